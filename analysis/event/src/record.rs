@@ -1,0 +1,256 @@
+//! The vocabulary: everything that one recording can say.
+//!
+//! Owns the meaning of each event. How an event looks in `trace.json` is `write.rs` and `read.rs`.
+//! All times are nanoseconds of `CLOCK_MONOTONIC`; process and thread ids are those of the host's
+//! first pid namespace.
+
+use serde::Deserialize;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Why a collection ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reason {
+    /// A threshold was passed while allocating.
+    Automatic,
+    /// `gc.collect()` or the C function `PyGC_Collect`.
+    Manual,
+    /// The interpreter was finalizing.
+    Shutdown,
+    /// The source of the event cannot tell.
+    Unknown,
+}
+
+/// One run of the collector, as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Process.
+    pub pid: u32,
+    /// Kernel thread id of the collecting thread.
+    pub tid: u32,
+    /// Entry of the collector.
+    pub begin_ns: u64,
+    /// Return of the collector; never before `begin_ns`.
+    pub end_ns: u64,
+    /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2 full.
+    pub generation: u8,
+    /// Why it ran.
+    pub reason: Reason,
+    /// Objects freed, where the source knows it.
+    pub collected: Option<u64>,
+    /// Objects found unreachable but not freed, where the source knows it.
+    pub uncollectable: Option<u64>,
+    /// Interpreter id (0 is the main interpreter), where known.
+    pub interpreter: Option<i64>,
+    /// Time the collecting thread was on a CPU between begin and end.
+    pub cpu_ns: Option<u64>,
+    /// Free-threaded builds: time within the run during which the other threads were stopped.
+    pub stop_the_world_ns: Option<u64>,
+    /// Objects in the oldest generation when the pause ended (`long_lived_total`); exact after a
+    /// full collection, otherwise the count left by the last one.
+    pub oldest_objects: Option<u64>,
+    /// All objects tracked when the pause ended (`heap_size`, 3.14 and later).
+    pub heap_objects: Option<u64>,
+    /// The thread or process ended inside the pause; `end_ns` is that moment.
+    pub unfinished: bool,
+}
+
+impl Pause {
+    /// Length of the pause in nanoseconds.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// The interpreter of a process, as far as it was resolved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Interpreter {
+    /// File that holds the collector (an executable or a libpython), as seen inside the process.
+    pub file: String,
+    /// For example `3.11.7`; as exact as could be found out.
+    pub version: String,
+    /// Build without the global interpreter lock.
+    pub free_threaded: bool,
+    /// `generational`, `incremental` or `free-threaded`.
+    pub collector: String,
+    /// Which rung of the ladder found the collector, for example `symbol table` or `code analysis`.
+    pub found_by: String,
+    /// Build id of the file in hexadecimal, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_id: Option<String>,
+}
+
+/// How a process came to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// gctrace started it; nothing was missed.
+    Launched,
+    /// Forked or spawned by a recorded process; nothing was missed.
+    Child,
+    /// It was running already; what came before `since_ns` is not known.
+    Attached,
+}
+
+/// A recorded process. Written again, whole, whenever something in it changed (after an exec, for
+/// example); the last one counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id on the host.
+    pub pid: u32,
+    /// Process id inside its own pid namespace, when that is another.
+    pub namespace_pid: Option<u32>,
+    /// Parent on the host.
+    pub parent: Option<u32>,
+    /// How it came to be recorded.
+    pub origin: Origin,
+    /// From when on its pauses are complete.
+    pub since_ns: u64,
+    /// Command line.
+    pub command: Vec<String>,
+    /// Global rank in a distributed job (`RANK`, `SLURM_PROCID`, ...), where the environment says it.
+    pub rank: Option<u32>,
+    /// Its interpreter; `None` where it runs no Python (a launcher's shell).
+    pub interpreter: Option<Interpreter>,
+}
+
+/// The collector's settings of one interpreter, read when first seen and whenever they changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Process.
+    pub pid: u32,
+    /// When they were read.
+    pub at_ns: u64,
+    /// `gc.isenabled()`, where known.
+    pub enabled: Option<bool>,
+    /// `gc.get_threshold()`.
+    pub thresholds: [i32; 3],
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessExit {
+    /// Process.
+    pub pid: u32,
+    /// When its last thread ended.
+    pub at_ns: u64,
+    /// Exit code, if it ended by itself.
+    pub code: Option<i32>,
+    /// Signal that killed it.
+    pub signal: Option<i32>,
+}
+
+/// Something the reader of the trace should know: a degradation, a gap, an interpreter not found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The process concerned, if one.
+    pub pid: Option<u32>,
+    /// When.
+    pub at_ns: u64,
+    /// One sentence.
+    pub message: String,
+}
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A run of the collector.
+    Pause(Pause),
+    /// A process appeared or changed.
+    Process(Process),
+    /// A process ended.
+    ProcessExit(ProcessExit),
+    /// The name of a thread.
+    ThreadName {
+        /// Process.
+        pid: u32,
+        /// Kernel thread id.
+        tid: u32,
+        /// Name, for example `MainThread` or the kernel's `comm`.
+        name: String,
+    },
+    /// Collector settings.
+    Settings(Settings),
+    /// Something to know.
+    Note(Note),
+    /// The last line of a recording that was ended in order.
+    End(End),
+}
+
+/// The first line of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    /// Format name and version: [`crate::FORMAT`].
+    pub format: String,
+    /// Version of gctrace that recorded it.
+    pub gctrace: String,
+    /// The command, or empty when attached to a process.
+    pub command: Vec<String>,
+    /// The process attached to with `-p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attached_pid: Option<u32>,
+    /// Host name.
+    pub host: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Logical CPUs of the host.
+    pub cpus: u32,
+    /// Rank of the whole recording, where the environment of gctrace says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Start of the recording.
+    pub started_ns: u64,
+    /// The same moment in wall-clock time, nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// Pauses shorter than this were counted but not written.
+    pub min_pause_ns: u64,
+    /// Whether children were followed.
+    pub follow: bool,
+}
+
+/// What one kind of probe cost.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProbeCost {
+    /// What it probes, for example `gc entry`.
+    pub probe: String,
+    /// Times it was hit in recorded processes.
+    pub hits: u64,
+    /// Time per hit, measured on this machine at the end of the recording; `None` if that failed.
+    pub ns_per_hit: Option<f64>,
+}
+
+impl Eq for ProbeCost {}
+
+/// Pauses shorter than `--min-pause`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Omitted {
+    /// How many.
+    pub count: u64,
+    /// Their time together.
+    pub total_ns: u64,
+}
+
+/// The last line of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct End {
+    /// End of the recording.
+    pub ended_ns: u64,
+    /// Why it ended, in words: `the command ended`, `interrupted`, `disk full`, ...
+    pub why: String,
+    /// Exit code of the command as a shell would show it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Events lost, by where (`ring buffer full`, ...). Empty means nothing was lost.
+    pub lost: BTreeMap<String, u64>,
+    /// Pauses under `--min-pause`.
+    pub omitted: Omitted,
+    /// What the probes cost.
+    pub probes: Vec<ProbeCost>,
+}

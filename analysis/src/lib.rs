@@ -1,0 +1,1 @@
+//! gctrace's analysis: events in, report out.

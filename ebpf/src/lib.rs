@@ -1,0 +1,1 @@
+//! gctrace's BPF programs and everything that meets the kernel's BPF.

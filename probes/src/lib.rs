@@ -1,0 +1,1 @@
+//! Where gctrace's probes go: interpreters, functions, offsets.

@@ -1,0 +1,351 @@
+#!/usr/bin/env bash
+# Puts CPython interpreters of many kinds into a folder and lists them in a
+# manifest, so that the tests can check every collector CPython ever had.
+#
+#   scripts/interpreters.sh [FOLDER]          (default: .interpreters)
+#
+# FOLDER/manifest.tsv has one line per interpreter, tab separated:
+#   name  version  kind  path  note
+# kind is a comma-separated list: shared|static, symbols|stripped,
+# generational|incremental|free-threaded, and `container` for a wrapper that
+# runs the interpreter in its own mount and pid namespace under its own root.
+# A kind that cannot be had here has `-` for version and path, and its note
+# says why: tests print it as a named skip.
+#
+# Owned here: where interpreters come from and how they are made to run here.
+# Not here: what is done with them.
+#
+# Sources, none of which touches the system's packages:
+#  * what is installed: /usr/bin/python3.*, pyenv's versions;
+#  * Debian's packages of later releases, unpacked with their own C library;
+#  * the PyPI package freeze-core, whose wheels carry the whole stripped CPython
+#    of the manylinux images as the base of frozen programs.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/../.interpreters}
+mkdir -p "$folder"
+folder=$(cd "$folder" && pwd)
+manifest=$folder/manifest.tsv
+log=$folder/log.txt
+
+# Debian releases and the interpreters wanted of each.
+debian_suites=(trixie forky)
+declare -A debian_versions=([trixie]="3.13" [forky]="3.14 3.15")
+# The libraries that these interpreters and their extension modules load.
+debian_libraries=(libc6 libgcc-s1 libexpat1 zlib1g libssl3t64 libffi8 libbz2-1.0 liblzma5 libzstd1 libuuid1)
+
+# name:freeze-core version:CPython tag. 0.6.1 was built with 3.14.3 and 3.13.12,
+# 0.8.1 with 3.14.9, 3.15.1 and their free-threaded twins.
+wheels=(
+    manylinux-3.14-incremental:0.6.1:cp314
+    manylinux-3.14t-early:0.6.1:cp314t
+    manylinux-3.13t:0.6.1:cp313t
+    manylinux-3.14t:0.8.1:cp314t
+    manylinux-3.15:0.8.1:cp315
+    manylinux-3.15t:0.8.1:cp315t
+)
+
+exec 9>"$folder/.lock"
+flock 9
+: >"$log"
+
+rows=()
+row() { rows+=("$(printf '%s\t%s\t%s\t%s\t%s' "$1" "$2" "$3" "$4" "${5:--}")"); }
+missing() { row "$1" - "$2" - "$3"; }
+
+describe='import sys
+v = sys.version_info
+free = "t" in getattr(sys, "abiflags", "")
+incremental = not free and (3, 14, 0) <= v[:3] < (3, 14, 5)
+maps = open("/proc/self/maps").read().split("\n")
+library = [line.split()[-1] for line in maps if "/libpython" in line]
+print("%d.%d.%d" % v[:3], "free-threaded" if free else "incremental" if incremental else "generational",
+      *library[:1])'
+
+# list NAME PATH NOTE [KIND]: a line for an interpreter that runs here.
+list() {
+    local name=$1 path=$2 note=$3 extra=${4:-} said version collector library linkage symbols
+    if ! said=$("$path" -c "$describe" 2>>"$log"); then
+        missing "$name" "${extra:-unknown}" "$path does not run here (see $log)"
+        return 0
+    fi
+    read -r version collector library <<<"$said"
+    linkage=${library:+shared}
+    symbols=stripped
+    if LC_ALL=C readelf -SW "${library:-${5:-$path}}" | grep -q '\.symtab'; then symbols=symbols; fi
+    row "$name" "$version" "${linkage:-static},$symbols,$collector${extra:+,$extra}" "$path" "$note"
+}
+
+# ---------------------------------------------------------------- installed
+
+installed() {
+    local path found=()
+    for path in /usr/bin/python3.[0-9] /usr/bin/python3.[0-9][0-9]; do
+        if [ -x "$path" ]; then
+            list "system-${path##*python}" "$path" "installed"
+        fi
+    done
+    local root=${PYENV_ROOT:-}
+    if [ -z "$root" ] && command -v pyenv >/dev/null; then root=$(pyenv root); fi
+    if [ -d "$root/versions" ]; then
+        for path in "$root"/versions/3.*/bin/python3; do
+            if [ -x "$path" ]; then found+=("$path"); fi
+        done
+    fi
+    local minor
+    for minor in 3.8 3.9 3.10 3.11 3.12 3.13; do
+        local any=
+        for path in "${found[@]}"; do
+            case $path in */versions/"$minor".*)
+                list "pyenv-$minor" "$path" "pyenv's"
+                any=yes
+                break
+                ;;
+            esac
+        done
+        if [ -z "$any" ]; then
+            missing "pyenv-$minor" "shared,symbols,generational" "pyenv has no $minor here"
+        fi
+    done
+}
+
+# ------------------------------------------------------------------ Debian
+
+# The archive this machine already uses, for its later releases too.
+debian_archive() {
+    # shellcheck disable=SC1091
+    [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 1
+    # shellcheck disable=SC2016  # apt's own variable
+    apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Component: main' 2>>"$log" |
+        awk '/\/debian\/?$/ && !found { print; found = 1 }'
+}
+
+debian_source() {
+    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$1" "${debian_suites[*]}"
+    if [ -e "$keyring" ]; then printf 'Signed-By: %s\n' "$keyring"; fi
+}
+
+apt_options() {
+    local apt=$folder/apt
+    mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
+    : >"$apt/status"
+    options=(-qq -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt/sources"
+        -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o "Dir::State::Status=$apt/status"
+        -o "Acquire::Languages=none" -o "Acquire::Retries=2" -o "Acquire::http::Timeout=20"
+        -o "APT::Sandbox::User=" -o "APT::Update::Post-Invoke=" -o "APT::Update::Post-Invoke-Success=")
+}
+
+# Unpacks one release's interpreters and libraries into FOLDER/SUITE.
+debian_unpack() {
+    local suite=$1 root=$folder/$1 work=$folder/.$1.new version packages=() deb
+    if [ -e "$root/.complete" ]; then return 0; fi
+    for version in ${debian_versions[$suite]}; do
+        packages+=("python$version-minimal" "libpython$version-minimal" "libpython$version-stdlib" "libpython$version")
+    done
+    packages+=("${debian_libraries[@]}")
+    rm -rf "$work" "$root"
+    mkdir -p "$work/debs" "$work/root/usr"/{bin,lib,lib64,sbin} "$work/root/tmp" "$work/root/proc"
+    for deb in bin lib lib64 sbin; do ln -s "usr/$deb" "$work/root/$deb"; done
+    (cd "$work/debs" && apt-get "${options[@]}" download "${packages[@]/%//$suite}") || return 1
+    for deb in "$work"/debs/*.deb; do dpkg-deb -x "$deb" "$work/root" || return 1; done
+    debian_relocate "$suite" "$work/root" || return 1
+    touch "$work/root/.complete"
+    mv "$work/root" "$root"
+    rm -rf "$work"
+}
+
+# A copy of each interpreter that asks for the loader and the libraries it was
+# unpacked with; its code is the packaged one, byte for byte.
+debian_relocate() {
+    local suite=$1 root=$2 version
+    mkdir -p "$root/usr/patched"
+    ln -s lib/x86_64-linux-gnu "$root/usr/l"
+    for version in ${debian_versions[$suite]}; do
+        python3 "$here/elf_python.py" relocate "$root/usr/bin/python$version" "$root/usr/patched/python$version" \
+            "$folder/$suite/usr/lib64/ld-linux-x86-64.so.2" || return 1
+    done
+}
+
+debian() {
+    local suite version reason
+    reason=$(debian_fetch) || true
+    for suite in "${debian_suites[@]}"; do
+        for version in ${debian_versions[$suite]}; do
+            if [ -e "$folder/$suite/.complete" ]; then
+                list "debian-$version" "$folder/$suite/usr/patched/python$version" "Debian $suite's, with its own C library"
+                debian_shared "$suite" "$version"
+            else
+                missing "debian-$version" static,stripped,generational "$reason"
+                missing "debian-$version-shared" shared,stripped,generational "$reason"
+            fi
+        done
+    done
+    container trixie 3.13 "$reason"
+}
+
+# Debian's shared library of the same version, started by a program of one line.
+debian_shared() {
+    local suite=$1 version=$2 name=debian-$2-shared usr=$folder/$1/usr target
+    target=$usr/shared/python$version
+    if [ ! -x "$target" ]; then
+        mkdir -p "$usr/shared"
+        if ! cc -x c - -o "$target" -L"$usr/l" "-l:libpython$version.so.1.0" -Wl,--allow-shlib-undefined \
+            "-Wl,--dynamic-linker=$usr/lib64/ld-linux-x86-64.so.2" -Wl,--disable-new-dtags "-Wl,-rpath,$usr/l" 2>>"$log"; then
+            missing "$name" shared,stripped,generational "the starter could not be compiled (see $log)"
+            return 0
+        fi <<<'int Py_BytesMain(int, char **); int main(int c, char **v) { return Py_BytesMain(c, v); }'
+    fi
+    list "$name" "$target" "Debian $suite's shared library"
+}
+
+# Fetches what is missing; says on stdout why it could not.
+debian_fetch() {
+    local suite options archive wanting=
+    for suite in "${debian_suites[@]}"; do
+        if [ ! -e "$folder/$suite/.complete" ]; then wanting=yes; fi
+    done
+    if [ -z "$wanting" ]; then return 0; fi
+    archive=$(debian_archive || true)
+    if [ -z "$archive" ]; then
+        echo "this machine has no Debian archive in its package sources"
+        return 0
+    fi
+    apt_options
+    debian_source "$archive" >"$folder/apt/sources/later.sources"
+    if ! apt-get "${options[@]}" update >>"$log" 2>&1; then
+        echo "apt-get update of Debian's later releases failed (see $log)"
+        return 0
+    fi
+    for suite in "${debian_suites[@]}"; do
+        debian_unpack "$suite" >>"$log" 2>&1 || echo "Debian's packages of $suite could not be unpacked (see $log)"
+    done
+}
+
+# An interpreter below its own root, in its own mount and pid namespace, as in a
+# container. /tmp and the checkout keep their paths, so scripts and results do.
+container() {
+    local suite=$1 version=$2 reason=$3 wrapper=$folder/$1/python$2-container checkout
+    local name=container-$version kind=static,stripped,generational,container
+    if [ ! -e "$folder/$suite/.complete" ]; then
+        missing "$name" "$kind" "$reason"
+        return 0
+    fi
+    if [ "$(id -u)" != 0 ] || ! unshare --mount --pid --fork true 2>>"$log"; then
+        missing "$name" "$kind" "new mount and pid namespaces need root"
+        return 0
+    fi
+    checkout=$(cd "$here/.." && pwd)
+    cat >"$wrapper" <<WRAPPER
+#!/bin/sh
+# Runs Debian's python$version in its own mount and pid namespace and root.
+exec unshare --mount --pid --fork --propagation private --kill-child /bin/sh -c '
+    root=$folder/$suite
+    mkdir -p "\$root$checkout"
+    mount -t proc proc "\$root/proc"
+    mount --bind /tmp "\$root/tmp"
+    mount --bind $checkout "\$root$checkout"
+    exec chroot "\$root" /usr/bin/python$version "\$@"' python "\$@"
+WRAPPER
+    chmod +x "$wrapper"
+    list "$name" "$wrapper" "Debian $suite's, in its own namespaces and root" container "$folder/$suite/usr/bin/python$version"
+}
+
+# -------------------------------------------------------------------- PyPI
+
+# A python whose pip works, made when the system's has none.
+pip_python() {
+    if python3 -m pip --version >>"$log" 2>&1; then
+        echo python3
+        return 0
+    fi
+    if [ ! -x "$folder/pip/bin/python" ]; then
+        python3 -m venv "$folder/pip" >>"$log" 2>&1 || return 1
+    fi
+    echo "$folder/pip/bin/python"
+}
+
+# pip_download FOLDER PACKAGE [OPTIONS...]
+pip_download() {
+    local to=$1 package=$2 python
+    shift 2
+    python=$(pip_python) || return 1
+    "$python" -m pip download --quiet --no-deps --only-binary=:all: --disable-pip-version-check \
+        --retries 2 --timeout 20 --dest "$to" "$@" "$package" >>"$log" 2>&1
+}
+
+unzip_wheel() { python3 -m zipfile -e "$1" "$2" >>"$log" 2>&1; }
+
+# The standard library of MINOR, of which these wheels carry the C modules only.
+standard_library() {
+    local minor=$1 suite
+    for suite in "${debian_suites[@]}"; do
+        if [ -e "$folder/$suite/usr/lib/python$minor/os.py" ]; then
+            echo "$folder/$suite/usr/lib/python$minor"
+            return 0
+        fi
+    done
+    return 1
+}
+
+# wheel_unpack NAME FREEZE_CORE_VERSION TAG MINOR: says why it could not.
+wheel_unpack() {
+    local name=$1 release=$2 tag=$3 minor=$4 work=$folder/.$1.new library core base
+    library=$(standard_library "$minor") || {
+        echo "the standard library of $minor comes from Debian's packages, which are not here"
+        return 1
+    }
+    rm -rf "$work"
+    pip_download "$work" "freeze-core==$release" --implementation cp --python-version "${minor/./}" --abi "$tag" \
+        --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 || {
+        echo "freeze-core $release for $tag could not be had from PyPI (see $log)"
+        return 1
+    }
+    unzip_wheel "$work"/*.whl "$work/root"
+    core=$work/root/freeze_core
+    base=$(echo "$core"/bases/console-cpython-*)
+    mkdir -p "$core/bin"
+    cp -rL "$library" "$core/lib/python$minor" 2>>"$log" || true # dangling links into /etc
+    rm -rf "$core/lib/python$minor/lib-dynload" "$work"/*.whl
+    cp "$core/lib/python$minor/"{_sysconfigdata__,_sysconfigdata_t_}linux_x86_64-linux-gnu.py
+    ln -s .. "$core/lib/python$minor/lib-dynload"
+    ln -s "python$minor" "$core/lib/python${minor}t"
+    python3 "$here/elf_python.py" unfreeze "$base" "$core" "$minor" >>"$log" 2>&1 || {
+        echo "the base of freeze-core $release is not as expected (see $log)"
+        return 1
+    }
+    mv "$work/root" "$folder/$name"
+    rm -rf "$work"
+}
+
+pypi() {
+    local entry name release tag minor collector reason digits
+    for entry in "${wheels[@]}"; do
+        IFS=: read -r name release tag <<<"$entry"
+        digits=${tag#cp3}
+        minor=3.${digits%t}
+        collector=generational
+        case $name in *t | *t-early) collector=free-threaded ;; *-incremental) collector=incremental ;; esac
+        if [ ! -x "$folder/$name/freeze_core/bin/python" ]; then
+            if ! reason=$(wheel_unpack "$name" "$release" "$tag" "$minor"); then
+                missing "$name" "static,stripped,$collector" "$reason"
+                continue
+            fi
+        fi
+        list "$name" "$folder/$name/freeze_core/bin/python" "manylinux's, from the PyPI package freeze-core $release"
+    done
+}
+
+# --------------------------------------------------------------------------
+
+if [ "$(uname -sm)" = "Linux x86_64" ]; then
+    installed
+    debian
+    pypi
+else
+    missing all unknown "only Linux on x86-64 is catered for"
+fi
+printf '%s\n' "${rows[@]}" >"$manifest.new"
+mv "$manifest.new" "$manifest"
+cat "$manifest"

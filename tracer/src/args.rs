@@ -1,0 +1,348 @@
+//! The command line: clap types, turned into plain configuration at the door.
+//!
+//! Owns every option, its help and its checks. Does nothing with them, and no other module knows
+//! clap (but `manual.rs`, which prints what is described here).
+
+mod values;
+
+use clap::Args;
+use clap::CommandFactory;
+use clap::FromArgMatches;
+use clap::Parser;
+use clap::Subcommand;
+use clap::ValueEnum;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo gctrace -- python train.py            record a program from its first instruction
+  sudo gctrace -o run.json.gz -- torchrun --nproc-per-node 8 train.py
+  sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
+  gctrace analyze trace.json                 say what the collector cost, and why
+  gctrace doctor                             say what works on this machine
+
+Only recording needs privileges. Under sudo the command runs as the user who typed it, with that
+user's environment. The exit code of a recording is the command's own; otherwise 2 is a usage
+error, 1 a failure of gctrace, 130 an interrupted recording.";
+
+const RECORD_EXAMPLES: &str = "\
+Examples:
+  sudo gctrace record -- python train.py
+  sudo gctrace record -o run.json.gz --min-pause 50us -- ./train.py --epochs 3
+  sudo gctrace record -p 4242 -d 2m
+
+The first Ctrl-C reaches the command as it would without gctrace, and recording goes on until the
+command ends. A second Ctrl-C ends the recording and leaves the command alone.";
+
+const ANALYZE_EXAMPLES: &str = "\
+Examples:
+  gctrace analyze trace.json
+  gctrace analyze --format json rank*.json.gz > report.json";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  gctrace doctor
+  gctrace doctor --python .venv/bin/python
+  sudo gctrace doctor --python 4242          a running process, by its pid
+
+Exit code: 0 if recording will work, 1 if something is missing.";
+
+/// Finds what Python's garbage collector costs a training process.
+///
+/// Records every pause of CPython's cyclic garbage collector in unmodified programs, and explains
+/// it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gctrace",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
+                      gctrace record [OPTIONS] -p PID\n       \
+                      gctrace analyze TRACE...\n       \
+                      gctrace doctor"
+)]
+struct Cli {
+    #[command(subcommand)]
+    subcommand: Option<Subcommands>,
+    #[command(flatten)]
+    record: RecordArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Record a command, or a running process (the word may be left out before a command)
+    #[command(
+        after_help = RECORD_EXAMPLES,
+        override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
+                          gctrace record [OPTIONS] -p PID"
+    )]
+    Record(RecordArgs),
+    /// Explain traces: what the collector cost, why it ran, what to do next
+    #[command(after_help = ANALYZE_EXAMPLES)]
+    Analyze(AnalyzeArgs),
+    /// Say what works on this machine, what does not, and the command that mends it
+    #[command(after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages
+    Man {
+        /// Directory for one page per subcommand; without it, the page of gctrace is printed
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+    /// Continue held processes should gctrace be killed (started by gctrace itself)
+    #[command(name = "__guardian", hide = true)]
+    Guardian,
+}
+
+#[derive(Args, Debug)]
+struct RecordArgs {
+    /// The command to record, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Trace to write; a name that ends in .gz is compressed
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    output: PathBuf,
+    /// Record a running process instead of a command
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
+    /// With -p: stop after this time (10, 2.5, 30s, 2m) instead of when the process ends
+    #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
+    duration: Option<Duration>,
+    /// Record only the process itself, none of its children
+    #[arg(long)]
+    no_follow: bool,
+    /// Count pauses shorter than this (50us, 1ms) but do not write them
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
+    min_pause: Duration,
+    /// Under sudo: run the command as root instead of as the user who typed it
+    #[arg(long)]
+    as_root: bool,
+    /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
+    ring_size: u32,
+    /// Print nothing but errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more about what is being done; twice for everything
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Args, Debug)]
+struct AnalyzeArgs {
+    /// Traces written by `gctrace record`; several give one report
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// How to print the report
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+#[derive(Args, Debug)]
+struct DoctorArgs {
+    /// Explain how the collector was found in these interpreters: files, or pids of running ones
+    #[arg(long, value_name = "PATH|PID", num_args = 1..)]
+    python: Vec<OsString>,
+}
+
+/// How `analyze` prints its report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Text,
+    /// For programs: schema gctrace.report/1
+    Json,
+}
+
+/// What was asked for.
+#[derive(Debug, PartialEq)]
+pub enum Action {
+    /// Record a command or a process.
+    Record(RecordConfig),
+    /// Report on traces.
+    Analyze(AnalyzeConfig),
+    /// Examine this machine.
+    Doctor(DoctorConfig),
+    /// Print a completion script.
+    Completions(clap_complete::Shell),
+    /// Print the manual page, or write all of them into the directory.
+    Man(Option<PathBuf>),
+    /// Be the guardian process (`guardian.rs`).
+    Guardian,
+}
+
+/// One recording, as asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordConfig {
+    /// What to record.
+    pub target: Target,
+    /// Trace to write.
+    pub output: PathBuf,
+    /// Record children too.
+    pub follow: bool,
+    /// Pauses shorter than this are counted, not written.
+    pub min_pause: Duration,
+    /// Keep root and its environment for the command.
+    pub as_root: bool,
+    /// Bytes of the ring buffer: a power of two, at least one page.
+    pub ring_size: u32,
+    /// How much to say.
+    pub verbosity: Verbosity,
+}
+
+/// What a recording watches.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A command to start: never empty.
+    Command(Vec<OsString>),
+    /// A running process.
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Stop after this time.
+        duration: Option<Duration>,
+    },
+}
+
+/// How much gctrace says about itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// Errors only (`-q`).
+    Quiet,
+    /// What a user should know.
+    #[default]
+    Normal,
+    /// What is being done (`-v`).
+    Verbose,
+    /// Everything (`-vv`).
+    Debug,
+}
+
+/// One report, as asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnalyzeConfig {
+    /// Traces: at least one.
+    pub traces: Vec<PathBuf>,
+    /// How to print.
+    pub format: Format,
+}
+
+/// One examination, as asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DoctorConfig {
+    /// Interpreters to explain; empty means to examine the machine.
+    pub python: Vec<Python>,
+}
+
+/// An interpreter named on the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Python {
+    /// An executable or libpython; a bare name is looked up in PATH.
+    File(PathBuf),
+    /// A running process.
+    Process(u32),
+}
+
+/// Reads the command line of this process. Prints help, version and usage errors (exit code 2)
+/// itself and does not return then.
+pub fn parse() -> Action {
+    try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+/// The same for any command line. Errors are usage errors, ready to print.
+fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, clap::Error> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let matches = command()
+        .try_get_matches_from(&arguments)
+        .map_err(|error| values::explain_missing_dashes(error, &arguments))?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    Ok(match cli.subcommand {
+        None => Action::Record(record_config(cli.record)?),
+        Some(Subcommands::Record(record)) => Action::Record(record_config(record)?),
+        Some(Subcommands::Analyze(analyze)) => Action::Analyze(AnalyzeConfig {
+            traces: analyze.traces,
+            format: analyze.format,
+        }),
+        Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {
+            python: doctor.python.into_iter().map(python).collect(),
+        }),
+        Some(Subcommands::Completions { shell }) => Action::Completions(shell),
+        Some(Subcommands::Man { directory }) => Action::Man(directory),
+        Some(Subcommands::Guardian) => Action::Guardian,
+    })
+}
+
+/// The description of the whole command line, for completions and manual pages.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
+    let verbosity = verbosity(&args);
+    Ok(RecordConfig {
+        target: target(args.command, args.pid, args.duration)?,
+        output: args.output,
+        follow: !args.no_follow,
+        min_pause: args.min_pause,
+        as_root: args.as_root,
+        ring_size: args.ring_size,
+        verbosity,
+    })
+}
+
+fn target(
+    command: Vec<OsString>,
+    pid: Option<u32>,
+    duration: Option<Duration>,
+) -> Result<Target, clap::Error> {
+    match (command.is_empty(), pid) {
+        (true, Some(pid)) => Ok(Target::Process { pid, duration }),
+        (true, None) => Err(usage_error(
+            ErrorKind::MissingRequiredArgument,
+            "nothing to record: give a command after `--` (gctrace -- python train.py), \
+             or a running process with -p PID",
+        )),
+        (false, Some(_)) => Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "-p PID records a running process and a command starts a new one: give only one of them",
+        )),
+        (false, None) if duration.is_some() => Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "-d goes with -p PID: a command is recorded until it ends",
+        )),
+        (false, None) => Ok(Target::Command(command)),
+    }
+}
+
+fn verbosity(args: &RecordArgs) -> Verbosity {
+    match (args.quiet, args.verbose) {
+        (true, _) => Verbosity::Quiet,
+        (false, 0) => Verbosity::Normal,
+        (false, 1) => Verbosity::Verbose,
+        (false, _) => Verbosity::Debug,
+    }
+}
+
+fn python(named: OsString) -> Python {
+    match named.to_str().map(str::parse::<u32>) {
+        Some(Ok(pid)) if pid > 0 => Python::Process(pid),
+        _ => Python::File(PathBuf::from(named)),
+    }
+}
+
+fn usage_error(kind: ErrorKind, message: &str) -> clap::Error {
+    command().error(kind, message)
+}
+
+#[cfg(test)]
+mod tests;

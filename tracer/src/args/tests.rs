@@ -1,0 +1,185 @@
+//! What each command line means, and what the refused ones say.
+
+use super::*;
+use std::path::Path;
+
+fn parsed(line: &str) -> Result<Action, clap::Error> {
+    try_parse(line.split_whitespace().map(OsString::from))
+}
+
+fn recording(line: &str) -> RecordConfig {
+    match parsed(line) {
+        Ok(Action::Record(config)) => config,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refusal(line: &str) -> String {
+    let error = parsed(line).expect_err(line);
+    assert_eq!(error.exit_code(), 2, "{line}");
+    error.render().to_string()
+}
+
+fn words(line: &str) -> Target {
+    Target::Command(line.split_whitespace().map(OsString::from).collect())
+}
+
+#[test]
+fn record_may_be_left_out() {
+    let short = recording("gctrace -- python train.py -p 3 --no-follow");
+    assert_eq!(
+        short,
+        recording("gctrace record -- python train.py -p 3 --no-follow")
+    );
+    assert_eq!(short.target, words("python train.py -p 3 --no-follow"));
+    assert_eq!(short.output, Path::new("trace.json"));
+    assert_eq!(short.ring_size, 16 << 20);
+    assert_eq!(short.min_pause, Duration::ZERO);
+    assert_eq!(short.verbosity, Verbosity::Normal);
+    assert!(short.follow);
+    assert!(!short.as_root);
+}
+
+#[test]
+fn options_of_a_recording() {
+    let all = recording(
+        "gctrace -o /tmp/t.json.gz --no-follow --min-pause 50us --as-root --ring-size 64K -vv -- x",
+    );
+    assert_eq!(all.output, Path::new("/tmp/t.json.gz"));
+    assert_eq!(all.min_pause, Duration::from_micros(50));
+    assert_eq!(all.ring_size, 65536);
+    assert_eq!(all.verbosity, Verbosity::Debug);
+    assert!(all.as_root && !all.follow);
+    assert_eq!(recording("gctrace -q -- x").verbosity, Verbosity::Quiet);
+}
+
+#[test]
+fn a_running_process() {
+    for (text, duration) in [
+        ("", None),
+        ("-d 10", Some(Duration::from_secs(10))),
+        ("-d 2.5", Some(Duration::from_millis(2500))),
+        ("-d 30s", Some(Duration::from_secs(30))),
+        ("-d 2m", Some(Duration::from_secs(120))),
+        ("--duration 500ms", Some(Duration::from_millis(500))),
+    ] {
+        let expected = Target::Process {
+            pid: 4242,
+            duration,
+        };
+        assert_eq!(
+            recording(&format!("gctrace record -p 4242 {text}")).target,
+            expected
+        );
+        assert_eq!(
+            recording(&format!("gctrace -p 4242 {text}")).target,
+            expected
+        );
+    }
+}
+
+#[test]
+fn the_other_subcommands() {
+    let analyze = |traces: &[&str], format| {
+        Action::Analyze(AnalyzeConfig {
+            traces: traces.iter().map(PathBuf::from).collect(),
+            format,
+        })
+    };
+    assert_eq!(
+        parsed("gctrace analyze a b").ok(),
+        Some(analyze(&["a", "b"], Format::Text))
+    );
+    assert_eq!(
+        parsed("gctrace analyze --format json a").ok(),
+        Some(analyze(&["a"], Format::Json))
+    );
+    let named = vec![Python::File("python3".into()), Python::Process(12)];
+    assert_eq!(
+        parsed("gctrace doctor --python python3 12").ok(),
+        Some(Action::Doctor(DoctorConfig { python: named }))
+    );
+    assert_eq!(parsed("gctrace man").ok(), Some(Action::Man(None)));
+    assert_eq!(
+        parsed("gctrace completions fish").ok(),
+        Some(Action::Completions(clap_complete::Shell::Fish))
+    );
+}
+
+#[test]
+fn arguments_that_are_not_text_reach_the_command() {
+    use std::os::unix::ffi::OsStringExt;
+    let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
+    let line = ["gctrace", "--", "cat"].map(OsString::from);
+    let action = try_parse(line.into_iter().chain([odd.clone()])).expect("a command line");
+    let Action::Record(RecordConfig { target, .. }) = action else {
+        panic!("not a recording");
+    };
+    assert_eq!(target, Target::Command(vec!["cat".into(), odd]));
+}
+
+#[test]
+fn refusals() {
+    let lines = [
+        "gctrace",
+        "gctrace record",
+        "gctrace -p 12 -- python",
+        "gctrace -d 10 -- python",
+        "gctrace -d 10",
+        "gctrace python train.py --epochs 3",
+        "gctrace record -o x.json python train.py",
+        "gctrace -p 0",
+        "gctrace -p 12 -d 0",
+        "gctrace -p 12 -d ten",
+        "gctrace --min-pause 50 -- x",
+        "gctrace --ring-size 3MiB -- x",
+        "gctrace --ring-size 1KiB -- x",
+        "gctrace --ring-size 99999999999GiB -- x",
+        "gctrace -q -v -- x",
+        "gctrace analyze",
+        "gctrace analyze --format xml t.json",
+        "gctrace --nofollow -- x",
+    ];
+    let shown: Vec<String> = lines
+        .iter()
+        .map(|line| format!("$ {line}\n{}", refusal(line)))
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"));
+}
+
+#[test]
+fn help() {
+    let mut command = command().term_width(100);
+    command.build();
+    insta::assert_snapshot!("help", command.render_long_help());
+    for subcommand in command.get_subcommands_mut() {
+        let name = subcommand.get_name().to_owned();
+        if name != "help" && name != "__guardian" {
+            insta::assert_snapshot!(format!("help_{name}"), subcommand.render_help());
+        }
+    }
+}
+
+#[test]
+fn everything_has_a_help_line() {
+    fn check(command: &clap::Command) {
+        assert!(command.get_about().is_some(), "{}", command.get_name());
+        for argument in command.get_arguments() {
+            assert!(
+                argument.get_help().is_some(),
+                "{} of {}",
+                argument,
+                command.get_name()
+            );
+        }
+        command.get_subcommands().for_each(check);
+    }
+    let mut command = command();
+    command.build();
+    check(&command);
+}
+
+#[test]
+fn the_description_is_consistent() {
+    command().debug_assert();
+}

@@ -1,0 +1,126 @@
+//! Values on the command line: times, sizes, and the tip about a missing `--`.
+
+use clap::error::ContextKind;
+use clap::error::ContextValue;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// A ring buffer is a power of two and whole pages, or the kernel refuses it
+/// (`ringbuf_map_alloc`, kernel/bpf/ringbuf.c).
+const SMALLEST_RING: u64 = 4096;
+/// Far above any use, and below the kernel's own limit on all machines.
+const LARGEST_RING: u64 = 1 << 30;
+
+/// A time in seconds when it has no unit: `10`, `2.5`, `30s`, `2m`.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let with_unit = if is_plain_number(text) {
+        format!("{text}s")
+    } else {
+        text.to_owned()
+    };
+    let duration = humantime::parse_duration(&with_unit)
+        .map_err(|error| format!("{error} (write 10, 2.5, 30s or 2m)"))?;
+    if duration.is_zero() {
+        return Err("must be longer than zero".to_owned());
+    }
+    Ok(duration)
+}
+
+/// A time with its unit: `50us`, `1ms`; `0` needs none.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if is_plain_number(text) {
+        return Err(format!("unit missing (write {text}us or {text}ms)"));
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error} (write 50us or 1ms)"))
+}
+
+/// A power of two of bytes: `65536`, `64K`, `16MiB`.
+pub(super) fn ring_size(text: &str) -> Result<u32, String> {
+    let bytes = bytes(text).ok_or("not a size (write 65536, 64KiB or 16MiB)")?;
+    if !bytes.is_power_of_two() {
+        return Err("must be a power of two".to_owned());
+    }
+    if !(SMALLEST_RING..=LARGEST_RING).contains(&bytes) {
+        return Err("must be between 4KiB and 1GiB".to_owned());
+    }
+    u32::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// Binary units only: a ring buffer is a power of two.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text.get(digits.len()..)? {
+        "" | "B" => 0,
+        "K" | "k" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn is_plain_number(text: &str) -> bool {
+    text.parse::<f64>().is_ok() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
+}
+
+/// `gctrace python train.py` is the likeliest slip: the error then says where `--` goes.
+pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let Some(word) = unexpected_word(&error) else {
+        return error;
+    };
+    let Some(position) = arguments.iter().position(|a| *a == *word) else {
+        return error;
+    };
+    if word.starts_with('-')
+        || arguments.iter().any(|a| a == "--")
+        || !records(&arguments[..position])
+    {
+        return error;
+    }
+    let rest = shown(&arguments[position..]);
+    let before = shown(&arguments[1..position]);
+    let space = if before.is_empty() { "" } else { " " };
+    super::usage_error(
+        ErrorKind::UnknownArgument,
+        &format!(
+            "unexpected '{word}': the command to record goes after `--`\n\n  \
+             tip: gctrace {before}{space}-- {rest}"
+        ),
+    )
+}
+
+fn unexpected_word(error: &clap::Error) -> Option<String> {
+    let kind = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
+    };
+    match error.get(kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        _ => None,
+    }
+}
+
+/// Whether the words before the unexpected one are those of a recording.
+fn records(before: &[OsString]) -> bool {
+    let other = [
+        "analyze",
+        "doctor",
+        "completions",
+        "man",
+        "help",
+        "__guardian",
+    ];
+    !before
+        .iter()
+        .any(|word| other.iter().any(|name| word == name))
+}
+
+fn shown(words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}

@@ -1,7 +1,14 @@
 //! gctrace's vocabulary of events and the trace.json format.
 
+mod file;
+mod line;
 mod record;
+mod sink;
+mod write;
 
+pub use file::TraceFile;
+pub use file::WriteError;
+pub use file::compressed_by_name;
 pub use record::End;
 pub use record::Header;
 pub use record::Interpreter;
@@ -15,6 +22,7 @@ pub use record::ProcessExit;
 pub use record::Reason;
 pub use record::Record;
 pub use record::Settings;
+pub use write::TraceWriter;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.
 pub const FORMAT: &str = "gctrace.trace/1";

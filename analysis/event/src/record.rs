@@ -22,6 +22,19 @@ pub enum Reason {
     Unknown,
 }
 
+impl Reason {
+    /// The word for it in traces and reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Automatic => "automatic",
+            Self::Manual => "manual",
+            Self::Shutdown => "shutdown",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One run of the collector, as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {

@@ -1,0 +1,262 @@
+//! Bytes to an opened file, so that what is there is always whole lines.
+//!
+//! Owns the position in the file, the reserve of disk space and the way back after a failed
+//! write. Knows of the text only that lines are separated by `,\n`.
+
+use nix::errno::Errno;
+use nix::fcntl::FallocateFlags;
+use nix::fcntl::fallocate;
+use nix::sys::resource::Resource;
+use nix::sys::resource::getrlimit;
+use std::fs::File;
+use std::io;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+/// Disk space held ahead of the end of the trace, in bytes: a full buffer of lines, the last line,
+/// and slack for lines longer than usual.
+const RESERVE_BYTES: i64 = 128 * 1024;
+
+/// Where a trace's bytes go.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    file: File,
+    /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe or a
+    /// device, to which bytes are only appended.
+    regular: bool,
+    /// Whether the file system can reserve.
+    reserves: bool,
+    /// Bytes of the trace in the file, the footer not counted.
+    end: u64,
+    /// Written after the last line by every write, and overwritten by the next.
+    footer: &'static [u8],
+}
+
+impl Sink {
+    /// Empties a regular file and reserves its first space.
+    pub(crate) fn new(file: File, footer: &'static [u8]) -> io::Result<Self> {
+        let regular = file.metadata()?.is_file();
+        if regular {
+            file.set_len(0)?;
+        }
+        let mut sink = Self {
+            file,
+            regular,
+            reserves: regular,
+            end: 0,
+            footer,
+        };
+        sink.reserve()?;
+        Ok(sink)
+    }
+
+    /// Whether each write closes the JSON and the next one overwrites that.
+    pub(crate) fn overwrites(&self) -> bool {
+        self.regular && !self.footer.is_empty()
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn bytes(&self) -> u64 {
+        match (self.end, self.overwrites()) {
+            (0, _) | (_, false) => self.end,
+            (end, true) => end.saturating_add(self.footer.len() as u64),
+        }
+    }
+
+    /// Writes `pending` and removes from it what is in the file afterwards. On an error that is
+    /// as many whole lines as fit (of a compressed trace: bytes), and the file is closed after
+    /// them as well as it can be.
+    pub(crate) fn write(&mut self, pending: &mut Vec<u8>) -> io::Result<()> {
+        if pending.is_empty() {
+            return Ok(());
+        }
+        let result = if self.overwrites() {
+            self.write_closed(pending)
+        } else {
+            self.append(pending)
+        };
+        let (kept, result) = match result {
+            Ok(()) => (pending.len(), Ok(())),
+            Err((kept, error)) => (kept, Err(error)),
+        };
+        pending.drain(..kept);
+        self.end = self.end.saturating_add(kept as u64);
+        result
+    }
+
+    /// Lines and the footer over the footer before. The error tells how many bytes of `lines`
+    /// stay in the file.
+    fn write_closed(&mut self, lines: &mut Vec<u8>) -> Result<(), (usize, io::Error)> {
+        let length = lines.len();
+        lines.extend_from_slice(self.footer);
+        let written = self.write_at(lines, self.end);
+        lines.truncate(length);
+        written.map_err(|(written, error)| (self.back_to_whole_lines(lines, written), error))
+    }
+
+    /// Closes the file after the last line that is wholly in it and leaves room for the footer.
+    /// The space right behind `self.end` held a footer before, so going back ends there at the
+    /// latest.
+    fn back_to_whole_lines(&self, lines: &[u8], written: usize) -> usize {
+        let mut kept = if written >= lines.len() {
+            lines.len()
+        } else {
+            line_end_before(lines, written)
+        };
+        loop {
+            let at = self.end.saturating_add(kept as u64);
+            if self.write_at(self.footer, at).is_ok() {
+                // A file that cannot be shortened is still readable up to the closing brackets.
+                let _ = self
+                    .file
+                    .set_len(at.saturating_add(self.footer.len() as u64));
+                return kept;
+            }
+            if kept == 0 {
+                return 0;
+            }
+            kept = line_end_before(lines, kept.saturating_sub(1));
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
+        if self.regular {
+            return self.write_at(bytes, self.end);
+        }
+        let mut file = &self.file;
+        write_all(bytes, |rest, _| file.write(rest))
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), (usize, io::Error)> {
+        write_all(bytes, |rest, done| {
+            self.file.write_at(rest, at.saturating_add(done as u64))
+        })
+    }
+
+    /// Holds disk space behind the end of the trace. An error means that the next records would
+    /// not fit; the space held before is still there.
+    pub(crate) fn reserve(&mut self) -> io::Result<()> {
+        if !self.reserves {
+            return Ok(());
+        }
+        let end = i64::try_from(self.end).unwrap_or(i64::MAX);
+        if beyond_size_limit(end.saturating_add(RESERVE_BYTES)) {
+            return Err(Errno::EFBIG.into());
+        }
+        let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        match fallocate(&self.file, keep_size, end, RESERVE_BYTES) {
+            Ok(()) | Err(Errno::EINTR) => Ok(()),
+            Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(errno.into()),
+            Err(_) => {
+                // The file system cannot (NFS, FUSE, ...): full disks are met when writing.
+                self.reserves = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives back the space held and not used.
+    pub(crate) fn release(&mut self) -> io::Result<()> {
+        if self.regular {
+            self.file.set_len(self.bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file of this size is over the process's limit (`ulimit -f`), which `fallocate` does
+/// not check and a write answers with SIGXFSZ, whose default is to kill.
+fn beyond_size_limit(size: i64) -> bool {
+    match getrlimit(Resource::RLIMIT_FSIZE) {
+        Ok((soft, _)) => u64::try_from(size).is_ok_and(|size| size > soft),
+        Err(_) => false,
+    }
+}
+
+/// The end of the last whole line within `lines[..limit]`: a separator begins there.
+fn line_end_before(lines: &[u8], limit: usize) -> usize {
+    lines
+        .get(..limit.saturating_add(2).min(lines.len()))
+        .unwrap_or(lines)
+        .windows(2)
+        .rposition(|pair| pair == b",\n")
+        .unwrap_or(0)
+}
+
+/// Calls `write(rest, done)` until all is written; an error comes with the count of bytes before.
+fn write_all(
+    bytes: &[u8],
+    mut write: impl FnMut(&[u8], usize) -> io::Result<usize>,
+) -> Result<(), (usize, io::Error)> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match write(rest, done) {
+            Ok(0) => return Err((done, io::ErrorKind::WriteZero.into())),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err((done, error)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file system that is full when writing and could not tell before.
+    #[test]
+    fn without_a_reserve_whole_lines_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
+            .arg(dir.path())
+            .status()
+            .is_ok_and(|status| status.success());
+        if !mounted {
+            eprintln!("skipped: mounting a tmpfs needs root");
+            return;
+        }
+        let path = dir.path().join("trace");
+        let mut sink = Sink {
+            file: File::create(&path).unwrap(),
+            regular: true,
+            reserves: false,
+            end: 0,
+            footer: b"\n]}\n",
+        };
+        let mut pending = b"{\"traceEvents\":[{\"n\":-1}".to_vec();
+        sink.write(&mut pending).unwrap();
+        let mut taken = 0;
+        let error = loop {
+            for _ in 0..10 {
+                write!(pending, ",\n{{\"n\":{taken}}}").unwrap();
+                taken += 1;
+            }
+            if let Err(error) = sink.write(&mut pending) {
+                break error;
+            }
+        };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let _ = std::process::Command::new("umount")
+            .arg(dir.path())
+            .status();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(text.len() as u64, sink.bytes());
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let written = json["traceEvents"].as_array().unwrap().len() - 1;
+        let waiting = pending.windows(2).filter(|pair| pair == b",\n").count();
+        assert_eq!(written + waiting, taken);
+        assert!(text.len() > 64 * 1024 - 32, "the disk is used up");
+    }
+
+    #[test]
+    fn line_ends() {
+        let lines = b",\n{1},\n{22}";
+        assert_eq!(line_end_before(lines, 11), 5);
+        assert_eq!(line_end_before(lines, 5), 5);
+        assert_eq!(line_end_before(lines, 4), 0);
+        assert_eq!(line_end_before(lines, 0), 0);
+        assert_eq!(line_end_before(b"", 0), 0);
+    }
+}

@@ -1,0 +1,49 @@
+//! Small traces for the tests of this crate.
+
+use gctrace_event::End;
+use gctrace_event::FORMAT;
+use gctrace_event::Header;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+
+/// A header that names the format.
+pub(crate) fn header() -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        gctrace: "0.1.0".to_owned(),
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        started_ns: 1_000_000_000,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        ..Header::default()
+    }
+}
+
+/// The n-th of a series of pauses, one each millisecond.
+pub(crate) fn pause(n: u64) -> Record {
+    Record::Pause(Pause {
+        pid: 100,
+        tid: 100,
+        begin_ns: 1_000_000_000 + n * 1_000_000,
+        end_ns: 1_000_000_000 + n * 1_000_000 + 12_345,
+        generation: 0,
+        reason: Reason::Automatic,
+        collected: Some(n),
+        uncollectable: Some(0),
+        interpreter: Some(0),
+        cpu_ns: Some(12_000),
+        stop_the_world_ns: None,
+        oldest_objects: Some(1_000),
+        heap_objects: None,
+        unfinished: false,
+    })
+}
+
+/// An end with a reason.
+pub(crate) fn end(why: &str) -> End {
+    End {
+        ended_ns: 9_000_000_000,
+        why: why.to_owned(),
+        ..End::default()
+    }
+}

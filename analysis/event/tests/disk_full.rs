@@ -1,0 +1,117 @@
+//! A disk that fills up: what was taken stays, the JSON is closed, the error has a type.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use common::end;
+use common::header;
+use common::pause;
+use gctrace_event::TraceFile;
+use gctrace_event::WriteError;
+use nix::sys::resource::Resource;
+use nix::sys::resource::setrlimit;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+
+/// Writes pauses until an error, then ends the trace. Returns how many were taken, and the error.
+fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
+    let file = File::create(path).unwrap();
+    let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
+    let mut taken = 0;
+    let error = loop {
+        assert!(taken < 10_000_000, "the disk never filled");
+        // An error from a flush inside `write` comes after the record was taken.
+        let result = trace.write(&pause(taken * 7919));
+        taken += 1;
+        if let Err(error) = result {
+            break error;
+        }
+    };
+    assert!(matches!(
+        trace.write(&pause(0)),
+        Err(WriteError::Stopped { .. })
+    ));
+    let size = trace.finish(&end("disk full")).unwrap();
+    assert_eq!(size, path.metadata().unwrap().len());
+    (taken, error)
+}
+
+fn text(path: &Path, compressed: bool) -> String {
+    let mut text = String::new();
+    let file = File::open(path).unwrap();
+    if compressed {
+        flate2::read::GzDecoder::new(file)
+            .read_to_string(&mut text)
+            .unwrap();
+    } else {
+        (&file).read_to_string(&mut text).unwrap();
+    }
+    text
+}
+
+fn check(path: &Path, compressed: bool) {
+    let (taken, error) = fill(path, compressed);
+    assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
+    let json: serde_json::Value = serde_json::from_str(&text(path, compressed)).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let pauses = events.iter().filter(|event| event["cat"] == "gc").count();
+    assert_eq!(pauses as u64, taken, "every pause taken is in the file");
+    let last = events.last().unwrap();
+    assert_eq!(last["name"], "gctrace_end");
+    assert_eq!(last["args"]["why"], "disk full");
+}
+
+/// The limit is the whole process's; the other tests write less or to a file system of their own.
+#[test]
+fn limit_on_file_size() {
+    setrlimit(Resource::RLIMIT_FSIZE, 1 << 19, 1 << 19).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    check(&dir.path().join("trace.json"), false);
+    check(&dir.path().join("trace.json.gz"), true);
+}
+
+/// A file system of 512 KiB, where this machine lets us mount one.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"])
+            .arg(dir.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        mounted.then_some(Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn small_tmpfs() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: mounting a tmpfs needs root");
+        return;
+    };
+    for (name, compressed) in [("trace.json", false), ("trace.json.gz", true)] {
+        let path = disk.0.path().join(name);
+        check(&path, compressed);
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn device_that_is_always_full() {
+    let path = Path::new("/dev/full");
+    let file = File::options().write(true).open(path).unwrap();
+    let error = TraceFile::create(file, path, false, &header()).unwrap_err();
+    assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
+    assert!(error.to_string().contains("/dev/full"));
+}

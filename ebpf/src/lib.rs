@@ -1,1 +1,38 @@
 //! gctrace's BPF programs and everything that meets the kernel's BPF.
+//!
+//! The only crate that knows libbpf. It is handed a plan (which file, which offsets, what is there)
+//! and hands back events; where a plan comes from and what events mean is not its concern.
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!(
+    "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"
+);
+
+mod attach;
+mod calibrate;
+mod decode;
+mod error;
+mod release;
+mod session;
+mod support;
+mod wire;
+
+pub use attach::PlannedPoint;
+pub use attach::Registers;
+pub use calibrate::Calibration;
+pub use decode::Event;
+pub use decode::PauseEvent;
+pub use decode::ProcessEvent;
+pub use decode::decode;
+pub use error::Error;
+pub use release::HeldProcesses;
+pub use session::Attachment;
+pub use session::Config;
+pub use session::Counters;
+pub use session::Session;
+pub use support::Attach;
+pub use support::KernelSupport;
+pub use wire::FileKey;
+pub use wire::Layout;
+pub use wire::NO_OFFSET;
+pub use wire::PointKind;

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: reading CPython's own memory: argument registers, the gc state and its statistics, by the
+ * offsets of `struct layout`. A failed read is a value that says so, never an error of the program.
+ */
+#ifndef GCTRACE_CPYTHON_H
+#define GCTRACE_CPYTHON_H
+
+static __always_inline u64 read_pointer(u64 address)
+{
+	u64 value = 0;
+
+	bpf_probe_read_user(&value, sizeof(value), (void *)address);
+	return value;
+}
+
+static __always_inline s32 read_int(u64 base, u32 offset)
+{
+	s32 value = -1;
+
+	if (offset == NO_OFFSET || bpf_probe_read_user(&value, sizeof(value), (void *)(base + offset)))
+		return -1;
+	return value;
+}
+
+static __always_inline s64 read_count(u64 base, u32 offset)
+{
+	s64 value = -1;
+
+	if (offset == NO_OFFSET || bpf_probe_read_user(&value, sizeof(value), (void *)(base + offset)))
+		return -1;
+	return value;
+}
+
+/* Each argument is loaded where it is chosen: left alone, the compiler chooses an address first and
+ * loads after, which the verifier refuses for the context. */
+#define LOADED(field) ({ u64 loaded = registers->field; barrier_var(loaded); loaded; })
+
+/* The first to fifth integer argument of the x86-64 calling convention. */
+static __always_inline u64 argument(struct pt_regs *registers, u32 which)
+{
+	switch (which) {
+	case 1: return LOADED(di);
+	case 2: return LOADED(si);
+	case 3: return LOADED(dx);
+	case 4: return LOADED(cx);
+	case 5: return LOADED(r8);
+	default: return 0;
+	}
+}
+
+static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
+{
+	return which == REGISTER_NONE ? ARGUMENT_UNKNOWN : (s32)argument(registers, which);
+}
+
+/* CPython sets gc.generation0 to point into the gc state itself: a wrong offset or a shifted
+ * argument does not survive this. */
+static __always_inline bool is_gc_state(const struct layout *layout, u64 gc)
+{
+	if (layout->check_pointer == NO_OFFSET)
+		return true;
+	return read_pointer(gc + layout->check_pointer) == gc + layout->check_target;
+}
+
+struct gc_state {
+	u64 address;           /* 0 if it could not be found                                      */
+	u64 interpreter;       /* address of PyInterpreterState                                   */
+};
+
+/* Finds the gc state: through the thread state the function was given, or else in the main interpreter. */
+static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
+					  const struct layout *layout, struct gc_state *state)
+{
+	u64 runtime = registers->ip + point->runtime_delta;
+
+	state->address = 0;
+	state->interpreter = 0;
+	if (layout->gc_in_runtime != NO_OFFSET) {
+		state->address = runtime + layout->gc_in_runtime;
+		state->interpreter = read_pointer(runtime + layout->interpreters_head);
+		return;
+	}
+	if (point->tstate_register != REGISTER_NONE) {
+		u64 tstate = argument(registers, point->tstate_register);
+		u64 interpreter = read_pointer(tstate + layout->tstate_interpreter);
+
+		if (interpreter && is_gc_state(layout, interpreter + layout->gc_in_interpreter)) {
+			state->interpreter = interpreter;
+			state->address = interpreter + layout->gc_in_interpreter;
+			return;
+		}
+	}
+	state->interpreter = read_pointer(runtime + layout->interpreters_head);
+	if (state->interpreter && is_gc_state(layout, state->interpreter + layout->gc_in_interpreter))
+		state->address = state->interpreter + layout->gc_in_interpreter;
+}
+
+static __always_inline bool read_generation(const struct layout *layout, u64 base, u32 generation,
+					    struct statistics *into)
+{
+	const struct generation_stats *where = &layout->generations[generation];
+	u64 item = base + where->base;
+
+	if (where->index != NO_OFFSET) {
+		u8 index = 0;
+
+		if (bpf_probe_read_user(&index, sizeof(index), (void *)(base + where->index)))
+			return false;
+		item += (u64)index * where->stride;
+	}
+	return !bpf_probe_read_user(&into->collections[generation], 8,
+				    (void *)(item + layout->item_collections)) &&
+	       !bpf_probe_read_user(&into->collected[generation], 8,
+				    (void *)(item + layout->item_collected)) &&
+	       !bpf_probe_read_user(&into->uncollectable[generation], 8,
+				    (void *)(item + layout->item_uncollectable));
+}
+
+static __always_inline bool read_statistics(const struct layout *layout, u64 gc, struct statistics *into)
+{
+	u64 base = gc + layout->stats;
+
+	if (!gc)
+		return false;
+	if (layout->stats_is_pointer)
+		base = read_pointer(base);
+	return base && read_generation(layout, base, 0, into) && read_generation(layout, base, 1, into) &&
+	       read_generation(layout, base, 2, into);
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What kernel and user space say to each other: the single source of truth. The Rust types come
+ * from the BTF of these structs (see `src/wire.rs`), so the two sides cannot drift.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC. Process and thread ids are those of the first pid
+ * namespace. Addresses are user-space addresses of the traced process.
+ */
+#ifndef GCTRACE_EVENT_H
+#define GCTRACE_EVENT_H
+
+/* ---- from user space: what to watch ------------------------------------------------------- */
+
+/* What is at a probed address. Cookie of a probe = index into the map `points`. */
+enum point_kind {
+	POINT_UNUSED = 0,
+	POINT_COLLECT = 1,        /* the collector's main function: entry and return          */
+	POINT_GC_COLLECT = 2,     /* the C function behind gc.collect(): entry and return     */
+	POINT_PYGC_COLLECT = 3,   /* the exported PyGC_Collect: entry and return              */
+	POINT_STOP_WORLD = 4,     /* free-threaded: _PyEval_StopTheWorld, entry               */
+	POINT_START_WORLD = 5,    /* free-threaded: _PyEval_StartTheWorld, entry              */
+	POINT_USDT_START = 6,     /* python:gc__start                                         */
+	POINT_USDT_DONE = 7,      /* python:gc__done                                          */
+	POINT_PROGRAM_ENTRY = 8,  /* the ELF entry point of a program that is held there once */
+	POINT_KINDS = 9,
+};
+
+#define REGISTER_NONE 0u
+#define NO_OFFSET 0xffffffffu
+#define MAX_POINTS 1024
+#define MAX_LAYOUTS 256
+#define GENERATIONS 3
+/* Nested runs of one thread: only subinterpreters that collect inside each other's finalizers. */
+#define MAX_DEPTH 3
+#define MAX_THREADS 8192
+#define MAX_PROCESSES 32768
+#define MAX_FILES 16384
+
+struct point {
+	__s64 runtime_delta;   /* address of _PyRuntime less address of the probed instruction    */
+	__u32 kind;            /* enum point_kind                                                 */
+	__u32 layout;          /* index into `layouts`, or NO_OFFSET                              */
+	/* Which argument holds what at a POINT_COLLECT: 1 = first argument (rdi) .. 5 (r8)       */
+	__u32 tstate_register;
+	__u32 generation_register;
+	__u32 reason_register;
+	__u32 nofail_register;
+};
+
+/* Where one generation's statistics are, from the statistics' base. */
+struct generation_stats {
+	__u32 base;            /* first item                                                      */
+	__u32 stride;          /* bytes from item to item (a ring), 0 for a single item           */
+	__u32 index;           /* offset of the ring's current index (one byte), or NO_OFFSET     */
+};
+
+/* Offsets of one build of CPython, in bytes; NO_OFFSET where there is no such field. */
+struct layout {
+	__u32 tstate_interpreter;  /* in PyThreadState                                            */
+	__u32 interpreters_head;   /* in _PyRuntime                                               */
+	__u32 finalizing;          /* in _PyRuntime: pointer, not 0 while finalizing              */
+	__u32 interpreter_id;      /* in PyInterpreterState: s64                                  */
+	__u32 gc_in_runtime;       /* in _PyRuntime (3.8), or NO_OFFSET                           */
+	__u32 gc_in_interpreter;   /* in PyInterpreterState (3.9 and later), or NO_OFFSET         */
+	/* all further ones are in the gc state                                                   */
+	__u32 collecting;          /* int                                                         */
+	__u32 enabled;             /* int                                                         */
+	__u32 thresholds[GENERATIONS]; /* int                                                     */
+	__u32 check_pointer;       /* pointer that must hold the address gc state + check_target  */
+	__u32 check_target;
+	__u32 stats;               /* the statistics, or the pointer to them                      */
+	__u32 stats_is_pointer;
+	struct generation_stats generations[GENERATIONS];
+	__u32 item_collections;    /* in an item: ssize_t                                         */
+	__u32 item_collected;
+	__u32 item_uncollectable;
+	__u32 long_lived_total;    /* ssize_t                                                     */
+	__u32 heap_size;           /* ssize_t                                                     */
+	/* The function itself tests `collecting` and returns at once if it is set (3.13 and later):
+	 * such calls are not collections.                                                        */
+	__u32 collecting_guards;
+	/* Counters of statistics miss some steps (3.14.0 - 3.14.4): do not drop a run for them.  */
+	__u32 stats_incomplete;
+};
+
+/* An executable file as the kernel knows it. */
+struct file_key {
+	__u64 inode;
+	__u64 device;
+};
+
+/* ---- to user space: what happened --------------------------------------------------------- */
+
+enum event_kind {
+	EVENT_PAUSE = 1,
+	EVENT_FORK = 2,
+	EVENT_EXEC = 3,
+	EVENT_EXIT = 4,
+	EVENT_PROGRAM_ENTRY = 5,
+};
+
+enum pause_flag {
+	PAUSE_IN_GC_COLLECT = 1,    /* the thread was inside gc.collect()                         */
+	PAUSE_IN_PYGC_COLLECT = 2,  /* the thread was inside PyGC_Collect                         */
+	PAUSE_FINALIZING = 4,       /* _PyRuntime._finalizing was set                             */
+	PAUSE_UNFINISHED = 8,       /* the thread ended inside; end_ns is that moment             */
+	PAUSE_NO_STATS = 16,        /* statistics could not be read: generation from the argument */
+	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
+	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
+};
+
+#define ARGUMENT_UNKNOWN (-128)
+
+struct statistics {
+	__u64 collections[GENERATIONS];
+	__u64 collected[GENERATIONS];
+	__u64 uncollectable[GENERATIONS];
+};
+
+struct pause_event {
+	__u32 kind;            /* EVENT_PAUSE                                                     */
+	__u32 pid;
+	__u32 tid;
+	__u32 flags;           /* enum pause_flag                                                 */
+	__u64 begin_ns;
+	__u64 end_ns;
+	__u64 off_cpu_ns;      /* time the thread was not running in between                      */
+	__u64 stopped_ns;      /* time other threads were stopped (free-threaded builds)          */
+	struct statistics moved; /* by how much each counter moved                                */
+	__s64 interpreter;     /* id, or -1                                                       */
+	__s64 oldest_objects;  /* long_lived_total at the end, or -1                              */
+	__s64 heap_objects;    /* heap_size at the end, or -1                                     */
+	__s32 thresholds[GENERATIONS]; /* at the end, or -1                                       */
+	__s32 enabled;         /* at the end, or -1                                               */
+	__s32 generation_argument; /* or ARGUMENT_UNKNOWN                                         */
+	__s32 reason_argument;     /* 0 heap, 1 shutdown, 2 manual; or ARGUMENT_UNKNOWN           */
+	__u32 point;           /* index into `points`                                             */
+	__u32 reserved;
+};
+
+struct process_event {
+	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY                        */
+	__u32 pid;
+	__u32 parent;
+	__u32 held;            /* the process was sent SIGSTOP and waits for SIGCONT              */
+	__u64 at_ns;
+	struct file_key file;  /* EXEC: the executable                                            */
+	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */
+	__u32 reserved;
+};
+
+/* Indexes of the per-CPU map `counters`: hits of recorded processes by point kind, hits of other
+ * processes by point kind, then these. */
+enum counter {
+	COUNTER_HITS = 0,
+	COUNTER_FOREIGN_HITS = POINT_KINDS,
+	COUNTER_LOST_PAUSES = 2 * POINT_KINDS, /* pause ring full                                 */
+	COUNTER_LOST_PROCESS_EVENTS,           /* process ring full                               */
+	COUNTER_LOST_THREADS,                  /* thread table full: pause not seen               */
+	COUNTER_LOST_DEPTH,                    /* nested deeper than MAX_DEPTH                    */
+	COUNTER_NOTHING_DONE,                  /* calls that collected nothing: not pauses        */
+	COUNTER_LOST_PROCESSES,                /* process table full: process not followed        */
+	COUNTERS,
+};
+
+_Static_assert(sizeof(struct point) == 32, "point");
+_Static_assert(sizeof(struct pause_event) == 176, "pause_event");
+_Static_assert(sizeof(struct process_event) == 48, "process_event");
+_Static_assert(sizeof(struct file_key) == 16, "file_key");
+
+#endif

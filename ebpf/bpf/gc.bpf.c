@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: pauses. A probe at the entry and one at the return of the collector's main function; the
+ * pause is what happened to the interpreter's own statistics in between.
+ * Not here: which processes are recorded (process.bpf.c), where the probes sit (user space).
+ */
+
+/* A run of the collector that has begun and not ended. */
+struct open_pause {
+	u64 begin_ns;
+	struct gc_state gc;
+	u64 off_cpu_at_begin;
+	u64 stopped_ns;
+	struct statistics before;
+	s32 generation_argument;
+	s32 reason_argument;
+	u32 flags;
+	u32 point;
+	u32 nothing_to_do;     /* another run was going on: the call returns at once              */
+	u32 reserved;
+};
+
+struct thread {
+	u64 switched_out_ns;
+	u64 off_cpu_ns;        /* grows while the thread has an open pause and does not run       */
+	u64 world_stopped_ns;  /* when this thread asked the others to stop, 0 if it did not      */
+	u32 depth;             /* open pauses                                                     */
+	u32 in_gc_collect;
+	u32 in_pygc_collect;
+	u32 pid;
+	struct open_pause pauses[MAX_DEPTH];
+};
+
+/* Threads inside the collector, or inside a call that will enter it: tid -> struct thread. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_THREADS);
+	__type(key, u32);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* A struct thread is too large for the 512-byte BPF stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thread);
+} empty_thread SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct statistics);
+} scratch SEC(".maps");
+
+static __always_inline struct thread *thread_of(u32 tid, u32 pid)
+{
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct thread *empty;
+	u32 zero = 0;
+
+	if (thread)
+		return thread;
+	empty = bpf_map_lookup_elem(&empty_thread, &zero);
+	if (!empty || bpf_map_update_elem(&threads, &tid, empty, BPF_NOEXIST)) {
+		count(COUNTER_LOST_THREADS);
+		return 0;
+	}
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	if (thread)
+		thread->pid = pid;
+	return thread;
+}
+
+static __always_inline void forget_if_idle(struct thread *thread, u32 tid)
+{
+	if (!thread->depth && !thread->in_gc_collect && !thread->in_pygc_collect)
+		bpf_map_delete_elem(&threads, &tid);
+}
+
+static __always_inline u32 reason_flags(struct pt_regs *registers, const struct point *point,
+					const struct layout *layout, const struct thread *thread)
+{
+	u64 runtime = registers->ip + point->runtime_delta;
+	u32 flags = 0;
+
+	if (thread->in_gc_collect)
+		flags |= PAUSE_IN_GC_COLLECT;
+	if (thread->in_pygc_collect)
+		flags |= PAUSE_IN_PYGC_COLLECT;
+	if (layout->finalizing != NO_OFFSET && read_pointer(runtime + layout->finalizing))
+		flags |= PAUSE_FINALIZING;
+	if (point->nofail_register != REGISTER_NONE && (s32)argument(registers, point->nofail_register) == 1)
+		flags |= PAUSE_NOFAIL;
+	return flags;
+}
+
+static __always_inline void begin_pause(struct pt_regs *registers, const struct point *point, u32 point_index,
+					u32 tid, u32 pid, u64 now)
+{
+	struct layout *layout = bpf_map_lookup_elem(&layouts, &point->layout);
+	struct thread *thread = thread_of(tid, pid);
+	struct open_pause *pause;
+	u32 depth;
+
+	if (!thread || !layout)
+		return;
+	depth = thread->depth;
+	thread->depth = depth + 1;
+	if (depth >= MAX_DEPTH) {
+		count(COUNTER_LOST_DEPTH);
+		return;
+	}
+	__sync_fetch_and_add(&threads_in_pause, 1);
+	pause = &thread->pauses[depth];
+	pause->begin_ns = now;
+	pause->off_cpu_at_begin = thread->off_cpu_ns;
+	pause->stopped_ns = 0;
+	pause->point = point_index;
+	pause->generation_argument = int_argument(registers, point->generation_register);
+	pause->reason_argument = int_argument(registers, point->reason_register);
+	pause->flags = reason_flags(registers, point, layout, thread);
+	find_gc_state(registers, point, layout, &pause->gc);
+	pause->nothing_to_do = layout->collecting_guards && pause->gc.address &&
+			       read_int(pause->gc.address, layout->collecting) > 0;
+	if (!read_statistics(layout, pause->gc.address, &pause->before))
+		pause->flags |= PAUSE_NO_STATS;
+}
+
+static __always_inline u64 moved(struct statistics *after, const struct statistics *before)
+{
+	u64 collections = 0;
+
+	for (int i = 0; i < GENERATIONS; i++) {
+		after->collections[i] -= before->collections[i];
+		after->collected[i] -= before->collected[i];
+		after->uncollectable[i] -= before->uncollectable[i];
+		collections += after->collections[i];
+	}
+	return collections;
+}
+
+/* The ring is read every few tens of milliseconds anyway: waking its reader for each pause would
+ * cost the traced program more than the rest of the probe. */
+static __always_inline u64 wake_flags(void)
+{
+	u64 filled = bpf_ringbuf_query(&pause_ring, BPF_RB_AVAIL_DATA);
+	u64 size = bpf_ringbuf_query(&pause_ring, BPF_RB_RING_SIZE);
+
+	return filled > size / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline void send_pause(const struct thread *thread, const struct open_pause *pause,
+				       const struct statistics *delta, u32 tid, u64 now, u32 flags)
+{
+	struct point *point = bpf_map_lookup_elem(&points, &pause->point);
+	struct layout *layout = point ? bpf_map_lookup_elem(&layouts, &point->layout) : 0;
+	struct pause_event *event;
+
+	if (!layout)
+		return;
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (!event) {
+		count(COUNTER_LOST_PAUSES);
+		return;
+	}
+	event->kind = EVENT_PAUSE;
+	event->pid = thread->pid;
+	event->tid = tid;
+	event->flags = pause->flags | flags;
+	event->begin_ns = pause->begin_ns;
+	event->end_ns = now;
+	event->off_cpu_ns = thread->off_cpu_ns - pause->off_cpu_at_begin;
+	event->stopped_ns = pause->stopped_ns;
+	event->moved = *delta;
+	event->generation_argument = pause->generation_argument;
+	event->reason_argument = pause->reason_argument;
+	event->point = pause->point;
+	event->reserved = 0;
+	event->interpreter = pause->gc.interpreter ? read_count(pause->gc.interpreter, layout->interpreter_id) : -1;
+	event->oldest_objects = pause->gc.address ? read_count(pause->gc.address, layout->long_lived_total) : -1;
+	event->heap_objects = pause->gc.address ? read_count(pause->gc.address, layout->heap_size) : -1;
+	for (int i = 0; i < GENERATIONS; i++)
+		event->thresholds[i] = pause->gc.address ? read_int(pause->gc.address, layout->thresholds[i]) : -1;
+	event->enabled = pause->gc.address ? read_int(pause->gc.address, layout->enabled) : -1;
+	bpf_ringbuf_submit(event, wake_flags());
+}
+
+/* Sends the pause unless the call did nothing. */
+static __always_inline void close_pause(struct thread *thread, struct open_pause *pause, u32 tid, u64 now)
+{
+	struct point *point = bpf_map_lookup_elem(&points, &pause->point);
+	struct layout *layout = point ? bpf_map_lookup_elem(&layouts, &point->layout) : 0;
+	struct statistics *after;
+	u32 zero = 0, flags = 0;
+
+	after = bpf_map_lookup_elem(&scratch, &zero);
+	if (!layout || !after)
+		return;
+	if (pause->nothing_to_do) {
+		count(COUNTER_NOTHING_DONE);
+		return;
+	}
+	__builtin_memset(after, 0, sizeof(*after));
+	if (pause->flags & PAUSE_NO_STATS) {
+		/* nothing to compare with */
+	} else if (!read_statistics(layout, pause->gc.address, after)) {
+		flags = PAUSE_NO_STATS;
+	} else if (!moved(after, &pause->before) && !layout->stats_incomplete) {
+		count(COUNTER_NOTHING_DONE);
+		return;
+	}
+	send_pause(thread, pause, after, tid, now, flags);
+}
+
+static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
+{
+	u32 depth = thread->depth;
+
+	if (!depth)
+		return;
+	depth -= 1;
+	thread->depth = depth;
+	if (depth < MAX_DEPTH) {
+		__sync_fetch_and_add(&threads_in_pause, -1);
+		close_pause(thread, &thread->pauses[depth], tid, now);
+	}
+	forget_if_idle(thread, tid);
+}
+
+static __always_inline void enter_explicit(u32 kind, u32 tid, u32 pid)
+{
+	struct thread *thread = thread_of(tid, pid);
+
+	if (!thread)
+		return;
+	if (kind == POINT_GC_COLLECT)
+		thread->in_gc_collect += 1;
+	else
+		thread->in_pygc_collect += 1;
+}
+
+static __always_inline void leave_explicit(u32 kind, struct thread *thread, u32 tid)
+{
+	if (kind == POINT_GC_COLLECT && thread->in_gc_collect)
+		thread->in_gc_collect -= 1;
+	else if (kind == POINT_PYGC_COLLECT && thread->in_pygc_collect)
+		thread->in_pygc_collect -= 1;
+	forget_if_idle(thread, tid);
+}
+
+/* From the request to the release: what the other threads lose to this run. */
+static __always_inline void world(u32 kind, u32 tid, u64 now)
+{
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	u32 depth;
+
+	if (!thread || !thread->depth)
+		return;
+	if (kind == POINT_STOP_WORLD) {
+		if (!thread->world_stopped_ns)
+			thread->world_stopped_ns = now;
+		return;
+	}
+	depth = thread->depth - 1;
+	if (thread->world_stopped_ns && depth < MAX_DEPTH)
+		thread->pauses[depth].stopped_ns += now - thread->world_stopped_ns;
+	thread->world_stopped_ns = 0;
+}
+
+static __always_inline struct point *point_of(struct pt_regs *context, u32 *index, u32 pid)
+{
+	struct point *point;
+	u32 kind;
+
+	*index = bpf_get_attach_cookie(context);
+	point = bpf_map_lookup_elem(&points, index);
+	if (!point)
+		return 0;
+	kind = point->kind;
+	if (kind >= POINT_KINDS)
+		return 0;
+	if (!is_followed(pid)) {
+		count(COUNTER_FOREIGN_HITS + kind);
+		return 0;
+	}
+	count(COUNTER_HITS + kind);
+	return point;
+}
+
+SEC("uprobe.multi")
+int at_entry(struct pt_regs *context)
+{
+	u64 now = bpf_ktime_get_ns();
+	u64 ids = bpf_get_current_pid_tgid();
+	u32 pid = ids >> 32, tid = ids, index;
+	struct point *point = point_of(context, &index, pid);
+
+	if (!point)
+		return 0;
+	switch (point->kind) {
+	case POINT_COLLECT:
+	case POINT_USDT_START:
+		begin_pause(context, point, index, tid, pid, now);
+		break;
+	case POINT_USDT_DONE: {
+		struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+
+		if (thread)
+			end_pause(thread, tid, now);
+		break;
+	}
+	case POINT_GC_COLLECT:
+	case POINT_PYGC_COLLECT:
+		enter_explicit(point->kind, tid, pid);
+		break;
+	case POINT_STOP_WORLD:
+	case POINT_START_WORLD:
+		world(point->kind, tid, now);
+		break;
+	case POINT_PROGRAM_ENTRY:
+		hold_at_program_entry(pid, now);
+		break;
+	}
+	return 0;
+}
+
+SEC("uprobe.multi")
+int at_return(struct pt_regs *context)
+{
+	u64 now = bpf_ktime_get_ns();
+	u32 tid = bpf_get_current_pid_tgid();
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct point *point;
+	u32 index;
+
+	if (!thread)
+		return 0;
+	index = bpf_get_attach_cookie(context);
+	point = bpf_map_lookup_elem(&points, &index);
+	if (!point)
+		return 0;
+	if (point->kind == POINT_COLLECT)
+		end_pause(thread, tid, now);
+	else
+		leave_explicit(point->kind, thread, tid);
+	return 0;
+}
+
+/* Time off the CPU inside a pause. */
+SEC("raw_tp/sched_switch")
+int on_switch(struct bpf_raw_tracepoint_args *context)
+{
+	struct task_struct *previous, *next;
+	struct thread *thread;
+	u64 now;
+	u32 tid;
+
+	if (!threads_in_pause)
+		return 0;
+	previous = (struct task_struct *)context->args[1];
+	next = (struct task_struct *)context->args[2];
+	now = bpf_ktime_get_ns();
+	tid = BPF_CORE_READ(previous, pid);
+	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
+	if (thread)
+		thread->switched_out_ns = now;
+	tid = BPF_CORE_READ(next, pid);
+	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
+	if (thread && thread->switched_out_ns) {
+		thread->off_cpu_ns += now - thread->switched_out_ns;
+		thread->switched_out_ns = 0;
+	}
+	return 0;
+}
+
+/* A thread that ends inside a pause: the pause ends with it, its statistics are not known. */
+static __always_inline void abandon_pauses(u32 tid, u64 now)
+{
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct statistics *none;
+	u32 zero = 0;
+
+	if (!thread)
+		return;
+	none = bpf_map_lookup_elem(&scratch, &zero);
+	if (none && thread->depth) {
+		u32 top = thread->depth - 1;
+
+		__builtin_memset(none, 0, sizeof(*none));
+		if (top < MAX_DEPTH) {
+			if (!thread->pauses[top].nothing_to_do)
+				send_pause(thread, &thread->pauses[top], none, tid, now, PAUSE_UNFINISHED);
+			__sync_fetch_and_add(&threads_in_pause, -(u64)thread->depth);
+		}
+	}
+	bpf_map_delete_elem(&threads, &tid);
+}
+
+/* A process forked inside a pause returns from the collector too, in its own time. */
+static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 now)
+{
+	struct thread *thread = bpf_map_lookup_elem(&threads, &parent_tid);
+
+	if (!thread || bpf_map_update_elem(&threads, &child, thread, BPF_ANY))
+		return;
+	thread = bpf_map_lookup_elem(&threads, &child);
+	if (!thread)
+		return;
+	thread->pid = child;
+	thread->off_cpu_ns = 0;
+	thread->switched_out_ns = 0;
+	for (u32 i = 0; i < MAX_DEPTH; i++) {
+		if (i >= thread->depth)
+			break;
+		thread->pauses[i].begin_ns = now;
+		thread->pauses[i].off_cpu_at_begin = 0;
+		thread->pauses[i].flags |= PAUSE_FORKED;
+		__sync_fetch_and_add(&threads_in_pause, 1);
+	}
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The one object that is loaded: the programs of every subject, over shared maps. */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "event.h"
+#include "maps.bpf.h"
+#include "cpython.bpf.h"
+#include "process.bpf.c"
+#include "gc.bpf.c"
+
+/* Never used: it puts the wire records into the object's BTF, from which the Rust types come. */
+struct wire_types {
+	struct pause_event pause_event;
+	struct process_event process_event;
+	enum event_kind event_kind;
+	enum pause_flag pause_flag;
+	enum point_kind point_kind;
+	enum counter counter;
+	struct file_key file_key;
+	struct point point;
+	struct layout layout;
+};
+struct wire_types wire_types_in_btf = {};
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Owns: the maps that the programs share, and the small helpers on them. */
+#ifndef GCTRACE_MAPS_H
+#define GCTRACE_MAPS_H
+
+/* Chosen before loading; the verifier prunes what they switch off. */
+const volatile bool follow_children = true;
+
+/* While not 0: children of this process are recorded (gctrace itself, while it starts the command). */
+u32 launcher_pid = 0;
+/* Threads inside a pause, on the whole machine: lets sched_switch return at once when there is none. */
+u64 threads_in_pause = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_POINTS);
+	__type(key, u32);
+	__type(value, struct point);
+} points SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LAYOUTS);
+	__type(key, u32);
+	__type(value, struct layout);
+} layouts SEC(".maps");
+
+/* Recorded processes: pid -> 1. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PROCESSES);
+	__type(key, u32);
+	__type(value, u32);
+} followed SEC(".maps");
+
+/* Processes that we stopped and that nobody has continued yet: pid -> time of the stop. The
+ * guardian holds this map, so that they go on even if gctrace is killed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PROCESSES);
+	__type(key, u32);
+	__type(value, u64);
+} held SEC(".maps");
+
+/* Executables that user space has looked at: not held again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FILES);
+	__type(key, struct file_key);
+	__type(value, u32);
+} known_files SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 24); /* set from --ring-size before loading */
+} pause_ring SEC(".maps");
+
+/* Its own ring: a storm of pauses must not lose the news that a process was held. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} process_ring SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} counters SEC(".maps");
+
+static __always_inline void count(u32 which)
+{
+	u64 *value = bpf_map_lookup_elem(&counters, &which);
+
+	if (value)
+		*value += 1;
+}
+
+static __always_inline bool is_followed(u32 pid)
+{
+	return bpf_map_lookup_elem(&followed, &pid) != 0;
+}
+
+#endif

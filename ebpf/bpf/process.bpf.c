@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: which processes are recorded, and holding a program at exec until its probes are in.
+ * A held process is one that was sent SIGSTOP before its first instruction; user space continues it.
+ */
+
+#define SIGSTOP 19
+
+static __always_inline struct process_event *reserve_process_event(u32 kind, u32 pid, u64 now)
+{
+	struct process_event *event = bpf_ringbuf_reserve(&process_ring, sizeof(*event), 0);
+
+	if (!event) {
+		count(COUNTER_LOST_PROCESS_EVENTS);
+		return 0;
+	}
+	event->kind = kind;
+	event->pid = pid;
+	event->parent = 0;
+	event->held = 0;
+	event->at_ns = now;
+	event->file.inode = 0;
+	event->file.device = 0;
+	event->exit_code = 0;
+	event->reserved = 0;
+	return event;
+}
+
+/* Stops the current process. Never without an event on its way: nobody else would continue it. */
+static __always_inline u32 hold(u32 pid, u64 now)
+{
+	if (bpf_map_update_elem(&held, &pid, &now, BPF_ANY))
+		return 0;
+	if (bpf_send_signal(SIGSTOP)) {
+		bpf_map_delete_elem(&held, &pid);
+		return 0;
+	}
+	return 1;
+}
+
+static __always_inline void hold_at_program_entry(u32 pid, u64 now)
+{
+	struct process_event *event = reserve_process_event(EVENT_PROGRAM_ENTRY, pid, now);
+
+	if (!event)
+		return;
+	event->held = hold(pid, now);
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void abandon_pauses(u32 tid, u64 now);
+static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 now);
+
+SEC("raw_tp/sched_process_fork")
+int on_fork(struct bpf_raw_tracepoint_args *context)
+{
+	struct task_struct *parent = (struct task_struct *)context->args[0];
+	struct task_struct *child = (struct task_struct *)context->args[1];
+	u32 parent_pid = BPF_CORE_READ(parent, tgid);
+	u32 child_pid = BPF_CORE_READ(child, tgid);
+	u32 child_tid = BPF_CORE_READ(child, pid);
+	bool launched = launcher_pid && parent_pid == launcher_pid;
+	struct process_event *event;
+	u64 now;
+	u32 yes = 1;
+
+	if (child_pid != child_tid) /* a thread */
+		return 0;
+	if (!launched && (!follow_children || !is_followed(parent_pid)))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&followed, &child_pid, &yes, BPF_ANY)) {
+		count(COUNTER_LOST_PROCESSES);
+		return 0;
+	}
+	copy_pauses_to_child(BPF_CORE_READ(parent, pid), child_pid, now);
+	event = reserve_process_event(EVENT_FORK, child_pid, now);
+	if (!event)
+		return 0;
+	event->parent = parent_pid;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int on_exec(struct bpf_raw_tracepoint_args *context)
+{
+	struct task_struct *task = (struct task_struct *)context->args[0];
+	u32 old_tid = context->args[1];
+	u32 pid = BPF_CORE_READ(task, tgid);
+	struct process_event *event;
+	struct file_key key = {};
+	u64 now;
+
+	if (!is_followed(pid))
+		return 0;
+	now = bpf_ktime_get_ns();
+	abandon_pauses(old_tid, now);
+	key.inode = BPF_CORE_READ(task, mm, exe_file, f_inode, i_ino);
+	key.device = BPF_CORE_READ(task, mm, exe_file, f_inode, i_sb, s_dev);
+	event = reserve_process_event(EVENT_EXEC, pid, now);
+	if (!event)
+		return 0;
+	event->file = key;
+	if (!bpf_map_lookup_elem(&known_files, &key))
+		event->held = hold(pid, now);
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int on_exit(struct bpf_raw_tracepoint_args *context)
+{
+	struct task_struct *task = (struct task_struct *)context->args[0];
+	u64 ids = bpf_get_current_pid_tgid();
+	u32 pid = ids >> 32, tid = ids;
+	struct process_event *event;
+	u64 now;
+
+	if (!is_followed(pid))
+		return 0;
+	now = bpf_ktime_get_ns();
+	abandon_pauses(tid, now);
+	/* `live` is counted down before this tracepoint: 0 means that the last thread is leaving */
+	if (BPF_CORE_READ(task, signal, live.counter) != 0)
+		return 0;
+	bpf_map_delete_elem(&followed, &pid);
+	bpf_map_delete_elem(&held, &pid);
+	event = reserve_process_event(EVENT_EXIT, pid, now);
+	if (!event)
+		return 0;
+	event->exit_code = BPF_CORE_READ(task, signal, group_exit_code);
+	if (!event->exit_code)
+		event->exit_code = BPF_CORE_READ(task, exit_code);
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}

@@ -1,0 +1,128 @@
+//! Plan -> what each link needs. Pure; the links themselves are made in `session.rs`.
+
+use crate::wire::Point;
+use crate::wire::PointKind;
+
+/// Which argument of the probed function holds what: 1 is the first (rdi), 5 the fifth (r8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// `PyThreadState *`.
+    pub tstate: Option<u8>,
+    /// Generation.
+    pub generation: Option<u8>,
+    /// `_PyGC_Reason`, 3.13 and later.
+    pub reason: Option<u8>,
+    /// `nofail`, up to 3.12.
+    pub nofail: Option<u8>,
+}
+
+/// A place in a file where a probe goes.
+#[derive(Clone, Debug)]
+pub struct PlannedPoint {
+    /// What is there.
+    pub kind: PointKind,
+    /// Index that [`crate::Session::add_layout`] returned, if there is a layout.
+    pub layout: Option<u32>,
+    /// Arguments at the probed instruction.
+    pub registers: Registers,
+    /// Address of `_PyRuntime` less the address of the probed instruction, in bytes.
+    pub runtime_delta: i64,
+    /// File offset of the probed instruction; `None` for no probe at the entry.
+    pub entry: Option<u64>,
+    /// File offset where the return probe goes; `None` for none.
+    pub on_return: Option<u64>,
+    /// File offset of the USDT semaphore.
+    pub semaphore: Option<u64>,
+}
+
+impl PlannedPoint {
+    pub(crate) fn wire(&self) -> Point {
+        let register = |which: Option<u8>| which.map_or(0, u32::from);
+        Point {
+            runtime_delta: self.runtime_delta,
+            kind: self.kind.0,
+            layout: self.layout.unwrap_or(crate::NO_OFFSET),
+            tstate_register: register(self.registers.tstate),
+            generation_register: register(self.registers.generation),
+            reason_register: register(self.registers.reason),
+            nofail_register: register(self.registers.nofail),
+        }
+    }
+}
+
+/// The probes of one link: one file, one end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LinkPlan {
+    pub(crate) offsets: Vec<usize>,
+    pub(crate) cookies: Vec<u64>,
+    pub(crate) semaphores: Vec<usize>,
+}
+
+impl LinkPlan {
+    fn push(&mut self, offset: u64, cookie: u64, semaphore: Option<u64>) {
+        // x86-64: a file offset fits usize
+        self.offsets.push(offset as usize);
+        self.cookies.push(cookie);
+        self.semaphores.push(semaphore.unwrap_or(0) as usize);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Offsets of the semaphores as the kernel wants them: none at all if no probe has one.
+    pub(crate) fn semaphores_if_any(&self) -> Vec<usize> {
+        if self.semaphores.iter().all(|offset| *offset == 0) {
+            Vec::new()
+        } else {
+            self.semaphores.clone()
+        }
+    }
+}
+
+/// Splits a file's points into the link at entries and the link at returns. `first_index` is the
+/// index in the map `points` of the first of them, and so its cookie.
+pub(crate) fn plan_links(points: &[PlannedPoint], first_index: u32) -> (LinkPlan, LinkPlan) {
+    let (mut entries, mut returns) = (LinkPlan::default(), LinkPlan::default());
+    for (cookie, point) in (u64::from(first_index)..).zip(points) {
+        if let Some(offset) = point.entry {
+            entries.push(offset, cookie, point.semaphore);
+        }
+        if let Some(offset) = point.on_return {
+            returns.push(offset, cookie, None);
+        }
+    }
+    (entries, returns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(entry: Option<u64>, on_return: Option<u64>, semaphore: Option<u64>) -> PlannedPoint {
+        PlannedPoint {
+            kind: PointKind::POINT_COLLECT,
+            layout: Some(0),
+            registers: Registers::default(),
+            runtime_delta: 0,
+            entry,
+            on_return,
+            semaphore,
+        }
+    }
+
+    #[test]
+    fn one_link_per_end_and_cookies_are_indexes() {
+        let points = [
+            point(Some(16), Some(12), None),
+            point(Some(32), None, Some(64)),
+        ];
+        let (entries, returns) = plan_links(&points, 5);
+        assert_eq!(entries.offsets, [16, 32]);
+        assert_eq!(entries.cookies, [5, 6]);
+        assert_eq!(entries.semaphores_if_any(), [0, 64]);
+        assert_eq!(returns.offsets, [12]);
+        assert_eq!(returns.cookies, [5]);
+        assert!(returns.semaphores_if_any().is_empty());
+    }
+}

@@ -1,0 +1,266 @@
+//! Bytes of the ring buffers -> events. Pure: nothing here touches libbpf.
+
+use crate::wire::EventKind;
+use crate::wire::FileKey;
+use crate::wire::PauseFlag;
+use crate::wire::PauseWire;
+use crate::wire::ProcessWire;
+use crate::wire::Wire;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+
+/// Something that happened in a recorded process.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The collector ran.
+    Pause(PauseEvent),
+    /// A process was born, changed its program, or died.
+    Process(ProcessEvent),
+}
+
+/// A pause and what was read beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PauseEvent {
+    /// The pause. Its `generation` is meaningless where `generation_known` is false.
+    pub pause: Pause,
+    /// Whether the generation is known: not for a pause cut short by the end of its process, where
+    /// the function decides on the generation itself.
+    pub generation_known: bool,
+    /// `gc.get_threshold()` at the end, where it could be read.
+    pub thresholds: Option<[i32; 3]>,
+    /// `gc.isenabled()` at the end, where it could be read.
+    pub enabled: Option<bool>,
+    /// Forked inside its parent's pause: begin is the fork.
+    pub forked: bool,
+}
+
+/// A step in the life of a process. Times are nanoseconds of CLOCK_MONOTONIC.
+#[derive(Clone, Debug)]
+pub enum ProcessEvent {
+    /// A recorded process has a new child, recorded from its first instruction on.
+    Fork {
+        /// The child.
+        pid: u32,
+        /// Its parent.
+        parent: u32,
+        /// When.
+        at_ns: u64,
+    },
+    /// A recorded process runs another program.
+    Exec {
+        /// The process.
+        pid: u32,
+        /// The executable.
+        file: FileKey,
+        /// It is stopped and waits for [`crate::HeldProcesses::release`].
+        held: bool,
+        /// When.
+        at_ns: u64,
+    },
+    /// A process reached the entry point of its program: its libraries are mapped.
+    ProgramEntry {
+        /// The process.
+        pid: u32,
+        /// It is stopped and waits for [`crate::HeldProcesses::release`].
+        held: bool,
+        /// When.
+        at_ns: u64,
+    },
+    /// The last thread of a recorded process ended.
+    Exit {
+        /// The process.
+        pid: u32,
+        /// Status as wait(2) reports it.
+        status: i32,
+        /// When.
+        at_ns: u64,
+    },
+}
+
+/// Decodes one record of either ring; `None` if it is none of ours (too short, unknown kind).
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Option<Event> {
+    let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+    match EventKind(kind) {
+        EventKind::EVENT_PAUSE => PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire))),
+        _ => process(&ProcessWire::read(bytes)?).map(Event::Process),
+    }
+}
+
+fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
+    let (pid, at_ns, held) = (wire.pid, wire.at_ns, wire.held != 0);
+    Some(match EventKind(wire.kind) {
+        EventKind::EVENT_FORK => ProcessEvent::Fork {
+            pid,
+            parent: wire.parent,
+            at_ns,
+        },
+        EventKind::EVENT_EXEC => ProcessEvent::Exec {
+            pid,
+            file: wire.file,
+            held,
+            at_ns,
+        },
+        EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, held, at_ns },
+        EventKind::EVENT_EXIT => ProcessEvent::Exit {
+            pid,
+            status: wire.exit_code,
+            at_ns,
+        },
+        _ => return None,
+    })
+}
+
+fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
+    wire.flags & flag.0 != 0
+}
+
+fn pause(wire: &PauseWire) -> PauseEvent {
+    let generation = generation(wire);
+    let end_ns = wire.end_ns.max(wire.begin_ns);
+    let length = end_ns - wire.begin_ns;
+    let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
+    let pause = Pause {
+        pid: wire.pid,
+        tid: wire.tid,
+        begin_ns: wire.begin_ns,
+        end_ns,
+        generation: generation.unwrap_or(0),
+        reason: reason(wire),
+        collected: counted.then(|| sum(&wire.moved.collected)),
+        uncollectable: counted.then(|| sum(&wire.moved.uncollectable)),
+        interpreter: (wire.interpreter >= 0).then_some(wire.interpreter),
+        cpu_ns: Some(length.saturating_sub(wire.off_cpu_ns)),
+        stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
+        oldest_objects: u64::try_from(wire.oldest_objects).ok(),
+        heap_objects: u64::try_from(wire.heap_objects).ok(),
+        unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
+    };
+    PauseEvent {
+        pause,
+        generation_known: generation.is_some(),
+        thresholds: (wire.thresholds[0] >= 0).then_some(wire.thresholds),
+        enabled: (wire.enabled >= 0).then_some(wire.enabled != 0),
+        forked: has(wire, PauseFlag::PAUSE_FORKED),
+    }
+}
+
+/// Counters run on modulo 2^64, and a torn read must not overflow.
+fn sum(values: &[u64; 3]) -> u64 {
+    values
+        .iter()
+        .fold(0, |total: u64, value| total.saturating_add(*value))
+}
+
+/// The generation whose collection counter moved; the function's argument where none did.
+fn generation(wire: &PauseWire) -> Option<u8> {
+    let moved = (0u8..3)
+        .rev()
+        .find(|i| wire.moved.collections[usize::from(*i)] > 0);
+    moved.or_else(|| {
+        u8::try_from(wire.generation_argument)
+            .ok()
+            .filter(|generation| *generation < 3)
+    })
+}
+
+/// `reason` argument of `gc_collect_main`, `_PyGC_Reason` of CPython 3.13.
+const REASON_SHUTDOWN: i32 = 1;
+const REASON_MANUAL: i32 = 2;
+
+/// An explicit call is manual even while the interpreter finalizes; what finalization itself runs
+/// (`PyGC_Collect`, `_PyGC_CollectNoFail`) is a shutdown collection whatever its argument says.
+fn reason(wire: &PauseWire) -> Reason {
+    if has(wire, PauseFlag::PAUSE_IN_GC_COLLECT) {
+        Reason::Manual
+    } else if has(wire, PauseFlag::PAUSE_FINALIZING)
+        || has(wire, PauseFlag::PAUSE_NOFAIL)
+        || wire.reason_argument == REASON_SHUTDOWN
+    {
+        Reason::Shutdown
+    } else if has(wire, PauseFlag::PAUSE_IN_PYGC_COLLECT) || wire.reason_argument == REASON_MANUAL {
+        Reason::Manual
+    } else {
+        Reason::Automatic
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ARGUMENT_UNKNOWN;
+
+    fn wire() -> PauseWire {
+        PauseWire {
+            kind: EventKind::EVENT_PAUSE.0,
+            pid: 7,
+            tid: 8,
+            begin_ns: 100,
+            end_ns: 350,
+            off_cpu_ns: 50,
+            interpreter: 0,
+            oldest_objects: 5,
+            heap_objects: -1,
+            thresholds: [700, 10, 10],
+            enabled: 1,
+            generation_argument: ARGUMENT_UNKNOWN,
+            reason_argument: ARGUMENT_UNKNOWN,
+            ..PauseWire::default()
+        }
+    }
+
+    fn decoded(wire: &PauseWire) -> PauseEvent {
+        match decode(wire.bytes()) {
+            Some(Event::Pause(pause)) => pause,
+            other => panic!("not a pause: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_counter_that_moved_tells_the_generation() {
+        let mut wire = wire();
+        wire.moved.collections = [0, 1, 0];
+        wire.moved.collected = [0, 12, 0];
+        wire.generation_argument = 2;
+        let event = decoded(&wire);
+        assert!(event.generation_known);
+        assert_eq!(event.pause.generation, 1);
+        assert_eq!(event.pause.collected, Some(12));
+        assert_eq!(event.pause.cpu_ns, Some(200));
+        assert_eq!(event.pause.oldest_objects, Some(5));
+        assert_eq!(event.pause.heap_objects, None);
+        assert_eq!(event.thresholds, Some([700, 10, 10]));
+    }
+
+    #[test]
+    fn an_explicit_call_is_manual_even_at_shutdown_and_finalization_is_not() {
+        let mut wire = wire();
+        wire.flags = PauseFlag::PAUSE_FINALIZING.0 | PauseFlag::PAUSE_IN_PYGC_COLLECT.0;
+        assert_eq!(decoded(&wire).pause.reason, Reason::Shutdown);
+        wire.flags |= PauseFlag::PAUSE_IN_GC_COLLECT.0;
+        assert_eq!(decoded(&wire).pause.reason, Reason::Manual);
+    }
+
+    #[test]
+    fn an_unfinished_pause_with_an_automatic_argument_has_no_generation() {
+        let mut wire = wire();
+        wire.flags = PauseFlag::PAUSE_UNFINISHED.0;
+        wire.generation_argument = -1;
+        let event = decoded(&wire);
+        assert!(!event.generation_known && event.pause.unfinished);
+        assert_eq!(event.pause.collected, None);
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic() {
+        for length in 0..256 {
+            for kind in 0..8u32 {
+                let mut bytes = vec![0xff; length];
+                for (to, from) in bytes.iter_mut().zip(kind.to_ne_bytes()) {
+                    *to = from;
+                }
+                let _ = decode(&bytes);
+            }
+        }
+    }
+}

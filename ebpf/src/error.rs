@@ -1,0 +1,57 @@
+//! What can go wrong between us and the kernel.
+
+use std::path::PathBuf;
+
+/// An error of the BPF side. The chain below it is the kernel's or libbpf's own words.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel lacks something without which nothing can be recorded.
+    #[error("this kernel ({release}) cannot record: {missing}")]
+    Unsupported {
+        /// `uname -r`.
+        release: String,
+        /// What is missing, in words.
+        missing: String,
+    },
+    /// The programs were refused.
+    #[error("the kernel did not load gctrace's BPF programs")]
+    Load(#[source] libbpf_rs::Error),
+    /// One of the fixed tracepoints could not be used.
+    #[error("cannot attach to the tracepoint {tracepoint}")]
+    Tracepoint {
+        /// For example `sched_process_exec`.
+        tracepoint: &'static str,
+        /// The kernel's reason.
+        source: libbpf_rs::Error,
+    },
+    /// A probe could not be placed.
+    #[error("cannot place probes in {}", file.display())]
+    Attach {
+        /// The probed file.
+        file: PathBuf,
+        /// The kernel's reason.
+        source: libbpf_rs::Error,
+    },
+    /// A map could not be read or written.
+    #[error("cannot use the BPF map {map}")]
+    Map {
+        /// Name of the map.
+        map: &'static str,
+        /// The kernel's reason.
+        source: libbpf_rs::Error,
+    },
+    /// More different interpreters than the tables hold.
+    #[error("more than {limit} {what} in one recording")]
+    TooMany {
+        /// What there is too many of.
+        what: &'static str,
+        /// How many fit.
+        limit: u32,
+    },
+    /// The ring buffer's size is not one the kernel takes.
+    #[error("ring buffer size {0} is not a power of two of at least one page (4096)")]
+    RingSize(u32),
+    /// The own executable could not be examined for the calibration.
+    #[error("cannot measure the cost of a probe: {0}")]
+    Calibration(String),
+}

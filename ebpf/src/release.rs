@@ -1,0 +1,67 @@
+//! Letting held processes go.
+
+use libbpf_rs::MapCore;
+use libbpf_rs::MapFlags;
+use libbpf_rs::MapHandle;
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+
+/// The processes that were stopped at exec and wait for their probes. Works on the map alone, so
+/// that another process can hold it and release them when gctrace is gone.
+#[derive(Debug)]
+pub struct HeldProcesses {
+    map: MapHandle,
+}
+
+impl HeldProcesses {
+    /// From the map `held` of a loaded session.
+    pub(crate) fn new(map: MapHandle) -> Self {
+        Self { map }
+    }
+
+    /// The map's descriptor; keeps no program and no probe alive.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Lets one process go on. A process that has ended meanwhile is no error.
+    ///
+    /// # Errors
+    /// The kernel's, if the signal may not be sent.
+    pub fn release(&self, pid: u32) -> Result<(), Errno> {
+        // Signal first, forget after: should we die in between, the guardian signals once more, which
+        // is harmless; the other way round the process would wait for ever.
+        let sent = match i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGCONT)) {
+            Ok(Ok(()) | Err(Errno::ESRCH)) => Ok(()),
+            Ok(Err(errno)) => Err(errno),
+            Err(_) => Err(Errno::EINVAL),
+        };
+        let _ = self.map.delete(&pid.to_ne_bytes());
+        sent
+    }
+
+    /// Lets all of them go on; how many there were.
+    pub fn release_all(&self) -> usize {
+        let pids: Vec<u32> = self
+            .map
+            .keys()
+            .filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
+            .collect();
+        for pid in &pids {
+            let _ = self.release(*pid);
+        }
+        pids.len()
+    }
+
+    /// When each process was stopped, nanoseconds of CLOCK_MONOTONIC.
+    #[must_use]
+    pub fn since(&self, pid: u32) -> Option<u64> {
+        let value = self.map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        Some(u64::from_ne_bytes(value.try_into().ok()?))
+    }
+}

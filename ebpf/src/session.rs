@@ -1,0 +1,468 @@
+//! The loaded programs: attach, follow, poll, count.
+
+use crate::attach::LinkPlan;
+use crate::attach::PlannedPoint;
+use crate::attach::plan_links;
+use crate::decode::Event;
+use crate::decode::decode;
+use crate::error::Error;
+use crate::release::HeldProcesses;
+use crate::support::Attach;
+use crate::support::KernelSupport;
+use crate::wire::Counter;
+use crate::wire::FileKey;
+use crate::wire::Layout;
+use crate::wire::MAX_LAYOUTS;
+use crate::wire::MAX_POINTS;
+use crate::wire::PointKind;
+use crate::wire::Wire;
+use crate::wire::skeleton::GctraceSkel;
+use crate::wire::skeleton::GctraceSkelBuilder;
+use libbpf_rs::Link;
+use libbpf_rs::MapCore;
+use libbpf_rs::MapFlags;
+use libbpf_rs::MapHandle;
+use libbpf_rs::OpenObject;
+use libbpf_rs::ProgramAttachType;
+use libbpf_rs::ProgramMut;
+use libbpf_rs::RingBuffer;
+use libbpf_rs::RingBufferBuilder;
+use libbpf_rs::UprobeMultiOpts;
+use libbpf_rs::UprobeOpts;
+use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::skel::SkelBuilder;
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How a session is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Record the children of recorded processes.
+    pub follow_children: bool,
+    /// Bytes of the ring buffer for pauses: a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+/// Loaded programs. Dropping it detaches everything.
+pub struct Session {
+    // Declared, and so dropped, before the programs it reads from.
+    rings: RingBuffer<'static>,
+    batch: Rc<RefCell<Vec<Event>>>,
+    _tracepoints: Vec<Link>,
+    attach: Attach,
+    points: u32,
+    layouts: u32,
+    skeleton: GctraceSkel<'static>,
+}
+
+/// The probes of one file. Dropping it takes them out.
+#[derive(Debug)]
+#[must_use = "dropping it removes the probes"]
+pub struct Attachment {
+    _links: Vec<Link>,
+}
+
+/// What the programs counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    values: Vec<u64>,
+}
+
+impl Counters {
+    fn value(&self, index: u32) -> u64 {
+        self.values.get(index as usize).copied().unwrap_or(0)
+    }
+
+    /// Hits of one kind of probe in recorded processes.
+    #[must_use]
+    pub fn hits(&self, kind: PointKind) -> u64 {
+        self.value(Counter::COUNTER_HITS.0 + kind.0)
+    }
+
+    /// Hits of all probes in processes that are not recorded but run the same files.
+    #[must_use]
+    pub fn foreign_hits(&self) -> u64 {
+        (Counter::COUNTER_FOREIGN_HITS.0..Counter::COUNTER_LOST_PAUSES.0)
+            .map(|index| self.value(index))
+            .sum()
+    }
+
+    /// Calls of the collector that collected nothing; they are not pauses.
+    #[must_use]
+    pub fn nothing_done(&self) -> u64 {
+        self.value(Counter::COUNTER_NOTHING_DONE.0)
+    }
+
+    /// What was lost, in words, with how often; only what was.
+    #[must_use]
+    pub fn lost(&self) -> Vec<(&'static str, u64)> {
+        [
+            (
+                Counter::COUNTER_LOST_PAUSES,
+                "pauses: the ring buffer was full (--ring-size)",
+            ),
+            (
+                Counter::COUNTER_LOST_PROCESS_EVENTS,
+                "process events: their ring buffer was full",
+            ),
+            (
+                Counter::COUNTER_LOST_THREADS,
+                "pauses: too many threads were collecting at once",
+            ),
+            (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deep"),
+            (
+                Counter::COUNTER_LOST_PROCESSES,
+                "processes: too many at once",
+            ),
+        ]
+        .into_iter()
+        .map(|(counter, what)| (what, self.value(counter.0)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+    }
+}
+
+impl Session {
+    /// Loads the programs and attaches the tracepoints; nothing is recorded yet.
+    ///
+    /// # Errors
+    /// A kernel that lacks something ([`Error::Unsupported`]), missing privileges ([`Error::Load`]).
+    pub fn open(config: Config, support: &KernelSupport) -> Result<Self, Error> {
+        if config.ring_bytes < 4096 || !config.ring_bytes.is_power_of_two() {
+            return Err(Error::RingSize(config.ring_bytes));
+        }
+        let missing = support.missing();
+        if support.permitted && !missing.is_empty() {
+            return Err(Error::Unsupported {
+                release: support.release.clone(),
+                missing: missing.join(", "),
+            });
+        }
+        let skeleton = load(config, support.attach())?;
+        let tracepoints = attach_tracepoints(&skeleton)?;
+        let batch = Rc::new(RefCell::new(Vec::new()));
+        let rings = rings(&skeleton, &batch).map_err(Error::Load)?;
+        Ok(Self {
+            rings,
+            batch,
+            _tracepoints: tracepoints,
+            attach: support.attach(),
+            points: 0,
+            layouts: 0,
+            skeleton,
+        })
+    }
+
+    /// Children of this process are recorded from their fork on, until called with `false`.
+    pub fn record_own_children(&mut self, yes: bool) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.launcher_pid = if yes { std::process::id() } else { 0 };
+        }
+    }
+
+    /// Records a process that is running already.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if there are too many.
+    pub fn follow(&self, pid: u32) -> Result<(), Error> {
+        update(
+            &self.skeleton.maps.followed,
+            "followed",
+            &pid.to_ne_bytes(),
+            &1u32.to_ne_bytes(),
+        )
+    }
+
+    /// Stops recording a process.
+    pub fn unfollow(&self, pid: u32) {
+        let _ = self.skeleton.maps.followed.delete(&pid.to_ne_bytes());
+    }
+
+    /// Programs of this file are not held at exec any more: they were examined.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if there are too many.
+    pub fn mark_known(&self, file: FileKey) -> Result<(), Error> {
+        update(
+            &self.skeleton.maps.known_files,
+            "known_files",
+            file.bytes(),
+            &1u32.to_ne_bytes(),
+        )
+    }
+
+    /// The processes that wait for their probes.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if the descriptor cannot be duplicated.
+    pub fn held(&self) -> Result<HeldProcesses, Error> {
+        MapHandle::try_from(&self.skeleton.maps.held)
+            .map(HeldProcesses::new)
+            .map_err(|source| Error::Map {
+                map: "held",
+                source,
+            })
+    }
+
+    /// Makes a layout known; its index for [`PlannedPoint::layout`].
+    ///
+    /// # Errors
+    /// [`Error::TooMany`].
+    pub fn add_layout(&mut self, layout: &Layout) -> Result<u32, Error> {
+        let index = self.layouts;
+        if index >= MAX_LAYOUTS {
+            return Err(Error::TooMany {
+                what: "different interpreters",
+                limit: MAX_LAYOUTS,
+            });
+        }
+        update(
+            &self.skeleton.maps.layouts,
+            "layouts",
+            &index.to_ne_bytes(),
+            layout.bytes(),
+        )?;
+        self.layouts += 1;
+        Ok(index)
+    }
+
+    /// Places probes in a file. They are live in every process that maps it, now and later.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] with the kernel's reason.
+    pub fn attach(&mut self, file: &Path, points: &[PlannedPoint]) -> Result<Attachment, Error> {
+        let first = self.points;
+        let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
+        if first.saturating_add(count) > MAX_POINTS {
+            return Err(Error::TooMany {
+                what: "probed functions",
+                limit: MAX_POINTS,
+            });
+        }
+        for (index, point) in (first..).zip(points) {
+            self.set_point(index, point)?;
+        }
+        self.points += count;
+        self.link(file, points, first)
+    }
+
+    pub(crate) fn set_point(&self, index: u32, point: &PlannedPoint) -> Result<(), Error> {
+        update(
+            &self.skeleton.maps.points,
+            "points",
+            &index.to_ne_bytes(),
+            point.wire().bytes(),
+        )
+    }
+
+    fn link(
+        &mut self,
+        file: &Path,
+        points: &[PlannedPoint],
+        first: u32,
+    ) -> Result<Attachment, Error> {
+        let (entries, returns) = plan_links(points, first);
+        let attach = self.attach;
+        let mut links = Vec::new();
+        // Returns first: a pause whose begin is seen must not end unseen.
+        let ends = [
+            (&mut self.skeleton.progs.at_return, &returns, true),
+            (&mut self.skeleton.progs.at_entry, &entries, false),
+        ];
+        for (program, plan, on_return) in ends {
+            if plan.is_empty() {
+                continue;
+            }
+            let linked = match attach {
+                Attach::Multi => link_multi(program, file, plan, on_return).map(|link| vec![link]),
+                Attach::Single => link_each(program, file, plan, on_return),
+            };
+            links.extend(linked.map_err(|source| Error::Attach {
+                file: file.to_owned(),
+                source,
+            })?);
+        }
+        Ok(Attachment { _links: links })
+    }
+
+    /// Waits up to `timeout` for events that wake us (process events, a ring that fills), then
+    /// takes everything there is, up to `most` records of each ring. Process events come first.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if the rings cannot be read.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Vec<Event>, Error> {
+        let failed = |source| Error::Map {
+            map: "pause_ring",
+            source,
+        };
+        match self.rings.poll(timeout) {
+            Ok(()) => {}
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+        self.rings.consume().map_err(failed)?;
+        Ok(std::mem::take(&mut *self.batch.borrow_mut()))
+    }
+
+    /// Becomes readable when a process event waits or the pause ring fills.
+    #[must_use]
+    pub fn wake_descriptor(&self) -> i32 {
+        self.rings.epoll_fd()
+    }
+
+    /// What the programs counted so far.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn counters(&self) -> Result<Counters, Error> {
+        let read = |index: u32| -> Result<u64, Error> {
+            let per_cpu = self
+                .skeleton
+                .maps
+                .counters
+                .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+                .map_err(|source| Error::Map {
+                    map: "counters",
+                    source,
+                })?
+                .unwrap_or_default();
+            Ok(per_cpu
+                .iter()
+                .filter_map(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)))
+                .sum())
+        };
+        let values = (0..Counter::COUNTERS.0)
+            .map(read)
+            .collect::<Result<_, _>>()?;
+        Ok(Counters { values })
+    }
+}
+
+fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
+    // The skeleton borrows its object for as long as it lives, which is until gctrace ends: a few
+    // hundred bytes once per process.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = GctraceSkelBuilder::default()
+        .open(storage)
+        .map_err(Error::Load)?;
+    open.maps
+        .pause_ring
+        .set_max_entries(config.ring_bytes)
+        .map_err(Error::Load)?;
+    if let Some(rodata) = open.maps.rodata_data.as_mut() {
+        rodata.follow_children = config.follow_children;
+    }
+    if attach == Attach::Single {
+        // The value 0, which is what an ordinary kprobe program carries.
+        for program in [&mut open.progs.at_entry, &mut open.progs.at_return] {
+            program.set_attach_type(ProgramAttachType::CgroupInetIngress);
+        }
+    }
+    open.load().map_err(Error::Load)
+}
+
+fn attach_tracepoints(skeleton: &GctraceSkel<'_>) -> Result<Vec<Link>, Error> {
+    let programs = &skeleton.progs;
+    [
+        (&programs.on_fork, "sched_process_fork"),
+        (&programs.on_exec, "sched_process_exec"),
+        (&programs.on_exit, "sched_process_exit"),
+        (&programs.on_switch, "sched_switch"),
+    ]
+    .into_iter()
+    .map(|(program, tracepoint)| {
+        program
+            .attach_raw_tracepoint(tracepoint)
+            .map_err(|source| Error::Tracepoint { tracepoint, source })
+    })
+    .collect()
+}
+
+fn rings(
+    skeleton: &GctraceSkel<'_>,
+    batch: &Rc<RefCell<Vec<Event>>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let into = |batch: &Rc<RefCell<Vec<Event>>>| {
+        let batch = Rc::clone(batch);
+        move |bytes: &[u8]| {
+            batch.borrow_mut().extend(decode(bytes));
+            0
+        }
+    };
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skeleton.maps.process_ring, into(batch))?;
+    builder.add(&skeleton.maps.pause_ring, into(batch))?;
+    builder.build()
+}
+
+fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    map.update(key, value, MapFlags::ANY)
+        .map_err(|source| Error::Map { map: name, source })
+}
+
+/// Every process: the kernel's own filter compares threads before 6.10, and a filter in the program
+/// costs the others one trap per collection.
+const EVERY_PROCESS: i32 = -1;
+
+fn link_multi(
+    program: &ProgramMut<'_>,
+    file: &Path,
+    plan: &LinkPlan,
+    on_return: bool,
+) -> libbpf_rs::Result<Link> {
+    let options = UprobeMultiOpts {
+        offsets: plan.offsets.clone(),
+        ref_ctr_offsets: plan.semaphores_if_any(),
+        cookies: plan.cookies.clone(),
+        retprobe: on_return,
+        ..UprobeMultiOpts::default()
+    };
+    program.attach_uprobe_multi_with_opts(EVERY_PROCESS, file, "", options)
+}
+
+fn link_each(
+    program: &ProgramMut<'_>,
+    file: &Path,
+    plan: &LinkPlan,
+    on_return: bool,
+) -> libbpf_rs::Result<Vec<Link>> {
+    let places = plan.offsets.iter().zip(&plan.cookies).zip(&plan.semaphores);
+    places
+        .map(|((offset, cookie), semaphore)| {
+            let options = UprobeOpts {
+                ref_ctr_offset: *semaphore,
+                cookie: *cookie,
+                retprobe: on_return,
+                ..UprobeOpts::default()
+            };
+            program.attach_uprobe_with_opts(EVERY_PROCESS, file, *offset, options)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Kernel tier: loads the real programs and measures a probe. Skipped, and said so, without privileges.
+    #[test]
+    fn loads_and_calibrates() {
+        let support = KernelSupport::probe();
+        if !support.permitted {
+            eprintln!("skipped: loading BPF programs is not permitted here ({support:?})");
+            return;
+        }
+        let config = Config {
+            follow_children: true,
+            ring_bytes: 1 << 20,
+        };
+        let mut session = Session::open(config, &support).unwrap();
+        let calibration = session.calibrate().unwrap();
+        eprintln!("{support:?} {calibration:?}");
+        assert!(calibration.collect_ns > 0.0);
+        assert!(session.counters().unwrap().hits(PointKind::POINT_COLLECT) > 0);
+    }
+}

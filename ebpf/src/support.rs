@@ -1,0 +1,200 @@
+//! Facts about this kernel, then the rules drawn from them.
+
+use libbpf_rs::MapType;
+use libbpf_rs::libbpf_sys;
+use std::ffi::CStr;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// What this kernel offers. Each fact was found by trying, not by reading a version number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSupport {
+    /// `uname -r`.
+    pub release: String,
+    /// `uname -m`.
+    pub machine: String,
+    /// `/sys/kernel/btf/vmlinux` is there: kernel structs can be read by name.
+    pub btf: bool,
+    /// BPF ring buffer (5.8).
+    pub ring_buffer: bool,
+    /// A program can learn which probe it was called for (5.15).
+    pub cookie: bool,
+    /// Many probes of a file in one link (6.6).
+    pub uprobe_multi: bool,
+    /// A program can send a signal to the current process (5.3).
+    pub send_signal: bool,
+    /// The caller may load BPF programs at all; if not, `uprobe_multi` is not known and false.
+    pub permitted: bool,
+}
+
+/// How probes are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attach {
+    /// One link per file and end: attaching and detaching is fast.
+    Multi,
+    /// One link per probe: detaching waits for a grace period of the kernel per probe.
+    Single,
+}
+
+impl KernelSupport {
+    /// Looks. Needs no privileges, but `permitted` and `uprobe_multi` are false without them.
+    #[must_use]
+    pub fn probe() -> Self {
+        let name = nix::sys::utsname::uname();
+        let text = |result: Result<&std::ffi::OsStr, _>| -> String {
+            result
+                .map(|value: &std::ffi::OsStr| value.to_string_lossy().into_owned())
+                .unwrap_or_default()
+        };
+        let names = name.as_ref().map_err(|errno| *errno);
+        let permitted = load_tiny_program(0).is_some();
+        Self {
+            release: text(names.map(nix::sys::utsname::UtsName::release)),
+            machine: text(names.map(nix::sys::utsname::UtsName::machine)),
+            btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
+            ring_buffer: permitted && MapType::RingBuf.is_supported().unwrap_or(false),
+            cookie: permitted && helper_exists(libbpf_sys::BPF_FUNC_get_attach_cookie),
+            uprobe_multi: permitted && uprobe_multi_exists(),
+            send_signal: permitted && helper_exists(libbpf_sys::BPF_FUNC_send_signal),
+            permitted,
+        }
+    }
+
+    /// What is missing for recording, in words; empty if nothing is. Privileges are not looked at.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        let needs = [
+            (
+                self.btf,
+                "kernel type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)",
+            ),
+            (self.ring_buffer, "the BPF ring buffer (kernel 5.8)"),
+            (self.cookie, "BPF cookies for uprobes (kernel 5.15)"),
+            (self.send_signal, "bpf_send_signal (kernel 5.3)"),
+        ];
+        needs
+            .iter()
+            .filter(|(there, _)| !there)
+            .map(|(_, what)| *what)
+            .collect()
+    }
+
+    /// Multi links where the kernel has them.
+    #[must_use]
+    pub fn attach(&self) -> Attach {
+        if self.uprobe_multi {
+            Attach::Multi
+        } else {
+            Attach::Single
+        }
+    }
+}
+
+fn helper_exists(helper: libbpf_sys::bpf_func_id) -> bool {
+    // SAFETY: no options, and the program type and helper are plain numbers.
+    unsafe {
+        libbpf_sys::libbpf_probe_bpf_helper(
+            libbpf_sys::BPF_PROG_TYPE_KPROBE,
+            helper,
+            std::ptr::null(),
+        ) == 1
+    }
+}
+
+/// Loads `return 0` as a uprobe program; `None` if it may not be loaded.
+fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
+    const LICENSE: &CStr = c"GPL";
+    // r0 = 0; exit (include/uapi/linux/bpf.h)
+    let instructions = [
+        libbpf_sys::bpf_insn {
+            code: 0xb7,
+            ..Default::default()
+        },
+        libbpf_sys::bpf_insn {
+            code: 0x95,
+            ..Default::default()
+        },
+    ];
+    let mut options = libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as u64,
+        expected_attach_type: attach_type,
+        ..Default::default()
+    };
+    // SAFETY: all pointers live through the call and the count matches the array.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_KPROBE,
+            std::ptr::null(),
+            LICENSE.as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as u64,
+            &raw mut options,
+        )
+    };
+    // SAFETY: a non-negative result is a descriptor that nobody else owns.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Asks for a multi link on a directory: a kernel that knows such links says EBADF (not a regular
+/// file), one that does not says EINVAL. The same question libbpf asks.
+fn uprobe_multi_exists() -> bool {
+    let Some(program) = load_tiny_program(libbpf_sys::BPF_TRACE_UPROBE_MULTI) else {
+        return false;
+    };
+    let offset: u64 = 0;
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
+    options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
+    options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    // SAFETY: all pointers live through the call.
+    let result = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            -1,
+            libbpf_sys::BPF_TRACE_UPROBE_MULTI,
+            &raw const options,
+        )
+    };
+    if result >= 0 {
+        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        drop(unsafe { OwnedFd::from_raw_fd(result) });
+        return true;
+    }
+    result == -libc::EBADF
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> KernelSupport {
+        KernelSupport {
+            release: "6.18".into(),
+            machine: "x86_64".into(),
+            btf: true,
+            ring_buffer: true,
+            cookie: true,
+            uprobe_multi: true,
+            send_signal: true,
+            permitted: true,
+        }
+    }
+
+    #[test]
+    fn rules_follow_facts() {
+        assert_eq!(kernel().attach(), Attach::Multi);
+        assert!(kernel().missing().is_empty());
+        let old = KernelSupport {
+            uprobe_multi: false,
+            cookie: false,
+            ..kernel()
+        };
+        assert_eq!(old.attach(), Attach::Single);
+        assert_eq!(old.missing(), ["BPF cookies for uprobes (kernel 5.15)"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! The wire records of `bpf/event.h`, as the skeleton generated them from the object's BTF.
+
+pub(crate) mod skeleton {
+    #![allow(
+        warnings,
+        clippy::all,
+        clippy::allow_attributes,
+        clippy::undocumented_unsafe_blocks,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "generated"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/gctrace.skel.rs"));
+}
+
+/// An executable file as the kernel knows it: opaque, only to be compared.
+pub use skeleton::types::file_key as FileKey;
+/// Offsets of one build of CPython: see `struct layout` in `bpf/event.h` for each field.
+pub use skeleton::types::layout as Layout;
+/// What is at a probed address: see `enum point_kind` in `bpf/event.h`.
+pub use skeleton::types::point_kind as PointKind;
+
+pub(crate) use skeleton::types::counter as Counter;
+pub(crate) use skeleton::types::event_kind as EventKind;
+pub(crate) use skeleton::types::pause_event as PauseWire;
+pub(crate) use skeleton::types::pause_flag as PauseFlag;
+pub(crate) use skeleton::types::point as Point;
+pub(crate) use skeleton::types::process_event as ProcessWire;
+
+/// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
+pub const NO_OFFSET: u32 = u32::MAX;
+/// `ARGUMENT_UNKNOWN` of `bpf/event.h`.
+#[cfg(test)]
+pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
+/// `MAX_POINTS` of `bpf/event.h`.
+pub(crate) const MAX_POINTS: u32 = 1024;
+/// `MAX_LAYOUTS` of `bpf/event.h`.
+pub(crate) const MAX_LAYOUTS: u32 = 256;
+
+/// A record made of integers only, so that any bytes of its length are a valid value.
+///
+/// # Safety
+/// The type is `repr(C)`, `Copy`, and every bit pattern of it is valid.
+pub(crate) unsafe trait Wire: Copy {
+    /// Reads a record from the start of `bytes`; `None` if they are too few.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..size_of::<Self>())?;
+        // SAFETY: the slice is long enough, the read may be unaligned, and the trait promises that
+        // any bytes are valid.
+        Some(unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() })
+    }
+
+    /// The record's bytes.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: a `repr(C)` value of integers, initialised; the BPF structs have no padding
+        // (static asserts in `bpf/event.h`).
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+}
+
+// SAFETY: integers only.
+unsafe impl Wire for PauseWire {}
+// SAFETY: integers only.
+unsafe impl Wire for ProcessWire {}
+// SAFETY: integers only.
+unsafe impl Wire for Point {}
+// SAFETY: integers only.
+unsafe impl Wire for Layout {}
+// SAFETY: integers only.
+unsafe impl Wire for FileKey {}

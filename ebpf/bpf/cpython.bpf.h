@@ -117,12 +117,33 @@ static __always_inline bool read_generation(const struct layout *layout, u64 bas
 				    (void *)(item + layout->item_uncollectable));
 }
 
+struct stats_item {
+	u64 collections, collected, uncollectable;
+};
+
+/* The statistics up to 3.14: an array of three items, read in one go. */
+static __always_inline bool read_array(u64 base, struct statistics *into)
+{
+	struct stats_item items[GENERATIONS];
+
+	if (bpf_probe_read_user(items, sizeof(items), (void *)base))
+		return false;
+	for (int i = 0; i < GENERATIONS; i++) {
+		into->collections[i] = items[i].collections;
+		into->collected[i] = items[i].collected;
+		into->uncollectable[i] = items[i].uncollectable;
+	}
+	return true;
+}
+
 static __always_inline bool read_statistics(const struct layout *layout, u64 gc, struct statistics *into)
 {
 	u64 base = gc + layout->stats;
 
 	if (!gc)
 		return false;
+	if (layout->stats_is_array)
+		return read_array(base, into);
 	if (layout->stats_is_pointer)
 		base = read_pointer(base);
 	return base && read_generation(layout, base, 0, into) && read_generation(layout, base, 1, into) &&

@@ -27,6 +27,7 @@ enum point_kind {
 
 #define REGISTER_NONE 0u
 #define NO_OFFSET 0xffffffffu
+#define ARGUMENT_UNKNOWN (-128)
 #define MAX_POINTS 1024
 #define MAX_LAYOUTS 256
 #define GENERATIONS 3
@@ -45,6 +46,8 @@ struct point {
 	__u32 generation_register;
 	__u32 reason_register;
 	__u32 nofail_register;
+	__s32 fixed_generation; /* what this clone always collects, or ARGUMENT_UNKNOWN            */
+	__u32 reserved;
 };
 
 /* Where one generation's statistics are, from the statistics' base. */
@@ -70,6 +73,9 @@ struct layout {
 	__u32 check_target;
 	__u32 stats;               /* the statistics, or the pointer to them                      */
 	__u32 stats_is_pointer;
+	/* Items are {collections, collected, uncollectable}, one behind the other, at `stats`: the
+	 * fields `generations` and `item_*` are not needed.                                      */
+	__u32 stats_is_array;
 	struct generation_stats generations[GENERATIONS];
 	__u32 item_collections;    /* in an item: ssize_t                                         */
 	__u32 item_collected;
@@ -108,8 +114,6 @@ enum pause_flag {
 	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
 };
-
-#define ARGUMENT_UNKNOWN (-128)
 
 struct statistics {
 	__u64 collections[GENERATIONS];
@@ -163,7 +167,7 @@ enum counter {
 	COUNTERS,
 };
 
-_Static_assert(sizeof(struct point) == 32, "point");
+_Static_assert(sizeof(struct point) == 40, "point");
 _Static_assert(sizeof(struct pause_event) == 176, "pause_event");
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");

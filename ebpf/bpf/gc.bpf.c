@@ -118,7 +118,8 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	pause->off_cpu_at_begin = thread->off_cpu_ns;
 	pause->stopped_ns = 0;
 	pause->point = point_index;
-	pause->generation_argument = int_argument(registers, point->generation_register);
+	pause->generation_argument = point->generation_register == REGISTER_NONE ?
+		point->fixed_generation : int_argument(registers, point->generation_register);
 	pause->reason_argument = int_argument(registers, point->reason_register);
 	pause->flags = reason_flags(registers, point, layout, thread);
 	find_gc_state(registers, point, layout, &pause->gc);

@@ -1,5 +1,6 @@
 //! Plan -> what each link needs. Pure; the links themselves are made in `session.rs`.
 
+use crate::wire::ARGUMENT_UNKNOWN;
 use crate::wire::Point;
 use crate::wire::PointKind;
 
@@ -25,6 +26,8 @@ pub struct PlannedPoint {
     pub layout: Option<u32>,
     /// Arguments at the probed instruction.
     pub registers: Registers,
+    /// The generation that this clone of the collector always collects.
+    pub fixed_generation: Option<u8>,
     /// Address of `_PyRuntime` less the address of the probed instruction, in bytes.
     pub runtime_delta: i64,
     /// File offset of the probed instruction; `None` for no probe at the entry.
@@ -46,6 +49,8 @@ impl PlannedPoint {
             generation_register: register(self.registers.generation),
             reason_register: register(self.registers.reason),
             nofail_register: register(self.registers.nofail),
+            fixed_generation: self.fixed_generation.map_or(ARGUMENT_UNKNOWN, i32::from),
+            reserved: 0,
         }
     }
 }
@@ -104,6 +109,7 @@ mod tests {
             kind: PointKind::POINT_COLLECT,
             layout: Some(0),
             registers: Registers::default(),
+            fixed_generation: None,
             runtime_delta: 0,
             entry,
             on_return,

@@ -6,6 +6,7 @@
 use crate::attach::PlannedPoint;
 use crate::attach::Registers;
 use crate::error::Error;
+use crate::session::Attachment;
 use crate::session::Session;
 use crate::wire::Layout;
 use crate::wire::NO_OFFSET;
@@ -59,39 +60,42 @@ impl Session {
     }
 
     fn measure_all(&mut self, offset: u64, layout: u32) -> Result<Calibration, Error> {
-        let mut measure = |kind, with_return| self.measure(kind, with_return, offset, layout);
-        Ok(Calibration {
-            collect_ns: measure(PointKind::POINT_COLLECT, true)?,
-            explicit_ns: measure(PointKind::POINT_GC_COLLECT, true)?,
-            entry_ns: measure(PointKind::POINT_STOP_WORLD, false)?,
-        })
-    }
-
-    fn measure(
-        &mut self,
-        kind: PointKind,
-        with_return: bool,
-        offset: u64,
-        layout: u32,
-    ) -> Result<f64, Error> {
         let without = rounds(|| Ok(()))?;
-        let point = PlannedPoint {
-            kind,
+        let mut point = PlannedPoint {
+            kind: PointKind::POINT_STOP_WORLD,
             layout: Some(layout),
             registers: Registers {
                 tstate: Some(1),
                 generation: Some(2),
                 ..Registers::default()
             },
+            fixed_generation: None,
             runtime_delta: 0,
             entry: Some(offset),
-            on_return: with_return.then_some(offset),
+            on_return: None,
             semaphore: None,
         };
-        let attachment = self.attach(Path::new("/proc/self/exe"), &[point])?;
-        let with = rounds(|| self.poll(Duration::ZERO).map(drop));
+        let entry_ns = self.measure(&point)?.0 - without;
+        point.kind = PointKind::POINT_COLLECT;
+        point.on_return = Some(offset);
+        let (collect_ns, index, attachment) = self.measure(&point)?;
+        point.kind = PointKind::POINT_GC_COLLECT;
+        self.set_point(index, &point)?;
+        let explicit_ns = rounds(|| self.poll(Duration::ZERO).map(drop))? - without;
         drop(attachment);
-        Ok((with? - without).max(0.0))
+        Ok(Calibration {
+            collect_ns: (collect_ns - without).max(0.0),
+            explicit_ns: explicit_ns.max(0.0),
+            entry_ns: entry_ns.max(0.0),
+        })
+    }
+
+    /// Time per call with this point probed; also its index and the probe, still in place.
+    fn measure(&mut self, point: &PlannedPoint) -> Result<(f64, u32, Attachment), Error> {
+        let index = self.next_point();
+        let attachment = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(point))?;
+        let with = rounds(|| self.poll(Duration::ZERO).map(drop))?;
+        Ok((with, index, attachment))
     }
 }
 
@@ -114,7 +118,7 @@ fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> 
 }
 
 fn make_believe_layout() -> Layout {
-    let mut layout = Layout {
+    Layout {
         tstate_interpreter: 16,
         interpreters_head: 0,
         finalizing: NO_OFFSET,
@@ -126,23 +130,15 @@ fn make_believe_layout() -> Layout {
         thresholds: [8, 12, 16],
         check_pointer: NO_OFFSET,
         check_target: 0,
-        stats: 0,
+        stats: 64,
         stats_is_pointer: 0,
-        item_collections: 0,
-        item_collected: 8,
-        item_uncollectable: 16,
+        stats_is_array: 1,
         long_lived_total: 24,
         heap_size: 24,
         collecting_guards: 0,
         stats_incomplete: 0,
         ..Layout::default()
-    };
-    for (generation, base) in layout.generations.iter_mut().zip([64, 96, 128]) {
-        generation.base = base;
-        generation.stride = 0;
-        generation.index = NO_OFFSET;
     }
-    layout
 }
 
 /// File offset of the function in our own executable, through the mapping it lies in.

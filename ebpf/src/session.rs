@@ -249,6 +249,10 @@ impl Session {
         self.link(file, points, first)
     }
 
+    pub(crate) fn next_point(&self) -> u32 {
+        self.points
+    }
+
     pub(crate) fn set_point(&self, index: u32, point: &PlannedPoint) -> Result<(), Error> {
         update(
             &self.skeleton.maps.points,

@@ -31,7 +31,6 @@ pub(crate) use skeleton::types::process_event as ProcessWire;
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub const NO_OFFSET: u32 = u32::MAX;
 /// `ARGUMENT_UNKNOWN` of `bpf/event.h`.
-#[cfg(test)]
 pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
 /// `MAX_POINTS` of `bpf/event.h`.
 pub(crate) const MAX_POINTS: u32 = 1024;

@@ -157,7 +157,7 @@ struct DoctorArgs {
 
 /// How `analyze` prints its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// For people
     Text,
     /// For programs: schema gctrace.report/1
@@ -166,7 +166,7 @@ pub enum Format {
 
 /// What was asked for.
 #[derive(Debug, PartialEq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Record a command or a process.
     Record(RecordConfig),
     /// Report on traces.
@@ -183,7 +183,7 @@ pub enum Action {
 
 /// One recording, as asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RecordConfig {
+pub(crate) struct RecordConfig {
     /// What to record.
     pub target: Target,
     /// Trace to write.
@@ -202,7 +202,7 @@ pub struct RecordConfig {
 
 /// What a recording watches.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Target {
+pub(crate) enum Target {
     /// A command to start: never empty.
     Command(Vec<OsString>),
     /// A running process.
@@ -216,7 +216,7 @@ pub enum Target {
 
 /// How much gctrace says about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verbosity {
+pub(crate) enum Verbosity {
     /// Errors only (`-q`).
     Quiet,
     /// What a user should know.
@@ -230,7 +230,7 @@ pub enum Verbosity {
 
 /// One report, as asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AnalyzeConfig {
+pub(crate) struct AnalyzeConfig {
     /// Traces: at least one.
     pub traces: Vec<PathBuf>,
     /// How to print.
@@ -239,14 +239,14 @@ pub struct AnalyzeConfig {
 
 /// One examination, as asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct DoctorConfig {
+pub(crate) struct DoctorConfig {
     /// Interpreters to explain; empty means to examine the machine.
     pub python: Vec<Python>,
 }
 
 /// An interpreter named on the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Python {
+pub(crate) enum Python {
     /// An executable or libpython; a bare name is looked up in PATH.
     File(PathBuf),
     /// A running process.
@@ -255,7 +255,7 @@ pub enum Python {
 
 /// Reads the command line of this process. Prints help, version and usage errors (exit code 2)
 /// itself and does not return then.
-pub fn parse() -> Action {
+pub(crate) fn parse() -> Action {
     try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
 }
 
@@ -283,7 +283,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
 }
 
 /// The description of the whole command line, for completions and manual pages.
-pub fn command() -> clap::Command {
+pub(crate) fn command() -> clap::Command {
     Cli::command()
 }
 

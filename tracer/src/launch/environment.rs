@@ -1,0 +1,305 @@
+//! The environment of the command: what it would have been without sudo.
+//!
+//! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still
+//! carries what the user had, in `/proc/PID/environ`, and root may read that.
+
+use crate::launch::invoker::Invoker;
+use crate::launch::invoker::Tool;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+/// Variables by name.
+pub(super) type Environment = BTreeMap<OsString, OsString>;
+
+/// Set by sudo, doas and their PAM modules by themselves: a value that differs from the user's is
+/// nobody's wish (sudoers(5) "Command environment", pam_systemd(8), pam_xauth(8)).
+const REWRITTEN: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "USERNAME",
+    "SHELL",
+    "MAIL",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+    "XDG_SESSION_ID",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "_",
+];
+
+/// Added by sudo and doas.
+const ADDED: [&str; 7] = [
+    "SUDO_COMMAND",
+    "SUDO_USER",
+    "SUDO_UID",
+    "SUDO_GID",
+    "SUDO_HOME",
+    "SUDO_TTY",
+    "DOAS_USER",
+];
+
+/// How far up the ancestors are searched: far more than any launcher nests.
+const MAX_ANCESTORS: usize = 64;
+
+/// The environment that gctrace was given. With file capabilities (setcap) the dynamic loader has
+/// removed `LD_LIBRARY_PATH`, `TMPDIR` and others from the process's view of it (ld.so(8), "secure
+/// execution"); the kernel's copy still has them.
+pub(super) fn present() -> Environment {
+    let seen = || std::env::vars_os().collect();
+    if secure_execution() {
+        given_by_kernel().unwrap_or_else(|_| seen())
+    } else {
+        seen()
+    }
+}
+
+/// Whether this process has rights that its user does not have (`AT_SECURE`).
+pub(super) fn secure_execution() -> bool {
+    // SAFETY: reads a number from the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// A process with more rights than its user may not read its own `/proc/self/environ` unless it is
+/// "dumpable". Nobody gains by that moment: tracing a process needs all of its capabilities
+/// (`cap_ptrace_access_check`, security/commoncap.c).
+fn given_by_kernel() -> io::Result<Environment> {
+    let before = nix::sys::prctl::get_dumpable()?;
+    nix::sys::prctl::set_dumpable(true)?;
+    let environment = std::fs::read("/proc/self/environ").map(|bytes| parse(&bytes));
+    nix::sys::prctl::set_dumpable(before)?;
+    environment
+}
+
+/// The environment as it was before the tool, and a sentence where it could not be found out.
+pub(super) fn before(
+    tool: Tool,
+    present: &Environment,
+    invoker: &Invoker,
+) -> (Environment, Option<String>) {
+    match find(tool) {
+        Ok(found) => (merge(present, &found), None),
+        Err(reason) => {
+            let note = format!(
+                "the environment from before {tool} is not readable ({reason}): PATH is that of {tool}",
+                tool = tool.name()
+            );
+            (guess(present, invoker), Some(note))
+        }
+    }
+}
+
+/// The two environments on either side of the tool.
+struct Found {
+    /// The tool's own: what the user typed it in.
+    typed: Environment,
+    /// That of the process it started, as it started it: gctrace or, say, a root shell.
+    given: Environment,
+}
+
+fn find(tool: Tool) -> Result<Found, String> {
+    let mut child = std::process::id();
+    for _ in 0..MAX_ANCESTORS {
+        let parent = status(child)?.parent;
+        if parent <= 1 {
+            break;
+        }
+        let ancestor = status(parent)?;
+        if ancestor.name == tool.name() && ancestor.effective_uid == 0 {
+            return Ok(Found {
+                typed: environ(parent)?,
+                given: environ(child)?,
+            });
+        }
+        child = parent;
+    }
+    Err(format!("no {} among the parent processes", tool.name()))
+}
+
+fn environ(pid: u32) -> Result<Environment, String> {
+    let path = format!("/proc/{pid}/environ");
+    let bytes = std::fs::read(&path).map_err(|error| format!("{path}: {error}"))?;
+    Ok(parse(&bytes))
+}
+
+struct Status {
+    name: String,
+    parent: u32,
+    effective_uid: u32,
+}
+
+fn status(pid: u32) -> Result<Status, String> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    parse_status(&text).ok_or_else(|| format!("{path}: not as expected"))
+}
+
+fn parse_status(text: &str) -> Option<Status> {
+    let field = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(str::trim)
+    };
+    Some(Status {
+        name: field("Name")?.to_owned(),
+        parent: field("PPid")?.parse().ok()?,
+        effective_uid: field("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
+    })
+}
+
+fn parse(bytes: &[u8]) -> Environment {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| {
+            let equals = entry
+                .iter()
+                .position(|byte| *byte == b'=')
+                .filter(|at| *at > 0)?;
+            let (name, value) = entry.split_at_checked(equals)?;
+            Some((
+                OsStr::from_bytes(name).to_owned(),
+                OsStr::from_bytes(value.get(1..)?).to_owned(),
+            ))
+        })
+        .collect()
+}
+
+/// What the user had, and on top of it what was set on purpose since: `sudo NAME=value gctrace`, or
+/// in a root shell.
+fn merge(present: &Environment, found: &Found) -> Environment {
+    let mut merged = found.typed.clone();
+    for (name, value) in present {
+        let rewritten = REWRITTEN.iter().any(|known| name == known);
+        let changed_since = found.given.get(name) != Some(value);
+        if !is_added(name) && (!rewritten || changed_since && name == "PATH") {
+            merged.insert(name.clone(), value.clone());
+        }
+    }
+    merged
+}
+
+/// Without sudo's own environment: what the user database knows.
+fn guess(present: &Environment, invoker: &Invoker) -> Environment {
+    let mut guessed = present.clone();
+    guessed.retain(|name, _| !is_added(name));
+    let mail = format!("/var/mail/{}", invoker.name);
+    for (name, value) in [
+        ("HOME", invoker.home.as_os_str()),
+        ("USER", OsStr::new(&invoker.name)),
+        ("LOGNAME", OsStr::new(&invoker.name)),
+        ("SHELL", invoker.shell.as_os_str()),
+        ("MAIL", OsStr::new(&mail)),
+    ] {
+        guessed.insert(name.into(), value.to_owned());
+    }
+    guessed
+}
+
+fn is_added(name: &OsStr) -> bool {
+    ADDED.iter().any(|added| name == *added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Environment {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
+    }
+
+    const TYPED: [(&str, &str); 6] = [
+        ("PATH", "/home/alice/venv/bin:/usr/bin"),
+        ("HOME", "/home/alice"),
+        ("USER", "alice"),
+        ("VIRTUAL_ENV", "/home/alice/venv"),
+        ("LANG", "de_DE.UTF-8"),
+        ("SUDO_EDITOR", "vi"),
+    ];
+    const GIVEN: [(&str, &str); 6] = [
+        ("PATH", "/usr/sbin:/usr/bin"),
+        ("HOME", "/root"),
+        ("USER", "root"),
+        ("SUDO_USER", "alice"),
+        ("SUDO_UID", "1000"),
+        ("LANG", "de_DE.UTF-8"),
+    ];
+
+    fn found() -> Found {
+        Found {
+            typed: environment(&TYPED),
+            given: environment(&GIVEN),
+        }
+    }
+
+    #[test]
+    fn plain_sudo_gives_back_what_was_typed() {
+        assert_eq!(merge(&environment(&GIVEN), &found()), environment(&TYPED));
+    }
+
+    #[test]
+    fn what_was_set_on_purpose_stays() {
+        let mut present = environment(&GIVEN);
+        present.insert("CUDA_VISIBLE_DEVICES".into(), "1".into());
+        present.insert("LANG".into(), "C".into());
+        let mut expected = environment(&TYPED);
+        expected.insert("CUDA_VISIBLE_DEVICES".into(), "1".into());
+        expected.insert("LANG".into(), "C".into());
+        assert_eq!(merge(&present, &found()), expected);
+    }
+
+    #[test]
+    fn a_venv_activated_in_a_root_shell_stays() {
+        let mut present = environment(&GIVEN);
+        present.insert("PATH".into(), "/srv/venv/bin:/usr/bin".into());
+        let merged = merge(&present, &found());
+        assert_eq!(
+            merged.get(OsStr::new("PATH")),
+            Some(&"/srv/venv/bin:/usr/bin".into())
+        );
+        assert_eq!(merged.get(OsStr::new("HOME")), Some(&"/home/alice".into()));
+    }
+
+    #[test]
+    fn without_it_the_user_database_helps() {
+        let mut invoker = Invoker::detect();
+        invoker.name = "a".into();
+        invoker.home = "/home/a".into();
+        invoker.shell = "/bin/zsh".into();
+        let expected = environment(&[
+            ("PATH", "/usr/sbin:/usr/bin"),
+            ("HOME", "/home/a"),
+            ("USER", "a"),
+            ("LOGNAME", "a"),
+            ("SHELL", "/bin/zsh"),
+            ("MAIL", "/var/mail/a"),
+            ("LANG", "de_DE.UTF-8"),
+        ]);
+        assert_eq!(guess(&environment(&GIVEN), &invoker), expected);
+    }
+
+    #[test]
+    fn odd_entries_do_no_harm() {
+        let parsed = parse(b"A=1\0\0=x\0nonsense\0B=\0C=a=b\0D=\xff\0cut");
+        let names: Vec<_> = parsed
+            .keys()
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        assert_eq!(names, ["A", "B", "C", "D"]);
+        assert_eq!(parsed.get(OsStr::new("C")), Some(&"a=b".into()));
+    }
+
+    #[test]
+    fn status_of_this_process() {
+        let status = status(std::process::id()).expect("own status");
+        assert_eq!(status.parent, std::os::unix::process::parent_id());
+        assert_eq!(status.effective_uid, nix::unistd::Uid::effective().as_raw());
+        assert!(parse_status("Name:\tx\nPPid:\tmany\nUid:\t0\t0\t0\t0\n").is_none());
+    }
+}

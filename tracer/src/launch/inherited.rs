@@ -1,0 +1,100 @@
+//! What gctrace inherited and has changed since, to hand it on unchanged.
+
+use nix::errno::Errno;
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+/// Limits that BPF loaders raise; the command must get the original ones.
+const LIMITS: [libc::__rlimit_resource_t; 2] = [libc::RLIMIT_MEMLOCK, libc::RLIMIT_NOFILE];
+
+static AT_START: OnceLock<Inherited> = OnceLock::new();
+
+/// Rust's runtime sets SIGPIPE to ignored before `main`, so the state has to be looked at before
+/// that: the C runtime calls the functions of this section first.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CAPTURE: extern "C" fn() = capture;
+
+extern "C" fn capture() {
+    let _ = AT_START.set(Inherited::now());
+}
+
+/// Signal mask, the disposition of SIGPIPE, and limits.
+#[derive(Clone, Copy)]
+pub(super) struct Inherited {
+    mask: libc::sigset_t,
+    pipe_ignored: bool,
+    limits: [Option<libc::rlimit>; LIMITS.len()],
+}
+
+impl Inherited {
+    /// As they were when gctrace started.
+    pub(super) fn at_start() -> Self {
+        *AT_START.get_or_init(Self::now)
+    }
+
+    fn now() -> Self {
+        let mut mask = MaybeUninit::zeroed();
+        // SAFETY: a null set changes nothing; the present mask is written into ours. Should the call
+        // fail, the zeroed set is the empty mask.
+        let mask = unsafe {
+            libc::sigprocmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr());
+            mask.assume_init()
+        };
+        Self {
+            mask,
+            pipe_ignored: is_ignored(libc::SIGPIPE),
+            limits: LIMITS.map(limit),
+        }
+    }
+
+    /// Puts them back. For the child between fork and exec: system calls only.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        for (resource, limit) in LIMITS.iter().zip(self.limits) {
+            if let Some(limit) = limit {
+                // SAFETY: the limit is a valid struct. What we did not change cannot be refused, and
+                // an unchanged limit is no reason not to start.
+                let _ = unsafe { libc::setrlimit(*resource, &raw const limit) };
+            }
+        }
+        let disposition = if self.pipe_ignored {
+            libc::SIG_IGN
+        } else {
+            libc::SIG_DFL
+        };
+        // SAFETY: a constant disposition and a mask taken from the kernel.
+        unsafe {
+            if libc::signal(libc::SIGPIPE, disposition) == libc::SIG_ERR {
+                return Err(io::Error::last_os_error());
+            }
+            Errno::result(libc::sigprocmask(
+                libc::SIG_SETMASK,
+                &raw const self.mask,
+                std::ptr::null_mut(),
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a signal is ignored by this process now.
+pub(super) fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null action changes nothing; zeroed is a valid `sigaction` (the default one).
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> Option<libc::rlimit> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: writes one struct.
+    let result = unsafe { libc::getrlimit(resource, &raw mut limit) };
+    (result == 0).then_some(limit)
+}

@@ -1,0 +1,300 @@
+//! Who typed the command: the user behind sudo or doas, or simply the present one.
+
+use nix::errno::Errno;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
+use nix::unistd::User;
+use std::ffi::CString;
+use std::io;
+use std::path::PathBuf;
+
+/// What made gctrace root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// sudo, or one that sets the same variables (sudo-rs).
+    Sudo,
+    /// OpenBSD's doas.
+    Doas,
+}
+
+impl Tool {
+    /// Name of its process.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Sudo => "sudo",
+            Self::Doas => "doas",
+        }
+    }
+}
+
+/// The user on whose behalf gctrace works: runs the command, owns the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Invoker {
+    /// User id.
+    pub(crate) uid: u32,
+    /// Group id.
+    pub(crate) gid: u32,
+    /// Supplementary groups.
+    pub(crate) groups: Vec<u32>,
+    /// Login name, or the user id where it has none.
+    pub(crate) name: String,
+    /// Home directory from the user database.
+    pub(crate) home: PathBuf,
+    /// Login shell from the user database.
+    pub(crate) shell: PathBuf,
+    tool: Option<Tool>,
+}
+
+/// The facts that decide.
+struct Facts<'a> {
+    real_uid: u32,
+    effective_uid: u32,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Identity {
+    /// Nobody but the process's own user.
+    Present,
+    /// sudo told ids.
+    Ids { uid: u32, gid: u32 },
+    /// doas told a login name.
+    Name(String),
+}
+
+/// Believes the variables only where there is something to give up: as root. Whoever is root can
+/// set them to any value, and gains nothing by it.
+fn identity(facts: &Facts<'_>) -> Identity {
+    if facts.effective_uid != 0 || facts.real_uid != 0 {
+        return Identity::Present;
+    }
+    let id = |name| (facts.variable)(name).and_then(|value| value.parse::<u32>().ok());
+    match (
+        id("SUDO_UID"),
+        id("SUDO_GID"),
+        (facts.variable)("DOAS_USER"),
+    ) {
+        // sudo used by root itself
+        (Some(0), _, _) => Identity::Present,
+        (Some(uid), Some(gid), _) => Identity::Ids { uid, gid },
+        (_, _, Some(name)) if name != "root" => Identity::Name(name),
+        _ => Identity::Present,
+    }
+}
+
+impl Invoker {
+    /// Looks at the process's ids, its environment and the user database.
+    pub(crate) fn detect() -> Self {
+        let facts = Facts {
+            real_uid: Uid::current().as_raw(),
+            effective_uid: Uid::effective().as_raw(),
+            variable: &|name| std::env::var(name).ok(),
+        };
+        match identity(&facts) {
+            Identity::Present => Self::present(),
+            Identity::Ids { uid, gid } => Self::from_ids(uid, gid, Some(Tool::Sudo)),
+            Identity::Name(name) => match User::from_name(&name) {
+                Ok(Some(user)) => {
+                    Self::from_ids(user.uid.as_raw(), user.gid.as_raw(), Some(Tool::Doas))
+                }
+                _ => Self::present(),
+            },
+        }
+    }
+
+    /// What gave gctrace root's rights, where somebody else typed the command.
+    pub(crate) fn escalated_by(&self) -> Option<Tool> {
+        self.tool
+    }
+
+    fn present() -> Self {
+        let groups = nix::unistd::getgroups().unwrap_or_default();
+        Self {
+            groups: groups.into_iter().map(Gid::as_raw).collect(),
+            ..Self::from_ids(Uid::current().as_raw(), Gid::current().as_raw(), None)
+        }
+    }
+
+    pub(super) fn from_ids(uid: u32, gid: u32, tool: Option<Tool>) -> Self {
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let groups = user
+            .as_ref()
+            .map_or_else(|| vec![gid], |user| groups_of(&user.name, gid));
+        let (name, home, shell) = match user {
+            Some(user) => (user.name, user.dir, user.shell),
+            None => (
+                uid.to_string(),
+                PathBuf::from("/"),
+                PathBuf::from("/bin/sh"),
+            ),
+        };
+        Self {
+            uid,
+            gid,
+            groups,
+            name,
+            home,
+            shell,
+            tool,
+        }
+    }
+}
+
+fn groups_of(name: &str, gid: u32) -> Vec<u32> {
+    let name = CString::new(name).unwrap_or_default();
+    match nix::unistd::getgrouplist(&name, Gid::from_raw(gid)) {
+        Ok(groups) => groups.into_iter().map(Gid::as_raw).collect(),
+        Err(_) => vec![gid],
+    }
+}
+
+/// The ids of an invoker in the form that system calls take, made ready before fork.
+#[derive(Clone, Debug)]
+pub(super) struct Credentials {
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+}
+
+impl Credentials {
+    pub(super) fn of(invoker: &Invoker) -> Self {
+        Self {
+            uid: invoker.uid,
+            gid: invoker.gid,
+            groups: invoker.groups.clone(),
+        }
+    }
+
+    /// For good, and with them all capabilities. System calls only, and raw ones: those of the C
+    /// library would try to change the threads that the forked child does not have.
+    pub(super) fn take_on(&self) -> io::Result<()> {
+        self.set_groups()?;
+        // SAFETY: plain numbers.
+        unsafe {
+            Errno::result(libc::syscall(
+                libc::SYS_setresgid,
+                self.gid,
+                self.gid,
+                self.gid,
+            ))?;
+            Errno::result(libc::syscall(
+                libc::SYS_setresuid,
+                self.uid,
+                self.uid,
+                self.uid,
+            ))?;
+        }
+        Ok(())
+    }
+
+    /// For the calling thread's access to files alone; the capabilities to override permissions are
+    /// lost with it (capabilities(7), "Effect of user ID changes").
+    pub(super) fn take_on_for_files(&self) -> io::Result<()> {
+        self.set_groups()?;
+        // SAFETY: plain numbers. Both calls answer the previous id and report no error, so the second
+        // call of each pair, with an impossible id, reads what is set now.
+        let now = unsafe {
+            libc::syscall(libc::SYS_setfsgid, self.gid);
+            libc::syscall(libc::SYS_setfsuid, self.uid);
+            (
+                libc::syscall(libc::SYS_setfsgid, u32::MAX),
+                libc::syscall(libc::SYS_setfsuid, u32::MAX),
+            )
+        };
+        if now == (i64::from(self.gid), i64::from(self.uid)) {
+            Ok(())
+        } else {
+            Err(Errno::EPERM.into())
+        }
+    }
+
+    fn set_groups(&self) -> io::Result<()> {
+        // SAFETY: pointer and length are those of one live vector.
+        Errno::result(unsafe {
+            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr())
+        })?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(real_uid: u32, effective_uid: u32, variables: &[(&str, &str)]) -> Identity {
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        identity(&Facts {
+            real_uid,
+            effective_uid,
+            variable: &variable,
+        })
+    }
+
+    #[test]
+    fn sudo_and_doas_are_believed_as_root_only() {
+        let sudo = [
+            ("SUDO_UID", "1000"),
+            ("SUDO_GID", "100"),
+            ("SUDO_USER", "alice"),
+        ];
+        assert_eq!(
+            decided(0, 0, &sudo),
+            Identity::Ids {
+                uid: 1000,
+                gid: 100
+            }
+        );
+        assert_eq!(decided(1000, 1000, &sudo), Identity::Present);
+        assert_eq!(decided(1000, 0, &sudo), Identity::Present);
+        assert_eq!(
+            decided(0, 0, &[("DOAS_USER", "alice")]),
+            Identity::Name("alice".into())
+        );
+        assert_eq!(
+            decided(1000, 1000, &[("DOAS_USER", "alice")]),
+            Identity::Present
+        );
+    }
+
+    #[test]
+    fn root_that_uses_sudo_stays_root() {
+        assert_eq!(
+            decided(0, 0, &[("SUDO_UID", "0"), ("SUDO_GID", "0")]),
+            Identity::Present
+        );
+        assert_eq!(decided(0, 0, &[("DOAS_USER", "root")]), Identity::Present);
+        assert_eq!(decided(0, 0, &[]), Identity::Present);
+    }
+
+    #[test]
+    fn nonsense_is_not_believed() {
+        for uid in ["", "-1", "alice", "4294967296"] {
+            assert_eq!(
+                decided(0, 0, &[("SUDO_UID", uid), ("SUDO_GID", "100")]),
+                Identity::Present
+            );
+        }
+        assert_eq!(decided(0, 0, &[("SUDO_UID", "1000")]), Identity::Present);
+    }
+
+    #[test]
+    fn the_present_user_is_what_the_user_database_says() {
+        let invoker = Invoker::present();
+        assert_eq!(invoker.uid, Uid::current().as_raw());
+        assert_eq!(invoker.escalated_by(), None);
+        if let Ok(Some(user)) = User::from_uid(Uid::current()) {
+            assert_eq!(invoker.name, user.name);
+            assert_eq!(invoker.home, user.dir);
+        }
+    }
+
+    #[test]
+    fn a_user_without_an_entry_has_a_number_for_a_name() {
+        let invoker = Invoker::from_ids(3_999_999_999, 3_999_999_998, Some(Tool::Sudo));
+        assert_eq!(invoker.name, "3999999999");
+        assert_eq!(invoker.groups, [3_999_999_998]);
+    }
+}

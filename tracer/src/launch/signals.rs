@@ -1,0 +1,326 @@
+//! Signals while recording: who is meant, and what follows.
+//!
+//! The command shares gctrace's process group, so what the terminal sends reaches both; what is
+//! sent to gctrace alone is meant for the command and handed on. Stopping and continuing (Ctrl-Z)
+//! and SIGWINCH are left at what they do by themselves.
+
+use crate::launch::inherited::is_ignored;
+use nix::sys::signal::SigSet;
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SfdFlags;
+use nix::sys::signalfd::SignalFd;
+use nix::sys::signalfd::siginfo;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+
+const HANDLED: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// How far up the ancestors of a sender are searched for gctrace.
+const MAX_ANCESTORS: usize = 64;
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The terminal, or sudo on its behalf: the whole process group has it, the command too.
+    Group,
+    /// The command or a descendant of it, to its process group.
+    Command,
+    /// Somebody, to gctrace.
+    Other,
+}
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Which.
+    pub(crate) signal: Signal,
+    /// From whom.
+    pub(crate) origin: Origin,
+}
+
+/// What follows from a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Nothing: whom it concerns has it.
+    GoOn,
+    /// The command is to get it.
+    Forward(Signal),
+    /// The recording ends, in order; the command is left alone.
+    EndRecording,
+}
+
+/// What gctrace is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The command does not exist yet, or a process is recorded that was running already.
+    Alone,
+    /// A command was started.
+    WithCommand,
+}
+
+/// Decides what signals mean. Pure: knows only what it was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    phase: Phase,
+    interrupts: u32,
+}
+
+impl Policy {
+    /// For a process that was running already (`-p`), and until a command is started: signals are
+    /// meant for gctrace.
+    pub(crate) fn alone() -> Self {
+        Self {
+            phase: Phase::Alone,
+            interrupts: 0,
+        }
+    }
+
+    /// From now on there is a command.
+    pub(crate) fn command_started(&mut self) {
+        self.phase = Phase::WithCommand;
+    }
+
+    /// What to do about a signal.
+    pub(crate) fn decide(&mut self, received: Received) -> Decision {
+        let Received { signal, origin } = received;
+        match (self.phase, origin) {
+            (Phase::Alone, _) if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
+                Decision::GoOn
+            }
+            (Phase::Alone, _) => Decision::EndRecording,
+            (Phase::WithCommand, Origin::Group) if signal == Signal::SIGINT => self.interrupted(),
+            (Phase::WithCommand, Origin::Group | Origin::Command) => Decision::GoOn,
+            (Phase::WithCommand, Origin::Other) => Decision::Forward(signal),
+        }
+    }
+
+    /// Ctrl-C: the first is the command's affair, the second says that the user wants out.
+    fn interrupted(&mut self) -> Decision {
+        self.interrupts = self.interrupts.saturating_add(1);
+        if self.interrupts > 1 {
+            Decision::EndRecording
+        } else {
+            Decision::GoOn
+        }
+    }
+}
+
+/// The signals of this process, readable from a descriptor.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    descriptor: SignalFd,
+}
+
+impl Signals {
+    /// Blocks them and opens the descriptor. To be called before any thread is started. Signals that
+    /// were ignored (nohup) stay ignored.
+    pub(crate) fn block() -> io::Result<Self> {
+        let mut set = SigSet::empty();
+        for signal in HANDLED
+            .into_iter()
+            .filter(|signal| !is_ignored(*signal as i32))
+        {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        let descriptor =
+            SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { descriptor })
+    }
+
+    /// The next signal; `None` if there is none now.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Received>> {
+        let Some(info) = self.descriptor.read_signal()? else {
+            return Ok(None);
+        };
+        let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+        let signal = Signal::try_from(number)?;
+        Ok(Some(Received {
+            signal,
+            origin: origin(&info),
+        }))
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn origin(info: &siginfo) -> Origin {
+    let own = std::process::id();
+    if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, own) {
+        Origin::Group
+    } else if descends_from(info.ssi_pid, own) {
+        Origin::Command
+    } else {
+        Origin::Other
+    }
+}
+
+/// sudo with a terminal of its own (`use_pty`) runs a monitor as the leader of the new session; that
+/// monitor, our parent, hands signals on to the whole process group (`deliver_signal`,
+/// src/exec_monitor.c of sudo 1.9).
+fn relayed_to_group(sender: u32, own: u32) -> bool {
+    let stat = |pid| Stat::of(pid);
+    match (stat(sender), stat(own)) {
+        (Some(theirs), Some(ours)) => {
+            theirs.name == "sudo"
+                && ours.parent == sender
+                && theirs.session == sender
+                && ours.group == own
+        }
+        _ => false,
+    }
+}
+
+fn descends_from(mut pid: u32, ancestor: u32) -> bool {
+    for _ in 0..MAX_ANCESTORS {
+        match Stat::of(pid) {
+            Some(stat) if stat.parent == ancestor => return true,
+            Some(stat) if stat.parent > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
+struct Stat {
+    name: String,
+    parent: u32,
+    group: u32,
+    session: u32,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Self> {
+        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// The name is in parentheses and may hold any character, these included.
+    fn parse(text: &str) -> Option<Self> {
+        let (start, rest) = text.rsplit_once(')')?;
+        let (_, name) = start.split_once('(')?;
+        let mut fields = rest.split_whitespace().skip(1);
+        let mut number = || fields.next()?.parse().ok();
+        Some(Self {
+            name: name.to_owned(),
+            parent: number()?,
+            group: number()?,
+            session: number()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decisions(policy: &mut Policy, received: &[(Signal, Origin)]) -> Vec<Decision> {
+        let decide = |(signal, origin): &(Signal, Origin)| {
+            policy.decide(Received {
+                signal: *signal,
+                origin: *origin,
+            })
+        };
+        received.iter().map(decide).collect()
+    }
+
+    fn with_command() -> Policy {
+        let mut policy = Policy::alone();
+        policy.command_started();
+        policy
+    }
+
+    #[test]
+    fn the_second_interrupt_of_the_terminal_ends_the_recording() {
+        let typed = (Signal::SIGINT, Origin::Group);
+        assert_eq!(
+            decisions(&mut with_command(), &[typed, typed, typed]),
+            [
+                Decision::GoOn,
+                Decision::EndRecording,
+                Decision::EndRecording
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_sent_to_gctrace_alone_is_handed_on() {
+        let received = HANDLED.map(|signal| (signal, Origin::Other));
+        assert_eq!(
+            decisions(&mut with_command(), &received),
+            HANDLED.map(Decision::Forward)
+        );
+        let twice = [(Signal::SIGINT, Origin::Other); 2];
+        assert_eq!(
+            decisions(&mut with_command(), &twice),
+            [Decision::Forward(Signal::SIGINT); 2]
+        );
+    }
+
+    #[test]
+    fn what_the_command_has_already_is_not_handed_on() {
+        for origin in [Origin::Group, Origin::Command] {
+            for signal in HANDLED {
+                assert_eq!(
+                    decisions(&mut with_command(), &[(signal, origin)]),
+                    [Decision::GoOn]
+                );
+            }
+        }
+        let own = [(Signal::SIGINT, Origin::Command); 3];
+        assert_eq!(decisions(&mut with_command(), &own), [Decision::GoOn; 3]);
+    }
+
+    #[test]
+    fn without_a_command_signals_end_the_recording() {
+        for signal in [
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGHUP,
+            Signal::SIGQUIT,
+        ] {
+            for origin in [Origin::Group, Origin::Other] {
+                assert_eq!(
+                    decisions(&mut Policy::alone(), &[(signal, origin)]),
+                    [Decision::EndRecording]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn names_with_parentheses() {
+        let stat = Stat::parse("12 (a) b (c)) S 7 8 9 0 -1").expect("a stat line");
+        assert_eq!(
+            (stat.name.as_str(), stat.parent, stat.group, stat.session),
+            ("a) b (c)", 7, 8, 9)
+        );
+        assert!(Stat::parse("12 (x) S 1").is_none());
+        assert!(Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn children_are_told_from_others() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep");
+        assert!(descends_from(child.id(), std::process::id()));
+        assert!(!descends_from(std::process::id(), child.id()));
+        assert!(!relayed_to_group(child.id(), std::process::id()));
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+    }
+}

@@ -1,0 +1,194 @@
+//! Commands really started: what they inherit, as whom they run, how they end.
+
+use super::*;
+use crate::launch::invoker::Tool;
+use nix::unistd::Uid;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+fn plan(words: &[&str]) -> LaunchPlan {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    LaunchPlan::new(&words, &Invoker::detect(), false)
+}
+
+fn end_of(words: &[&str]) -> Ended {
+    let mut launched = plan(words).spawn().expect("start");
+    launched.wait().expect("wait")
+}
+
+/// What a shell script that ran as the command wrote to `$OUT`.
+fn output_of(mut plan: LaunchPlan, script: &str) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
+    let file = directory.path().join("out");
+    plan.program = "sh".into();
+    plan.arguments = vec!["-c".into(), script.into()];
+    plan.environment
+        .insert("OUT".into(), file.clone().into_os_string());
+    let ended = plan.spawn().expect("start").wait().expect("wait");
+    assert_eq!(ended, Ended::Code(0), "{script}");
+    fs::read_to_string(file).expect("output")
+}
+
+fn skipped_without_root(what: &str) -> bool {
+    let plain = !Uid::effective().is_root();
+    if plain {
+        eprintln!("SKIPPED: {what} needs root");
+    }
+    plain
+}
+
+/// `nobody`, as if behind sudo.
+fn nobody() -> Invoker {
+    Invoker::from_ids(65534, 65534, Some(Tool::Sudo))
+}
+
+#[test]
+fn ends_as_a_shell_shows_them() {
+    assert_eq!(end_of(&["true"]).exit_code(), 0);
+    assert_eq!(end_of(&["sh", "-c", "exit 7"]).exit_code(), 7);
+    assert_eq!(end_of(&["sh", "-c", "kill -9 $$"]), Ended::Signal(9));
+    assert_eq!(end_of(&["sh", "-c", "kill -TERM $$"]).exit_code(), 143);
+}
+
+#[test]
+fn commands_that_cannot_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| {
+        directory
+            .path()
+            .join(name)
+            .into_os_string()
+            .into_string()
+            .expect("text")
+    };
+    fs::write(path("plain"), "x").expect("write");
+    fs::write(path("script"), "#!/nonexistent/python\n").expect("write");
+    fs::set_permissions(path("script"), PermissionsExt::from_mode(0o755)).expect("chmod");
+    let refused = |program: &str| {
+        let error = plan(&[program]).spawn().expect_err(program);
+        (error.exit_code(), error.to_string())
+    };
+    let (code, message) = refused("no-such-program-as-this");
+    assert_eq!(code, 127);
+    assert!(message.starts_with("no-such-program-as-this: command not found in PATH="));
+    assert_eq!(
+        refused("/nonexistent/x"),
+        (127, "/nonexistent/x: command not found".to_owned())
+    );
+    let (code, message) = refused(&path("script"));
+    assert_eq!(code, 127);
+    assert!(message.contains("#!"), "{message}");
+    let (code, message) = refused(&path("plain"));
+    assert_eq!(code, 126);
+    assert!(message.contains("chmod +x"), "{message}");
+    assert_eq!(refused("/").0, 126);
+}
+
+#[test]
+fn same_group_same_directory() {
+    let script = "{ cut -d' ' -f5 /proc/self/stat; pwd -P; } > $OUT";
+    let directory = std::env::current_dir().expect("a directory");
+    let expected = format!("{}\n{}\n", nix::unistd::getpgrp(), directory.display());
+    assert_eq!(output_of(plan(&["sh"]), script), expected);
+}
+
+#[test]
+fn descriptors_of_gctrace_stay_with_gctrace() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let _open = fs::File::create(directory.path().join("opened-by-gctrace")).expect("create");
+    let _signals = Signals::block().expect("block");
+    let listed = output_of(plan(&["sh"]), "ls -l /proc/self/fd > $OUT");
+    assert!(listed.contains("/out\n"), "{listed}");
+    assert!(!listed.contains("opened-by-gctrace"), "{listed}");
+    assert!(!listed.contains("signalfd"), "{listed}");
+    assert!(!listed.contains("pidfd"), "{listed}");
+}
+
+#[test]
+fn the_descriptor_tells_the_end_and_signals_arrive() {
+    let mut launched = plan(&["sleep", "60"]).spawn().expect("start");
+    assert_eq!(launched.try_wait().expect("wait"), None);
+    launched.send(Signal::SIGTERM).expect("send");
+    let mut fds = [nix::poll::PollFd::new(
+        launched.as_fd(),
+        nix::poll::PollFlags::POLLIN,
+    )];
+    nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE).expect("poll");
+    assert_eq!(launched.try_wait().expect("wait"), Some(Ended::Signal(15)));
+    launched
+        .send(Signal::SIGTERM)
+        .expect("no error once it ended");
+}
+
+/// Started by the next test: prints the command's ignored signals and its mask.
+#[test]
+#[ignore = "runs inside another test"]
+fn inner_print_signals() {
+    let _signals = Signals::block().expect("block");
+    let script = "grep -E '^Sig(Ign|Blk)' /proc/self/status > $OUT";
+    println!("{}", output_of(plan(&["sh"]), script));
+}
+
+/// The ignored signals among SIGPIPE (13) and SIGHUP (1), and the mask, as bits.
+fn ignored_and_blocked(text: &str) -> (u64, u64) {
+    let bits = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        u64::from_str_radix(value.expect(text).trim(), 16).expect(text)
+    };
+    (bits("SigIgn:") & 0x1001, bits("SigBlk:"))
+}
+
+#[test]
+fn signals_are_inherited_as_gctrace_inherited_them() {
+    for (shell, ignored) in [("trap '' PIPE HUP", 0x1001), ("trap - PIPE HUP", 0)] {
+        let own = std::env::current_exe().expect("own path");
+        let inner = "--ignored --exact launch::tests::inner_print_signals --nocapture";
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{shell}; exec \"$0\" {inner}"))
+            .arg(own)
+            .output()
+            .expect("run");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}");
+        assert_eq!(ignored_and_blocked(&text), (ignored, 0), "{shell}: {text}");
+    }
+}
+
+#[test]
+fn the_command_runs_as_the_user_behind_sudo() {
+    if skipped_without_root("changing the user") {
+        return;
+    }
+    let plan = LaunchPlan::new(&["sh".into()], &nobody(), false);
+    assert_eq!(plan.notes().len(), 1, "there is no sudo above the tests");
+    let script = "{ id -u; id -g; id -G; grep -E 'Cap(Prm|Eff)' /proc/self/status; echo $USER $HOME; } > $OUT";
+    let none = "0000000000000000";
+    let expected =
+        format!("65534\n65534\n65534\nCapPrm:\t{none}\nCapEff:\t{none}\nnobody /nonexistent\n");
+    assert_eq!(output_of(plan, script), expected);
+    let as_root = LaunchPlan::new(&["sh".into()], &nobody(), true);
+    assert_eq!(output_of(as_root, "id -u > $OUT"), "0\n");
+}
+
+#[test]
+fn the_trace_belongs_to_the_user_and_links_lead_nowhere() {
+    if skipped_without_root("acting for another user") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
+    let path = |name: &str| -> PathBuf { directory.path().join(name) };
+    create_trace(&path("trace.json"), &nobody()).expect("create");
+    assert_eq!(fs::metadata(path("trace.json")).expect("made").uid(), 65534);
+
+    fs::write(path("precious"), "precious").expect("write");
+    std::os::unix::fs::symlink(path("precious"), path("link")).expect("link");
+    create_trace(&path("link"), &nobody()).expect_err("root's file");
+    assert_eq!(fs::read(path("precious")).expect("read"), b"precious");
+    // the ids belonged to a thread that is gone
+    fs::write(path("precious"), "root again").expect("write");
+}

@@ -2,6 +2,7 @@
 
 mod file;
 mod line;
+pub mod read;
 mod record;
 mod sink;
 mod write;

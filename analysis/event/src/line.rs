@@ -47,24 +47,17 @@ pub(crate) fn push_record(out: &mut Vec<u8>, record: &Record) -> io::Result<()> 
 }
 
 fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
-    let Pause {
-        pid,
-        tid,
-        generation,
-        ..
-    } = pause;
-    write!(
-        out,
-        r#"{{"ph":"X","cat":"gc","name":"gc gen{generation}","pid":{pid},"tid":{tid},"ts":"#
-    )?;
+    let generation = Some(pause.generation).filter(|known| *known != Pause::UNKNOWN_GENERATION);
+    out.extend_from_slice(br#"{"ph":"X","cat":"gc","name":"gc"#);
+    if let Some(generation) = generation {
+        write!(out, " gen{generation}")?;
+    }
+    write!(out, r#"","pid":{},"tid":{},"ts":"#, pause.pid, pause.tid)?;
     push_us(out, pause.begin_ns)?;
     out.extend_from_slice(br#","dur":"#);
     push_us(out, pause.duration_ns())?;
-    write!(
-        out,
-        r#","args":{{"generation":{generation},"reason":"{}""#,
-        pause.reason.as_str()
-    )?;
+    write!(out, r#","args":{{"reason":"{}""#, pause.reason.as_str())?;
+    push_optional(out, "generation", generation)?;
     push_optional(out, "collected", pause.collected)?;
     push_optional(out, "uncollectable", pause.uncollectable)?;
     push_optional(out, "interpreter", pause.interpreter)?;

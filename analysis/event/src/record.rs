@@ -23,6 +23,17 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reason of this name; [`Reason::Unknown`] for any other.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Self {
+        match name {
+            b"automatic" => Self::Automatic,
+            b"manual" => Self::Manual,
+            b"shutdown" => Self::Shutdown,
+            _ => Self::Unknown,
+        }
+    }
+
     /// The word for it in traces and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -47,6 +58,7 @@ pub struct Pause {
     /// Return of the collector; never before `begin_ns`.
     pub end_ns: u64,
     /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2 full.
+    /// [`Pause::UNKNOWN_GENERATION`] where the source cannot tell.
     pub generation: u8,
     /// Why it ran.
     pub reason: Reason,
@@ -70,6 +82,9 @@ pub struct Pause {
 }
 
 impl Pause {
+    /// `generation` of pauses in traces of tools that do not say it (PyTorch's profiler).
+    pub const UNKNOWN_GENERATION: u8 = u8::MAX;
+
     /// Length of the pause in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {

@@ -238,11 +238,13 @@ mod tests {
             }
         };
         let text = std::fs::read_to_string(&path).unwrap();
+        let bytes = sink.bytes();
+        drop(sink);
         let _ = std::process::Command::new("umount")
             .arg(dir.path())
             .status();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(text.len() as u64, sink.bytes());
+        assert_eq!(text.len() as u64, bytes);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let written = json["traceEvents"].as_array().unwrap().len() - 1;
         let waiting = pending.windows(2).filter(|pair| pair == b",\n").count();

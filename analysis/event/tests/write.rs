@@ -23,7 +23,7 @@ fn one_event_per_line_and_valid_json() {
         lines[1],
         concat!(
             r#"{"ph":"X","cat":"gc","name":"gc gen0","pid":100,"tid":100,"ts":1000000.000,"dur":12.345,"#,
-            r#""args":{"generation":0,"reason":"automatic","collected":0,"uncollectable":0,"#,
+            r#""args":{"reason":"automatic","generation":0,"collected":0,"uncollectable":0,"#,
             r#""interpreter":0,"cpu_ns":12000,"oldest_objects":1000}},"#
         )
     );

@@ -1,0 +1,294 @@
+//! Events as records.
+//!
+//! Owns which event means what. A value that makes no sense is left out and said; only an event
+//! whose times or ids make no sense is left out whole.
+
+use super::events::Event;
+use super::value::Value;
+use crate::End;
+use crate::Header;
+use crate::Interpreter;
+use crate::Note;
+use crate::Origin;
+use crate::Pause;
+use crate::Process;
+use crate::ProcessExit;
+use crate::Reason;
+use crate::Record;
+use crate::Settings;
+use serde::Deserialize;
+
+/// What one event of a trace says.
+#[derive(Debug)]
+pub enum Item<'a> {
+    /// The first line of our traces.
+    Header(Box<Header>),
+    /// A record of ours, or what other tools write with the same meaning: thread names, and
+    /// garbage collections under `cat` `gc` or the PyTorch profiler's name `Python GC`.
+    Record(Record),
+    /// The name of a process for trace viewers; in our traces [`Record::Process`] says it better.
+    ProcessName {
+        /// Process.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// An event of ours whose times or ids make no sense; it has been reported as an anomaly.
+    Unusable,
+    /// Any other event.
+    Other(Event<'a>),
+}
+
+/// What to report: a sentence without subject, as in `"collected" is not a count`.
+pub(crate) type Problem = &'static str;
+
+/// Decodes `event`; `report` is called for every value that is left out.
+pub(crate) fn decode<'a>(event: Event<'a>, mut report: impl FnMut(Problem)) -> Item<'a> {
+    let item = match event.phase.raw_text() {
+        Some(b"X") if is_collection(&event) => {
+            pause(&event, &mut report).map(|pause| Item::Record(Record::Pause(pause)))
+        }
+        Some(b"M") => metadata(&event, &mut report),
+        Some(b"i") => instant(&event),
+        _ => return Item::Other(event),
+    };
+    match item {
+        Ok(item) => item,
+        Err(Unread::Other) => Item::Other(event),
+        Err(Unread::Problem(problem)) => {
+            report(problem);
+            Item::Unusable
+        }
+    }
+}
+
+/// Why an event is no record.
+enum Unread {
+    /// It is none of ours.
+    Other,
+    /// It is, but it cannot be used.
+    Problem(Problem),
+}
+
+impl From<Problem> for Unread {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+fn is_collection(event: &Event<'_>) -> bool {
+    event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
+}
+
+fn pause(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<Pause, Unread> {
+    let begin_ns = time(event.ts)?;
+    let length_ns = event.dur.us_as_ns().ok_or(
+        "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
+    )?;
+    let mut pause = Pause {
+        pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
+        tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
+        begin_ns,
+        end_ns: begin_ns.saturating_add(length_ns),
+        generation: Pause::UNKNOWN_GENERATION,
+        reason: Reason::Unknown,
+        collected: None,
+        uncollectable: None,
+        interpreter: None,
+        cpu_ns: None,
+        stop_the_world_ns: None,
+        oldest_objects: None,
+        heap_objects: None,
+        unfinished: false,
+    };
+    for (key, value) in event.args.members() {
+        argument(&mut pause, key, value, report);
+    }
+    if pause.generation == Pause::UNKNOWN_GENERATION {
+        pause.generation = generation_in_name(event.name);
+    }
+    Ok(pause)
+}
+
+fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl FnMut(Problem)) {
+    let mut count = |slot: &mut Option<u64>, problem| match value.unsigned() {
+        Some(count) if count < MAX_COUNT => *slot = Some(count),
+        _ => report(problem),
+    };
+    match key {
+        b"collected" => count(&mut pause.collected, "\"collected\" is not a count"),
+        b"uncollectable" => count(&mut pause.uncollectable, "\"uncollectable\" is not a count"),
+        b"cpu_ns" => count(&mut pause.cpu_ns, "\"cpu_ns\" is not a time"),
+        b"stop_the_world_ns" => count(
+            &mut pause.stop_the_world_ns,
+            "\"stop_the_world_ns\" is not a time",
+        ),
+        b"oldest_objects" => count(
+            &mut pause.oldest_objects,
+            "\"oldest_objects\" is not a count",
+        ),
+        b"heap_objects" => count(&mut pause.heap_objects, "\"heap_objects\" is not a count"),
+        b"generation" => match value.unsigned() {
+            Some(generation @ 0..=2) => pause.generation = generation as u8,
+            _ => report("\"generation\" is not 0, 1 or 2"),
+        },
+        b"reason" => match value.raw_text() {
+            Some(name) => pause.reason = Reason::from_name(name),
+            None => report("\"reason\" is not a word"),
+        },
+        b"interpreter" => match value.signed() {
+            Some(id) => pause.interpreter = Some(id),
+            None => report("\"interpreter\" is not a number"),
+        },
+        b"unfinished" => pause.unfinished = value.boolean().unwrap_or(false),
+        _ => {}
+    }
+}
+
+/// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
+const MAX_COUNT: u64 = 1 << 62;
+
+/// `gc gen1` says it too.
+fn generation_in_name(name: Value<'_>) -> u8 {
+    match name.raw_text() {
+        Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',
+        _ => Pause::UNKNOWN_GENERATION,
+    }
+}
+
+fn id(value: Value<'_>) -> Option<u32> {
+    u32::try_from(value.unsigned()?).ok()
+}
+
+fn time(ts: Value<'_>) -> Result<u64, Problem> {
+    ts.us_as_ns()
+        .ok_or("\"ts\" is missing, negative, absurd or not a number of microseconds")
+}
+
+fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<Item<'a>, Unread> {
+    let record = match event.name.raw_text().unwrap_or_default() {
+        b"gctrace_header" => {
+            let header = event.args.parse();
+            return Ok(Item::Header(header.or(Err("the header is damaged"))?));
+        }
+        b"process_name" => {
+            let pid = id(event.pid).ok_or(Unread::Other)?;
+            return Ok(Item::ProcessName {
+                pid,
+                name: display_name(event)?,
+            });
+        }
+        b"thread_name" => Record::ThreadName {
+            pid: id(event.pid).ok_or(Unread::Other)?,
+            tid: id(event.tid).ok_or(Unread::Other)?,
+            name: display_name(event)?,
+        },
+        b"gctrace_process" => Record::Process(process(event)?),
+        b"gctrace_settings" => Record::Settings(settings(event)?),
+        b"gctrace_end" => Record::End(end(event, report)?),
+        _ => return Err(Unread::Other),
+    };
+    Ok(Item::Record(record))
+}
+
+fn display_name(event: &Event<'_>) -> Result<String, Unread> {
+    let name = event.args.member("name").text().ok_or(Unread::Other)?;
+    Ok(name.into_owned())
+}
+
+fn end(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<End, Unread> {
+    let mut end: End = event.args.parse().or(Err("the last line is damaged"))?;
+    match event.ts.us_as_ns() {
+        Some(at) => end.ended_ns = at,
+        None => report("\"ts\" of the last line is not a time"),
+    }
+    Ok(end)
+}
+
+#[derive(Deserialize)]
+struct ProcessArgs {
+    namespace_pid: Option<u32>,
+    parent: Option<u32>,
+    origin: Origin,
+    #[serde(default)]
+    command: Vec<String>,
+    rank: Option<u32>,
+    interpreter: Option<Interpreter>,
+}
+
+fn process(event: &Event<'_>) -> Result<Process, Problem> {
+    let args: ProcessArgs = event
+        .args
+        .parse()
+        .or(Err("the description of a process is damaged"))?;
+    Ok(Process {
+        pid: id(event.pid).ok_or("a process's \"pid\" is not a process id")?,
+        namespace_pid: args.namespace_pid,
+        parent: args.parent,
+        origin: args.origin,
+        since_ns: time(event.ts)?,
+        command: args.command,
+        rank: args.rank,
+        interpreter: args.interpreter,
+    })
+}
+
+#[derive(Deserialize)]
+struct SettingsArgs {
+    enabled: Option<bool>,
+    thresholds: [i32; 3],
+}
+
+fn settings(event: &Event<'_>) -> Result<Settings, Problem> {
+    let args: SettingsArgs = event
+        .args
+        .parse()
+        .or(Err("collector settings are damaged"))?;
+    Ok(Settings {
+        pid: id(event.pid).ok_or("the \"pid\" of settings is not a process id")?,
+        at_ns: time(event.ts)?,
+        enabled: args.enabled,
+        thresholds: args.thresholds,
+    })
+}
+
+#[derive(Deserialize)]
+struct ExitArgs {
+    code: Option<i32>,
+    signal: Option<i32>,
+}
+
+#[derive(Deserialize)]
+struct NoteArgs {
+    message: String,
+}
+
+fn instant<'a>(event: &Event<'a>) -> Result<Item<'a>, Unread> {
+    let record = match event.name.raw_text().unwrap_or_default() {
+        b"gctrace_process_exit" => {
+            let args: ExitArgs = event
+                .args
+                .parse()
+                .or(Err("the end of a process is damaged"))?;
+            Record::ProcessExit(ProcessExit {
+                pid: id(event.pid).ok_or("the \"pid\" of an exit is not a process id")?,
+                at_ns: time(event.ts)?,
+                code: args.code,
+                signal: args.signal,
+            })
+        }
+        b"gctrace_note" => {
+            let args: NoteArgs = event.args.parse().or(Err("a note is damaged"))?;
+            Record::Note(Note {
+                pid: match event.scope.raw_text() {
+                    Some(b"p") => id(event.pid),
+                    _ => None,
+                },
+                at_ns: time(event.ts)?,
+                message: args.message,
+            })
+        }
+        _ => return Err(Unread::Other),
+    };
+    Ok(Item::Record(record))
+}

@@ -1,0 +1,132 @@
+//! Why a file cannot be read, said with its name and the place in it.
+
+use std::fmt;
+use std::io;
+
+/// A place in a trace; of a compressed one, in the text inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Bytes before it.
+    pub byte: u64,
+    /// Line, from 1.
+    pub line: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, byte {}", self.line, self.byte)
+    }
+}
+
+/// How to get a trace that can be read; the end of most messages.
+const RECORD: &str = "To record one: sudo gctrace -o trace.json -- python SCRIPT.py";
+
+/// A trace that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be opened.
+    #[error("{file}: cannot be opened: {source}")]
+    Open {
+        /// The file.
+        file: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A directory.
+    #[error("{file}: is a directory; name the trace files in it: gctrace analyze {file}/*.json")]
+    Directory {
+        /// The directory.
+        file: String,
+    },
+    /// No byte in it.
+    #[error("{file}: is empty (byte 0): nothing was recorded. {RECORD}")]
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// Something else than a trace.
+    #[error("{file}: {position}: not a trace: {found}. {RECORD}")]
+    NotATrace {
+        /// The file.
+        file: String,
+        /// Where that was seen.
+        position: Position,
+        /// What it is instead.
+        found: String,
+    },
+    /// A trace of a gctrace that does not exist yet.
+    #[error(
+        "{file}: {position}: trace format {format:?} is not known to this gctrace, which reads \
+         {:?}; analyze it with the gctrace that recorded it",
+        crate::FORMAT
+    )]
+    Format {
+        /// The file.
+        file: String,
+        /// The header.
+        position: Position,
+        /// The format it names.
+        format: String,
+    },
+    /// Text that is not JSON in the middle of the file.
+    #[error(
+        "{file}: {position}: expected {expected}, found {found}. The file is damaged there; the \
+         {events} events before it can be analyzed with: {unpack} {file} | head -c {} | gctrace analyze -",
+        position.byte
+    )]
+    Syntax {
+        /// The file.
+        file: String,
+        /// Where.
+        position: Position,
+        /// What JSON needs there.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+        /// Events read before.
+        events: u64,
+        /// Command that prints the text of the file.
+        unpack: &'static str,
+    },
+    /// Compressed data that does not unpack.
+    #[error(
+        "{file}: byte {byte} of the compressed file: {source}. It is not a whole gzip file; test \
+         it with: gzip -t {file}"
+    )]
+    Gzip {
+        /// The file.
+        file: String,
+        /// Compressed bytes read before, rounded up to what is read at once.
+        byte: u64,
+        /// What the decompressor said.
+        source: io::Error,
+    },
+    /// Reading failed.
+    #[error("{file}: byte {byte}: cannot be read on: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// Bytes read before.
+        byte: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A few bytes for a message: printable text in quotes, everything else in hexadecimal.
+pub(crate) fn excerpt(bytes: &[u8]) -> String {
+    /// Enough to recognise what a file is.
+    const LENGTH: usize = 24;
+    let shown = bytes.get(..LENGTH).unwrap_or(bytes);
+    match std::str::from_utf8(shown) {
+        Ok(text) if !text.chars().any(|char| char.is_control() && char != '\n') => {
+            format!("{text:?}")
+        }
+        _ => shown
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<Vec<_>>()
+            .join(" "),
+    }
+}

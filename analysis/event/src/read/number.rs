@@ -1,0 +1,112 @@
+//! Numbers of a trace: exact where they are integers or decimals, whatever their notation.
+
+/// Largest time in microseconds: 2^53, beyond which doubles, the common ground of trace tools, are
+/// not exact any more (285 years).
+const MAX_US: u64 = 1 << 53;
+
+/// Microseconds in decimal notation as nanoseconds, rounded to the nearest. `None`: negative,
+/// absurdly large, or not a number.
+pub(crate) fn us_to_ns(text: &[u8]) -> Option<u64> {
+    let (whole, fraction) = match text.iter().position(|byte| *byte == b'.') {
+        Some(point) => (text.get(..point)?, text.get(point + 1..)?),
+        None => (text, &b""[..]),
+    };
+    let exact = digits(whole).and_then(|us| Some((us, thousandths(fraction)?)));
+    let Some((us, ns)) = exact else {
+        return us_float_to_ns(text);
+    };
+    (us <= MAX_US).then(|| us * 1000 + ns)
+}
+
+/// Digits only, no sign; at least one.
+pub(crate) fn digits(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// The first three decimals, rounded by the fourth.
+fn thousandths(fraction: &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for place in 0..4 {
+        let digit = match fraction.get(place) {
+            Some(byte @ b'0'..=b'9') => u64::from(byte - b'0'),
+            Some(_) => return None,
+            None => 0,
+        };
+        match place {
+            3 => value += u64::from(digit >= 5),
+            _ => value = value * 10 + digit,
+        }
+    }
+    let rest = fraction.get(4..).unwrap_or_default();
+    rest.iter().all(u8::is_ascii_digit).then_some(value)
+}
+
+/// Notations with an exponent.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "the range is checked; a double has no more digits to lose"
+)]
+fn us_float_to_ns(text: &[u8]) -> Option<u64> {
+    let us = float(text)?;
+    (0.0..=MAX_US as f64)
+        .contains(&us)
+        .then(|| (us * 1000.0).round() as u64)
+}
+
+/// Any JSON number; not finite ones are refused.
+pub(crate) fn float(text: &[u8]) -> Option<f64> {
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    value.is_finite().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn microseconds() {
+        for (text, ns) in [
+            ("0", 0),
+            ("1", 1000),
+            ("1.5", 1500),
+            ("1.234", 1234),
+            ("1.2345", 1235),
+            ("1.23449", 1234),
+            ("0.9999", 1000),
+            ("6217342.000", 6_217_342_000),
+            ("1.5e3", 1_500_000),
+            ("9007199254740992.999", 9_007_199_254_740_992_999),
+        ] {
+            assert_eq!(us_to_ns(text.as_bytes()), Some(ns), "{text}");
+        }
+    }
+
+    #[test]
+    fn absurd_microseconds() {
+        for text in [
+            "",
+            "-1",
+            "1e300",
+            "NaN",
+            "Infinity",
+            "9007199254740993",
+            "99999999999999999999999",
+            "1.x",
+            "x",
+            "1.2.3",
+        ] {
+            assert_eq!(us_to_ns(text.as_bytes()), None, "{text}");
+        }
+    }
+}

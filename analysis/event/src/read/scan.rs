@@ -1,0 +1,284 @@
+//! Where JSON values end.
+//!
+//! Owns the grammar, checked once per byte; looks at no meaning and copies nothing. Text that ends
+//! before the value does is told apart from text that is wrong: the first asks for more input.
+//! More tolerant than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's
+//! `json` writes them) and raw control characters in strings.
+
+use std::ops::Range;
+
+/// Nesting allowed within one event; deeper text is refused, so that no file exhausts the stack.
+const MAX_DEPTH: usize = 64;
+
+/// Why no end was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The text ends within the value.
+    More,
+    /// The byte at this index is not JSON; what was expected instead.
+    Bad(usize, &'static str),
+}
+
+type Step = Result<usize, Stop>;
+
+/// The byte ranges of an event's fields, empty where a field is missing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Fields {
+    pub(crate) category: Range<usize>,
+    pub(crate) name: Range<usize>,
+    pub(crate) phase: Range<usize>,
+    pub(crate) ts: Range<usize>,
+    pub(crate) dur: Range<usize>,
+    pub(crate) pid: Range<usize>,
+    pub(crate) tid: Range<usize>,
+    pub(crate) id: Range<usize>,
+    pub(crate) scope: Range<usize>,
+    pub(crate) args: Range<usize>,
+    /// Index behind the closing brace.
+    pub(crate) end: usize,
+}
+
+impl Fields {
+    fn slot(&mut self, key: &[u8]) -> Option<&mut Range<usize>> {
+        match key {
+            b"ph" => Some(&mut self.phase),
+            b"cat" => Some(&mut self.category),
+            b"name" => Some(&mut self.name),
+            b"pid" => Some(&mut self.pid),
+            b"tid" => Some(&mut self.tid),
+            b"ts" => Some(&mut self.ts),
+            b"dur" => Some(&mut self.dur),
+            b"args" => Some(&mut self.args),
+            b"id" => Some(&mut self.id),
+            b"s" => Some(&mut self.scope),
+            _ => None,
+        }
+    }
+}
+
+/// The fields of the event whose opening brace is `text[at]`.
+pub(crate) fn event(text: &[u8], at: usize) -> Result<Fields, Stop> {
+    let mut fields = Fields::default();
+    let end = members(text, at, |key, value| {
+        if let Some(slot) = text.get(key).and_then(|key| fields.slot(key)) {
+            *slot = value;
+        }
+    })?;
+    fields.end = end;
+    Ok(fields)
+}
+
+/// Calls `each` with the ranges of key (without quotes) and value of every member of the object at
+/// `text[at]`; returns the index behind its closing brace.
+pub(crate) fn members(
+    text: &[u8],
+    at: usize,
+    each: impl FnMut(Range<usize>, Range<usize>),
+) -> Step {
+    object(text, at, MAX_DEPTH, each)
+}
+
+/// Index of the first byte from `at` on that is not white space.
+pub(crate) fn space(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    rest.iter()
+        .position(|byte| !matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
+        .map_or(text.len(), |skipped| at + skipped)
+}
+
+/// Index behind the string whose opening quote is `text[at]`.
+pub(crate) fn string(text: &[u8], at: usize) -> Step {
+    let rest = text.get(at + 1..).ok_or(Stop::More)?;
+    let mut escaped = false;
+    for (index, byte) in rest.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Ok(at + index + 2),
+            _ => {}
+        }
+    }
+    Err(Stop::More)
+}
+
+/// Index behind the value that begins at `text[at]`.
+pub(crate) fn value(text: &[u8], at: usize) -> Step {
+    nested(text, at, MAX_DEPTH)
+}
+
+fn nested(text: &[u8], at: usize, depth: usize) -> Step {
+    match text.get(at).ok_or(Stop::More)? {
+        b'"' => string(text, at),
+        b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => bare(text, at),
+        b'{' => object(text, at, deeper(at, depth)?, |_, _| {}),
+        b'[' => array(text, at, deeper(at, depth)?),
+        _ => Err(Stop::Bad(at, "a value")),
+    }
+}
+
+fn deeper(at: usize, depth: usize) -> Result<usize, Stop> {
+    depth
+        .checked_sub(1)
+        .ok_or(Stop::Bad(at, "less deeply nested values"))
+}
+
+/// A number or a word: everything up to what may follow a value.
+fn bare(text: &[u8], at: usize) -> Step {
+    let rest = text.get(at..).ok_or(Stop::More)?;
+    let length = rest
+        .iter()
+        .position(
+            |byte| !matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'a'..=b'z' | b'A'..=b'Z'),
+        )
+        .ok_or(Stop::More)?;
+    let word = rest.get(..length).unwrap_or_default();
+    let known = match word.first() {
+        Some(b'0'..=b'9') => number(word),
+        Some(b'-') => word == b"-Infinity" || word.get(1..).is_some_and(number),
+        _ => matches!(word, b"true" | b"false" | b"null" | b"NaN" | b"Infinity"),
+    };
+    match known {
+        true => Ok(at + length),
+        false => Err(Stop::Bad(at, "a number, true, false or null")),
+    }
+}
+
+/// Digits, optionally a fraction and an exponent. Leading zeros pass.
+fn number(word: &[u8]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let whole = digits(word);
+    let mut rest = word.get(whole..).unwrap_or_default();
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let length = digits(fraction);
+        if length == 0 {
+            return false;
+        }
+        rest = fraction.get(length..).unwrap_or_default();
+    }
+    if let [b'e' | b'E', exponent @ ..] = rest {
+        let exponent = match exponent {
+            [b'+' | b'-', exponent @ ..] => exponent,
+            _ => exponent,
+        };
+        let length = digits(exponent);
+        return whole > 0 && length > 0 && length == exponent.len();
+    }
+    whole > 0 && rest.is_empty()
+}
+
+fn object(
+    text: &[u8],
+    at: usize,
+    depth: usize,
+    mut each: impl FnMut(Range<usize>, Range<usize>),
+) -> Step {
+    let mut at = space(text, at + 1);
+    if text.get(at) == Some(&b'}') {
+        return Ok(at + 1);
+    }
+    loop {
+        at = space(text, at);
+        expect(text, at, b'"', "a key in quotes")?;
+        let key = at + 1;
+        at = string(text, at)?;
+        let key = key..at - 1;
+        at = space(text, at);
+        expect(text, at, b':', "':'")?;
+        let begin = space(text, at + 1);
+        let end = nested(text, begin, depth)?;
+        each(key, begin..end);
+        at = space(text, end);
+        match text.get(at).ok_or(Stop::More)? {
+            b',' => at += 1,
+            b'}' => return Ok(at + 1),
+            _ => return Err(Stop::Bad(at, "',' or '}'")),
+        }
+    }
+}
+
+fn array(text: &[u8], at: usize, depth: usize) -> Step {
+    let mut at = space(text, at + 1);
+    if text.get(at) == Some(&b']') {
+        return Ok(at + 1);
+    }
+    loop {
+        at = space(text, at);
+        at = space(text, nested(text, at, depth)?);
+        match text.get(at).ok_or(Stop::More)? {
+            b',' => at += 1,
+            b']' => return Ok(at + 1),
+            _ => return Err(Stop::Bad(at, "',' or ']'")),
+        }
+    }
+}
+
+fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Result<(), Stop> {
+    match text.get(at) {
+        Some(found) if *found == byte => Ok(()),
+        Some(_) => Err(Stop::Bad(at, what)),
+        None => Err(Stop::More),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_an_event() {
+        let text = br#"{"ph":"X", "args" : {"a":[1,{"b":"}"}]}, "ts":1.5e3,"x":null} ,"#;
+        let fields = event(text, 0).unwrap();
+        assert_eq!(&text[fields.phase.clone()], br#""X""#);
+        assert_eq!(&text[fields.args.clone()], br#"{"a":[1,{"b":"}"}]}"#);
+        assert_eq!(&text[fields.ts.clone()], b"1.5e3");
+        assert!(fields.dur.is_empty());
+        assert_eq!(fields.end, text.len() - 2);
+    }
+
+    #[test]
+    fn every_prefix_asks_for_more() {
+        let text = br#"{"a":"x\"y","b":[-1.5,true,{}],"c":{"d":null}}"#;
+        for length in 0..text.len() {
+            assert_eq!(value(&text[..length], 0), Err(Stop::More), "{length}");
+        }
+        assert_eq!(value(text, 0), Ok(text.len()));
+    }
+
+    #[test]
+    fn agrees_with_serde_json_on_what_is_wrong() {
+        for text in [
+            r#"{"a" 1}"#,
+            r#"{"a":1,}"#,
+            r#"{a:1}"#,
+            "[1 2]",
+            "[1,]",
+            "[01x]",
+            "[-]",
+            "[1.]",
+            "[1e]",
+            "[tru]",
+            "[+1]",
+            "{]",
+            "[}",
+            r#"{"a":}"#,
+            "[,1]",
+            "[1.2.3]",
+            "[1-2]",
+        ] {
+            assert!(
+                serde_json::from_str::<serde_json::Value>(text).is_err(),
+                "{text}"
+            );
+            assert!(
+                matches!(value(text.as_bytes(), 0), Err(Stop::Bad(..))),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn nesting_is_limited() {
+        let text = "[".repeat(100_000);
+        assert!(matches!(value(text.as_bytes(), 0), Err(Stop::Bad(..))));
+    }
+}

@@ -1,0 +1,126 @@
+//! A trace file as a sequence of records.
+//!
+//! Owns what holds for the whole file: the format's version, and the list of what made no sense.
+
+use super::decode;
+use super::decode::Item;
+use super::error::Position;
+use super::error::ReadError;
+use super::events::EventReader;
+use super::input::Input;
+use std::path::Path;
+
+/// Something in a trace that made no sense and was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anomaly {
+    /// The event concerned.
+    pub position: Position,
+    /// What is wrong, as in `"collected" is not a count`.
+    pub problem: &'static str,
+}
+
+/// What made no sense in a trace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Anomalies {
+    /// How many times.
+    pub count: u64,
+    /// The first of them, at most [`Anomalies::KEPT`].
+    pub first: Vec<Anomaly>,
+}
+
+impl Anomalies {
+    /// Length of `first`: enough to find what is wrong.
+    pub const KEPT: usize = 8;
+
+    fn push(&mut self, position: Position, problem: &'static str) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < Self::KEPT {
+            self.first.push(Anomaly { position, problem });
+        }
+    }
+}
+
+/// How the reading of a trace ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// Events read, those of no interest included.
+    pub events: u64,
+    /// Where the file ends in the middle of something.
+    pub cut: Option<Position>,
+    /// What was left out.
+    pub anomalies: Anomalies,
+}
+
+/// Reads a trace: ours, or any in Chrome's trace event format.
+pub struct TraceReader {
+    name: String,
+    events: EventReader,
+    anomalies: Anomalies,
+}
+
+impl TraceReader {
+    /// Opens a file; `-` is standard input.
+    ///
+    /// # Errors
+    /// See [`Input::open`].
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        Ok(Self::new(EventReader::new(Input::open(path)?)))
+    }
+
+    /// Reads from events.
+    #[must_use]
+    pub fn new(events: EventReader) -> Self {
+        Self {
+            name: events.input().name().to_owned(),
+            events,
+            anomalies: Anomalies::default(),
+        }
+    }
+
+    /// The events below, for position and progress.
+    #[must_use]
+    pub fn events(&self) -> &EventReader {
+        &self.events
+    }
+
+    /// What can be said about the whole file once it was read to its end.
+    #[must_use]
+    pub fn finish(mut self) -> Ending {
+        self.note_skipped();
+        let first = &mut self.anomalies.first;
+        first.sort_by_key(|anomaly| anomaly.position);
+        Ending {
+            events: self.events.events(),
+            cut: self.events.cut(),
+            anomalies: self.anomalies,
+        }
+    }
+
+    fn note_skipped(&mut self) {
+        for (position, problem) in self.events.take_skipped() {
+            self.anomalies.push(position, problem);
+        }
+    }
+
+    /// The next item, or `None` at the end.
+    ///
+    /// # Errors
+    /// See [`EventReader::next_event`]; [`ReadError::Format`] for traces of the future.
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+        self.note_skipped();
+        let anomalies = &mut self.anomalies;
+        let Some(event) = self.events.next_event()? else {
+            return Ok(None);
+        };
+        let position = event.position;
+        let item = decode::decode(event, |problem| anomalies.push(position, problem));
+        match item {
+            Item::Header(header) if header.format != crate::FORMAT => Err(ReadError::Format {
+                file: self.name.clone(),
+                position,
+                format: header.format,
+            }),
+            item => Ok(Some(item)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A look into one JSON value of a trace.
+//!
+//! Owns the meaning of text that `scan.rs` has checked. Numbers may stand in quotes, as some
+//! tools write them.
+
+use super::number;
+use super::scan;
+use serde::de::DeserializeOwned;
+use std::borrow::Cow;
+
+/// The text of one JSON value, grammatical unless a caller made it up; a missing field is empty
+/// text. Nothing is copied or parsed before it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Value<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Value<'a> {
+    /// Whether the field is missing.
+    #[must_use]
+    pub fn is_missing(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The JSON text.
+    #[must_use]
+    pub fn json(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// What stands between the quotes of a string, escapes as they are.
+    #[must_use]
+    pub fn raw_text(self) -> Option<&'a [u8]> {
+        self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")
+    }
+
+    /// A string, escapes resolved; bytes that are not UTF-8 become U+FFFD.
+    #[must_use]
+    pub fn text(self) -> Option<Cow<'a, str>> {
+        let raw = self.raw_text()?;
+        if raw.contains(&b'\\')
+            && let Ok(text) = serde_json::from_slice(self.0)
+        {
+            return Some(Cow::Owned(text));
+        }
+        Some(String::from_utf8_lossy(raw))
+    }
+
+    /// A number's text, quotes around it removed.
+    fn number(self) -> &'a [u8] {
+        self.raw_text().unwrap_or(self.0)
+    }
+
+    /// A whole number of at least 0; `5.0` and `"5"` pass.
+    #[must_use]
+    pub fn unsigned(self) -> Option<u64> {
+        let text = self.number();
+        number::digits(text).or_else(|| {
+            let point = text.iter().position(|byte| *byte == b'.')?;
+            let fraction = text.get(point + 1..)?;
+            (!fraction.is_empty() && fraction.iter().all(|byte| *byte == b'0'))
+                .then(|| number::digits(text.get(..point)?))?
+        })
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn signed(self) -> Option<i64> {
+        match self.number().strip_prefix(b"-") {
+            Some(digits) => 0i64.checked_sub_unsigned(number::digits(digits)?),
+            None => i64::try_from(self.unsigned()?).ok(),
+        }
+    }
+
+    /// Any finite number.
+    #[must_use]
+    pub fn float(self) -> Option<f64> {
+        number::float(self.number())
+    }
+
+    /// `true` or `false`.
+    #[must_use]
+    pub fn boolean(self) -> Option<bool> {
+        match self.0 {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// A time in microseconds, as nanoseconds, exact to three decimals. `None` for what is
+    /// negative, over 2^53 us, or not a number.
+    #[must_use]
+    pub fn us_as_ns(self) -> Option<u64> {
+        number::us_to_ns(self.number())
+    }
+
+    /// The members of an object; none of anything else.
+    #[must_use]
+    pub fn members(self) -> Members<'a> {
+        Members {
+            text: self.0,
+            at: usize::from(self.0.first() == Some(&b'{')),
+        }
+    }
+
+    /// The member of this name, or a missing value.
+    #[must_use]
+    pub fn member(self, name: &str) -> Value<'a> {
+        self.members()
+            .find(|(key, _)| *key == name.as_bytes())
+            .map_or(Value(b""), |(_, value)| value)
+    }
+
+    /// The value as a type of serde's.
+    ///
+    /// # Errors
+    /// Those of `serde_json`.
+    pub fn parse<T: DeserializeOwned>(self) -> serde_json::Result<T> {
+        serde_json::from_slice(self.0)
+    }
+}
+
+/// The members of an object: key (escapes as they are) and value.
+#[derive(Debug, Clone)]
+pub struct Members<'a> {
+    text: &'a [u8],
+    /// Behind the opening brace or a comma; 0 when there is nothing more.
+    at: usize,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a [u8], Value<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = std::mem::take(&mut self.at);
+        if at == 0 {
+            return None;
+        }
+        let key = scan::space(self.text, at);
+        let key_end =
+            (self.text.get(key) == Some(&b'"')).then(|| scan::string(self.text, key).ok())??;
+        let colon = scan::space(self.text, key_end);
+        let value = scan::space(self.text, colon + 1);
+        let end = scan::value(self.text, value).ok()?;
+        let comma = scan::space(self.text, end);
+        if self.text.get(comma) == Some(&b',') {
+            self.at = comma + 1;
+        }
+        Some((
+            self.text.get(key + 1..key_end - 1)?,
+            Value(self.text.get(value..end)?),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_objects() {
+        let value = Value(br#"{ "a" : 1 , "b":{"c":[2]}, "d":"x" }"#);
+        let keys: Vec<_> = value.members().map(|(key, _)| key).collect();
+        assert_eq!(keys, [b"a", b"b", b"d"]);
+        assert_eq!(value.member("b").member("c"), Value(b"[2]"));
+        assert!(value.member("e").is_missing());
+        assert_eq!(Value(b"{}").members().count(), 0);
+        assert_eq!(Value(b"[1]").members().count(), 0);
+        assert_eq!(Value(b"").members().count(), 0);
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(Value(b"12").unsigned(), Some(12));
+        assert_eq!(Value(b"\"12\"").unsigned(), Some(12));
+        assert_eq!(Value(b"12.0").unsigned(), Some(12));
+        assert_eq!(Value(b"12.5").unsigned(), None);
+        assert_eq!(Value(b"-3").unsigned(), None);
+        assert_eq!(Value(b"-3").signed(), Some(-3));
+        assert_eq!(Value(b"-9223372036854775808").signed(), Some(i64::MIN));
+        assert_eq!(Value(b"18446744073709551616").unsigned(), None);
+        assert_eq!(Value(b"null").unsigned(), None);
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!(Value(br#""a\nb""#).text().unwrap(), "a\nb");
+        assert_eq!(Value(b"\"a\xff\"").text().unwrap(), "a\u{fffd}");
+        assert_eq!(Value(b"1").text(), None);
+        assert_eq!(Value(b"\"").text(), None);
+    }
+}

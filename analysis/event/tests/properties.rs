@@ -1,0 +1,271 @@
+//! What holds for every trace: what was written is read back, and every cut of it is readable.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use gctrace_event::End;
+use gctrace_event::FORMAT;
+use gctrace_event::Header;
+use gctrace_event::Interpreter;
+use gctrace_event::Note;
+use gctrace_event::Omitted;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::ProbeCost;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::Settings;
+use gctrace_event::TraceWriter;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use std::io::Cursor;
+use std::io::Write;
+
+/// Times of a machine that has been up for at most some 280 years.
+fn time() -> impl Strategy<Value = u64> {
+    0..(1u64 << 62)
+}
+
+fn count() -> impl Strategy<Value = Option<u64>> {
+    of(0..(1u64 << 62))
+}
+
+fn reason() -> impl Strategy<Value = Reason> {
+    prop_oneof![
+        Just(Reason::Automatic),
+        Just(Reason::Manual),
+        Just(Reason::Shutdown),
+        Just(Reason::Unknown),
+    ]
+}
+
+prop_compose! {
+    fn pause()(
+        (pid, tid) in any::<(u32, u32)>(),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        generation in prop_oneof![0..3u8, Just(Pause::UNKNOWN_GENERATION)],
+        reason in reason(),
+        (collected, uncollectable, cpu_ns) in (count(), count(), count()),
+        (stop_the_world_ns, oldest_objects, heap_objects) in (count(), count(), count()),
+        interpreter in any::<Option<i64>>(),
+        unfinished in any::<bool>(),
+    ) -> Record {
+        Record::Pause(Pause {
+            pid, tid, begin_ns, end_ns: begin_ns + length_ns, generation, reason, collected,
+            uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
+            unfinished,
+        })
+    }
+}
+
+prop_compose! {
+    fn interpreter()(
+        (file, version, collector, found_by) in any::<(String, String, String, String)>(),
+        free_threaded in any::<bool>(),
+        build_id in any::<Option<String>>(),
+    ) -> Interpreter {
+        Interpreter { file, version, free_threaded, collector, found_by, build_id }
+    }
+}
+
+prop_compose! {
+    fn process()(
+        pid in any::<u32>(),
+        (namespace_pid, parent, rank) in any::<(Option<u32>, Option<u32>, Option<u32>)>(),
+        origin in prop_oneof![Just(Origin::Launched), Just(Origin::Child), Just(Origin::Attached)],
+        since_ns in time(),
+        command in vec(any::<String>(), 0..4),
+        interpreter in of(interpreter()),
+    ) -> Record {
+        Record::Process(Process {
+            pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter,
+        })
+    }
+}
+
+prop_compose! {
+    fn end()(
+        ended_ns in time(),
+        why in any::<String>(),
+        exit_code in any::<Option<i32>>(),
+        lost in proptest::collection::btree_map(any::<String>(), any::<u64>(), 0..3),
+        omitted in any::<(u64, u64)>(),
+        probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
+    ) -> End {
+        End {
+            ended_ns, why, exit_code, lost,
+            omitted: Omitted { count: omitted.0, total_ns: omitted.1 },
+            probes: probes
+                .into_iter()
+                .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })
+                .collect(),
+        }
+    }
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        4 => pause(),
+        1 => process(),
+        1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
+            |(pid, at_ns, code, signal)| {
+                Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })
+            }
+        ),
+        1 => (any::<u32>(), any::<u32>(), any::<String>())
+            .prop_map(|(pid, tid, name)| Record::ThreadName { pid, tid, name }),
+        1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>()).prop_map(
+            |(pid, at_ns, enabled, thresholds)| {
+                Record::Settings(Settings { pid, at_ns, enabled, thresholds })
+            }
+        ),
+        1 => (any::<Option<u32>>(), time(), any::<String>())
+            .prop_map(|(pid, at_ns, message)| Record::Note(Note { pid, at_ns, message })),
+    ]
+}
+
+prop_compose! {
+    fn header()(
+        (gctrace, host, kernel) in any::<(String, String, String)>(),
+        command in vec(any::<String>(), 0..4),
+        (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
+        cpus in any::<u32>(),
+        (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
+        follow in any::<bool>(),
+    ) -> Header {
+        let started_ns = started_ns >> 2;
+        Header {
+            format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
+            started_ns, started_unix_ns, min_pause_ns, follow,
+        }
+    }
+}
+
+fn written(header: &Header, records: &[Record], end: &End) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
+    for record in records {
+        writer.write(record).unwrap();
+    }
+    writer.finish(end).unwrap()
+}
+
+struct Contents {
+    header: Option<Header>,
+    records: Vec<Record>,
+    cut: bool,
+    anomalies: u64,
+}
+
+/// Everything in a trace; the small buffer makes the reader refill within events.
+fn read(bytes: &[u8]) -> Contents {
+    let input = Input::new("test", Cursor::new(bytes.to_vec())).unwrap();
+    let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
+    let mut contents = Contents {
+        header: None,
+        records: Vec::new(),
+        cut: false,
+        anomalies: 0,
+    };
+    loop {
+        match reader.next_item().unwrap() {
+            Some(Item::Header(header)) => contents.header = Some(*header),
+            Some(Item::Record(record)) => contents.records.push(record),
+            Some(Item::ProcessName { .. }) => {}
+            Some(item) => panic!("not written by us: {item:?}"),
+            None => break,
+        }
+    }
+    let ending = reader.finish();
+    contents.cut = ending.cut.is_some();
+    contents.anomalies = ending.anomalies.count;
+    contents
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn what_is_written_is_read(
+        header in header(),
+        mut records in vec(record(), 0..20),
+        end in end(),
+    ) {
+        let bytes = written(&header, &records, &end);
+        serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
+        let contents = read(&bytes);
+        prop_assert_eq!(contents.header, Some(header));
+        records.push(Record::End(end));
+        prop_assert_eq!(contents.records, records);
+        prop_assert!(!contents.cut);
+        prop_assert_eq!(contents.anomalies, 0);
+    }
+
+    /// Bytes changed anywhere: an error or a report, never a panic, never without end.
+    #[test]
+    fn damage_is_survived(
+        records in vec(record(), 1..8),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let mut bytes = written(&header, &records, &End::default());
+        for (index, byte) in damage {
+            *index.get_mut(&mut bytes) = byte;
+        }
+        let input = Input::new("test", Cursor::new(bytes)).unwrap();
+        let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
+        while let Ok(Some(_)) = reader.next_item() {}
+        let _ = reader.finish();
+    }
+}
+
+proptest! {
+    // Each case reads a trace many times.
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn every_prefix_is_readable(records in vec(pause(), 1..5), end in end()) {
+        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let bytes = written(&header, &records, &end);
+        let first = bytes.iter().position(|byte| *byte == b'[').unwrap() + 1;
+        let mut seen = 0;
+        for length in first..bytes.len() {
+            let contents = read(&bytes[..length]);
+            let pauses = contents.records.len().min(records.len());
+            prop_assert_eq!(&contents.records[..pauses], &records[..pauses]);
+            prop_assert!(contents.records.len() >= seen, "more text, fewer records");
+            // All but the last byte, a line end, is needed.
+            prop_assert_eq!(contents.cut, length < bytes.len() - 1);
+            seen = contents.records.len();
+        }
+        prop_assert_eq!(seen, records.len() + 1);
+    }
+
+    #[test]
+    fn every_cut_of_a_compressed_trace_is_readable(records in vec(pause(), 1..50), end in end()) {
+        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let bytes = written(&header, &records, &end);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&bytes).unwrap();
+        let packed = packed.finish().unwrap();
+        for length in (packed.len() / 2..packed.len()).step_by(7) {
+            let input = Input::new("test", Cursor::new(packed[..length].to_vec())).unwrap();
+            let mut reader = TraceReader::new(EventReader::new(input));
+            let mut count = 0;
+            while let Ok(Some(_)) = reader.next_item() {
+                count += 1;
+            }
+            prop_assert!(count <= records.len() + 2);
+        }
+        prop_assert_eq!(read(&packed).records.len(), records.len() + 1);
+    }
+}

@@ -1,0 +1,233 @@
+//! Files of other tools and files that are no traces.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::read::Ending;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::Item;
+use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceReader;
+use std::io::Cursor;
+use std::io::Write;
+
+/// The collections of a trace, how many other things it holds, and how it ended.
+fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, Ending), ReadError> {
+    let input = Input::new("t.json", Cursor::new(text.to_vec()))?;
+    let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));
+    let mut pauses = Vec::new();
+    let mut others = 0;
+    while let Some(item) = reader.next_item()? {
+        match item {
+            Item::Record(Record::Pause(pause)) => pauses.push(pause),
+            _ => others += 1,
+        }
+    }
+    Ok((pauses, others, reader.finish()))
+}
+
+fn error(text: &[u8]) -> String {
+    collections(text).unwrap_err().to_string()
+}
+
+#[test]
+fn array_form_pretty_printed_in_any_order() {
+    let text = br#"
+    [
+      { "args": {"collected": 7}, "dur": "2.5", "ts": 10,
+        "tid": 2, "pid": 1, "name": "gc gen1", "cat": "gc", "ph": "X" },
+      {"ph":"B","name":"work","pid":1,"tid":1,"ts":1},
+      {"ph":"X","cat":"gc","name":"gc","pid":1,"tid":1,"ts":1e3,"dur":0}
+    ]"#;
+    let (pauses, others, ending) = collections(text).unwrap();
+    assert_eq!(others, 1);
+    assert_eq!(pauses.len(), 2);
+    assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (10_000, 12_500));
+    assert_eq!(pauses[0].generation, 1);
+    assert_eq!(pauses[0].collected, Some(7));
+    assert_eq!(pauses[0].reason, Reason::Unknown);
+    assert_eq!(pauses[1].generation, Pause::UNKNOWN_GENERATION);
+    assert_eq!(pauses[1].begin_ns, 1_000_000);
+    assert_eq!(ending.cut, None);
+    assert_eq!(ending.anomalies.count, 0);
+}
+
+#[test]
+fn array_form_may_lack_its_closing_bracket() {
+    let (pauses, _, ending) =
+        collections(br#"[{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":1,"dur":1},"#).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(ending.cut, None);
+}
+
+#[test]
+fn pytorch_profiler_with_large_other_sections() {
+    let section = format!(r#"{{"a":[{}"x\"]}}"]}}"#, r#"{"b":"]}"},"#.repeat(10_000));
+    let text = format!(
+        r#"{{"schemaVersion":1,"deviceProperties":{section},"with_stack":1,"traceName":"a,b",
+        "traceEvents":[
+        {{"ph":"X","cat":"python_function","name":"Python GC","pid":7,"tid":7,
+          "ts":6217342000.123,"dur":12.001,"args":{{"Python id":1,"Python parent id":null}}}},
+        {{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1.0,"dur":2.0,"args":{section}}},
+        {{"name":"process_name","ph":"M","ts":0,"pid":"Spans","tid":0,"args":{{"name":"x"}}}}
+        ],"more":{section},"x":NaN}}"#
+    );
+    let (pauses, others, ending) = collections(text.as_bytes()).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(pauses[0].begin_ns, 6_217_342_000_123);
+    assert_eq!(others, 2);
+    assert_eq!(
+        ending,
+        Ending {
+            events: 3,
+            ..Ending::default()
+        }
+    );
+}
+
+#[test]
+fn wrong_types_and_absurd_numbers_are_reported_with_their_place() {
+    let text = br#"{"traceEvents":[
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":-5,"dur":1},
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1e300},
+{"ph":"X","cat":"gc","pid":"one","tid":1,"ts":5,"dur":1},
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"args":{"collected":"many","generation":9}},
+7,
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5}
+]}"#;
+    let (pauses, others, ending) = collections(text).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(pauses[0].collected, None);
+    assert_eq!(others, 4);
+    let lines: Vec<u64> = ending
+        .anomalies
+        .first
+        .iter()
+        .map(|anomaly| anomaly.position.line)
+        .collect();
+    assert_eq!(lines, [2, 3, 4, 5, 5, 6, 7]);
+    assert_eq!(ending.anomalies.count, 7);
+    assert_eq!(ending.anomalies.first[0].position.byte, 17);
+}
+
+#[test]
+fn cut_off_files_are_read_up_to_the_cut() {
+    let text = br#"{"traceEvents":[
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1},
+{"ph":"X","cat":"gc","pid":1,"tid"#;
+    let (pauses, _, ending) = collections(text).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(ending.cut.unwrap().line, 3);
+    let mut crashed = text.to_vec();
+    crashed.extend([0; 5000]);
+    let (pauses, _, ending) = collections(&crashed).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(ending.cut.unwrap().line, 3);
+}
+
+#[test]
+fn files_that_are_no_traces() {
+    assert!(matches!(collections(b""), Err(ReadError::Empty { .. })));
+    for (text, says) in [
+        (
+            &b" \n "[..],
+            "t.json: line 2, byte 3: not a trace: it holds nothing but blanks",
+        ),
+        (
+            b"hello",
+            r#"line 1, byte 0: not a trace: it begins with "hello""#,
+        ),
+        (b"\x7fELF\x02", "not a trace: it begins with an executable"),
+        (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
+        (b"\x00\x01\x02", "it begins with 00 01 02"),
+        (
+            b"{}",
+            "line 1, byte 1: not a trace: a JSON object without \"traceEvents\"",
+        ),
+        (b"{\"a\":1", "without \"traceEvents\""),
+        (b"{\"traceEvents\":7}", "\"traceEvents\" is not an array"),
+        (
+            b"{\"traceEvents\"  ]",
+            "line 1, byte 16: expected ':', found \"]\"",
+        ),
+        (
+            b"{'traceEvents':[]}",
+            "line 1, byte 1: expected a key in quotes",
+        ),
+    ] {
+        let error = error(text);
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[test]
+fn damage_in_the_middle_has_a_place() {
+    let text = b"[{\"ph\":\"X\"},\n{\"ph\":\"X\",,},\n{\"ph\":\"X\"}]";
+    let error = error(text);
+    assert!(
+        error.contains("t.json: line 2, byte 23: expected a key in quotes, found \",},"),
+        "{error}"
+    );
+    assert!(
+        error.contains("cat t.json | head -c 23 | gctrace analyze -"),
+        "{error}"
+    );
+}
+
+#[test]
+fn gzip_is_seen_in_the_content() {
+    let text = br#"[{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1}]"#;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(text).unwrap();
+    let packed = packed.finish().unwrap();
+    assert_eq!(collections(&packed).unwrap().0.len(), 1);
+    // Several members one after the other are one file.
+    let twice = [packed.clone(), packed].concat();
+    let (pauses, _, ending) = collections(&twice).unwrap();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!(
+        ending.anomalies.first[0].problem,
+        "text behind the end of the trace"
+    );
+}
+
+#[test]
+fn gzip_of_garbage() {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"garbage").unwrap();
+    assert!(error(&packed.finish().unwrap()).contains("begins with \"garbage\""));
+    let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 100]].concat();
+    assert!(matches!(collections(&broken), Err(ReadError::Gzip { .. })));
+    assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data that holds no text"));
+    assert!(
+        error(b"\x1f\x8b").contains("not a trace"),
+        "{}",
+        error(b"\x1f\x8b")
+    );
+}
+
+#[test]
+fn traces_of_the_future_are_refused() {
+    let text = br#"{"traceEvents":[{"ph":"M","name":"gctrace_header","ts":0,"args":{"format":"gctrace.trace/9"}}]}"#;
+    assert!(error(text).contains("gctrace.trace/9"));
+}
+
+#[test]
+fn a_directory_and_a_file_that_is_not_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Input::open(dir.path()).err().unwrap();
+    assert!(matches!(error, ReadError::Directory { .. }));
+    let error = Input::open(&dir.path().join("no.json")).err().unwrap();
+    assert!(matches!(error, ReadError::Open { .. }));
+}
+
+#[test]
+fn nesting_does_not_exhaust_the_stack() {
+    let deep = format!("[{{\"args\":{}}}]", "[".repeat(1_000_000));
+    assert!(error(deep.as_bytes()).contains("less deeply nested"));
+    let deep = format!("{{\"x\":{},\"traceEvents\":[]}}", "[".repeat(1_000_000));
+    assert!(error(deep.as_bytes()).contains("without"));
+}

@@ -12,6 +12,7 @@ mod number;
 mod scan;
 mod trace;
 mod value;
+mod window;
 
 pub use decode::Item;
 pub use error::Position;

@@ -11,8 +11,8 @@ use super::scan;
 use super::scan::Fields;
 use super::scan::Stop;
 use super::value::Value;
-use std::io;
-use std::io::Read;
+use super::window::Window;
+use std::ops::Range;
 
 /// Bytes read at once, and the usual size of the buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -63,23 +63,12 @@ enum State {
 /// Reads events in the order of the file. Memory is one buffer of 256 KiB, or twice the longest
 /// event up to 16 MiB.
 pub struct EventReader {
-    input: Input,
-    buffer: Vec<u8>,
-    /// The part of `buffer` not yet used.
-    window: std::ops::Range<usize>,
-    /// Bytes of the text before `buffer`.
-    base: u64,
-    /// Index in `buffer` up to which line ends are counted, and how many there are up to there.
-    counted: usize,
-    lines: u64,
+    window: Window,
     state: State,
     array_form: bool,
-    ended: bool,
-    /// An error met after bytes that are to be used first.
-    failure: Option<io::Error>,
-    cut: Option<Position>,
-    events: u64,
     saw_events: bool,
+    events: u64,
+    cut: Option<Position>,
     skipped: Vec<(Position, &'static str)>,
 }
 
@@ -94,19 +83,12 @@ impl EventReader {
     #[must_use]
     pub fn with_buffer(input: Input, bytes: usize) -> Self {
         Self {
-            input,
-            buffer: vec![0; bytes.max(16)],
-            window: 0..0,
-            base: 0,
-            counted: 0,
-            lines: 0,
+            window: Window::new(input, bytes),
             state: State::Start,
             array_form: false,
-            ended: false,
-            failure: None,
-            cut: None,
-            events: 0,
             saw_events: false,
+            events: 0,
+            cut: None,
             skipped: Vec::new(),
         }
     }
@@ -114,7 +96,7 @@ impl EventReader {
     /// The input, for its name and progress.
     #[must_use]
     pub fn input(&self) -> &Input {
-        &self.input
+        self.window.input()
     }
 
     /// Where the file ends in the middle, once it was read to its end.
@@ -155,14 +137,9 @@ impl EventReader {
     }
 
     fn take(&mut self, fields: &Fields) -> Event<'_> {
-        let begin = self.window.start;
-        self.count_lines(begin);
-        let position = self.position(begin);
-        self.window.start += fields.end;
         self.events += 1;
-        let text = self.buffer.get(begin..).unwrap_or_default();
-        let value =
-            |range: &std::ops::Range<usize>| Value(text.get(range.clone()).unwrap_or_default());
+        let (text, position) = self.window.take(fields.end);
+        let value = |range: &Range<usize>| Value(text.get(range.clone()).unwrap_or_default());
         Event {
             category: value(&fields.category),
             name: value(&fields.name),
@@ -182,11 +159,11 @@ impl EventReader {
     fn begin(&mut self) -> Result<(), ReadError> {
         /// Byte order mark, which some tools on Windows put before UTF-8.
         const BOM: &[u8] = b"\xef\xbb\xbf";
-        self.fill()?;
-        if self.rest().starts_with(BOM) {
-            self.window.start += BOM.len();
+        self.window.fill()?;
+        if self.window.rest().starts_with(BOM) {
+            self.window.advance(BOM.len());
         }
-        match self.peek()? {
+        match self.window.peek()? {
             Some(b'{') => self.state = State::Members,
             Some(b'[') => {
                 self.array_form = true;
@@ -194,31 +171,31 @@ impl EventReader {
                 self.state = State::Events;
             }
             Some(_) => {
-                let found = format!("it begins with {}", describe(self.rest()));
+                let found = format!("it begins with {}", describe(self.window.rest()));
                 return Err(self.not_a_trace(found));
             }
-            None if self.input.compressed() => {
+            None if self.window.input().compressed() => {
                 let found = "compressed data that holds no text, or ends before it";
                 return Err(self.not_a_trace(found.to_owned()));
             }
-            None if self.base == 0 && self.window.end == 0 => {
+            None if self.window.is_empty_file() => {
                 return Err(ReadError::Empty { file: self.name() });
             }
             None => return Err(self.not_a_trace("it holds nothing but blanks".to_owned())),
         }
-        self.window.start += 1;
+        self.window.advance(1);
         Ok(())
     }
 
     /// One member of the outermost object: the events, or something to pass over.
     fn member(&mut self) -> Result<(), ReadError> {
-        match self.peek()? {
+        match self.window.peek()? {
             Some(b',') => {
-                self.window.start += 1;
+                self.window.advance(1);
                 return Ok(());
             }
             Some(b'}') if self.saw_events => {
-                self.window.start += 1;
+                self.window.advance(1);
                 return self.behind();
             }
             Some(b'}') => return Err(self.without_events()),
@@ -229,16 +206,16 @@ impl EventReader {
         let Some(end) = self.scanned(scan::string)? else {
             return self.end_early();
         };
-        let is_events = self.rest().get(..end) == Some(br#""traceEvents""#);
-        self.window.start += end;
-        match self.peek()? {
-            Some(b':') => self.window.start += 1,
+        let is_events = self.window.rest().get(..end) == Some(br#""traceEvents""#);
+        self.window.advance(end);
+        match self.window.peek()? {
+            Some(b':') => self.window.advance(1),
             Some(_) => return Err(self.syntax(0, "':'")),
             None => return self.end_early(),
         }
-        match self.peek()? {
+        match self.window.peek()? {
             Some(b'[') if is_events => {
-                self.window.start += 1;
+                self.window.advance(1);
                 self.saw_events = true;
                 self.state = State::Events;
                 Ok(())
@@ -253,14 +230,14 @@ impl EventReader {
 
     /// The next event of the array, if it is one.
     fn event(&mut self) -> Result<Option<Fields>, ReadError> {
-        match self.peek()? {
+        match self.window.peek()? {
             Some(b'{') => {}
             Some(b',') => {
-                self.window.start += 1;
+                self.window.advance(1);
                 return Ok(None);
             }
             Some(b']') => {
-                self.window.start += 1;
+                self.window.advance(1);
                 match self.array_form {
                     true => self.behind()?,
                     false => self.state = State::Members,
@@ -278,7 +255,7 @@ impl EventReader {
         }
         match self.scanned(scan::event)? {
             Some(fields) => Ok(Some(fields)),
-            None if self.ended => self.end_early().map(|()| None),
+            None if self.window.ended() => self.end_early().map(|()| None),
             None => {
                 self.skip_noting("an event over 16 MiB")?;
                 Ok(None)
@@ -293,40 +270,18 @@ impl EventReader {
         scanner: impl Fn(&[u8], usize) -> Result<T, Stop>,
     ) -> Result<Option<T>, ReadError> {
         loop {
-            match scanner(self.rest(), 0) {
+            match scanner(self.window.rest(), 0) {
                 Ok(result) => return Ok(Some(result)),
-                Err(Stop::Bad(at, _)) if self.only_zeros_from(at)? => {
-                    self.window.start = self.window.end;
+                Err(Stop::Bad(at, _)) if self.window.only_zeros_from(at)? => {
+                    self.window.advance(usize::MAX);
                     return Ok(None);
                 }
                 Err(Stop::Bad(at, expected)) => return Err(self.syntax(at, expected)),
                 Err(Stop::More) => {
-                    if self.rest().len() >= MAX_EVENT_BYTES || !self.fill()? {
+                    if self.window.rest().len() >= MAX_EVENT_BYTES || !self.window.fill()? {
                         return Ok(None);
                     }
                 }
-            }
-        }
-    }
-
-    /// Whether only zero bytes follow: a file system that crashed leaves a file so, and it is cut
-    /// off there rather than wrong. Reads to the end only if the rest of the buffer is zeros.
-    fn only_zeros_from(&mut self, at: usize) -> Result<bool, ReadError> {
-        if self.rest().get(at) != Some(&0) {
-            return Ok(false);
-        }
-        let zeros =
-            |text: Option<&[u8]>| text.is_some_and(|text| text.iter().all(|byte| *byte == 0));
-        if !zeros(self.rest().get(at..)) {
-            return Ok(false);
-        }
-        loop {
-            self.window.end = self.window.start + at;
-            if !self.fill()? {
-                return Ok(true);
-            }
-            if !zeros(self.rest().get(at..)) {
-                return Ok(false);
             }
         }
     }
@@ -335,27 +290,15 @@ impl EventReader {
         /// Enough to tell what is wrong; the rest only costs memory.
         const KEPT: usize = 16;
         if self.skipped.len() < KEPT {
-            self.skipped.push((self.position(self.window.start), what));
+            self.skipped.push((self.window.position(0), what));
         }
         self.pass_over()
     }
 
-    /// Passes over one value without keeping it, so that it may have any size.
     fn pass_over(&mut self) -> Result<(), ReadError> {
-        let mut skip = Skip::default();
-        loop {
-            match skip.feed(self.rest()) {
-                Some(used) => {
-                    self.window.start += used;
-                    return Ok(());
-                }
-                None => {
-                    self.window.start = self.window.end;
-                    if !self.fill()? {
-                        return self.end_early();
-                    }
-                }
-            }
+        match self.window.pass_over()? {
+            true => Ok(()),
+            false => self.end_early(),
         }
     }
 
@@ -366,8 +309,8 @@ impl EventReader {
             return Err(self.without_events());
         }
         // The array form may lack its closing bracket; that is how tools append to it.
-        if !(self.array_form && self.rest().is_empty()) {
-            self.cut = Some(self.position(self.window.start));
+        if !(self.array_form && self.window.rest().is_empty()) {
+            self.cut = Some(self.window.position(0));
         }
         Ok(())
     }
@@ -375,118 +318,22 @@ impl EventReader {
     /// Behind the last bracket nothing more is expected, and nothing more is read.
     fn behind(&mut self) -> Result<(), ReadError> {
         self.state = State::Done;
-        if self.peek()?.is_some() && self.rest().iter().any(|byte| *byte != 0) {
-            let at = self.position(self.window.start);
+        if self.window.peek()?.is_some() && self.window.rest().iter().any(|byte| *byte != 0) {
+            let at = self.window.position(0);
             self.skipped.push((at, "text behind the end of the trace"));
         }
         Ok(())
     }
 
-    /// The next byte that is not white space, or `None` at the end of the text.
-    fn peek(&mut self) -> Result<Option<u8>, ReadError> {
-        loop {
-            self.window.start += scan::space(self.rest(), 0);
-            match self.rest().first().copied() {
-                Some(0) if self.only_zeros_from(0)? => return Ok(None),
-                Some(byte) => return Ok(Some(byte)),
-                None if !self.fill()? => return Ok(None),
-                None => {}
-            }
-        }
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.buffer.get(self.window.clone()).unwrap_or_default()
-    }
-
-    /// Reads until the buffer is full, which grows if nothing in it is used yet. `false`: the
-    /// text has ended.
-    fn fill(&mut self) -> Result<bool, ReadError> {
-        if let Some(error) = self.failure.take() {
-            return self.failed(error);
-        }
-        if self.ended {
-            return Ok(false);
-        }
-        self.make_room();
-        let before = self.window.end;
-        while let Some(room) = self
-            .buffer
-            .get_mut(self.window.end..)
-            .filter(|room| !room.is_empty())
-        {
-            match self.input.read(room) {
-                Ok(0) => {
-                    self.ended = true;
-                    break;
-                }
-                Ok(count) => self.window.end += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if self.window.end == before => return self.failed(error),
-                Err(error) => {
-                    self.failure = Some(error);
-                    break;
-                }
-            }
-        }
-        Ok(self.window.end > before)
-    }
-
-    fn make_room(&mut self) {
-        self.count_lines(self.window.start);
-        self.counted = 0;
-        self.base += self.window.start as u64;
-        self.buffer.copy_within(self.window.clone(), 0);
-        self.window = 0..self.window.len();
-        if self.window.end > self.buffer.len() / 2 {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
-    }
-
-    /// A compressed file that ends in the middle is cut off; everything else is an error.
-    fn failed(&mut self, source: io::Error) -> Result<bool, ReadError> {
-        self.ended = true;
-        let file = self.name();
-        let byte = self.input.consumed();
-        if !self.input.compressed() {
-            return Err(ReadError::Io { file, byte, source });
-        }
-        match source.kind() {
-            io::ErrorKind::UnexpectedEof => Ok(false),
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                Err(ReadError::Gzip { file, byte, source })
-            }
-            _ => Err(ReadError::Io { file, byte, source }),
-        }
-    }
-
-    fn count_lines(&mut self, to: usize) {
-        self.lines += self.line_ends(self.counted..to);
-        self.counted = to;
-    }
-
-    fn line_ends(&self, range: std::ops::Range<usize>) -> u64 {
-        let text = self.buffer.get(range).unwrap_or_default();
-        memchr::memchr_iter(b'\n', text).count() as u64
-    }
-
-    /// The place of an index at or behind what is counted.
-    fn position(&self, index: usize) -> Position {
-        Position {
-            byte: self.base + index as u64,
-            line: self.lines + self.line_ends(self.counted..index) + 1,
-        }
-    }
-
     fn name(&self) -> String {
-        self.input.name().to_owned()
+        self.window.input().name().to_owned()
     }
 
     fn not_a_trace(&mut self, found: String) -> ReadError {
         self.state = State::Done;
         ReadError::NotATrace {
             file: self.name(),
-            position: self.position(self.window.start),
+            position: self.window.position(0),
             found,
         }
     }
@@ -497,14 +344,13 @@ impl EventReader {
 
     fn syntax(&mut self, at: usize, expected: &'static str) -> ReadError {
         self.state = State::Done;
-        let index = self.window.start + at;
         ReadError::Syntax {
             file: self.name(),
-            position: self.position(index),
+            position: self.window.position(at),
             expected,
-            found: excerpt(self.rest().get(at..).unwrap_or_default()),
+            found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
             events: self.events,
-            unpack: if self.input.compressed() {
+            unpack: if self.window.input().compressed() {
                 "zcat"
             } else {
                 "cat"
@@ -525,50 +371,5 @@ fn describe(bytes: &[u8]) -> String {
     match known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         Some((_, what)) => (*what).to_owned(),
         None => excerpt(bytes),
-    }
-}
-
-/// Finds the end of a value piece by piece, by counting brackets outside strings.
-#[derive(Debug, Default)]
-struct Skip {
-    depth: u64,
-    in_string: bool,
-    escaped: bool,
-    begun: bool,
-}
-
-impl Skip {
-    /// Bytes of `piece` that belong to the value, or `None` if it goes on behind the piece.
-    fn feed(&mut self, piece: &[u8]) -> Option<usize> {
-        piece
-            .iter()
-            .enumerate()
-            .find_map(|(index, byte)| self.step(index, *byte))
-    }
-
-    fn step(&mut self, index: usize, byte: u8) -> Option<usize> {
-        let first = !std::mem::replace(&mut self.begun, true);
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_string = false,
-                _ => {}
-            }
-            return (!self.in_string && self.depth == 0).then_some(index + 1);
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' if self.depth > 0 => {
-                self.depth -= 1;
-                return (self.depth == 0).then_some(index + 1);
-            }
-            b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' if self.depth == 0 && !first => {
-                return Some(index);
-            }
-            _ => {}
-        }
-        None
     }
 }

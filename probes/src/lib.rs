@@ -1,1 +1,41 @@
 //! Where gctrace's probes go: interpreters, functions, offsets.
+//!
+//! [`resolve`] takes a file and answers whether it holds a CPython collector, where its functions
+//! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
+//! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
+//! [`maps`] and [`process`] read what `/proc` says about a running process.
+//!
+//! Bytes in, facts out: nothing here meets the kernel's BPF, writes to a process or prints.
+
+mod cache;
+mod code;
+mod elf;
+mod error;
+mod identify;
+pub mod maps;
+mod placement;
+pub mod process;
+mod python;
+mod resolution;
+
+pub use error::ResolveError;
+pub use identify::ProgramKind;
+pub use identify::identify;
+pub use python::layout::GcBase;
+pub use python::layout::GenerationStats;
+pub use python::layout::Layout;
+pub use python::layout::SelfCheck;
+pub use python::layout::StatsLayout;
+pub use python::layout::StatsPlace;
+pub use python::resolve;
+pub use python::resolve_bytes;
+pub use python::version::Version;
+pub use resolution::Arguments;
+pub use resolution::Collector;
+pub use resolution::Point;
+pub use resolution::PointKind;
+pub use resolution::Register;
+pub use resolution::Resolution;
+pub use resolution::ResolveOptions;
+pub use resolution::Rung;
+pub use resolution::RungOutcome;

@@ -1,0 +1,35 @@
+//! Prints what `gctrace-probes` finds in files, and how long it took.
+//!
+//! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] FILE...`
+
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::identify;
+use gctrace_probes::resolve;
+use std::path::Path;
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut options = ResolveOptions::default();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or("an option lacks its value");
+        match argument.as_str() {
+            "--rung" => options.first_rung = serde_json::from_value(value()?.into())?,
+            "--cache" => options.cache = Some(value()?.into()),
+            file => print(Path::new(file), &options)?,
+        }
+    }
+    Ok(())
+}
+
+fn print(file: &Path, options: &ResolveOptions) -> Result<(), Box<dyn std::error::Error>> {
+    println!("{}: {:?}", file.display(), identify(file)?);
+    let started = Instant::now();
+    let found = resolve(file, options);
+    println!("took {:?}", started.elapsed());
+    match found {
+        Ok(found) => println!("{}", serde_json::to_string_pretty(&found)?),
+        Err(error) => println!("{error}"),
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The ranges of functions, from the unwinding tables that stripped files keep too.
+
+use crate::elf::Image;
+use gimli::BaseAddresses;
+use gimli::CfaRule;
+use gimli::CieOrFde;
+use gimli::EhFrame;
+use gimli::EhFrameOffset;
+use gimli::EndianSlice;
+use gimli::LittleEndian;
+use gimli::UnwindContext;
+use gimli::UnwindSection;
+use gimli::X86_64;
+use object::elf;
+use std::ops::Range;
+
+type Reader<'data> = EndianSlice<'data, LittleEndian>;
+
+/// Every range of instructions that has an unwinding entry: functions and cold parts of functions.
+pub(crate) struct FunctionTable<'data> {
+    table: EhFrame<Reader<'data>>,
+    bases: BaseAddresses,
+    /// By start, without overlaps.
+    ranges: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    range: Range<u64>,
+    offset: usize,
+}
+
+impl<'data> FunctionTable<'data> {
+    /// Reads `.eh_frame`; empty where there is none.
+    pub(crate) fn read(image: &Image<'data>) -> Self {
+        let (address, bytes) = eh_frame(image).unwrap_or_default();
+        let table = EhFrame::new(bytes, LittleEndian);
+        let bases = BaseAddresses::default().set_eh_frame(address);
+        let ranges = ranges(&table, &bases);
+        Self {
+            table,
+            bases,
+            ranges,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// The range in which an address lies.
+    pub(crate) fn containing(&self, address: u64) -> Option<Range<u64>> {
+        self.entry(address).map(|entry| entry.range.clone())
+    }
+
+    /// Whether the stack at the start of the range is that of a function just called: nothing on it
+    /// but the return address. Cold parts usually start deeper.
+    pub(crate) fn starts_as_called(&self, start: u64) -> bool {
+        let Some(entry) = self.entry(start) else {
+            return false;
+        };
+        self.initial_depth(entry)
+            .is_some_and(|(register, depth)| register == X86_64::RSP && depth == 8)
+    }
+
+    /// Register and distance of the canonical frame address at the start of a range.
+    fn initial_depth(&self, entry: &Entry) -> Option<(gimli::Register, i64)> {
+        let fde = self
+            .table
+            .fde_from_offset(
+                &self.bases,
+                EhFrameOffset(entry.offset),
+                EhFrame::cie_from_offset,
+            )
+            .ok()?;
+        let mut context = UnwindContext::new();
+        let mut rows = fde.rows(&self.table, &self.bases, &mut context).ok()?;
+        match rows.next_row().ok()??.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => Some((*register, *offset)),
+            CfaRule::Expression(_) => None,
+        }
+    }
+
+    fn entry(&self, address: u64) -> Option<&Entry> {
+        let after = self
+            .ranges
+            .partition_point(|entry| entry.range.start <= address);
+        let entry = self.ranges.get(after.checked_sub(1)?)?;
+        entry.range.contains(&address).then_some(entry)
+    }
+}
+
+/// Address and bytes of `.eh_frame`, also without section headers.
+fn eh_frame<'data>(image: &Image<'data>) -> Option<(u64, &'data [u8])> {
+    if let Some(section) = image.section(".eh_frame") {
+        return Some((section.address, image.section_bytes(&section)?));
+    }
+    let header = image
+        .segments
+        .iter()
+        .find(|segment| segment.kind == elf::PT_GNU_EH_FRAME.0)?;
+    let bytes = image.file_bytes(header.offset, header.file_size)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.address);
+    let parsed = gimli::EhFrameHdr::new(bytes, LittleEndian)
+        .parse(&bases, 8)
+        .ok()?;
+    let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else {
+        return None;
+    };
+    // Its length is nowhere; an empty entry ends it.
+    let segment = image.segments.iter().find(|segment| {
+        segment.kind == elf::PT_LOAD.0
+            && address
+                .checked_sub(segment.address)
+                .is_some_and(|within| within < segment.file_size)
+    })?;
+    let size = segment
+        .file_size
+        .checked_sub(address.checked_sub(segment.address)?)?;
+    Some((address, image.bytes_at(address, size)?))
+}
+
+fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<Entry> {
+    let mut entries = table.entries(bases);
+    let mut found = Vec::new();
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let start = fde.initial_address();
+        let Some(end) = start.checked_add(fde.len()) else {
+            continue;
+        };
+        if start < end {
+            found.push(Entry {
+                range: start..end,
+                offset: fde.offset(),
+            });
+        }
+    }
+    found.sort_by_key(|entry| entry.range.start);
+    found.dedup_by_key(|entry| entry.range.start);
+    found
+}

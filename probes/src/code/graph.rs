@@ -1,0 +1,111 @@
+//! Whole functions from their parts, and who calls whom.
+
+use super::FunctionTable;
+use super::references;
+use crate::elf::Image;
+use crate::placement::branch_target;
+use crate::placement::decode;
+use iced_x86::FlowControl;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// How often a cold part may hang on another one; two are known from builds with BOLT.
+const DEEPEST: usize = 4;
+
+/// The functions of a file and their references.
+pub(crate) struct CodeGraph<'image, 'data> {
+    image: &'image Image<'data>,
+    functions: FunctionTable<'data>,
+}
+
+impl<'image, 'data> CodeGraph<'image, 'data> {
+    /// Reads the unwinding tables.
+    pub(crate) fn new(image: &'image Image<'data>) -> Self {
+        Self {
+            image,
+            functions: FunctionTable::read(image),
+        }
+    }
+
+    /// How many ranges of functions there are.
+    pub(crate) fn len(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// The range with the address.
+    pub(crate) fn containing(&self, address: u64) -> Option<Range<u64>> {
+        self.functions.containing(address)
+    }
+
+    /// Functions of which some part loads the address.
+    pub(crate) fn functions_that_load(&self, target: u64) -> Vec<Range<u64>> {
+        let parts = references::loads(self.image, &self.functions, target);
+        let mut found: Vec<Range<u64>> = parts
+            .iter()
+            .flat_map(|part| self.whole(part, DEEPEST))
+            .collect();
+        found.sort_by_key(|range| range.start);
+        found.dedup();
+        found
+    }
+
+    /// The function to which a part belongs: itself, or those that jump into it. A part that is
+    /// nobody's direct call target is cold if the stack at its start is not that of a function just
+    /// called, or if another function jumps into its interior. That its start is reached by a plain
+    /// jump says nothing: that is also how tail calls look.
+    fn whole(&self, part: &Range<u64>, depth: usize) -> Vec<Range<u64>> {
+        let branches = references::branches(self.image, &self.functions, part);
+        let called = branches
+            .iter()
+            .any(|branch| branch.is_call && branch.target == part.start);
+        let entered = branches
+            .iter()
+            .any(|branch| !branch.is_call && branch.target != part.start);
+        if called || !(entered || !self.functions.starts_as_called(part.start)) {
+            return vec![part.clone()];
+        }
+        let mut owners: Vec<&Range<u64>> = branches
+            .iter()
+            .filter(|branch| !branch.is_call)
+            .map(|branch| &branch.within)
+            .collect();
+        owners.dedup();
+        let Some(depth) = depth.checked_sub(1) else {
+            return Vec::new();
+        };
+        owners
+            .into_iter()
+            .flat_map(|owner| self.whole(owner, depth))
+            .collect()
+    }
+
+    /// Starts of the functions that the function at `start` calls directly or jumps to, in the order
+    /// of the instructions; each time it does.
+    pub(crate) fn callees_in_order(&self, start: u64) -> Vec<u64> {
+        let Some(range) = self.containing(start) else {
+            return Vec::new();
+        };
+        decode(self.image, &range)
+            .iter()
+            .filter(|one| one.flow_control() != FlowControl::Next)
+            .filter_map(branch_target)
+            .filter(|target| !range.contains(target))
+            .filter(|target| self.containing(*target).is_some_and(|f| f.start == *target))
+            .collect()
+    }
+
+    /// The functions that can be reached from `start` by up to `depth` direct calls or jumps.
+    pub(crate) fn reachable(&self, start: u64, depth: usize) -> BTreeSet<u64> {
+        let mut found = BTreeSet::new();
+        let mut front = vec![start];
+        for _ in 0..depth {
+            let next: Vec<u64> = front
+                .iter()
+                .flat_map(|function| self.callees_in_order(*function))
+                .filter(|callee| found.insert(*callee))
+                .collect();
+            front = next;
+        }
+        found
+    }
+}

@@ -1,0 +1,10 @@
+//! What instructions and unwinding tables say of a file: functions, references, calls.
+//!
+//! Nothing here knows Python.
+
+mod functions;
+mod graph;
+mod references;
+
+pub(crate) use functions::FunctionTable;
+pub(crate) use graph::CodeGraph;

@@ -1,0 +1,40 @@
+//! The bytes of a file: read on demand, or in memory already.
+//!
+//! Files are read, not mapped: one that is cut short meanwhile gives an error, not a signal.
+
+use object::ReadCache;
+use object::ReadRef;
+use std::fs::File;
+use std::ops::Range;
+
+/// Where an image's bytes come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'data> {
+    /// A file; what was read is kept.
+    File(&'data ReadCache<File>),
+    /// Bytes in memory.
+    Memory(&'data [u8]),
+}
+
+impl<'data> ReadRef<'data> for Data<'data> {
+    fn len(self) -> Result<u64, ()> {
+        match self {
+            Self::File(cache) => cache.len(),
+            Self::Memory(bytes) => bytes.len().try_into().map_err(|_| ()),
+        }
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
+        match self {
+            Self::File(cache) => cache.read_bytes_at(offset, size),
+            Self::Memory(bytes) => bytes.read_bytes_at(offset, size),
+        }
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
+        match self {
+            Self::File(cache) => cache.read_bytes_at_until(range, delimiter),
+            Self::Memory(bytes) => bytes.read_bytes_at_until(range, delimiter),
+        }
+    }
+}

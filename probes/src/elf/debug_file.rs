@@ -1,0 +1,148 @@
+//! Where the symbols of a stripped file may be: a debug file with the same build id, the one that
+//! `.gnu_debuglink` names, the compressed one inside `.gnu_debugdata`.
+//!
+//! Formats: "Separate Debug Files" and "MiniDebugInfo" in the documentation of GDB.
+
+use super::Data;
+use super::Image;
+use super::symbols;
+use object::ReadCache;
+use std::fs::File;
+use std::io::Read;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Unpacked mini debug info is refused past this, in bytes; Fedora's of CPython is under 1 MiB.
+const LARGEST_MINI_DEBUG_INFO: usize = 256 << 20;
+
+/// A file with symbols, opened.
+pub(crate) enum DebugFile {
+    /// On disk.
+    File(Box<ReadCache<File>>),
+    /// Unpacked.
+    Memory(Vec<u8>),
+}
+
+impl DebugFile {
+    fn open(path: &Path) -> Result<Self, String> {
+        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self::File(Box::new(ReadCache::new(file))))
+    }
+
+    /// Calls `then` with the image.
+    pub(crate) fn with_image<T>(
+        &self,
+        then: impl FnOnce(&Image<'_>) -> Result<T, String>,
+    ) -> Result<T, String> {
+        let data = match self {
+            Self::File(cache) => Data::File(cache),
+            Self::Memory(bytes) => Data::Memory(bytes),
+        };
+        match Image::parse(data) {
+            Ok(image) => then(&image),
+            Err(why) => Err(format!("the debug file is damaged: {why:?}")),
+        }
+    }
+}
+
+/// The debug file `ROOT/.build-id/ab/cdef....debug`, if its own build id agrees.
+pub(crate) fn by_build_id(image: &Image<'_>, roots: &[PathBuf]) -> Result<DebugFile, String> {
+    let id = image.build_id().ok_or("the file has no build id")?;
+    let (folder, name) = id.split_at_checked(2).ok_or("the build id is too short")?;
+    let path = roots
+        .iter()
+        .map(|root| {
+            root.join(".build-id")
+                .join(folder)
+                .join(format!("{name}.debug"))
+        })
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no debug file for build id {id}"))?;
+    let file = DebugFile::open(&path)?;
+    let same = file.with_image(|debug| Ok(debug.build_id().as_ref() == Some(&id)))?;
+    if same {
+        Ok(file)
+    } else {
+        Err(format!("{} has another build id", path.display()))
+    }
+}
+
+/// The debug file that `.gnu_debuglink` names: beside the file, in `.debug` beside it, or at the
+/// same place below a root, if its checksum agrees.
+pub(crate) fn by_debug_link(
+    file: &Path,
+    image: &Image<'_>,
+    roots: &[PathBuf],
+) -> Result<DebugFile, String> {
+    let (name, checksum) = debug_link(image).ok_or("no .gnu_debuglink")?;
+    let folder = std::fs::canonicalize(file)
+        .ok()
+        .and_then(|path| path.parent().map(Path::to_owned))
+        .unwrap_or_default();
+    let below = folder.strip_prefix("/").unwrap_or(&folder);
+    let mut places = vec![folder.join(name), folder.join(".debug").join(name)];
+    places.extend(roots.iter().map(|root| root.join(below).join(name)));
+    let mut why = format!("{name} was not found");
+    for path in places.iter().filter(|path| path.is_file()) {
+        match file_checksum(path) {
+            Ok(found) if found == checksum => return DebugFile::open(path),
+            Ok(_) => why = format!("{} has another checksum", path.display()),
+            Err(error) => why = format!("{}: {error}", path.display()),
+        }
+    }
+    Err(why)
+}
+
+/// Name of the debug file and its CRC-32, which is stored aligned to 4 bytes after the name.
+fn debug_link<'data>(image: &Image<'data>) -> Option<(&'data str, u32)> {
+    let bytes = image.section_bytes(&image.section(".gnu_debuglink")?)?;
+    let name = symbols::text_at(bytes, 0)?;
+    // A name is a name: the file does not choose folders.
+    (!name.is_empty() && !name.contains('/')).then_some(())?;
+    let at = (name.len() + 1).next_multiple_of(4);
+    let checksum = bytes.get(at..at.checked_add(4)?)?;
+    Some((name, u32::from_le_bytes(checksum.try_into().ok()?)))
+}
+
+fn file_checksum(path: &Path) -> std::io::Result<u32> {
+    let mut file = File::open(path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = file.read(&mut buffer)?;
+        match buffer.get(..count) {
+            Some(bytes) if !bytes.is_empty() => hasher.update(bytes),
+            _ => return Ok(hasher.finalize()),
+        }
+    }
+}
+
+/// The ELF file inside `.gnu_debugdata`, unpacked.
+pub(crate) fn mini_debug_info(image: &Image<'_>) -> Result<DebugFile, String> {
+    let section = image.section(".gnu_debugdata").ok_or("no .gnu_debugdata")?;
+    let packed = image
+        .section_bytes(&section)
+        .ok_or(".gnu_debugdata lies outside the file")?;
+    let mut unpacked = Bounded(Vec::new());
+    lzma_rs::xz_decompress(&mut &*packed, &mut unpacked)
+        .map_err(|error| format!(".gnu_debugdata cannot be unpacked: {error:?}"))?;
+    Ok(DebugFile::Memory(unpacked.0))
+}
+
+/// Takes bytes up to a limit, so that a small file cannot fill the memory.
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len().saturating_add(bytes.len()) > LARGEST_MINI_DEBUG_INFO {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Notes: the build id and static trace points (USDT).
+
+use super::Image;
+use super::symbols;
+use object::LittleEndian;
+use object::elf;
+use object::read::elf::NoteIterator;
+use std::fmt::Write;
+
+/// Note type of a SystemTap trace point (`sys/sdt.h`).
+const NT_STAPSDT: u32 = 3;
+
+/// A static trace point.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StaticProbe {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    /// Address of its nop, corrected for prelink.
+    pub(crate) address: u64,
+    /// Address of the counter that switches it on.
+    pub(crate) semaphore: Option<u64>,
+    pub(crate) arguments: String,
+}
+
+impl<'data> Image<'data> {
+    /// The build id in hexadecimal.
+    pub(crate) fn build_id(&self) -> Option<String> {
+        let id = self
+            .note_areas()
+            .flat_map(notes)
+            .find(|(name, kind, _)| *kind == elf::NT_GNU_BUILD_ID.0 && *name == elf::ELF_NOTE_GNU)
+            .map(|(_, _, description)| description)?;
+        let mut text = String::with_capacity(id.len() * 2);
+        for byte in id {
+            write!(text, "{byte:02x}").ok()?;
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// The static trace points of a provider.
+    pub(crate) fn static_probes(&self, provider: &str) -> Vec<StaticProbe> {
+        let base = self.section(".stapsdt.base").map(|section| section.address);
+        self.section(".note.stapsdt")
+            .and_then(|section| self.section_bytes(&section))
+            .into_iter()
+            .flat_map(notes)
+            .filter(|(name, kind, _)| *kind == NT_STAPSDT && *name == b"stapsdt")
+            .filter_map(|(_, _, description)| static_probe(description, base))
+            .filter(|probe| probe.provider == provider)
+            .collect()
+    }
+
+    fn note_areas(&self) -> impl Iterator<Item = &'data [u8]> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.kind == elf::PT_NOTE.0)
+            .filter_map(|segment| self.file_bytes(segment.offset, segment.file_size))
+    }
+}
+
+/// Name, type and contents of each note.
+fn notes(area: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
+    // Alignment 4 also reads areas of 8: their build-id note comes with 4 in practice, and
+    // `.note.gnu.property` is a note area of its own.
+    NoteIterator::<elf::FileHeader64<LittleEndian>>::new(LittleEndian, 4u64.into(), area)
+        .into_iter()
+        .flatten()
+        .map_while(Result::ok)
+        .map(|note| (note.name(), note.n_type(LittleEndian).0, note.desc()))
+}
+
+fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe> {
+    let word = |index: usize| -> Option<u64> {
+        let bytes = description.get(index * 8..index * 8 + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let (location, base_then, semaphore) = (word(0)?, word(1)?, word(2)?);
+    // Prelink moves the code and not the notes; the base tells by how much.
+    let moved = base_now.map_or(0, |now| now.wrapping_sub(base_then));
+    let texts = description.get(24..)?;
+    let mut at = 0u32;
+    let mut text = || {
+        let found = symbols::text_at(texts, at)?;
+        at = at
+            .checked_add(u32::try_from(found.len()).ok()?)?
+            .checked_add(1)?;
+        Some(found.to_owned())
+    };
+    Some(StaticProbe {
+        provider: text()?,
+        name: text()?,
+        address: location.wrapping_add(moved),
+        semaphore: (semaphore != 0).then(|| semaphore.wrapping_add(moved)),
+        arguments: text().unwrap_or_default(),
+    })
+}

@@ -1,0 +1,60 @@
+//! Pointers in data: what a word will hold once the loader has relocated the file.
+
+use super::Image;
+use object::LittleEndian;
+use object::elf;
+use object::pod;
+
+impl<'data> Image<'data> {
+    /// Addresses of the pointers to `target`: words that hold it, as files without relocation and
+    /// those with packed relocations (RELR) have them, and RELATIVE relocations that will write it.
+    pub(crate) fn pointers_to(&self, target: u64) -> Vec<u64> {
+        let raw = self.writable_data().flat_map(|(address, bytes)| {
+            memchr::memmem::find_iter(bytes, &target.to_le_bytes())
+                .map(move |position| address.wrapping_add(position as u64))
+                .filter(|at| at % 8 == 0)
+                .collect::<Vec<_>>()
+        });
+        let relocated = self
+            .relative_relocations()
+            .filter(|(_, addend)| *addend == target)
+            .map(|(at, _)| at);
+        raw.chain(relocated).collect()
+    }
+
+    /// What the pointer at an address will point to; `None` for null and for what is bound by name.
+    pub(crate) fn pointer_at(&self, address: u64) -> Option<u64> {
+        let relocated = self
+            .relative_relocations()
+            .find(|(at, _)| *at == address)
+            .map(|(_, addend)| addend);
+        relocated
+            .or_else(|| self.word_at(address))
+            .filter(|pointer| *pointer != 0)
+    }
+
+    /// Place and value of each RELATIVE relocation.
+    fn relative_relocations(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.relocation_table()
+            .unwrap_or_default()
+            .iter()
+            .filter(|one| {
+                // Without a symbol, the low 32 bits are the type.
+                one.r_info.get(LittleEndian) == u64::from(elf::R_X86_64_RELATIVE.0)
+            })
+            .map(|one| {
+                (
+                    one.r_offset.get(LittleEndian),
+                    one.r_addend.get(LittleEndian) as u64,
+                )
+            })
+    }
+
+    fn relocation_table(&self) -> Option<&'data [elf::Rela64<LittleEndian>]> {
+        let address = self.dynamic_value(elf::DT_RELA.0)?;
+        let size = self.dynamic_value(elf::DT_RELASZ.0)?;
+        let bytes = self.bytes_at(address, size)?;
+        let count = bytes.len() / size_of::<elf::Rela64<LittleEndian>>();
+        Some(pod::slice_from_bytes(bytes, count).ok()?.0)
+    }
+}

@@ -1,0 +1,84 @@
+//! Symbol tables: `.symtab`, `.dynsym`, and the dynamic one of files without section headers.
+
+use super::Image;
+use super::Section;
+use object::LittleEndian;
+use object::elf;
+use object::pod;
+
+/// A defined symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol<'data> {
+    pub(crate) name: &'data str,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+    /// A function (or an indirect one).
+    pub(crate) is_function: bool,
+}
+
+/// The NUL-terminated text at `offset` of a string table.
+pub(crate) fn text_at(table: &[u8], offset: u32) -> Option<&str> {
+    let rest = table.get(usize::try_from(offset).ok()?..)?;
+    let end = memchr::memchr(0, rest)?;
+    std::str::from_utf8(rest.get(..end)?).ok()
+}
+
+/// All defined symbols of a table.
+pub(super) fn defined<'data>(
+    table: &'data [u8],
+    names: &'data [u8],
+) -> impl Iterator<Item = Symbol<'data>> {
+    let whole = table.len() / size_of::<elf::Sym64<LittleEndian>>();
+    pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(table, whole)
+        .map_or(&[][..], |(symbols, _)| symbols)
+        .iter()
+        .filter(|symbol| symbol.st_shndx.get(LittleEndian).0 != elf::SHN_UNDEF.0)
+        .filter_map(|symbol| {
+            Some(Symbol {
+                name: text_at(names, symbol.st_name.get(LittleEndian))?,
+                address: symbol.st_value.get(LittleEndian),
+                size: symbol.st_size.get(LittleEndian),
+                is_function: matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC),
+            })
+        })
+}
+
+impl<'data> Image<'data> {
+    /// Whether there is a `.symtab` with its contents.
+    pub(crate) fn has_symbol_table(&self) -> bool {
+        self.table(elf::SHT_SYMTAB.0).is_some()
+    }
+
+    /// The symbols of `.symtab`; none where the file is stripped.
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol<'data>> {
+        let (table, names) = self.table(elf::SHT_SYMTAB.0).unwrap_or_default();
+        defined(table, names)
+    }
+
+    /// The exported symbols.
+    pub(crate) fn dynamic_symbols(&self) -> impl Iterator<Item = Symbol<'data>> {
+        let (table, names) = self
+            .table(elf::SHT_DYNSYM.0)
+            .or_else(|| self.dynamic_table())
+            .unwrap_or_default();
+        defined(table, names)
+    }
+
+    /// The exported symbol of that name.
+    pub(crate) fn dynamic_symbol(&self, name: &str) -> Option<Symbol<'data>> {
+        self.dynamic_symbols().find(|symbol| symbol.name == name)
+    }
+
+    /// The exported symbol of that name, or else the one of `.symtab`.
+    pub(crate) fn symbol(&self, name: &str) -> Option<Symbol<'data>> {
+        self.dynamic_symbol(name)
+            .or_else(|| self.symbols().find(|symbol| symbol.name == name))
+    }
+
+    /// The bytes of a symbol table and of its names.
+    fn table(&self, kind: u32) -> Option<(&'data [u8], &'data [u8])> {
+        let table = self.sections.iter().find(|section| section.kind == kind)?;
+        let names: &Section<'_> = self.sections.get(usize::try_from(table.link).ok()?)?;
+        Some((self.section_bytes(table)?, self.section_bytes(names)?))
+    }
+}

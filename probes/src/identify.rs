@@ -1,0 +1,97 @@
+//! The cheap first question, asked of every program at exec: can this run Python?
+
+use crate::ResolveError;
+use crate::elf::Data;
+use crate::elf::Image;
+use crate::elf::NotAnImage;
+use object::ReadCache;
+use std::fs::File;
+use std::path::Path;
+
+/// What kind of program a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// An executable with the collector inside.
+    Static,
+    /// An executable that the loader will give a `libpython`.
+    NeedsLibpython {
+        /// Offset in the file of the program's first own instruction: by then the loader has
+        /// mapped the library.
+        entry_file_offset: u64,
+    },
+    /// Another executable that uses a loader; what it loads later is not known.
+    OtherDynamic {
+        /// Offset in the file of the program's first own instruction.
+        entry_file_offset: u64,
+    },
+    /// No executable of this machine, or one that can load nothing.
+    Other,
+}
+
+/// Looks at the headers, the needed libraries and the exported symbols of a file.
+///
+/// # Errors
+/// When the file cannot be opened. What is no ELF file, or a damaged one, is
+/// [`ProgramKind::Other`].
+pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
+    let opened = File::open(file).map_err(|source| ResolveError::Read {
+        path: file.to_owned(),
+        source,
+    })?;
+    let cache = ReadCache::new(opened);
+    Ok(match Image::parse(Data::File(&cache)) {
+        Ok(image) => kind_of(&image),
+        Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
+            ProgramKind::Other
+        }
+    })
+}
+
+fn kind_of(image: &Image<'_>) -> ProgramKind {
+    if image.symbol("_PyRuntime").is_some() {
+        return ProgramKind::Static;
+    }
+    let Some(entry_file_offset) = image
+        .file_offset(image.entry)
+        .filter(|_| image.has_loader())
+    else {
+        return ProgramKind::Other;
+    };
+    if image.needed().into_iter().any(is_libpython) {
+        ProgramKind::NeedsLibpython { entry_file_offset }
+    } else {
+        ProgramKind::OtherDynamic { entry_file_offset }
+    }
+}
+
+/// Whether a library's file name is that of a libpython with the interpreter inside, such as
+/// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the empty
+/// `libpython3.so`.
+pub(crate) fn is_libpython(name: &str) -> bool {
+    name.strip_prefix("libpython3.")
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(".so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_libpython;
+
+    #[test]
+    fn libpython_is_told_by_its_name() {
+        for yes in [
+            "libpython3.8.so.1.0",
+            "libpython3.13t.so.1.0",
+            "libpython3.9d.so",
+        ] {
+            assert!(is_libpython(yes), "{yes}");
+        }
+        for no in [
+            "libpython3.so",
+            "libpython2.7.so.1.0",
+            "libboost_python311.so",
+            "libpython3.8.a",
+        ] {
+            assert!(!is_libpython(no), "{no}");
+        }
+    }
+}

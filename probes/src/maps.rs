@@ -1,0 +1,194 @@
+//! `/proc/PID/maps`: which files of a process may hold a collector.
+
+use crate::identify::is_libpython;
+use crate::process::ProcessError;
+use crate::process::read;
+use std::path::PathBuf;
+
+/// One mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Address after the last.
+    pub end: u64,
+    /// Whether code may run there.
+    pub executable: bool,
+    /// Offset in the file of the first byte.
+    pub offset: u64,
+    /// Device, major and minor number.
+    pub device: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+    /// Path as seen inside the process, without the mark of a deleted file.
+    pub path: PathBuf,
+    /// The file has no name any more.
+    pub deleted: bool,
+}
+
+/// A mapped file that may hold a collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Path as seen inside the process.
+    pub path: PathBuf,
+    /// The same file as this process can open it.
+    pub openable: PathBuf,
+    /// Device, major and minor number.
+    pub device: (u32, u32),
+    /// Inode.
+    pub inode: u64,
+    /// Address in the process minus address in the file is `start - offset` of this mapping plus
+    /// what the file's segments say; the lowest mapping of the file.
+    pub start: u64,
+}
+
+/// All mappings of files in `text`, which has the form of `/proc/PID/maps`. Lines that have not
+/// (cut off, from another kernel) are left out.
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Mapping> {
+    text.split(|byte| *byte == b'\n')
+        .filter_map(mapping)
+        .collect()
+}
+
+/// Mappings of a process.
+///
+/// # Errors
+/// When the process is gone, or its memory map may not be read.
+pub fn mappings(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
+    read(pid, "maps").map(|text| parse(&text))
+}
+
+/// The files of a process that may hold a collector: its executable, and what is named like a
+/// libpython. Empty while the loader has mapped nothing yet.
+///
+/// # Errors
+/// When the process is gone, or its memory map may not be read.
+pub fn candidates(pid: u32) -> Result<Vec<Candidate>, ProcessError> {
+    let executable = crate::process::executable(pid).ok();
+    let mut found: Vec<Candidate> = Vec::new();
+    for mapping in mappings(pid)? {
+        let named = mapping.path.file_name().and_then(|name| name.to_str());
+        let wanted = named.is_some_and(is_libpython)
+            || executable
+                .as_ref()
+                .is_some_and(|executable| *executable == mapping.path);
+        let known = found
+            .iter()
+            .any(|other| (other.device, other.inode) == (mapping.device, mapping.inode));
+        if wanted && !known {
+            found.push(candidate(pid, mapping));
+        }
+    }
+    Ok(found)
+}
+
+fn candidate(pid: u32, mapping: Mapping) -> Candidate {
+    Candidate {
+        openable: openable(pid, &mapping),
+        path: mapping.path,
+        device: mapping.device,
+        inode: mapping.inode,
+        start: mapping.start,
+    }
+}
+
+/// A path to the file for this process: through the other's root, which also works across mount
+/// namespaces; a deleted or replaced file through the mapping itself (needs privileges).
+fn openable(pid: u32, mapping: &Mapping) -> PathBuf {
+    let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
+    through_root.extend(mapping.path.components().skip(1));
+    if !mapping.deleted && has_inode(&through_root, mapping.inode) {
+        return through_root;
+    }
+    PathBuf::from(format!(
+        "/proc/{pid}/map_files/{:x}-{:x}",
+        mapping.start, mapping.end
+    ))
+}
+
+fn has_inode(path: &std::path::Path, inode: u64) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // The device is not compared: an overlay file system shows another one in `maps`.
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.ino() == inode)
+}
+
+/// `start-end perms offset major:minor inode      path`, the path to the end of the line, spaces
+/// included and newlines written as `\012`.
+fn mapping(line: &[u8]) -> Option<Mapping> {
+    let mut rest = line;
+    let mut field = || {
+        let trimmed = rest.trim_ascii_start();
+        let end = trimmed
+            .iter()
+            .position(|byte| *byte == b' ')
+            .unwrap_or(trimmed.len());
+        let (field, after) = trimmed.split_at_checked(end)?;
+        rest = after;
+        std::str::from_utf8(field).ok()
+    };
+    let (range, permissions, offset) = (field()?, field()?, field()?);
+    let (device, inode) = (field()?, field()?);
+    let (path, deleted) = path_of(rest.trim_ascii_start())?;
+    let (start, end) = range.split_once('-')?;
+    let (major, minor) = device.split_once(':')?;
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        executable: permissions.contains('x'),
+        offset: hex(offset)?,
+        device: (hex(major)?.try_into().ok()?, hex(minor)?.try_into().ok()?),
+        inode: inode.parse().ok()?,
+        path,
+        deleted,
+    })
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+fn path_of(bytes: &[u8]) -> Option<(PathBuf, bool)> {
+    use std::os::unix::ffi::OsStringExt;
+    bytes.starts_with(b"/").then_some(())?;
+    let (name, deleted) = match bytes.strip_suffix(b" (deleted)") {
+        Some(name) => (name, true),
+        None => (bytes, false),
+    };
+    let mut text = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&byte, after)) = rest.split_first() {
+        let newline = rest.starts_with(b"\\012");
+        text.push(if newline { b'\n' } else { byte });
+        rest = if newline { rest.get(4..)? } else { after };
+    }
+    Some((std::ffi::OsString::from_vec(text).into(), deleted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use std::path::Path;
+
+    #[test]
+    fn lines_of_every_kind_are_read() {
+        let text = b"\
+559e8b800000-559e8b8f0000 r-xp 00020000 fe:01 1234                       /usr/bin/python3.11
+7f0000000000-7f0000001000 rw-p 00000000 00:00 0
+7f0000001000-7f0000002000 r--p 00003000 00:1f 99                         /a b/libpython3.9.so.1.0 (deleted)
+7f0000002000-7f0000003000 r--p 00000000 00:1f 77                         /odd\\012name
+7ffd00000000-7ffd00001000 rw-p 00000000 00:00 0                          [stack]
+7ffd0000";
+        let found = parse(text);
+        assert_eq!(found.len(), 3);
+        assert_eq!(found[0].path, Path::new("/usr/bin/python3.11"));
+        assert_eq!(
+            (found[0].offset, found[0].device, found[0].inode),
+            (0x20000, (0xfe, 1), 1234)
+        );
+        assert!(found[0].executable && !found[0].deleted);
+        assert_eq!(found[1].path, Path::new("/a b/libpython3.9.so.1.0"));
+        assert!(found[1].deleted);
+        assert_eq!(found[2].path, Path::new("/odd\nname"));
+    }
+}

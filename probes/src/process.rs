@@ -1,0 +1,284 @@
+//! `/proc/PID`: what a process is, who its relatives are, what its threads are called.
+//!
+//! A process can vanish between any two reads; that is [`ProcessError::Gone`], never a panic.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Why a process could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It ended, or never was.
+    #[error("there is no process {pid}; list processes with: ps -ef")]
+    Gone {
+        /// Its id.
+        pid: u32,
+    },
+    /// It may not be looked at.
+    #[error(
+        "process {pid} may not be inspected ({what}: {source}); run gctrace as root: sudo gctrace"
+    )]
+    Forbidden {
+        /// Its id.
+        pid: u32,
+        /// The file below `/proc/PID`.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something else went wrong.
+    #[error("cannot read /proc/{pid}/{what}: {source}; see: ls -l /proc/{pid}")]
+    Read {
+        /// Its id.
+        pid: u32,
+        /// The file below `/proc/PID`.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl ProcessError {
+    fn new(pid: u32, what: &'static str, source: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        // ESRCH (3) is what a read says of a process that ended after the open.
+        match source.kind() {
+            ErrorKind::NotFound => Self::Gone { pid },
+            _ if source.raw_os_error() == Some(3) => Self::Gone { pid },
+            ErrorKind::PermissionDenied => Self::Forbidden { pid, what, source },
+            _ => Self::Read { pid, what, source },
+        }
+    }
+}
+
+/// The contents of a file below `/proc/PID`.
+pub(crate) fn read(pid: u32, what: &'static str) -> Result<Vec<u8>, ProcessError> {
+    std::fs::read(format!("/proc/{pid}/{what}"))
+        .map_err(|error| ProcessError::new(pid, what, error))
+}
+
+/// Path of the executable as seen inside the process, without the mark of a deleted file.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
+    let link = std::fs::read_link(format!("/proc/{pid}/exe"))
+        .map_err(|error| ProcessError::new(pid, "exe", error))?;
+    let mut bytes = link.into_os_string().into_vec();
+    if let Some(name) = bytes.strip_suffix(b" (deleted)") {
+        bytes.truncate(name.len());
+    }
+    Ok(OsString::from_vec(bytes).into())
+}
+
+/// A path by which this process can open the executable, whatever happened to its name.
+#[must_use]
+pub fn executable_link(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// The root folder of the process as this process sees it.
+#[must_use]
+pub fn root(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root"))
+}
+
+/// Command line; empty for kernel threads and zombies.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
+    let bytes = read(pid, "cmdline")?;
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    Ok(bytes.split(|byte| *byte == 0).map(word).collect())
+}
+
+/// The environment that the process was started with.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError> {
+    let bytes = read(pid, "environ")?;
+    Ok(bytes
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| {
+            let equals = entry.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (entry.get(..equals)?, entry.get(equals + 1..)?);
+            Some((
+                OsString::from_vec(name.to_vec()),
+                OsString::from_vec(value.to_vec()),
+            ))
+        })
+        .collect())
+}
+
+/// Variables that hold the global rank in a distributed job, in the order in which they count.
+pub const RANK_VARIABLES: [&str; 4] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+
+/// The global rank of the process in a distributed job, where its environment says one.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
+    let environment = environment(pid)?;
+    Ok(RANK_VARIABLES.iter().find_map(|name| {
+        environment
+            .get(&OsString::from(name))?
+            .to_str()?
+            .trim()
+            .parse()
+            .ok()
+    }))
+}
+
+/// The facts of `/proc/PID/status` that gctrace uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Kernel's name of the main thread, at most 15 bytes.
+    pub name: String,
+    /// Parent process; 0 where there is none in this pid namespace.
+    pub parent: u32,
+    /// Thread group, that is the process, to which this thread id belongs.
+    pub thread_group: u32,
+    /// Process id in each nested pid namespace, outermost (as seen from here) first.
+    pub namespace_pids: Vec<u32>,
+    /// Real user id.
+    pub user: u32,
+}
+
+impl Status {
+    /// The id inside the innermost pid namespace, when that is another than the one seen here.
+    #[must_use]
+    pub fn inner_pid(&self) -> Option<u32> {
+        match self.namespace_pids.as_slice() {
+            [_, .., inner] => Some(*inner),
+            _ => None,
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut status = Self::default();
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let mut numbers = value.split_whitespace().map_while(|word| word.parse().ok());
+            match key {
+                "Name" => status.name = value.trim().to_owned(),
+                "PPid" => status.parent = numbers.next().unwrap_or(0),
+                "Tgid" => status.thread_group = numbers.next().unwrap_or(0),
+                "NSpid" => status.namespace_pids = numbers.collect(),
+                "Uid" => status.user = numbers.next().unwrap_or(0),
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+/// `/proc/PID/status`; also takes a thread id.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn status(pid: u32) -> Result<Status, ProcessError> {
+    let text = read(pid, "status")?;
+    Ok(Status::parse(&String::from_utf8_lossy(&text)))
+}
+
+/// Thread ids of a process.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn threads(pid: u32) -> Result<Vec<u32>, ProcessError> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(|error| ProcessError::new(pid, "task", error))?;
+    Ok(folder
+        .filter_map(|entry| numeric_name(&entry.ok()?))
+        .collect())
+}
+
+/// The kernel's name of a thread.
+///
+/// # Errors
+/// When the process or thread is gone or may not be inspected.
+pub fn thread_name(pid: u32, tid: u32) -> Result<String, ProcessError> {
+    let bytes = std::fs::read(format!("/proc/{pid}/task/{tid}/comm"))
+        .map_err(|error| ProcessError::new(tid, "comm", error))?;
+    Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
+}
+
+/// Children, their children and so on, each parent before its children; without `pid` itself.
+/// A snapshot: what forks meanwhile may be missing.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
+    let folder = std::fs::read_dir("/proc").map_err(|error| ProcessError::new(pid, "", error))?;
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for other in folder.filter_map(|entry| numeric_name(&entry.ok()?)) {
+        if let Ok(status) = status(other) {
+            children.entry(status.parent).or_default().push(other);
+        }
+    }
+    let mut found = children.remove(&pid).unwrap_or_default();
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let more = children.remove(parent).unwrap_or_default();
+        found.extend(more);
+        next += 1;
+    }
+    Ok(found)
+}
+
+fn numeric_name(entry: &std::fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProcessError;
+    use super::Status;
+    use super::*;
+
+    #[test]
+    fn status_lines_are_read() {
+        let status =
+            Status::parse("Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n");
+        assert_eq!(status.name, "python 3");
+        assert_eq!(
+            (status.parent, status.thread_group, status.user),
+            (4, 5, 1000)
+        );
+        assert_eq!(status.inner_pid(), Some(1));
+        assert_eq!(Status::parse("NSpid:\t5\n").inner_pid(), None);
+        assert_eq!(Status::parse("garbage"), Status::default());
+    }
+
+    #[test]
+    fn a_child_is_seen_as_it_is() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env("RANK", "3")
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        // The fork shares our command line until its exec is done, which spawn() waits for.
+        assert_eq!(command_line(pid).unwrap(), ["sleep", "60"]);
+        assert_eq!(rank(pid).unwrap(), Some(3));
+        assert_eq!(status(pid).unwrap().parent, std::process::id());
+        assert_eq!(threads(pid).unwrap(), [pid]);
+        assert_eq!(thread_name(pid, pid).unwrap(), "sleep");
+        assert!(descendants(std::process::id()).unwrap().contains(&pid));
+        assert!(executable(pid).unwrap().is_absolute());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(command_line(pid), Err(ProcessError::Gone { .. })));
+        assert!(matches!(
+            thread_name(pid, pid),
+            Err(ProcessError::Gone { .. })
+        ));
+    }
+}

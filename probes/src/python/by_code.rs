@@ -1,0 +1,169 @@
+//! The rung that needs no symbols: the collector's functions by what they refer to.
+//!
+//! The method, step by step, is in docs of each function; it found exactly the functions that the
+//! symbols name in every build it was compared with (`tests/ladder.rs`).
+
+use super::facts::Facts;
+use super::points::Function;
+use super::points::Role;
+use super::points::points;
+use crate::code::CodeGraph;
+use crate::elf::Image;
+use crate::resolution::Collector;
+use crate::resolution::Point;
+use memchr::memmem;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// What every collector prints with `gc.DEBUG_STATS`, and nothing else (Modules/gcmodule.c,
+/// Python/gc.c, Python/gc_free_threading.c).
+const DEBUG_LINE: &[u8] = b"gc: collecting generation %d...\n\0";
+
+/// Start of the documentation of `gc.collect` (Modules/clinic/gcmodule.c.h).
+const COLLECT_DOC: &[u8] = b"collect($module, /, generation=2)\n";
+
+/// `PyMethodDef` is {name, function, flags, doc}, 8 bytes each: from doc back to function and name.
+const DOC_TO_FUNCTION: u64 = 16;
+const DOC_TO_NAME: u64 = 24;
+
+/// How many calls lie at most between the collector and the functions that start it.
+const CALL_DEPTH: usize = 2;
+
+/// The collector's functions by code analysis.
+pub(crate) fn find(image: &Image<'_>, facts: &Facts) -> Result<Vec<Point>, String> {
+    let graph = CodeGraph::new(image);
+    if graph.len() == 0 {
+        return Err("no unwinding tables (.eh_frame)".to_owned());
+    }
+    let entry = image
+        .dynamic_symbol("PyGC_Collect")
+        .map(|symbol| symbol.address);
+    let builtin = gc_collect(image);
+    let collectors = by_debug_line(image, &graph)
+        .or_else(|| by_callers(image, &graph, entry?, builtin?))
+        .ok_or("neither the collector's debug line nor its callers were found")?;
+    let mut functions: Vec<Function> = collectors
+        .into_iter()
+        .map(|range| function(Role::Collect, collector_name(facts), range))
+        .collect();
+    let mut add = |role, name: &str, address: Option<u64>| {
+        let range = address.map(|start| graph.containing(start).unwrap_or(start..start));
+        functions.extend(range.map(|range| function(role, name, range)));
+    };
+    add(Role::GcCollectBuiltin, "gc_collect", builtin);
+    add(Role::PyGcCollect, "PyGC_Collect", entry);
+    if let Some((stop, start)) = stop_and_start(image, &graph, &functions, facts) {
+        functions.push(function(Role::StopTheWorld, "_PyEval_StopTheWorld", stop));
+        functions.push(function(
+            Role::StartTheWorld,
+            "_PyEval_StartTheWorld",
+            start,
+        ));
+    }
+    Ok(points(image, facts, &functions))
+}
+
+fn function(role: Role, name: &str, range: Range<u64>) -> Function {
+    Function {
+        role,
+        name: name.to_owned(),
+        range,
+    }
+}
+
+/// The name that the function has in CPython's source.
+fn collector_name(facts: &Facts) -> &'static str {
+    match (facts.version.minor, facts.collector) {
+        (_, Collector::Incremental) => "_PyGC_Collect",
+        (8 | 9, _) => "collect",
+        _ => "gc_collect_main",
+    }
+}
+
+/// Functions that load the address of the debug line, each cold part replaced by the function to
+/// which it belongs. Several are clones.
+fn by_debug_line(image: &Image<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
+    let found: Vec<Range<u64>> = addresses_of(image, DEBUG_LINE)
+        .into_iter()
+        .flat_map(|line| graph.functions_that_load(line))
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
+/// Without the debug line: what both `PyGC_Collect` and `gc.collect` reach in two calls and is not
+/// exported; of that the largest.
+fn by_callers(
+    image: &Image<'_>,
+    graph: &CodeGraph<'_, '_>,
+    entry: u64,
+    builtin: u64,
+) -> Option<Vec<Range<u64>>> {
+    let exported: BTreeSet<u64> = image
+        .dynamic_symbols()
+        .map(|symbol| symbol.address)
+        .collect();
+    let from_entry = graph.reachable(entry, CALL_DEPTH);
+    let largest = graph
+        .reachable(builtin, CALL_DEPTH)
+        .intersection(&from_entry)
+        .filter(|function| !exported.contains(function))
+        .filter_map(|function| graph.containing(*function))
+        .max_by_key(|range| range.end.saturating_sub(range.start))?;
+    Some(vec![largest])
+}
+
+/// The C function behind `gc.collect`: found through the method table, by the pointer to its
+/// documentation.
+fn gc_collect(image: &Image<'_>) -> Option<u64> {
+    addresses_of(image, COLLECT_DOC)
+        .into_iter()
+        .flat_map(|doc| image.pointers_to(doc))
+        .filter(|at| names_collect(image, *at).unwrap_or(false))
+        .find_map(|at| {
+            let function = image.pointer_at(at.checked_sub(DOC_TO_FUNCTION)?)?;
+            image.is_code(function).then_some(function)
+        })
+}
+
+fn names_collect(image: &Image<'_>, doc_pointer: u64) -> Option<bool> {
+    let name = image.pointer_at(doc_pointer.checked_sub(DOC_TO_NAME)?)?;
+    Some(image.bytes_at(name, 8)? == b"collect\0")
+}
+
+fn addresses_of(image: &Image<'_>, text: &[u8]) -> Vec<u64> {
+    image
+        .constant_data()
+        .flat_map(|(address, bytes)| {
+            memmem::find_iter(bytes, text)
+                .map(move |position| address.wrapping_add(position as u64))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// `_PyEval_StopTheWorld` and `_PyEval_StartTheWorld` of a free-threaded build: of the functions
+/// that the exported `PyUnstable_GC_VisitObjects` calls, those that the collector reaches too. It
+/// stops the world first and starts it last.
+fn stop_and_start(
+    image: &Image<'_>,
+    graph: &CodeGraph<'_, '_>,
+    functions: &[Function],
+    facts: &Facts,
+) -> Option<(Range<u64>, Range<u64>)> {
+    (facts.collector == Collector::FreeThreaded).then_some(())?;
+    let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
+    let reached: BTreeSet<u64> = functions
+        .iter()
+        .filter(|function| function.role == Role::Collect)
+        .flat_map(|function| graph.reachable(function.range.start, CALL_DEPTH))
+        .collect();
+    let shared: Vec<u64> = graph
+        .callees_in_order(visit)
+        .into_iter()
+        .filter(|callee| reached.contains(callee))
+        .collect();
+    let [stop, .., start] = shared[..] else {
+        return None;
+    };
+    (stop != start).then_some((graph.containing(stop)?, graph.containing(start)?))
+}

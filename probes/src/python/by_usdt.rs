@@ -1,0 +1,42 @@
+//! The rung of static trace points: `python:gc__start` and `python:gc__done`.
+
+use super::points;
+use crate::elf::Image;
+use crate::elf::StaticProbe;
+use crate::placement;
+use crate::resolution::Point;
+use crate::resolution::PointKind;
+
+/// The trace points; without `gc__start` there is nothing to measure from.
+pub(crate) fn find(image: &Image<'_>) -> Result<Vec<Point>, String> {
+    let probes = image.static_probes("python");
+    let points: Vec<Point> = probes
+        .iter()
+        .filter_map(|probe| point(image, probe))
+        .collect();
+    let both = ["gc__start", "gc__done"]
+        .iter()
+        .all(|name| points.iter().any(|point| point.function == *name));
+    if both {
+        Ok(points)
+    } else {
+        Err("no trace points python:gc__start and python:gc__done".to_owned())
+    }
+}
+
+fn point(image: &Image<'_>, probe: &StaticProbe) -> Option<Point> {
+    let arguments = probe.arguments.clone();
+    let kind = match probe.name.as_str() {
+        "gc__start" => PointKind::UsdtStart { arguments },
+        "gc__done" => PointKind::UsdtDone { arguments },
+        _ => return None,
+    };
+    let placement = placement::place_at(image, probe.address)?;
+    let mut point = points::make(image, kind, &probe.name, probe.address, placement)?;
+    // A semaphore that cannot be placed would leave the point switched off for ever.
+    point.semaphore_file_offset = match probe.semaphore {
+        Some(semaphore) => Some(image.file_offset(semaphore)?),
+        None => None,
+    };
+    Some(point)
+}

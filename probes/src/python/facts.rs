@@ -1,0 +1,51 @@
+//! What a file says of its interpreter before any function is looked for.
+
+use super::debug_offsets::DebugOffsets;
+use super::version;
+use super::version::Version;
+use crate::elf::Image;
+use crate::resolution::Collector;
+
+/// The interpreter in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Address of `_PyRuntime`.
+    pub(crate) runtime: u64,
+    pub(crate) version: Version,
+    pub(crate) free_threaded: bool,
+    pub(crate) collector: Collector,
+    pub(crate) debug: Option<DebugOffsets>,
+}
+
+/// Size of the collector's state of 3.14.0 - 3.14.4, see `layout.rs`.
+const INCREMENTAL_STATE: u32 = 240;
+
+impl Facts {
+    /// `None` where the file holds no interpreter. A file that merely uses one has no defined
+    /// `_PyRuntime`.
+    pub(crate) fn read(image: &Image<'_>) -> Option<Self> {
+        let runtime = image.symbol("_PyRuntime")?.address;
+        let debug = DebugOffsets::read(image, runtime);
+        let version = version::find(image, debug.map(|debug| debug.version))?;
+        let free_threaded = debug.is_some_and(|debug| debug.free_threaded);
+        Some(Self {
+            runtime,
+            collector: collector(&version, free_threaded, debug.as_ref()),
+            version,
+            free_threaded,
+            debug,
+        })
+    }
+}
+
+fn collector(version: &Version, free_threaded: bool, debug: Option<&DebugOffsets>) -> Collector {
+    let incremental = match debug {
+        Some(debug) => debug.gc_size == INCREMENTAL_STATE,
+        None => version.micro.is_some_and(|micro| micro < 5),
+    };
+    match version.minor {
+        _ if free_threaded => Collector::FreeThreaded,
+        14 if incremental => Collector::Incremental,
+        _ => Collector::Generational,
+    }
+}

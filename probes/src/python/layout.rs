@@ -1,0 +1,297 @@
+//! How the collector's state lies in memory, by version, as data.
+//!
+//! Sources: the headers of each version (pycore_runtime.h, pycore_interp.h, pycore_gc.h,
+//! pycore_interp_structs.h), each line compared with a running interpreter by `tests/live.rs`. What
+//! `_Py_DebugOffsets` says counts more than the table. Where a probe goes is not decided here.
+
+use super::debug_offsets::DebugOffsets;
+use super::version::Version;
+use crate::resolution::Collector;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Offsets in bytes. Those of the collector's fields count from its state ([`GcBase`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// In `PyThreadState`: pointer to its interpreter.
+    pub tstate_interpreter: u32,
+    /// In `_PyRuntime`: pointer to the newest interpreter.
+    pub interpreters_head: u32,
+    /// In `PyInterpreterState`: pointer to the next interpreter.
+    pub interpreter_next: u32,
+    /// In `_PyRuntime`: pointer, not null from the start of finalization.
+    pub finalizing: u32,
+    /// In `PyInterpreterState`: 64-bit signed id. `None` in 3.8, where all share one collector.
+    pub interpreter_id: Option<u32>,
+    /// Where the collector's state is.
+    pub gc: GcBase,
+    /// `int`: a collection is running.
+    pub collecting: u32,
+    /// `int`: automatic collection is on.
+    pub enabled: u32,
+    /// `int`: the threshold of each generation.
+    pub thresholds: [u32; 3],
+    /// A pointer into the state itself by which a patched build shows.
+    pub generations_self_check: Option<SelfCheck>,
+    /// The counters of `gc.get_stats()`.
+    pub stats: StatsLayout,
+    /// 64 bits: objects in the oldest generation after the last full collection.
+    pub long_lived_total: Option<u32>,
+    /// 64 bits: all tracked objects.
+    pub heap_size: Option<u32>,
+}
+
+/// Where the collector's state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GcBase {
+    /// At this offset in `_PyRuntime` (3.8).
+    InRuntime(u32),
+    /// At this offset in each `PyInterpreterState`.
+    InInterpreter(u32),
+}
+
+/// The 64-bit word at `pointer` must be the address of `target`, both within the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SelfCheck {
+    /// Offset of the pointer.
+    pub pointer: u32,
+    /// Offset of what it points to.
+    pub target: u32,
+}
+
+/// Where the statistics of the generations are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StatsPlace {
+    /// At this offset in the state.
+    Inline(u32),
+    /// Behind the pointer at this offset in the state (3.15).
+    Behind(u32),
+}
+
+/// The counters of `gc.get_stats()`: three 64-bit numbers for each generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatsLayout {
+    /// Where they start.
+    pub place: StatsPlace,
+    /// Each generation's records, relative to that start.
+    pub generations: [GenerationStats; 3],
+    /// In a record: collections.
+    pub collections: u32,
+    /// In a record: objects collected.
+    pub collected: u32,
+    /// In a record: objects uncollectable.
+    pub uncollectable: u32,
+}
+
+/// The records of one generation: record `i` is at `base + i * stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GenerationStats {
+    /// Offset of the first record.
+    pub base: u32,
+    /// Size of a record.
+    pub stride: u32,
+    /// Number of records: 1, or the length of the ring. Counters run on from record to record.
+    pub length: u32,
+    /// Offset of the 8-bit index of the newest record, where there is a ring.
+    pub index: Option<u32>,
+}
+
+/// Fields of the runtime, the interpreter and the thread of one minor version.
+struct Places {
+    interpreters_head: u32,
+    finalizing: u32,
+    interpreter_next: u32,
+    interpreter_id: Option<u32>,
+    gc: GcBase,
+}
+
+/// Fields of the collector's state.
+struct State {
+    enabled: u32,
+    generations: u32,
+    generation0: Option<u32>,
+    stats: StatsLayout,
+    collecting: u32,
+    heap_size: Option<u32>,
+    long_lived_total: Option<u32>,
+}
+
+/// Size of `struct gc_generation` and offset of its threshold, in every version.
+const GENERATION: (u32, u32) = (24, 16);
+
+/// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
+const THREAD_INTERPRETER: u32 = 16;
+
+/// The layout of a version; `None` where it is not known.
+pub(crate) fn layout(
+    version: &Version,
+    collector: Collector,
+    debug: Option<&DebugOffsets>,
+) -> Option<Layout> {
+    let places = debug.map_or_else(|| places(version.minor), |debug| Some(said(debug)))?;
+    let state = state(version.minor, collector, debug)?;
+    if debug.is_some_and(|debug| debug.gc_collecting != state.collecting) {
+        return None;
+    }
+    let (size, threshold) = GENERATION;
+    let first = state.generations + threshold;
+    Some(Layout {
+        tstate_interpreter: debug.map_or(THREAD_INTERPRETER, |debug| debug.thread_interpreter),
+        interpreters_head: places.interpreters_head,
+        interpreter_next: places.interpreter_next,
+        finalizing: places.finalizing,
+        interpreter_id: places.interpreter_id,
+        gc: places.gc,
+        collecting: state.collecting,
+        enabled: state.enabled,
+        thresholds: [first, first + size, first + 2 * size],
+        generations_self_check: state.generation0.map(|pointer| SelfCheck {
+            pointer,
+            target: state.generations,
+        }),
+        stats: state.stats,
+        long_lived_total: state.long_lived_total,
+        heap_size: state.heap_size,
+    })
+}
+
+/// What the build says of itself.
+fn said(debug: &DebugOffsets) -> Places {
+    Places {
+        interpreters_head: debug.interpreters_head,
+        finalizing: debug.finalizing,
+        interpreter_next: debug.interpreter_next,
+        interpreter_id: Some(debug.interpreter_id),
+        gc: GcBase::InInterpreter(debug.interpreter_gc),
+    }
+}
+
+/// Versions that do not say.
+fn places(minor: u8) -> Option<Places> {
+    let (interpreters_head, finalizing, interpreter_id, gc) = match minor {
+        8 => (32, 16, None, GcBase::InRuntime(344)),
+        9 | 10 => (32, 16, Some(24), GcBase::InInterpreter(616)),
+        11 => (40, 24, Some(48), GcBase::InInterpreter(648)),
+        12 => (40, 24, Some(8), GcBase::InInterpreter(112)),
+        _ => return None,
+    };
+    Some(Places {
+        interpreters_head,
+        finalizing,
+        interpreter_next: 0,
+        interpreter_id,
+        gc,
+    })
+}
+
+fn state(minor: u8, collector: Collector, debug: Option<&DebugOffsets>) -> Option<State> {
+    let size = debug.map(|debug| debug.gc_size);
+    match (minor, collector, size) {
+        (8..=12, Collector::Generational, None)
+        | (13, Collector::Generational, Some(240))
+        | (13, Collector::FreeThreaded, Some(248)) => Some(classic()),
+        (14, Collector::Incremental, Some(240)) => Some(State {
+            generation0: None,
+            long_lived_total: None,
+            ..fourteen()
+        }),
+        (14, Collector::FreeThreaded, Some(288)) => Some(State {
+            generation0: None,
+            ..fourteen()
+        }),
+        (14, Collector::Generational, Some(264)) => Some(fourteen()),
+        (15, _, Some(176)) => fifteen(collector, debug?.generation_stats?),
+        _ => None,
+    }
+}
+
+/// `struct _gc_runtime_state` of 3.8 - 3.13.
+fn classic() -> State {
+    State {
+        enabled: 12,
+        generations: 24,
+        generation0: Some(96),
+        stats: inline(128),
+        collecting: 200,
+        heap_size: None,
+        long_lived_total: Some(224),
+    }
+}
+
+/// `struct _gc_runtime_state` of 3.14.5 and later; before, without the generation 0 pointer.
+fn fourteen() -> State {
+    State {
+        enabled: 12,
+        generations: 24,
+        generation0: Some(256),
+        stats: inline(120),
+        collecting: 192,
+        heap_size: Some(216),
+        long_lived_total: Some(240),
+    }
+}
+
+/// `struct _gc_runtime_state` of 3.15.
+fn fifteen(collector: Collector, (stats_size, stats): (u32, u32)) -> Option<State> {
+    let free_threaded = collector == Collector::FreeThreaded;
+    Some(State {
+        enabled: 0,
+        generations: 8,
+        generation0: (!free_threaded).then_some(168),
+        stats: rings(stats, stats_size)?,
+        collecting: 112,
+        heap_size: Some(144),
+        long_lived_total: Some(152),
+    })
+}
+
+/// Three records of three numbers, one after the other.
+fn inline(at: u32) -> StatsLayout {
+    let record = |generation: u32| GenerationStats {
+        base: generation * 24,
+        stride: 24,
+        length: 1,
+        index: None,
+    };
+    StatsLayout {
+        place: StatsPlace::Inline(at),
+        generations: [record(0), record(1), record(2)],
+        collections: 0,
+        collected: 8,
+        uncollectable: 16,
+    }
+}
+
+/// `struct gc_stats` of 3.15: for each generation a ring of 64-byte records and an `int8_t` index,
+/// padded to 8 bytes; 11, 3 and 3 records, or one each in free-threaded builds, then a counter of
+/// updates. Told apart by the size that the build states.
+fn rings(pointer: u32, size: u32) -> Option<StatsLayout> {
+    const RECORD: u32 = 64;
+    let ring_size = |length: u32| length * RECORD + 8;
+    let lengths = [[11, 3, 3], [1, 1, 1]]
+        .into_iter()
+        .find(|lengths: &[u32; 3]| {
+            let rings: u32 = lengths.iter().map(|length| ring_size(*length)).sum();
+            size == rings || size == rings + 8
+        })?;
+    let mut base = 0;
+    let generations = lengths.map(|length| {
+        let ring = GenerationStats {
+            base,
+            stride: RECORD,
+            length,
+            index: Some(base + length * RECORD),
+        };
+        base += ring_size(length);
+        ring
+    });
+    Some(StatsLayout {
+        place: StatsPlace::Behind(pointer),
+        generations,
+        collections: 16,
+        collected: 24,
+        uncollectable: 32,
+    })
+}

@@ -1,0 +1,187 @@
+//! The interpreter in a file: the ladder by which its collector's functions are found.
+
+pub(crate) mod arguments;
+mod by_code;
+mod by_symbols;
+mod by_usdt;
+mod debug_offsets;
+mod facts;
+pub(crate) mod layout;
+mod names;
+mod points;
+pub(crate) mod version;
+
+use crate::ResolveError;
+use crate::cache::Cache;
+use crate::elf::Data;
+use crate::elf::Image;
+use crate::elf::NotAnImage;
+use crate::elf::debug_file;
+use crate::resolution::Point;
+use crate::resolution::Resolution;
+use crate::resolution::ResolveOptions;
+use crate::resolution::Rung;
+use crate::resolution::RungOutcome;
+use facts::Facts;
+use object::ReadCache;
+use std::fs::File;
+use std::path::Path;
+
+/// Finds the collector in a file.
+///
+/// `Ok(None)`: not a file that holds a CPython collector.
+///
+/// # Errors
+/// When the file cannot be read or is damaged, when it is built for another processor, and when it
+/// holds a collector that was not found. Damage to the cache is none: it is made anew.
+pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolution>, ResolveError> {
+    let failed = |source| ResolveError::Read {
+        path: file.to_owned(),
+        source,
+    };
+    let opened = File::open(file).map_err(failed)?;
+    let metadata = opened.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(std::io::ErrorKind::InvalidInput.into()));
+    }
+    let reads = ReadCache::new(opened);
+    let Some(image) = parse(file, Data::File(&reads))? else {
+        return Ok(None);
+    };
+    let cache = Cache::new(options, &metadata, image.build_id());
+    if let Some(known) = cache.load(file) {
+        return Ok(Some(known));
+    }
+    let resolution = resolve_image(file, &image, options)?;
+    if let Some(resolution) = &resolution {
+        cache.store(resolution);
+    }
+    Ok(resolution)
+}
+
+/// The same for a file in memory; `file` is the name for messages, and the place from which
+/// relative debug files count. Uses no cache.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn resolve_bytes(
+    file: &Path,
+    bytes: &[u8],
+    options: &ResolveOptions,
+) -> Result<Option<Resolution>, ResolveError> {
+    match parse(file, Data::Memory(bytes))? {
+        Some(image) => resolve_image(file, &image, options),
+        None => Ok(None),
+    }
+}
+
+fn parse<'data>(file: &Path, data: Data<'data>) -> Result<Option<Image<'data>>, ResolveError> {
+    match Image::parse(data) {
+        Ok(image) => Ok(Some(image)),
+        Err(NotAnImage::NotElf) => Ok(None),
+        Err(NotAnImage::Machine(machine)) => Err(ResolveError::Architecture {
+            path: file.to_owned(),
+            machine,
+        }),
+        Err(NotAnImage::Damaged(what)) => Err(ResolveError::Damaged {
+            path: file.to_owned(),
+            what,
+        }),
+    }
+}
+
+fn resolve_image(
+    file: &Path,
+    image: &Image<'_>,
+    options: &ResolveOptions,
+) -> Result<Option<Resolution>, ResolveError> {
+    let Some(facts) = Facts::read(image) else {
+        return Ok(None);
+    };
+    if !facts.version.is_known() {
+        return Err(ResolveError::Version {
+            path: file.to_owned(),
+            version: facts.version.to_string(),
+        });
+    }
+    let mut tried = Vec::new();
+    for rung in Rung::ALL
+        .into_iter()
+        .filter(|rung| *rung >= options.first_rung)
+    {
+        let found = climb(rung, file, image, &facts, options);
+        tried.push(outcome(rung, &found));
+        if let Ok(points) = found {
+            let tried = std::mem::take(&mut tried);
+            return Ok(Some(answer(file, image, &facts, rung, tried, points)));
+        }
+    }
+    Err(ResolveError::NotFound {
+        path: file.to_owned(),
+        version: facts.version.to_string(),
+        tried: tried
+            .iter()
+            .map(|outcome| format!("{}: {}", outcome.rung, outcome.detail))
+            .collect(),
+    })
+}
+
+/// One rung: the points, or why there are none.
+fn climb(
+    rung: Rung,
+    file: &Path,
+    image: &Image<'_>,
+    facts: &Facts,
+    options: &ResolveOptions,
+) -> Result<Vec<Point>, String> {
+    match rung {
+        Rung::SymbolTable => by_symbols::find(image, image, facts),
+        Rung::BuildIdDebugFile => debug_file::by_build_id(image, &options.debug_roots)?
+            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+        Rung::DebugLink => debug_file::by_debug_link(file, image, &options.debug_roots)?
+            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+        Rung::MiniDebugInfo => debug_file::mini_debug_info(image)?
+            .with_image(|symbols| by_symbols::find(image, symbols, facts)),
+        Rung::CodeAnalysis => by_code::find(image, facts),
+        Rung::Usdt => by_usdt::find(image),
+    }
+}
+
+fn outcome(rung: Rung, found: &Result<Vec<Point>, String>) -> RungOutcome {
+    RungOutcome {
+        rung,
+        found: found.is_ok(),
+        detail: match found {
+            Ok(points) => points
+                .iter()
+                .map(|point| format!("{} at {:#x}", point.function, point.address))
+                .collect::<Vec<_>>()
+                .join(", "),
+            Err(why) => why.clone(),
+        },
+    }
+}
+
+fn answer(
+    file: &Path,
+    image: &Image<'_>,
+    facts: &Facts,
+    rung: Rung,
+    tried: Vec<RungOutcome>,
+    points: Vec<Point>,
+) -> Resolution {
+    let layout = layout::layout(&facts.version, facts.collector, facts.debug.as_ref());
+    Resolution {
+        file: file.to_owned(),
+        build_id: image.build_id(),
+        version: facts.version.clone(),
+        free_threaded: facts.free_threaded,
+        collector: facts.collector,
+        rung,
+        tried,
+        warnings: points::warnings(facts, &points, layout.is_some()),
+        points,
+        layout,
+        runtime: facts.runtime,
+    }
+}

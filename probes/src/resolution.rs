@@ -1,0 +1,244 @@
+//! The answer: the collector of one file, its functions and where their probes sit.
+
+use crate::python::layout::Layout;
+use crate::python::version::Version;
+use serde::Deserialize;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What [`crate::resolve`] may use besides the file itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveOptions {
+    /// Folder for resolutions already made; made if it is not there. `None`: no cache is used.
+    pub cache: Option<PathBuf>,
+    /// Folders with separate debug files, for example `/usr/lib/debug`, and the same below the root
+    /// of a container.
+    pub debug_roots: Vec<PathBuf>,
+    /// The first rung of the ladder that may answer; for `gctrace doctor` and for tests.
+    pub first_rung: Rung,
+}
+
+impl Default for ResolveOptions {
+    fn default() -> Self {
+        Self {
+            cache: None,
+            debug_roots: vec![PathBuf::from("/usr/lib/debug")],
+            first_rung: Rung::SymbolTable,
+        }
+    }
+}
+
+/// Which collector a build has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collector {
+    /// Three generations: 3.8 - 3.13, 3.14.5 and later, 3.15.
+    Generational,
+    /// Young and old in increments: 3.14.0 - 3.14.4.
+    Incremental,
+    /// The collector of builds without the global interpreter lock.
+    FreeThreaded,
+}
+
+impl std::fmt::Display for Collector {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Generational => "generational",
+            Self::Incremental => "incremental",
+            Self::FreeThreaded => "free-threaded",
+        })
+    }
+}
+
+/// A way of finding functions, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// `.symtab` of the file.
+    SymbolTable,
+    /// `.symtab` of the debug file with the same build id.
+    BuildIdDebugFile,
+    /// `.symtab` of the debug file that `.gnu_debuglink` names.
+    DebugLink,
+    /// `.symtab` of the compressed ELF file inside `.gnu_debugdata`.
+    MiniDebugInfo,
+    /// The instructions and the unwinding tables.
+    CodeAnalysis,
+    /// The static trace points `python:gc__start` and `python:gc__done`.
+    Usdt,
+}
+
+impl Rung {
+    /// All rungs in the order in which they are tried.
+    pub const ALL: [Self; 6] = [
+        Self::SymbolTable,
+        Self::BuildIdDebugFile,
+        Self::DebugLink,
+        Self::MiniDebugInfo,
+        Self::CodeAnalysis,
+        Self::Usdt,
+    ];
+}
+
+impl std::fmt::Display for Rung {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::SymbolTable => "symbol table",
+            Self::BuildIdDebugFile => "build-id debug file",
+            Self::DebugLink => "debug link",
+            Self::MiniDebugInfo => "mini debug info",
+            Self::CodeAnalysis => "code analysis",
+            Self::Usdt => "USDT",
+        })
+    }
+}
+
+/// What one rung of the ladder said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RungOutcome {
+    /// The rung.
+    pub rung: Rung,
+    /// Whether it found the collector.
+    pub found: bool,
+    /// One phrase, for example `no .symtab`.
+    pub detail: String,
+}
+
+/// The collector of one file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolution {
+    /// The file that was examined.
+    pub file: PathBuf,
+    /// Its build id in hexadecimal, if it has one.
+    pub build_id: Option<String>,
+    /// Version of CPython.
+    pub version: Version,
+    /// Build without the global interpreter lock.
+    pub free_threaded: bool,
+    /// Kind of collector.
+    pub collector: Collector,
+    /// The rung that answered.
+    pub rung: Rung,
+    /// What every rung up to that one said, in order.
+    pub tried: Vec<RungOutcome>,
+    /// Where the probes go.
+    pub points: Vec<Point>,
+    /// How the collector's state lies in memory; `None` where it is not known.
+    pub layout: Option<Layout>,
+    /// Address of `_PyRuntime` as the file was linked.
+    pub runtime: u64,
+    /// What the user should know: parts that were not found, doubts.
+    pub warnings: Vec<String>,
+}
+
+/// One instruction to probe. Addresses are those of the file as linked (ELF virtual addresses).
+///
+/// Entry probe and return probe sit on the same instruction, at [`Point::file_offset`]: it is chosen
+/// such that, just before it runs, the stack pointer is as it was at the function's first byte. So
+/// the return address is at `[rsp]`, which is what the kernel swaps for a return probe, and all
+/// argument registers still hold the arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Point {
+    /// What runs there.
+    pub kind: PointKind,
+    /// Name of the function; for code analysis the name it has in CPython's source.
+    pub function: String,
+    /// Address of the function.
+    pub address: u64,
+    /// Bytes between the function's first byte and the probed instruction.
+    pub offset_in_function: u64,
+    /// Offset in the file of the probed instruction: what the kernel takes, for both ends.
+    pub file_offset: u64,
+    /// Address of the probed instruction. At a hit, `_PyRuntime` is at
+    /// `instruction pointer - probe_address + Resolution::runtime`.
+    pub probe_address: u64,
+    /// The probed instruction, disassembled.
+    pub instruction: String,
+    /// The kernel emulates it (about 0.5 us a hit) rather than stepping it (about 16 us).
+    pub emulated: bool,
+    /// Offset in the file of the counter that switches a static trace point on.
+    pub semaphore_file_offset: Option<u64>,
+}
+
+impl Point {
+    /// Offset in the file at which a return probe must sit: the same as the entry probe's.
+    #[must_use]
+    pub fn return_file_offset(&self) -> u64 {
+        self.file_offset
+    }
+}
+
+/// What a probed function is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PointKind {
+    /// The collector, or one of its clones; needs both ends.
+    Collect(Arguments),
+    /// The C function behind `gc.collect`; needs both ends.
+    GcCollectBuiltin,
+    /// The exported C function `PyGC_Collect`; needs both ends.
+    PyGcCollect,
+    /// `_PyEval_StopTheWorld` (free-threaded builds); needs both ends.
+    StopTheWorld,
+    /// `_PyEval_StartTheWorld` (free-threaded builds); the entry suffices.
+    StartTheWorld,
+    /// `python:gc__start`, argument: the generation.
+    UsdtStart {
+        /// Where the argument is, in the notation of SystemTap, for example `-4@%r12d`.
+        arguments: String,
+    },
+    /// `python:gc__done`, argument: objects collected and uncollectable together.
+    UsdtDone {
+        /// Where the argument is.
+        arguments: String,
+    },
+}
+
+/// The arguments of a collector function that are known to be where they belong.
+///
+/// Compilers drop arguments from clones and shift the others. An argument is given here only where
+/// the function reads exactly the registers that its full signature has; the thread state also
+/// where only `rdi` is certain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arguments {
+    /// `PyThreadState *`; guard it: `*(tstate + tstate_interpreter)` must be a known interpreter.
+    pub tstate: Option<Register>,
+    /// Generation, a 32-bit signed integer; -1 in 3.13 and later where the function decides itself.
+    pub generation: Option<Register>,
+    /// Reason, 32 bits: 0 heap, 1 shutdown, 2 manual (3.13 and later).
+    pub reason: Option<Register>,
+    /// Not zero when finalizing, 32 bits (3.8 - 3.12).
+    pub no_fail: Option<Register>,
+    /// The generation that this clone always collects, where that is known.
+    pub fixed_generation: Option<u8>,
+}
+
+/// An argument register of the System V calling convention, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Register {
+    /// First.
+    Rdi,
+    /// Second.
+    Rsi,
+    /// Third.
+    Rdx,
+    /// Fourth.
+    Rcx,
+    /// Fifth.
+    R8,
+    /// Sixth.
+    R9,
+}
+
+impl Register {
+    /// All of them in order.
+    pub const ALL: [Self; 6] = [
+        Self::Rdi,
+        Self::Rsi,
+        Self::Rdx,
+        Self::Rcx,
+        Self::R8,
+        Self::R9,
+    ];
+}

@@ -16,6 +16,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The hidden subcommand that gctrace starts as its guardian.
+pub(crate) const GUARDIAN: &str = "__guardian";
+
 const EXAMPLES: &str = "\
 Examples:
   sudo gctrace -- python train.py            record a program from its first instruction
@@ -100,7 +103,7 @@ enum Subcommands {
         directory: Option<PathBuf>,
     },
     /// Continue held processes should gctrace be killed (started by gctrace itself)
-    #[command(name = "__guardian", hide = true)]
+    #[command(name = GUARDIAN, hide = true)]
     Guardian,
 }
 

@@ -1,6 +1,74 @@
-//! From an error to the command that mends it.
+//! From an error to the command that mends it. Errors that nobody has thought about have none.
 
+use crate::privileges::Denied;
+use gctrace_ebpf::Error as BpfError;
+use nix::errno::Errno;
 use std::ffi::OsStr;
+use std::io;
+
+/// What to do about an error, ready to print after it.
+pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    if let Some(denied) = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Denied>())
+    {
+        return Some(denied.remedy());
+    }
+    if let Some(bpf) = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<BpfError>())
+    {
+        return bpf_hint(bpf, errno(error));
+    }
+    if error
+        .chain()
+        .any(|cause| cause.is::<crate::launch::FileError>())
+    {
+        return file_hint(errno(error)?);
+    }
+    None
+}
+
+/// The kernel's reason, where the chain holds one.
+fn errno(error: &anyhow::Error) -> Option<Errno> {
+    error.chain().find_map(|cause| {
+        let io_error = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::raw_os_error);
+        io_error
+            .map(Errno::from_raw)
+            .or_else(|| cause.downcast_ref::<Errno>().copied())
+    })
+}
+
+fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
+    match (error, errno) {
+        (BpfError::Unsupported { .. }, _) => {
+            Some("gctrace doctor says what this machine offers.".to_owned())
+        }
+        (BpfError::Load(_) | BpfError::Map { .. }, Some(Errno::ENOMEM)) => {
+            Some("Less memory is needed with a smaller buffer: --ring-size 4MiB".to_owned())
+        }
+        (_, Some(Errno::EPERM | Errno::EACCES)) => {
+            Some("gctrace doctor says which privilege or kernel setting is in the way.".to_owned())
+        }
+        (BpfError::Load(_), _) => Some("gctrace doctor says what this kernel lacks.".to_owned()),
+        _ => None,
+    }
+}
+
+fn file_hint(errno: Errno) -> Option<String> {
+    let text = match errno {
+        Errno::EACCES | Errno::EPERM | Errno::EROFS => "Write it where you may: -o /tmp/trace.json",
+        Errno::ENOENT | Errno::ENOTDIR => {
+            "Make its directory first, or write elsewhere: -o trace.json"
+        }
+        Errno::EISDIR => "That is a directory; name a file in it: -o DIR/trace.json",
+        Errno::ENOSPC | Errno::EDQUOT => "No space is left there; write elsewhere: -o FILE",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
 
 /// Words as one line for a POSIX shell, quoted where needed.
 pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
@@ -9,4 +77,51 @@ pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
         shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::Invoker;
+    use crate::launch::create_trace;
+    use anyhow::Context;
+    use std::path::Path;
+
+    #[test]
+    fn words_survive_a_shell() {
+        let words = ["a b", "it's", "$HOME", "", "plain", "*", "a\"b\\"];
+        let script = format!("printf '%s\\n' {}", shell_line(&words));
+        let output = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .output()
+            .expect("sh");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            words.join("\n") + "\n"
+        );
+    }
+
+    #[test]
+    fn through_context() {
+        let refused = create_trace(Path::new("/nonexistent/t.json"), &Invoker::detect());
+        let error = refused.context("while recording").expect_err("refused");
+        assert!(hint(&error).expect("a hint").contains("-o trace.json"));
+        let refused = create_trace(Path::new("/proc"), &Invoker::detect());
+        assert!(
+            hint(&refused.expect_err("refused").into())
+                .expect("a hint")
+                .contains("directory")
+        );
+        let kernel = BpfError::Unsupported {
+            release: "4.19".into(),
+            missing: "x".into(),
+        };
+        assert!(
+            hint(&kernel.into())
+                .expect("a hint")
+                .contains("gctrace doctor")
+        );
+        assert_eq!(hint(&anyhow::anyhow!("something else")), None);
+    }
 }

@@ -113,7 +113,7 @@ fn records(before: &[OsString]) -> bool {
         "completions",
         "man",
         "help",
-        "__guardian",
+        super::GUARDIAN,
     ];
     !before
         .iter()

@@ -1,0 +1,91 @@
+//! The map of held programs, through bpf(2) alone: the guardian needs no libbpf, only this map.
+
+use nix::errno::Errno;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+
+/// Commands of bpf(2) (`enum bpf_cmd`, include/uapi/linux/bpf.h).
+const BPF_MAP_DELETE_ELEM: i64 = 3;
+const BPF_MAP_GET_NEXT_KEY: i64 = 4;
+
+/// More keys than the map can hold mean that it changes as fast as it is read.
+const MOST_KEYS: usize = 1 << 20;
+
+/// The part of `union bpf_attr` for commands on map elements. The kernel takes a shorter struct for
+/// one that ends in zeros.
+#[repr(C)]
+struct ElementAttribute {
+    map: u32,
+    padding: u32,
+    key: u64,
+    /// The next key, or the value.
+    other: u64,
+    flags: u64,
+}
+
+/// A BPF hash map with u32 keys.
+#[derive(Debug)]
+pub(super) struct HeldMap {
+    descriptor: OwnedFd,
+}
+
+impl HeldMap {
+    pub(super) fn new(descriptor: OwnedFd) -> Self {
+        Self { descriptor }
+    }
+
+    /// All keys, once each.
+    pub(super) fn pids(&self) -> io::Result<Vec<u32>> {
+        let mut pids = Vec::new();
+        let mut last = None;
+        while let Some(pid) = self.next_key(last)? {
+            if pids.len() >= MOST_KEYS {
+                break;
+            }
+            pids.push(pid);
+            last = Some(pid);
+        }
+        // A key that is deleted meanwhile starts the walk anew (`htab_map_get_next_key`).
+        pids.sort_unstable();
+        pids.dedup();
+        Ok(pids)
+    }
+
+    /// Removes a key; one that is not there is no error.
+    pub(super) fn remove(&self, pid: u32) {
+        let _ = self.call(BPF_MAP_DELETE_ELEM, &raw const pid, std::ptr::null_mut());
+    }
+
+    fn next_key(&self, after: Option<u32>) -> io::Result<Option<u32>> {
+        let mut next = 0_u32;
+        let key = after.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        match self.call(BPF_MAP_GET_NEXT_KEY, key, &raw mut next) {
+            Ok(()) => Ok(Some(next)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn call(&self, command: i64, key: *const u32, other: *mut u32) -> Result<(), Errno> {
+        let attribute = ElementAttribute {
+            map: u32::try_from(self.descriptor.as_raw_fd()).map_err(|_| Errno::EBADF)?,
+            padding: 0,
+            key: key as u64,
+            other: other as u64,
+            flags: 0,
+        };
+        // SAFETY: both pointers are null or point to a live u32, the key size of every map given
+        // here; the struct's size is told. For no command used here does the kernel write more than
+        // one key.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                command,
+                &raw const attribute,
+                size_of::<ElementAttribute>(),
+            )
+        };
+        Errno::result(result).map(drop)
+    }
+}

@@ -1,0 +1,219 @@
+//! What recording needs to be allowed, and how to get it.
+//!
+//! Facts ([`Facts::gather`]) and rules ([`Denied::from_facts`], its text and remedy) are apart: the
+//! rules are pure. What the kernel can do at all is `gctrace_ebpf::KernelSupport`.
+
+mod facts;
+
+pub(crate) use facts::Facts;
+pub(crate) use facts::Lockdown;
+
+use crate::hints::shell_line;
+use std::ffi::OsStr;
+use std::fmt;
+
+/// A right that recording needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capability {
+    /// For people and docker, with `CAP_` before it: `BPF`.
+    pub(crate) name: &'static str,
+    /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
+    bit: u32,
+    /// What for.
+    pub(crate) purpose: &'static str,
+}
+
+/// All of them are needed. CAP_SYS_ADMIN stands for the first two (capabilities(7)).
+pub(crate) const NEEDED: [Capability; 3] = [
+    Capability {
+        name: "BPF",
+        bit: 39,
+        purpose: "load BPF programs",
+    },
+    Capability {
+        name: "PERFMON",
+        bit: 38,
+        purpose: "place probes and read kernel structs",
+    },
+    Capability {
+        name: "SYS_PTRACE",
+        bit: 19,
+        purpose: "see which files other processes map",
+    },
+];
+
+const SYS_ADMIN: u32 = 21;
+/// Before Linux 5.8 there is no capability beyond CAP_AUDIT_READ, and no ring buffer either.
+const NEWEST_NEEDED: u32 = 39;
+
+/// A set of capabilities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Capabilities(pub(crate) u64);
+
+impl Capabilities {
+    fn has(self, bit: u32) -> bool {
+        self.0.checked_shr(bit).unwrap_or(0) & 1 == 1
+    }
+
+    /// Whether the set holds the right, or CAP_SYS_ADMIN in its place.
+    pub(crate) fn allow(self, needed: Capability) -> bool {
+        self.has(needed.bit) || (needed.bit >= 38 && self.has(SYS_ADMIN))
+    }
+
+    /// Those needed that the set lacks.
+    fn missing(self) -> Vec<Capability> {
+        NEEDED
+            .into_iter()
+            .filter(|needed| !self.allow(*needed))
+            .collect()
+    }
+}
+
+impl fmt::Display for Capabilities {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held: Vec<_> = NEEDED
+            .iter()
+            .filter(|needed| self.allow(**needed))
+            .map(|needed| cap(needed))
+            .collect();
+        match held.as_slice() {
+            [] => formatter.write_str("none of these"),
+            held => write!(formatter, "only {}", held.join(", ")),
+        }
+    }
+}
+
+fn cap(needed: &Capability) -> String {
+    format!("CAP_{}", needed.name)
+}
+
+/// Why recording is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Denied {
+    missing: Vec<Capability>,
+    facts: Facts,
+}
+
+/// Checks that this process may record.
+pub(crate) fn require_for_recording() -> Result<(), Denied> {
+    Denied::from_facts(Facts::gather()).map_or(Ok(()), Err)
+}
+
+impl Denied {
+    /// `None` if these facts allow recording.
+    pub(crate) fn from_facts(facts: Facts) -> Option<Self> {
+        let missing = facts.effective.missing();
+        let allowed = missing.is_empty() && facts.lockdown != Lockdown::Confidentiality;
+        (!allowed).then_some(Self { missing, facts })
+    }
+
+    /// The commands that mend it, ready to print after the error.
+    pub(crate) fn remedy(&self) -> String {
+        let facts = &self.facts;
+        if facts.lockdown == Lockdown::Confidentiality {
+            "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn Secure Boot off.".to_owned()
+        } else if facts.newest_capability < NEWEST_NEEDED {
+            "A kernel from 5.15 on is needed: gctrace doctor".to_owned()
+        } else if facts.foreign_user_namespace {
+            rootless(facts)
+        } else if !facts.bounding.missing().is_empty() {
+            outside_limits(facts)
+        } else if facts.no_new_privileges {
+            "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
+             --security-opt=no-new-privileges): start gctrace outside of it."
+                .to_owned()
+        } else {
+            self.sudo_or_setcap()
+        }
+    }
+
+    fn sudo_or_setcap(&self) -> String {
+        let own = self.facts.executable.as_os_str();
+        let words: Vec<&OsStr> = [own]
+            .into_iter()
+            .chain(self.facts.arguments.iter().map(|word| word.as_os_str()))
+            .collect();
+        let sudo = format!(
+            "Run it with sudo; the command still runs as {}, with your environment and PATH:\n    sudo {}\n",
+            self.facts.user,
+            shell_line(&words)
+        );
+        if self.facts.on_nosuid_mount {
+            let installed = "/usr/local/bin/gctrace";
+            let install = shell_line(&[OsStr::new("install"), own, OsStr::new(installed)]);
+            return format!(
+                "{sudo}Or grant it once to a copy (on the file system of {}, mounted nosuid, that has no effect):\n    \
+                 sudo {install} && sudo setcap {} {installed}",
+                shell_line(&[own]),
+                setcap_list(),
+            );
+        }
+        format!(
+            "{sudo}Or grant it once to this file:\n    sudo setcap {} {}",
+            setcap_list(),
+            shell_line(&[own])
+        )
+    }
+}
+
+/// For setcap(8): `cap_bpf,cap_perfmon,cap_sys_ptrace+ep`.
+fn setcap_list() -> String {
+    let names: Vec<_> = NEEDED
+        .iter()
+        .map(|needed| cap(needed).to_lowercase())
+        .collect();
+    format!("{}+ep", names.join(","))
+}
+
+fn rootless(facts: &Facts) -> String {
+    format!(
+        "This is a user namespace of its own{}: no right in it counts for the kernel's BPF.\n\
+         Record from outside of it, on the host: sudo gctrace record -p PID",
+        facts
+            .container
+            .as_ref()
+            .map(|kind| format!(" ({kind})"))
+            .unwrap_or_default()
+    )
+}
+
+fn outside_limits(facts: &Facts) -> String {
+    let added: Vec<_> = NEEDED
+        .iter()
+        .map(|needed| format!("--cap-add {}", needed.name))
+        .collect();
+    match &facts.container {
+        Some(kind) => format!(
+            "This container ({kind}) does not have them. Start it with:\n    \
+             docker run {} --pid=host ...\n\
+             (or --privileged), or record from the host: sudo gctrace record -p PID",
+            added.join(" ")
+        ),
+        None => "This process cannot get them, whoever it is: they are not in its bounding set (a container,\n\
+                 a sandbox or a service with CapabilityBoundingSet=). Start gctrace outside of it."
+            .to_owned(),
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.facts.lockdown == Lockdown::Confidentiality {
+            return formatter.write_str(
+                "recording is not possible: the kernel is locked down (/sys/kernel/security/lockdown says confidentiality)",
+            );
+        }
+        let missing: Vec<_> = self.missing.iter().map(cap).collect();
+        write!(
+            formatter,
+            "recording needs privileges: missing {} (user {} has {} in effect)",
+            missing.join(", "),
+            self.facts.user,
+            self.facts.effective
+        )
+    }
+}
+
+impl std::error::Error for Denied {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+//! What `/proc` and `/sys` say about the rights of this process. Nothing here fails: what cannot be
+//! read counts as what is usual, and the kernel has the last word anyway.
+
+use crate::privileges::Capabilities;
+use nix::sys::statvfs::FsFlags;
+use nix::unistd::Uid;
+use nix::unistd::User;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Kernel lockdown (kernel_lockdown(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lockdown {
+    /// Off, or a kernel without it.
+    #[default]
+    Off,
+    /// BPF programs may still read kernel memory.
+    Integrity,
+    /// They may not.
+    Confidentiality,
+}
+
+/// Everything that decides whether recording is allowed, and how it can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Login name of the effective user.
+    pub(crate) user: String,
+    /// Rights in effect.
+    pub(crate) effective: Capabilities,
+    /// Rights that no exec can go beyond.
+    pub(crate) bounding: Capabilities,
+    /// Number of the newest capability that the kernel knows.
+    pub(crate) newest_capability: u32,
+    /// No exec gives rights: neither sudo nor setcap works.
+    pub(crate) no_new_privileges: bool,
+    /// Not the first user namespace.
+    pub(crate) foreign_user_namespace: bool,
+    /// The kind of container, if this is one: `docker`, `podman`, ...
+    pub(crate) container: Option<String>,
+    /// Kernel lockdown.
+    pub(crate) lockdown: Lockdown,
+    /// Absolute path of gctrace.
+    pub(crate) executable: PathBuf,
+    /// setcap has no effect there.
+    pub(crate) on_nosuid_mount: bool,
+    /// Arguments that gctrace was started with.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+impl Facts {
+    /// Looks.
+    pub(crate) fn gather() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
+        Self {
+            user: user(),
+            effective: capabilities(&status, "CapEff"),
+            bounding: capabilities(&status, "CapBnd"),
+            newest_capability: number("/proc/sys/kernel/cap_last_cap").unwrap_or(u32::MAX),
+            no_new_privileges: field(&status, "NoNewPrivs") == Some("1"),
+            foreign_user_namespace: fs::read_to_string("/proc/self/uid_map")
+                .is_ok_and(|map| !is_first_namespace(&map)),
+            container: container(),
+            lockdown: fs::read_to_string("/sys/kernel/security/lockdown")
+                .map(|text| lockdown(&text))
+                .unwrap_or_default(),
+            on_nosuid_mount: on_nosuid_mount(&executable),
+            executable,
+            arguments: std::env::args_os().skip(1).collect(),
+        }
+    }
+}
+
+fn user() -> String {
+    let uid = Uid::effective();
+    User::from_uid(uid)
+        .ok()
+        .flatten()
+        .map_or_else(|| uid.to_string(), |user| user.name)
+}
+
+fn number(path: &str) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let value = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::trim)
+}
+
+fn capabilities(status: &str, name: &str) -> Capabilities {
+    let bits = field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok());
+    Capabilities(bits.unwrap_or(0))
+}
+
+/// The first user namespace maps all ids to themselves (user_namespaces(7)).
+fn is_first_namespace(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+/// The chosen one is in brackets: `none [integrity] confidentiality`.
+fn lockdown(text: &str) -> Lockdown {
+    if text.contains("[confidentiality]") {
+        Lockdown::Confidentiality
+    } else if text.contains("[integrity]") {
+        Lockdown::Integrity
+    } else {
+        Lockdown::Off
+    }
+}
+
+/// Marks that container managers leave: systemd's variable of process 1 (as podman and LXC set it
+/// too), and the files of docker and podman.
+fn container() -> Option<String> {
+    let told = fs::read("/proc/1/environ")
+        .ok()
+        .and_then(|bytes| container_variable(&bytes));
+    let told = told.or_else(|| {
+        Some(
+            fs::read_to_string("/run/systemd/container")
+                .ok()?
+                .trim()
+                .to_owned(),
+        )
+    });
+    told.or_else(|| {
+        Path::new("/.dockerenv")
+            .exists()
+            .then(|| "docker".to_owned())
+    })
+    .or_else(|| {
+        Path::new("/run/.containerenv")
+            .exists()
+            .then(|| "podman".to_owned())
+    })
+    .or_else(|| std::env::var_os("KUBERNETES_SERVICE_HOST").map(|_| "kubernetes".to_owned()))
+}
+
+fn container_variable(environ: &[u8]) -> Option<String> {
+    let value = environ
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(b"container="))?;
+    (!value.is_empty()).then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+fn on_nosuid_mount(executable: &Path) -> bool {
+    nix::sys::statvfs::statvfs(executable)
+        .is_ok_and(|file_system| file_system.flags().contains(FsFlags::ST_NOSUID))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_texts_are_understood() {
+        assert_eq!(
+            lockdown("none [integrity] confidentiality\n"),
+            Lockdown::Integrity
+        );
+        assert_eq!(
+            lockdown("none integrity [confidentiality]\n"),
+            Lockdown::Confidentiality
+        );
+        assert_eq!(
+            lockdown("[none] integrity confidentiality\n"),
+            Lockdown::Off
+        );
+        assert!(is_first_namespace("         0          0 4294967295\n"));
+        assert!(!is_first_namespace("         0       1000          1\n"));
+        assert_eq!(
+            container_variable(b"PATH=/bin\0container=podman\0").as_deref(),
+            Some("podman")
+        );
+        assert_eq!(container_variable(b"PATH=/bin\0container=\0"), None);
+        let status = "Name:\tx\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\n";
+        assert_eq!(
+            capabilities(status, "CapEff"),
+            Capabilities(0x1ff_ffff_ffff)
+        );
+        assert_eq!(capabilities(status, "CapBnd"), Capabilities(0));
+    }
+
+    #[test]
+    fn this_process() {
+        let facts = Facts::gather();
+        assert!(facts.executable.is_absolute());
+        assert!(facts.newest_capability > 0);
+        assert!(!facts.user.is_empty());
+    }
+}

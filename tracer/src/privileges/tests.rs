@@ -1,0 +1,119 @@
+//! What is said to whom.
+
+use super::*;
+
+fn ordinary_user() -> Facts {
+    Facts {
+        user: "alice".into(),
+        effective: Capabilities(0),
+        bounding: Capabilities(0x1ff_ffff_ffff),
+        newest_capability: 40,
+        no_new_privileges: false,
+        foreign_user_namespace: false,
+        container: None,
+        lockdown: Lockdown::Off,
+        executable: "/opt/my tools/gctrace".into(),
+        on_nosuid_mount: false,
+        arguments: ["-o", "it's.json", "--", "python", "train.py"]
+            .map(Into::into)
+            .to_vec(),
+    }
+}
+
+fn told(facts: Facts) -> String {
+    let denied = Denied::from_facts(facts).expect("denied");
+    format!("gctrace: {denied}\n{}", denied.remedy())
+}
+
+#[test]
+fn enough() {
+    let needed = NEEDED.iter().fold(0, |set, needed| set | 1 << needed.bit);
+    for effective in [needed, 0x1ff_ffff_ffff, 1 << 21 | 1 << 19] {
+        let facts = Facts {
+            effective: Capabilities(effective),
+            ..ordinary_user()
+        };
+        assert_eq!(Denied::from_facts(facts), None, "{effective:x}");
+    }
+    let facts = Facts {
+        effective: Capabilities(1 << 21),
+        ..ordinary_user()
+    };
+    assert!(
+        Denied::from_facts(facts).is_some(),
+        "without CAP_SYS_PTRACE"
+    );
+}
+
+#[test]
+fn the_bits_are_those_of_the_kernel() {
+    // capsh(1) and the kernel's header agree; here a set as /proc shows it after
+    // `setcap cap_bpf,cap_perfmon,cap_sys_ptrace+ep`
+    assert!(Capabilities(0x0000_00c0_0008_0000).missing().is_empty());
+}
+
+#[test]
+fn an_ordinary_user() {
+    insta::assert_snapshot!(told(ordinary_user()));
+}
+
+#[test]
+fn half_the_rights() {
+    insta::assert_snapshot!(told(Facts {
+        effective: Capabilities(1 << 39),
+        ..ordinary_user()
+    }));
+}
+
+#[test]
+fn setcap_without_effect() {
+    insta::assert_snapshot!(told(Facts {
+        on_nosuid_mount: true,
+        ..ordinary_user()
+    }));
+}
+
+#[test]
+fn a_container() {
+    insta::assert_snapshot!(told(Facts {
+        user: "root".into(),
+        container: Some("docker".into()),
+        effective: Capabilities(0xa804_25fb),
+        bounding: Capabilities(0xa804_25fb),
+        ..ordinary_user()
+    }));
+}
+
+#[test]
+fn a_rootless_container() {
+    insta::assert_snapshot!(told(Facts {
+        container: Some("podman".into()),
+        foreign_user_namespace: true,
+        ..ordinary_user()
+    }));
+}
+
+#[test]
+fn limits_of_other_kinds() {
+    let all = Capabilities(u64::MAX);
+    let texts = [
+        told(Facts {
+            bounding: Capabilities(0),
+            ..ordinary_user()
+        }),
+        told(Facts {
+            no_new_privileges: true,
+            ..ordinary_user()
+        }),
+        told(Facts {
+            newest_capability: 37,
+            ..ordinary_user()
+        }),
+        told(Facts {
+            lockdown: Lockdown::Confidentiality,
+            effective: all,
+            ..ordinary_user()
+        }),
+    ];
+    insta::assert_snapshot!(texts.join("\n\n"));
+}

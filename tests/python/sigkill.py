@@ -1,0 +1,47 @@
+"""Ends by SIGKILL, without any chance to clean up.
+
+    sigkill.py TRUTH.json [--inside]
+
+Plain: twelve collections, then the truth, then the end. With --inside it ends in the
+middle of a thirteenth, which a finalizer of an unreachable cycle brings about;
+`unfinished_start_ns` in the truth is when that one had begun (see recorder.py for
+what a callback's time means).
+"""
+
+import os
+import signal
+import sys
+
+from recorder import Recorder
+from recorder import collect
+from recorder import garbage
+from recorder import hold_automatic
+
+
+def main():
+    path, inside = sys.argv[1], "--inside" in sys.argv[2:]
+    recorder = Recorder().install()
+    hold_automatic()
+    for turn in range(12):
+        garbage(100)
+        collect(turn % 3)
+
+    def end(**extra):
+        recorder.finish(path, **extra)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    class Last:
+        def __del__(self):
+            (unfinished,) = recorder.open.values()
+            end(unfinished_start_ns=unfinished["start_ns"])
+
+    if inside:
+        last = Last()
+        last.itself = last
+        del last
+        collect(2)
+    end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+//! Completion scripts and manual pages, generated from the description of the command line.
+
+use clap_complete::Shell;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+
+/// Writes the completion script for a shell.
+pub(crate) fn completions(shell: Shell, output: &mut impl Write) -> io::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut described(), "gctrace", &mut script);
+    output.write_all(&script)
+}
+
+/// Writes the page of gctrace itself, in roff.
+pub(crate) fn page(output: &mut impl Write) -> io::Result<()> {
+    clap_mangen::Man::new(described()).render(output)
+}
+
+/// Writes one page for gctrace and one for each subcommand: `gctrace.1`, `gctrace-record.1`, ...
+/// The directory is made if it is not there.
+pub(crate) fn pages(directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(described(), directory)
+}
+
+/// The command line without what only gctrace itself uses.
+fn described() -> clap::Command {
+    let command = crate::args::command();
+    let shown: Vec<_> = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .cloned()
+        .collect();
+    clap::Command::new("gctrace")
+        .args(command.get_arguments().cloned())
+        .subcommands(shown)
+        .about(command.get_about().cloned().unwrap_or_default())
+        .long_about(command.get_long_about().cloned().unwrap_or_default())
+        .after_help(command.get_after_help().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Every subcommand that users see, with the long names of its options.
+    fn everything() -> Vec<(String, Vec<String>)> {
+        let options = |command: &clap::Command| {
+            let longs = command.get_arguments().filter_map(clap::Arg::get_long);
+            longs.map(str::to_owned).collect()
+        };
+        let command = crate::args::command();
+        let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+        visible
+            .map(|sub| (sub.get_name().to_owned(), options(sub)))
+            .collect()
+    }
+
+    fn script(shell: Shell) -> String {
+        let mut script = Vec::new();
+        completions(shell, &mut script).expect("written");
+        String::from_utf8(script).expect("text")
+    }
+
+    #[test]
+    fn completions_know_every_option() {
+        for shell in [
+            Shell::Bash,
+            Shell::Zsh,
+            Shell::Fish,
+            Shell::Elvish,
+            Shell::PowerShell,
+        ] {
+            let script = script(shell);
+            for (subcommand, options) in everything() {
+                assert!(script.contains(&subcommand), "{subcommand} for {shell}");
+                for option in options {
+                    assert!(
+                        script.contains(&option),
+                        "--{option} of {subcommand} for {shell}"
+                    );
+                }
+            }
+            assert!(!script.contains(crate::args::GUARDIAN), "{shell}");
+        }
+    }
+
+    #[test]
+    fn bash_completes() {
+        let place = tempfile::tempdir().expect("a directory");
+        let file = place.path().join("gctrace.bash");
+        fs::write(&file, script(Shell::Bash)).expect("write");
+        let typed = "source \"$1\"; COMP_WORDS=(gctrace record --min); COMP_CWORD=2; \
+                     _gctrace gctrace --min record; echo \"${COMPREPLY[@]}\"";
+        let output = std::process::Command::new("bash")
+            .args(["-c", typed, "bash"])
+            .arg(&file)
+            .output();
+        let Ok(output) = output else {
+            eprintln!("SKIPPED: no bash here");
+            return;
+        };
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            "--min-pause",
+            "{output:?}"
+        );
+    }
+
+    #[test]
+    fn pages_know_every_option() {
+        let place = tempfile::tempdir().expect("a directory");
+        let directory = place.path().join("man1");
+        pages(&directory).expect("written");
+        let read = |name: &str| {
+            fs::read_to_string(directory.join(name))
+                .expect(name)
+                .replace('\\', "")
+        };
+        let main = read("gctrace.1");
+        for (subcommand, options) in everything() {
+            let text = read(&format!("gctrace-{subcommand}.1"));
+            assert!(
+                main.contains(&format!("gctrace-{subcommand}(1)")),
+                "{subcommand}"
+            );
+            for option in options {
+                assert!(
+                    text.contains(&format!("--{option}")),
+                    "--{option} of {subcommand}"
+                );
+            }
+        }
+        assert!(main.contains("Examples:"));
+        let names = fs::read_dir(&directory).expect("pages").count();
+        assert_eq!(names, everything().len() + 1);
+    }
+
+    #[test]
+    fn the_page_alone_is_the_same() {
+        let mut alone = Vec::new();
+        page(&mut alone).expect("written");
+        assert!(String::from_utf8_lossy(&alone).contains(".SH SUBCOMMANDS"));
+    }
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Builds gctrace, records the example training program, prints the report.
+#
+#   scripts/run.sh [OPTIONS OF THE EXAMPLE...]      for example --steps 50
+#
+# Installs the system packages that are missing (Debian, Ubuntu), saying which
+# first. Works as root and as a user with sudo; only apt-get and the recording
+# are done as root, and the example itself runs as the user.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=setup.sh
+. "$(dirname "$0")/setup.sh"
+
+need_packages building "${build_packages[@]}"
+need_packages "the example" python3
+build build --release --quiet
+
+gctrace=${CARGO_TARGET_DIR:-$checkout/target}/release/gctrace
+trace=$checkout/trace.json
+can_be_root || die "recording needs root (or 'sudo setcap' on $gctrace, see 'gctrace doctor')"
+say "recording examples/train.py into $trace"
+as_root "$gctrace" record -o "$trace" -- python3 "$checkout/examples/train.py" "$@"
+echo
+"$gctrace" analyze "$trace"

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# What run.sh, test.sh and bench.sh share: system packages, who builds, who is root.
+# Run by itself it installs everything that building needs, and says so first.
+#
+# Two users may be at work: the one who builds, who owns the checkout and has the
+# Rust toolchain, and root, who installs packages and records. As root without
+# sudo both are root; under `sudo scripts/...` the builder is the user who typed it,
+# if that user has cargo.
+set -euo pipefail
+
+checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build_packages=(clang gcc libc6-dev libelf-dev make pkg-config zlib1g-dev)
+
+say() { printf '%s\n' "$*" >&2; }
+die() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+# The cargo of a user: what their login shell finds, or rustup's usual place.
+cargo_of() {
+    local user=$1 home found
+    home=$(getent passwd "$user" | cut -d: -f6)
+    if [ "$user" = "$(id -un)" ]; then
+        found=$(command -v cargo || true)
+    else
+        # shellcheck disable=SC2016  # expanded by the other user's shell
+        found=$(sudo -n -H -u "$user" bash -lc 'command -v cargo' 2>/dev/null || true)
+    fi
+    if [ -z "$found" ] && [ -x "$home/.cargo/bin/cargo" ]; then found=$home/.cargo/bin/cargo; fi
+    [ -n "$found" ] && printf '%s\n' "$found"
+}
+
+builder=$(id -un)
+cargo=
+if [ "$(id -u)" = 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ] && cargo=$(cargo_of "$SUDO_USER"); then
+    builder=$SUDO_USER
+else
+    cargo=$(cargo_of "$builder" || true)
+fi
+
+need_cargo() {
+    [ -n "$cargo" ] || die "no Rust toolchain: install rustup, then 'rustup toolchain install stable' (1.88 or newer)"
+}
+
+# Runs a command as the one who builds.
+as_builder() {
+    local path
+    path=$(dirname "$cargo"):$PATH
+    if [ "$builder" = "$(id -un)" ]; then
+        PATH=$path "$@"
+    else
+        sudo -n -H -u "$builder" env PATH="$path" "$@"
+    fi
+}
+
+can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }; }
+
+# Runs a command as root, with the caller's search path.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo env PATH="$PATH" "$@"
+    fi
+}
+
+build() {
+    need_cargo
+    if [ -d "$checkout/target" ] && ! as_builder test -w "$checkout/target"; then
+        die "$checkout/target belongs to another user; 'sudo chown -R $builder $checkout/target' mends it"
+    fi
+    (cd "$checkout" && as_builder "$cargo" "$@")
+}
+
+# need_packages WHAT_FOR PACKAGE...: installs what is missing, saying so first.
+need_packages() {
+    local purpose=$1 package missing=()
+    shift
+    if ! command -v apt-get >/dev/null; then
+        say "this is not Debian or Ubuntu: make sure that $purpose has the like of: $*"
+        return 0
+    fi
+    for package in "$@"; do
+        if [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+            missing+=("$package")
+        fi
+    done
+    if [ ${#missing[@]} = 0 ]; then return 0; fi
+    say "installing for $purpose, with apt-get: ${missing[*]}"
+    can_be_root || die "that needs root: sudo apt-get install ${missing[*]}"
+    as_root apt-get -qq update >&2 || say "apt-get update failed; trying with the old lists"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" >&2 ||
+        die "apt-get could not install: ${missing[*]}"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    need_packages building "${build_packages[@]}"
+    need_cargo
+fi

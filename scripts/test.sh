@@ -1,0 +1,162 @@
+#!/usr/bin/env bash
+# Sets everything up and runs all tests, in three tiers:
+#
+#   plain    formatting, lints, unit and integration tests: for anyone
+#   kernel   BPF programs in the running kernel, real interpreters: root
+#   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#
+#   scripts/test.sh [TIER...]                       default: all
+#
+# A tier that cannot run here is skipped, with the reason; so is a single test, which
+# prints a line 'skipped: ...'. The closing lines list both. Kernel and torch tests
+# are files tests/kernel_*.rs and tests/torch_*.rs of any crate, marked #[ignore] so
+# that a bare 'cargo test' leaves them out.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=setup.sh
+. "$(dirname "$0")/setup.sh"
+
+cd "$checkout"
+tiers=("$@")
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel torch); fi
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+summary=()
+failed=
+
+note() { summary+=("$1"); }
+fail() {
+    note "$1: FAILED"
+    failed=yes
+}
+
+# step LOG COMMAND...: runs, shows and keeps the output.
+step() {
+    local log=$logs/$1.log
+    shift
+    "$@" 2>&1 | tee -a "$log"
+}
+
+lints() {
+    if build fmt --version >/dev/null 2>&1; then
+        build fmt --all --check || return 1
+    else
+        note "plain: rustfmt skipped: the toolchain has none (rustup component add rustfmt)"
+    fi
+    if build clippy --version >/dev/null 2>&1; then
+        build clippy --workspace --all-targets --quiet -- -D warnings || return 1
+    else
+        note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
+    fi
+    if command -v shellcheck >/dev/null; then
+        shellcheck -x scripts/*.sh .ci/run || return 1
+    else
+        note "plain: shellcheck skipped: not installed"
+    fi
+}
+
+interpreters() {
+    say "interpreters for the tests (first time: about 60 MB of Debian's and PyPI's packages)"
+    as_builder scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters" ||
+        note "interpreters: scripts/interpreters.sh failed; tests use what is installed"
+    export GCTRACE_INTERPRETERS=$checkout/.interpreters/manifest.tsv
+}
+
+plain() {
+    lints || {
+        fail "plain (lints)"
+        return 0
+    }
+    step plain build test --workspace -- --show-output || {
+        fail plain
+        return 0
+    }
+    note "plain: passed"
+}
+
+# The test programs whose file's name starts with PREFIX, built, one per line as
+# 'package folder<TAB>program'.
+test_programs() {
+    local prefix=$1
+    compgen -G "*/tests/${prefix}_*.rs" >/dev/null || compgen -G "*/*/tests/${prefix}_*.rs" >/dev/null || return 0
+    build test --workspace --no-run --message-format=json --test "${prefix}_*" | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")'
+}
+
+# Runs the ignored tests of a tier as root, one at a time: they share the kernel.
+privileged() {
+    local tier=$1 folder program programs
+    programs=$(test_programs "$tier") || {
+        fail "$tier (build)"
+        return 0
+    }
+    if [ -z "$programs" ]; then
+        note "$tier: skipped: there are no such tests"
+        return 0
+    fi
+    while IFS=$'\t' read -r folder program; do
+        say "$tier: $(basename "$program")"
+        (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
+            "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "PYENV_ROOT=${PYENV_ROOT:-}" "CARGO_MANIFEST_DIR=$folder" \
+            "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
+            fail "$tier ($(basename "$program"))"
+            return 0
+        }
+    done <<<"$programs"
+    note "$tier: passed"
+}
+
+kernel() {
+    if ! can_be_root; then
+        note "kernel: skipped: needs root (run with sudo)"
+    elif [ ! -e /sys/kernel/btf/vmlinux ]; then
+        note "kernel: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    else
+        # Namespaces of its own for one interpreter need root.
+        if [ "$(id -u)" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
+        privileged kernel
+    fi
+}
+
+torch() {
+    if ! can_be_root; then
+        note "torch: skipped: needs root (run with sudo)"
+        return 0
+    fi
+    if [ -z "${GCTRACE_TORCH_PYTHON:-}" ]; then
+        if ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch" 2> >(tee "$logs/torch-venv" >&2)); then
+            note "torch: skipped: $(tail -1 "$logs/torch-venv")"
+            return 0
+        fi
+        export GCTRACE_TORCH_PYTHON
+    fi
+    if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
+    privileged torch
+}
+
+need_packages building "${build_packages[@]}"
+need_packages "the tests" binutils python3 python3-venv util-linux
+need_cargo
+interpreters
+for tier in "${tiers[@]}"; do
+    case $tier in
+    plain | kernel | torch) "$tier" ;;
+    *) die "no tier '$tier': plain, kernel, torch" ;;
+    esac
+done
+
+echo
+echo "== tests by tier"
+printf '%s\n' "${summary[@]}"
+skipped=$(grep -hoE '(^|[^a-z])skipped: .*' "$logs"/*.log 2>/dev/null | sed 's/^[^s]*//' | sort -u || true)
+if [ -n "$skipped" ]; then
+    echo "== tests skipped"
+    echo "$skipped"
+fi
+if [ -f "$logs/interpreters" ]; then
+    awk -F'\t' '$4 == "-" { print "interpreter not here: " $1 ": " $5 }' "$logs/interpreters"
+fi
+[ -z "$failed" ]

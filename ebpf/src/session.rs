@@ -33,6 +33,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::skel::SkelBuilder;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -313,8 +314,9 @@ impl Session {
 
     /// Becomes readable when a process event waits or the pause ring fills.
     #[must_use]
-    pub fn wake_descriptor(&self) -> i32 {
-        self.rings.epoll_fd()
+    pub fn wake_descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the rings own their epoll descriptor and live as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.rings.epoll_fd()) }
     }
 
     /// What the programs counted so far.

@@ -65,6 +65,7 @@ class Recorder:
         self.collections = []
         self.open = {}
         self.base = [dict(entry) for entry in gc.get_stats()]
+        self.made_ns = time.monotonic_ns()
         self.sections = {}
         self.section = None
 
@@ -115,6 +116,7 @@ class Recorder:
             "version": "%d.%d.%d" % sys.version_info[:3],
             "free_threaded": "t" in getattr(sys, "abiflags", ""),
             "executable": sys.executable, "pid": os.getpid(), "ppid": os.getppid(),
+            "made_ns": self.made_ns, "finished_ns": time.monotonic_ns(),
             "interpreter": self.interpreter, "sections": self.sections,
             "base": self.base, "collections": list(self.collections),
         }

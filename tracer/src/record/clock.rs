@@ -1,0 +1,20 @@
+//! The clock of a trace: CLOCK_MONOTONIC, as `bpf_ktime_get_ns` and Python's `time.monotonic_ns`.
+
+use nix::time::ClockId;
+use nix::time::clock_gettime;
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(crate) fn monotonic_ns() -> u64 {
+    nanoseconds(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    nanoseconds(ClockId::CLOCK_REALTIME)
+}
+
+/// These clocks cannot fail on Linux; should one, 0 is visibly wrong and harms nothing.
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).map(std::time::Duration::from).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

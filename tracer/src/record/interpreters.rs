@@ -1,0 +1,206 @@
+//! Interpreter files: found, resolved, armed, each once per recording.
+//!
+//! Owns the probes of every file and what is known about programs. Does not know about processes
+//! (`processes.rs`): it is asked about one file or one program at a time.
+
+use crate::launch::Cache;
+use crate::record::plan;
+use anyhow::Context as _;
+use gctrace_ebpf::Attachment;
+use gctrace_ebpf::PlannedPoint;
+use gctrace_ebpf::PointKind;
+use gctrace_ebpf::Registers;
+use gctrace_ebpf::Session;
+use gctrace_event::Interpreter;
+use gctrace_probes::ProgramKind;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::maps::Candidate;
+use gctrace_probes::process;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Index of an armed interpreter.
+pub(crate) type InterpreterIndex = usize;
+
+/// A file by device and inode, as `stat` shows them to us.
+type FileIdentity = (u64, u64);
+
+/// Every interpreter of a recording.
+pub(crate) struct Interpreters {
+    cache: Option<Cache>,
+    armed: Vec<Armed>,
+    /// `None`: examined, no collector in it, or it could not be armed.
+    files: HashMap<FileIdentity, Option<InterpreterIndex>>,
+    /// Programs that are stopped once at their entry point, when their libraries are mapped.
+    entries: HashMap<FileIdentity, Attachment>,
+    warned: HashSet<String>,
+    warnings: Vec<String>,
+}
+
+struct Armed {
+    description: Interpreter,
+    _probes: Attachment,
+}
+
+/// What a program that begins needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// It holds a collector itself, whose probes are in.
+    Interpreter(InterpreterIndex),
+    /// It links a libpython: to be looked at again at its entry point, where it will be stopped.
+    LinksInterpreter,
+    /// Nothing to probe now. It may still load a libpython later.
+    Other,
+}
+
+impl Interpreters {
+    /// `cache`: folder for resolutions.
+    pub(crate) fn new(cache: Option<Cache>) -> Self {
+        Self {
+            cache,
+            armed: Vec::new(),
+            files: HashMap::new(),
+            entries: HashMap::new(),
+            warned: HashSet::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// What is known about an armed interpreter.
+    pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
+        self.armed.get(index).map(|armed| &armed.description)
+    }
+
+    /// How many files are armed.
+    pub(crate) fn count(&self) -> usize {
+        self.armed.len()
+    }
+
+    /// Warnings not yet taken, each said once per recording.
+    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    /// Looks at the program of a process that stands at exec: only its executable is mapped.
+    pub(crate) fn examine_program(&mut self, session: &mut Session, pid: u32) -> Program {
+        let link = process::executable_link(pid);
+        match self.try_examine(session, pid, &link) {
+            Ok(program) => program,
+            Err(error) => {
+                self.warn(format!("{}: {error:#}", shown(&link).display()));
+                Program::Other
+            }
+        }
+    }
+
+    fn try_examine(&mut self, session: &mut Session, pid: u32, link: &Path) -> anyhow::Result<Program> {
+        let program = match gctrace_probes::identify(link)? {
+            ProgramKind::Static => self.arm(session, pid, link, &shown(link))?.map(Program::Interpreter),
+            ProgramKind::NeedsLibpython { entry_file_offset } => {
+                self.stop_at_entry(session, link, entry_file_offset)?;
+                Some(Program::LinksInterpreter)
+            }
+            ProgramKind::OtherDynamic { .. } | ProgramKind::Other => None,
+        };
+        Ok(program.unwrap_or(Program::Other))
+    }
+
+    fn stop_at_entry(&mut self, session: &mut Session, link: &Path, offset: u64) -> anyhow::Result<()> {
+        let identity = identity(link)?;
+        if self.entries.contains_key(&identity) {
+            return Ok(());
+        }
+        let point = PlannedPoint {
+            kind: PointKind::POINT_PROGRAM_ENTRY,
+            layout: None,
+            registers: Registers::default(),
+            fixed_generation: None,
+            runtime_delta: 0,
+            entry: Some(offset),
+            on_return: None,
+            semaphore: None,
+        };
+        let attachment = session.attach(link, &[point])?;
+        self.entries.insert(identity, attachment);
+        Ok(())
+    }
+
+    /// The program's interpreter is known: it need not be stopped at its entry point any more.
+    pub(crate) fn entry_reached(&mut self, pid: u32) {
+        if let Ok(identity) = identity(&process::executable_link(pid)) {
+            self.entries.remove(&identity);
+        }
+    }
+
+    /// Arms every collector that a process has mapped. The interpreter's index, and whether it was
+    /// armed only now.
+    pub(crate) fn arm_mapped(&mut self, session: &mut Session, pid: u32) -> Option<(InterpreterIndex, bool)> {
+        let files = gctrace_probes::maps::candidates(pid).ok()?;
+        files.iter().find_map(|file| self.arm_mapped_file(session, pid, file))
+    }
+
+    fn arm_mapped_file(&mut self, session: &mut Session, pid: u32, file: &Candidate) -> Option<(InterpreterIndex, bool)> {
+        let before = self.armed.len();
+        match self.arm(session, pid, &file.openable, &file.path) {
+            Ok(index) => index.map(|index| (index, self.armed.len() > before)),
+            Err(error) => {
+                self.warn(format!("{}: {error:#}", file.path.display()));
+                None
+            }
+        }
+    }
+
+    /// Resolves and arms one file; `None` if there is no collector in it.
+    fn arm(&mut self, session: &mut Session, pid: u32, open: &Path, shown: &Path) -> anyhow::Result<Option<InterpreterIndex>> {
+        let identity = identity(open)?;
+        if let Some(known) = self.files.get(&identity) {
+            return Ok(*known);
+        }
+        // Recorded before the attempt: what fails once is not tried, and not told, again.
+        self.files.insert(identity, None);
+        let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
+            return Ok(None);
+        };
+        let layout = plan::layout(&resolution).map(|layout| session.add_layout(&layout)).transpose()?;
+        let points = plan::points(&resolution, layout);
+        let probes = session.attach(open, &points).context("the interpreter was found but not probed")?;
+        for warning in &resolution.warnings {
+            self.warn(format!("{}: {warning}", shown.display()));
+        }
+        let index = self.armed.len();
+        self.armed.push(Armed { description: plan::describe(&resolution, shown), _probes: probes });
+        self.files.insert(identity, Some(index));
+        tracing::info!("probes placed in {} ({}, found by {})", shown.display(), resolution.version, resolution.rung);
+        Ok(Some(index))
+    }
+
+    /// Debug files of a container are below its own root.
+    fn options(&self, pid: u32, file: &Path) -> std::io::Result<ResolveOptions> {
+        let owner = std::fs::metadata(file)?.uid();
+        let cache = self.cache.as_ref().and_then(|cache| cache.for_file_of(owner));
+        let debug = "usr/lib/debug";
+        Ok(ResolveOptions {
+            cache: cache.map(Path::to_owned),
+            debug_roots: vec![process::root(pid).join(debug), Path::new("/").join(debug)],
+            ..ResolveOptions::default()
+        })
+    }
+
+    fn warn(&mut self, warning: String) {
+        if self.warned.insert(warning.clone()) {
+            self.warnings.push(warning);
+        }
+    }
+}
+
+fn identity(path: &Path) -> std::io::Result<FileIdentity> {
+    std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// The name of an executable as its process sees it.
+fn shown(link: &Path) -> PathBuf {
+    std::fs::read_link(link).unwrap_or_else(|_| link.to_owned())
+}

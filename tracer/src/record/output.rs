@@ -1,0 +1,169 @@
+//! Events -> the trace: what is written, what is only counted.
+//!
+//! Owns the trace file and the totals that the closing line and the user are told. Knows nothing of
+//! BPF and of `/proc`.
+
+use gctrace_ebpf::PauseEvent;
+use gctrace_event::End;
+use gctrace_event::Header;
+use gctrace_event::Note;
+use gctrace_event::Omitted;
+use gctrace_event::Record;
+use gctrace_event::Settings;
+use gctrace_event::TraceFile;
+use gctrace_event::WriteError;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+/// What is flushed survives a killed gctrace; this is the most that can be lost.
+const FLUSH_EVERY: Duration = Duration::from_millis(100);
+
+/// The trace being written.
+pub(crate) struct Output {
+    path: PathBuf,
+    file: Option<TraceFile>,
+    failure: Option<WriteError>,
+    flushed: Instant,
+    min_pause_ns: u64,
+    settings: HashMap<u32, ([i32; 3], Option<bool>)>,
+    totals: Totals,
+    lost: BTreeMap<String, u64>,
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    /// Pauses written.
+    pub pauses: u64,
+    /// Their time together.
+    pub pause_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// Pauses under the limit.
+    pub omitted: Omitted,
+}
+
+impl Output {
+    /// Begins the trace in an opened file.
+    pub(crate) fn begin(path: &Path, file: File, header: &Header) -> Result<Self, WriteError> {
+        let compressed = gctrace_event::compressed_by_name(path);
+        let file = TraceFile::create(file, path, compressed, header)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file: Some(file),
+            failure: None,
+            flushed: Instant::now(),
+            min_pause_ns: header.min_pause_ns,
+            settings: HashMap::new(),
+            totals: Totals::default(),
+            lost: BTreeMap::new(),
+        })
+    }
+
+    /// Writes one record. A failure ends the writing and is kept for [`Output::failure`].
+    pub(crate) fn write(&mut self, record: &Record) {
+        if self.failure.is_some() {
+            return;
+        }
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.write(record)
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Writes what an event of the collector says.
+    pub(crate) fn pause(&mut self, event: &PauseEvent) {
+        let pause = &event.pause;
+        self.settings(event);
+        if !event.generation_known {
+            self.note(
+                Some(pause.pid),
+                pause.end_ns,
+                format!(
+                    "the process ended {} into a collection whose generation is not known",
+                    humantime::format_duration(Duration::from_nanos(pause.duration_ns()))
+                ),
+            );
+            *self.lost.entry("pauses cut short by the end of their process, generation unknown".to_owned()).or_default() += 1;
+            return;
+        }
+        if pause.duration_ns() < self.min_pause_ns {
+            self.totals.omitted.count += 1;
+            self.totals.omitted.total_ns += pause.duration_ns();
+            return;
+        }
+        self.totals.pauses += 1;
+        self.totals.pause_ns += pause.duration_ns();
+        self.totals.longest_ns = self.totals.longest_ns.max(pause.duration_ns());
+        self.write(&Record::Pause(pause.clone()));
+    }
+
+    /// The collector's settings, when they are new or changed.
+    fn settings(&mut self, event: &PauseEvent) {
+        let Some(thresholds) = event.thresholds else { return };
+        let pid = event.pause.pid;
+        let now = (thresholds, event.enabled);
+        if self.settings.insert(pid, now) != Some(now) {
+            let at_ns = event.pause.end_ns;
+            self.write(&Record::Settings(Settings { pid, at_ns, enabled: event.enabled, thresholds }));
+        }
+    }
+
+    /// Something the reader of the trace should know.
+    pub(crate) fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
+        self.write(&Record::Note(Note { pid, at_ns, message }));
+    }
+
+    /// A process is gone: its settings may be forgotten (its pid may come again).
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.settings.remove(&pid);
+    }
+
+    /// Hands what was written to the kernel, a few times a second.
+    pub(crate) fn tick(&mut self) {
+        if self.flushed.elapsed() < FLUSH_EVERY || self.failure.is_some() {
+            return;
+        }
+        self.flushed = Instant::now();
+        if let Some(file) = &mut self.file
+            && let Err(error) = file.flush()
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// The trace cannot be written any more.
+    pub(crate) fn failure(&self) -> Option<&WriteError> {
+        self.failure.as_ref()
+    }
+
+    /// What was recorded so far.
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// Where the trace is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the last line; an earlier failure is returned.
+    pub(crate) fn finish(mut self, mut end: End) -> Result<u64, WriteError> {
+        end.omitted = self.totals.omitted;
+        end.lost.append(&mut self.lost);
+        let finished = match self.file.take() {
+            Some(file) => file.finish(&end),
+            None => Ok(0),
+        };
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => finished,
+        }
+    }
+}

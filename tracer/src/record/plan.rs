@@ -1,0 +1,142 @@
+//! What `probes` found -> what `ebpf` places. Pure translation.
+
+use gctrace_ebpf::Layout;
+use gctrace_ebpf::NO_OFFSET;
+use gctrace_ebpf::PlannedPoint;
+use gctrace_ebpf::PointKind;
+use gctrace_ebpf::Registers;
+use gctrace_event::Interpreter;
+use gctrace_probes::Arguments;
+use gctrace_probes::Collector;
+use gctrace_probes::GcBase;
+use gctrace_probes::Point;
+use gctrace_probes::PointKind as Found;
+use gctrace_probes::Register;
+use gctrace_probes::Resolution;
+use gctrace_probes::StatsLayout;
+use gctrace_probes::StatsPlace;
+use std::path::Path;
+
+/// From 3.13 on `gc_collect_main` itself tests `collecting` and returns if it is set.
+const GUARDED_SINCE: (u8, u8) = (3, 13);
+
+/// The layout for the BPF programs.
+pub(crate) fn layout(resolution: &Resolution) -> Option<Layout> {
+    let found = resolution.layout.as_ref()?;
+    let (gc_in_runtime, gc_in_interpreter) = match found.gc {
+        GcBase::InRuntime(offset) => (offset, NO_OFFSET),
+        GcBase::InInterpreter(offset) => (NO_OFFSET, offset),
+    };
+    let check = found.generations_self_check;
+    let version = (resolution.version.major, resolution.version.minor);
+    let mut layout = Layout {
+        tstate_interpreter: found.tstate_interpreter,
+        interpreters_head: found.interpreters_head,
+        finalizing: found.finalizing,
+        interpreter_id: found.interpreter_id.unwrap_or(NO_OFFSET),
+        gc_in_runtime,
+        gc_in_interpreter,
+        collecting: found.collecting,
+        enabled: found.enabled,
+        thresholds: found.thresholds,
+        check_pointer: check.map_or(NO_OFFSET, |check| check.pointer),
+        check_target: check.map_or(0, |check| check.target),
+        long_lived_total: found.long_lived_total.unwrap_or(NO_OFFSET),
+        heap_size: found.heap_size.unwrap_or(NO_OFFSET),
+        collecting_guards: u32::from(version >= GUARDED_SINCE),
+        stats_incomplete: u32::from(resolution.collector == Collector::Incremental),
+        ..Layout::default()
+    };
+    statistics(&found.stats, &mut layout);
+    Some(layout)
+}
+
+fn statistics(found: &StatsLayout, layout: &mut Layout) {
+    let (place, behind) = match found.place {
+        StatsPlace::Inline(offset) => (offset, false),
+        StatsPlace::Behind(offset) => (offset, true),
+    };
+    layout.stats = place;
+    layout.stats_is_pointer = u32::from(behind);
+    layout.stats_is_array = u32::from(!behind && is_plain_array(found));
+    layout.item_collections = found.collections;
+    layout.item_collected = found.collected;
+    layout.item_uncollectable = found.uncollectable;
+    for (to, from) in layout.generations.iter_mut().zip(&found.generations) {
+        to.base = from.base;
+        to.stride = from.stride;
+        to.index = from.index.unwrap_or(NO_OFFSET);
+    }
+}
+
+/// Three items of three 64-bit counters without a gap: read in one go.
+fn is_plain_array(found: &StatsLayout) -> bool {
+    let bases = found.generations.map(|generation| (generation.base, generation.index));
+    bases == [(0, None), (24, None), (48, None)]
+        && (found.collections, found.collected, found.uncollectable) == (0, 8, 16)
+}
+
+/// The probes of an interpreter.
+pub(crate) fn points(resolution: &Resolution, layout: Option<u32>) -> Vec<PlannedPoint> {
+    resolution.points.iter().map(|found| point(found, resolution.runtime, layout)).collect()
+}
+
+fn point(found: &Point, runtime: u64, layout: Option<u32>) -> PlannedPoint {
+    let (kind, both_ends) = kind(&found.kind);
+    let arguments = match &found.kind {
+        Found::Collect(arguments) => *arguments,
+        _ => Arguments::default(),
+    };
+    PlannedPoint {
+        kind,
+        layout,
+        registers: Registers {
+            tstate: arguments.tstate.map(number),
+            generation: arguments.generation.map(number),
+            reason: arguments.reason.map(number),
+            nofail: arguments.no_fail.map(number),
+        },
+        fixed_generation: arguments.fixed_generation,
+        runtime_delta: runtime.wrapping_sub(found.probe_address).cast_signed(),
+        entry: Some(found.file_offset),
+        on_return: both_ends.then(|| found.return_file_offset()),
+        semaphore: found.semaphore_file_offset,
+    }
+}
+
+/// The kind of a point, and whether its return is probed too.
+fn kind(found: &Found) -> (PointKind, bool) {
+    match found {
+        Found::Collect(_) => (PointKind::POINT_COLLECT, true),
+        Found::GcCollectBuiltin => (PointKind::POINT_GC_COLLECT, true),
+        Found::PyGcCollect => (PointKind::POINT_PYGC_COLLECT, true),
+        Found::StopTheWorld => (PointKind::POINT_STOP_WORLD, false),
+        Found::StartTheWorld => (PointKind::POINT_START_WORLD, false),
+        Found::UsdtStart { .. } => (PointKind::POINT_USDT_START, false),
+        Found::UsdtDone { .. } => (PointKind::POINT_USDT_DONE, false),
+    }
+}
+
+/// Which argument a register is, counted from 1.
+fn number(register: Register) -> u8 {
+    match register {
+        Register::Rdi => 1,
+        Register::Rsi => 2,
+        Register::Rdx => 3,
+        Register::Rcx => 4,
+        Register::R8 => 5,
+        Register::R9 => 6,
+    }
+}
+
+/// What the trace says about an interpreter.
+pub(crate) fn describe(resolution: &Resolution, shown: &Path) -> Interpreter {
+    Interpreter {
+        file: shown.to_string_lossy().into_owned(),
+        version: resolution.version.to_string(),
+        free_threaded: resolution.free_threaded,
+        collector: resolution.collector.to_string(),
+        found_by: resolution.rung.to_string(),
+        build_id: resolution.build_id.clone(),
+    }
+}

@@ -1,0 +1,176 @@
+//! The recorded processes: who they are, what they run, when they came and went.
+//!
+//! Owns the table of processes and the records about them. Does not place probes.
+
+use crate::record::interpreters::InterpreterIndex;
+use crate::record::interpreters::Interpreters;
+use crate::record::output::Output;
+use gctrace_event::Origin;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Record;
+use gctrace_probes::process;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When a process without a known interpreter is looked at again, after its program began: most
+/// that load a libpython late do it at once; a few, plug-in hosts, much later.
+const LOOK_AGAIN: [Duration; 4] =
+    [Duration::from_millis(20), Duration::from_millis(200), Duration::from_secs(2), Duration::from_secs(10)];
+
+/// Every recorded process.
+#[derive(Default)]
+pub(crate) struct Processes {
+    table: HashMap<u32, Entry>,
+    /// Processes recorded so far.
+    seen: u64,
+}
+
+struct Entry {
+    parent: Option<u32>,
+    origin: Origin,
+    since_ns: u64,
+    command: Vec<String>,
+    interpreter: Option<InterpreterIndex>,
+    threads: HashSet<u32>,
+    began: Instant,
+    looked: usize,
+    /// The interpreter was seen in its memory map, in its executable, or in its parent's.
+    confirmed: bool,
+}
+
+impl Processes {
+    /// A process appears. Its interpreter is its parent's until it runs another program.
+    pub(crate) fn add(&mut self, pid: u32, parent: Option<u32>, origin: Origin, since_ns: u64) {
+        let inherited = parent.and_then(|parent| self.table.get(&parent));
+        let interpreter = inherited.and_then(|parent| parent.interpreter);
+        let command = process::command_line(pid)
+            .ok()
+            .filter(|command| !command.is_empty())
+            .or_else(|| inherited.map(|parent| parent.command.clone()))
+            .unwrap_or_default();
+        self.seen += 1;
+        let entry = Entry {
+            parent,
+            origin,
+            since_ns,
+            command,
+            interpreter,
+            threads: HashSet::new(),
+            began: Instant::now(),
+            looked: 0,
+            confirmed: interpreter.is_some(),
+        };
+        self.table.insert(pid, entry);
+    }
+
+    /// The process runs another program now; which interpreter it has is open again.
+    pub(crate) fn new_program(&mut self, pid: u32, at_ns: u64) {
+        if !self.table.contains_key(&pid) {
+            self.add(pid, None, Origin::Child, at_ns);
+        }
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = None;
+            entry.confirmed = false;
+            entry.began = Instant::now();
+            entry.looked = 0;
+            entry.threads.clear();
+            entry.command = process::command_line(pid).unwrap_or_default();
+        }
+    }
+
+    /// Its interpreter was found out.
+    pub(crate) fn set_interpreter(&mut self, pid: u32, interpreter: Option<InterpreterIndex>, since_ns: Option<u64>) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = interpreter;
+            entry.confirmed = interpreter.is_some();
+            entry.since_ns = since_ns.unwrap_or(entry.since_ns);
+        }
+    }
+
+    /// Its program had this interpreter before; to be confirmed when its libraries are mapped.
+    pub(crate) fn assume_interpreter(&mut self, pid: u32, interpreter: InterpreterIndex) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = Some(interpreter);
+        }
+    }
+
+    /// Its interpreter, as far as known.
+    pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
+        self.table.get(&pid).and_then(|entry| entry.interpreter)
+    }
+
+    /// Processes whose interpreter should be looked for now.
+    pub(crate) fn due(&mut self) -> Vec<u32> {
+        let mut due = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let wait = LOOK_AGAIN.get(entry.looked).or(LOOK_AGAIN.last()).copied().unwrap_or_default();
+            if !entry.confirmed && entry.began.elapsed() >= wait {
+                entry.looked += 1;
+                if entry.looked >= LOOK_AGAIN.len() {
+                    entry.began = Instant::now();
+                }
+                due.push(*pid);
+            }
+        }
+        due
+    }
+
+    /// Whether a process is known.
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.table.contains_key(&pid)
+    }
+
+    /// Processes recorded so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Processes that are still there.
+    pub(crate) fn alive(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Writes what is known about a process.
+    pub(crate) fn announce(&self, pid: u32, interpreters: &Interpreters, output: &mut Output) {
+        let Some(entry) = self.table.get(&pid) else { return };
+        let namespace_pid = process::status(pid).ok().and_then(|status| status.inner_pid());
+        let interpreter = entry.interpreter.and_then(|index| interpreters.describe(index)).cloned();
+        output.write(&Record::Process(Process {
+            pid,
+            namespace_pid,
+            parent: entry.parent,
+            origin: entry.origin,
+            since_ns: entry.since_ns,
+            command: entry.command.clone(),
+            rank: process::rank(pid).ok().flatten(),
+            interpreter,
+        }));
+    }
+
+    /// Writes the name of a thread the first time it is met.
+    pub(crate) fn meet_thread(&mut self, pid: u32, tid: u32, output: &mut Output) {
+        let Some(entry) = self.table.get_mut(&pid) else { return };
+        if entry.threads.insert(tid)
+            && let Ok(name) = process::thread_name(pid, tid)
+        {
+            output.write(&Record::ThreadName { pid, tid, name });
+        }
+    }
+
+    /// A process ended, with the status of wait(2).
+    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut Output) {
+        self.table.remove(&pid);
+        output.forget(pid);
+        // The low seven bits are the signal, the next byte the code (wait(2)).
+        let signal = status & 0x7f;
+        output.write(&Record::ProcessExit(ProcessExit {
+            pid,
+            at_ns,
+            code: (signal == 0).then_some((status >> 8) & 0xff),
+            signal: (signal != 0).then_some(signal),
+        }));
+    }
+}

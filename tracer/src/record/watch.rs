@@ -1,0 +1,198 @@
+//! What follows from each event: hold, resolve, arm, release, write.
+//!
+//! Owns the state of one recording between its events. When to poll and when to end is `record.rs`.
+
+use crate::record::clock;
+use crate::record::interpreters::InterpreterIndex;
+use crate::record::interpreters::Interpreters;
+use crate::record::interpreters::Program;
+use crate::record::output::Output;
+use crate::record::processes::Processes;
+use gctrace_ebpf::Event;
+use gctrace_ebpf::FileKey;
+use gctrace_ebpf::HeldProcesses;
+use gctrace_ebpf::ProcessEvent;
+use gctrace_ebpf::Session;
+use gctrace_event::Origin;
+use std::collections::HashMap;
+
+/// The state of a recording.
+pub(crate) struct Watch {
+    /// The BPF programs.
+    pub session: Session,
+    /// Interpreter files and their probes.
+    pub interpreters: Interpreters,
+    /// Recorded processes.
+    pub processes: Processes,
+    /// The trace.
+    pub output: Output,
+    held: HeldProcesses,
+    /// What each process runs.
+    programs: HashMap<u32, FileKey>,
+    /// Which interpreter a program had when it was met first. Another libpython may be in use the
+    /// next time, so this is only what is assumed until its memory map was looked at.
+    usual: HashMap<(u64, u64), InterpreterIndex>,
+    /// The command that gctrace started: a child of ours, with which recording begins.
+    launched: Option<u32>,
+    /// How often programs were held at exec, and for how long together.
+    pub holds: Holds,
+}
+
+/// Time that programs waited for their probes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holds {
+    /// How often.
+    pub count: u64,
+    /// Together.
+    pub total_ns: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(session: Session, interpreters: Interpreters, output: Output, held: HeldProcesses) -> Self {
+        Self {
+            session,
+            interpreters,
+            processes: Processes::default(),
+            output,
+            held,
+            programs: HashMap::new(),
+            usual: HashMap::new(),
+            launched: None,
+            holds: Holds::default(),
+        }
+    }
+
+    /// The command that gctrace starts itself.
+    pub(crate) fn launched(&mut self, pid: u32) {
+        self.launched = Some(pid);
+    }
+
+    /// Records processes that are running already, and their probes' files.
+    pub(crate) fn attach_to(&mut self, pid: u32, parent: Option<u32>) -> Result<(), gctrace_ebpf::Error> {
+        if self.processes.contains(pid) {
+            return Ok(());
+        }
+        // Followed before the probes are in: a child born in between is followed too.
+        self.session.follow(pid)?;
+        self.processes.add(pid, parent, Origin::Attached, clock::monotonic_ns());
+        let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+        self.processes.set_interpreter(pid, armed.map(|(index, _)| index), Some(clock::monotonic_ns()));
+        self.announce(pid);
+        Ok(())
+    }
+
+    /// Handles one event.
+    pub(crate) fn event(&mut self, event: Event) {
+        match event {
+            Event::Pause(pause) => {
+                let (pid, tid) = (pause.pause.pid, pause.pause.tid);
+                self.processes.meet_thread(pid, tid, &mut self.output);
+                self.output.pause(&pause);
+            }
+            Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => self.forked(pid, parent, at_ns),
+            Event::Process(ProcessEvent::Exec { pid, file, held, at_ns }) => self.executed(pid, file, held, at_ns),
+            Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
+            Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
+                self.programs.remove(&pid);
+                self.processes.remove(pid, status, at_ns, &mut self.output);
+            }
+        }
+    }
+
+    fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) {
+        // What gctrace forks is the command, before its exec: not yet a process of the recording.
+        if parent == std::process::id() {
+            return;
+        }
+        self.processes.add(pid, Some(parent), Origin::Child, at_ns);
+        self.announce(pid);
+    }
+
+    /// A process runs another program. If it is held, nothing of it has run yet.
+    fn executed(&mut self, pid: u32, file: FileKey, held: bool, at_ns: u64) {
+        if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
+            self.processes.add(pid, None, Origin::Launched, at_ns);
+        }
+        self.processes.new_program(pid, at_ns);
+        self.programs.insert(pid, file);
+        if !held {
+            // Known. Its libraries are looked at once they are mapped, see `look_again`.
+            if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
+                self.processes.assume_interpreter(pid, *usual);
+            }
+            self.announce(pid);
+            return;
+        }
+        match self.interpreters.examine_program(&mut self.session, pid) {
+            Program::Interpreter(index) => {
+                self.processes.set_interpreter(pid, Some(index), None);
+                self.usual.insert((file.inode, file.device), index);
+                self.known(file);
+            }
+            // Held again at its entry point, and known from then on.
+            Program::LinksInterpreter => {}
+            Program::Other => self.known(file),
+        }
+        self.release(pid);
+        self.announce(pid);
+    }
+
+    /// A program that links a libpython has its libraries mapped and has not run.
+    fn entered(&mut self, pid: u32, held: bool) {
+        let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+        self.processes.set_interpreter(pid, armed.map(|(index, _)| index), None);
+        if let Some(file) = self.programs.get(&pid).copied() {
+            self.known(file);
+            self.usual.extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
+        }
+        if held {
+            self.release(pid);
+        }
+        self.interpreters.entry_reached(pid);
+        self.announce(pid);
+    }
+
+    fn known(&mut self, file: FileKey) {
+        if let Err(error) = self.session.mark_known(file) {
+            tracing::warn!("{error}: programs will be held at exec more than once");
+        }
+    }
+
+    fn release(&mut self, pid: u32) {
+        if let Some(since) = self.held.since(pid) {
+            self.holds.count += 1;
+            self.holds.total_ns += clock::monotonic_ns().saturating_sub(since);
+        }
+        if let Err(errno) = self.held.release(pid) {
+            tracing::error!("process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}");
+        }
+    }
+
+    /// Looks for interpreters that were mapped after their program began.
+    pub(crate) fn look_again(&mut self) {
+        for pid in self.processes.due() {
+            let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
+                continue;
+            };
+            let now = clock::monotonic_ns();
+            let assumed = self.processes.interpreter(pid);
+            self.processes.set_interpreter(pid, Some(index), late.then_some(now));
+            if assumed == Some(index) {
+                continue;
+            }
+            if late {
+                let message = "the process loaded its interpreter while running: earlier collections were not seen";
+                self.output.note(Some(pid), now, message.to_owned());
+            }
+            self.announce(pid);
+        }
+        for warning in self.interpreters.take_warnings() {
+            tracing::warn!("{warning}");
+            self.output.note(None, clock::monotonic_ns(), warning);
+        }
+    }
+
+    fn announce(&mut self, pid: u32) {
+        self.processes.announce(pid, &self.interpreters, &mut self.output);
+    }
+}

@@ -1,0 +1,200 @@
+//! Running the real gctrace on real interpreters, and reading what it wrote with another JSON
+//! reader than our own.
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of this")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+
+/// The binary under test.
+pub const GCTRACE: &str = env!("CARGO_BIN_EXE_gctrace");
+
+/// Folder of the truth scripts.
+pub fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python").canonicalize().unwrap()
+}
+
+/// Whether BPF programs may be loaded here; says so if not.
+pub fn privileged(test: &str) -> bool {
+    let support = gctrace_ebpf::KernelSupport::probe();
+    let able = support.permitted && support.missing().is_empty();
+    if !able {
+        eprintln!("skipped {test}: recording needs root and a kernel with BPF ({support:?})");
+    }
+    able
+}
+
+/// An interpreter of the manifest that scripts/interpreters.sh writes.
+#[derive(Clone, Debug)]
+pub struct Python {
+    pub name: String,
+    pub version: (u32, u32, u32),
+    pub traits: Vec<String>,
+    pub path: PathBuf,
+}
+
+impl Python {
+    pub fn is(&self, what: &str) -> bool {
+        self.traits.iter().any(|own| own == what)
+    }
+}
+
+fn manifest_path() -> PathBuf {
+    std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.interpreters/manifest.tsv"),
+        PathBuf::from,
+    )
+}
+
+/// Lines of the manifest; of those that could not be had, the reason.
+pub fn manifest() -> Vec<Result<Python, (String, String)>> {
+    let text = std::fs::read_to_string(manifest_path()).unwrap_or_default();
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(manifest_line).collect()
+}
+
+fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [name, version, traits, path, note] = fields.as_slice() else { return None };
+    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+    let [major, minor, micro] = numbers.as_slice() else {
+        return Some(Err(((*name).to_owned(), (*note).to_owned())));
+    };
+    Some(Ok(Python {
+        name: (*name).to_owned(),
+        version: (*major, *minor, *micro),
+        traits: traits.split(',').map(str::to_owned).collect(),
+        path: PathBuf::from(path),
+    }))
+}
+
+/// The interpreter of this name, or a named skip.
+pub fn python(test: &str, name: &str) -> Option<Python> {
+    let mut reason = format!("{name} is not in {}; scripts/interpreters.sh makes it", manifest_path().display());
+    for line in manifest() {
+        match line {
+            Ok(python) if python.name == name => return Some(python),
+            Err((missing, why)) if missing == name => reason = format!("{name}: {why}"),
+            _ => {}
+        }
+    }
+    eprintln!("skipped {test}: {reason}");
+    None
+}
+
+/// Some interpreter that every machine has.
+pub fn any_python() -> PathBuf {
+    ["/usr/bin/python3", "/usr/local/bin/python3"]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
+        .expect("python3 in /usr/bin")
+}
+
+/// Starts gctrace; panics with its messages if it could not be run at all.
+pub fn gctrace(arguments: &[&str], directory: &Path) -> Output {
+    Command::new(GCTRACE)
+        .args(arguments)
+        .current_dir(directory)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env_remove("SUDO_UID")
+        .output()
+        .expect("gctrace runs")
+}
+
+/// A trace, as any JSON reader sees it.
+#[derive(Debug)]
+pub struct Trace {
+    pub events: Vec<Value>,
+}
+
+/// One pause of a trace. Times in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Pause {
+    pub pid: u64,
+    pub tid: u64,
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub generation: u64,
+    pub reason: String,
+    pub args: Value,
+}
+
+impl Pause {
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.args.get(name).and_then(Value::as_u64)
+    }
+}
+
+/// Nanoseconds of a time in microseconds with three decimals, by its text: exact.
+fn nanoseconds(value: &Value) -> u64 {
+    let text = value.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    format!("{whole}{fraction:0<3}").parse().expect("a time with three decimals")
+}
+
+impl Trace {
+    pub fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let whole: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self { events: whole["traceEvents"].as_array().expect("traceEvents").clone() }
+    }
+
+    pub fn pauses(&self) -> Vec<Pause> {
+        self.events.iter().filter(|event| event["cat"] == "gc" && event["ph"] == "X").map(pause).collect()
+    }
+
+    pub fn pauses_of(&self, pid: u64) -> Vec<Pause> {
+        self.pauses().into_iter().filter(|pause| pause.pid == pid).collect()
+    }
+
+    /// Arguments of all metadata events of this name, with their process.
+    pub fn named(&self, name: &str) -> Vec<(u64, &Value)> {
+        let named = self.events.iter().filter(|event| event["name"] == name);
+        named.map(|event| (event["pid"].as_u64().unwrap_or(0), &event["args"])).collect()
+    }
+
+    /// The last line's arguments.
+    pub fn end(&self) -> &Value {
+        self.named("gctrace_end").last().expect("a trace that was ended in order").1
+    }
+
+    pub fn assert_nothing_lost(&self) {
+        assert_eq!(self.end()["lost"], serde_json::json!({}), "losses");
+    }
+}
+
+fn pause(event: &Value) -> Pause {
+    let begin_ns = nanoseconds(&event["ts"]);
+    Pause {
+        pid: event["pid"].as_u64().unwrap(),
+        tid: event["tid"].as_u64().unwrap(),
+        begin_ns,
+        end_ns: begin_ns + nanoseconds(&event["dur"]),
+        generation: event["args"]["generation"].as_u64().unwrap(),
+        reason: event["args"]["reason"].as_str().unwrap().to_owned(),
+        args: event["args"].clone(),
+    }
+}
+
+/// How many pauses of each generation.
+pub fn by_generation<'a>(pauses: impl IntoIterator<Item = &'a Pause>) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
+    for pause in pauses {
+        *counts.entry(pause.generation).or_default() += 1;
+    }
+    counts
+}
+
+/// One field of `gc.get_stats()` by generation.
+pub fn stats(truth: &Value, field: &str) -> BTreeMap<u64, u64> {
+    (0..3).map(|index| (index as u64, truth["stats"][index][field].as_u64().unwrap_or(0))).collect()
+}
+
+/// Reads a JSON file.
+pub fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

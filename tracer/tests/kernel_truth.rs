@@ -1,0 +1,173 @@
+//! Kernel tier: every pause of every interpreter against what the interpreter itself says.
+
+mod common;
+
+use common::Pause;
+use common::Python;
+use common::Trace;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+macro_rules! on_interpreters {
+    ($($test:ident => $name:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            check(stringify!($test), $name);
+        }
+    )*};
+}
+
+on_interpreters! {
+    system_python => "system-3.11",
+    cpython_3_8 => "pyenv-3.8",
+    cpython_3_9 => "pyenv-3.9",
+    cpython_3_10 => "pyenv-3.10",
+    cpython_3_11 => "pyenv-3.11",
+    cpython_3_12 => "pyenv-3.12",
+    cpython_3_13 => "pyenv-3.13",
+    debian_3_13 => "debian-3.13",
+    debian_3_13_shared => "debian-3.13-shared",
+    debian_3_14 => "debian-3.14",
+    debian_3_14_shared => "debian-3.14-shared",
+    debian_3_15 => "debian-3.15",
+    debian_3_15_shared => "debian-3.15-shared",
+    container_3_13 => "container-3.13",
+    incremental_3_14 => "manylinux-3.14-incremental",
+    manylinux_3_15 => "manylinux-3.15",
+    free_threaded_3_13 => "manylinux-3.13t",
+    free_threaded_3_14_early => "manylinux-3.14t-early",
+    free_threaded_3_14 => "manylinux-3.14t",
+    free_threaded_3_15 => "manylinux-3.15t",
+}
+
+fn check(test: &str, name: &str) {
+    if !common::privileged(test) {
+        return;
+    }
+    let Some(python) = common::python(test, name) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let truth_path = place.path().join("truth.json");
+    let script = common::scripts().join("truth.py");
+    let output = common::gctrace(
+        &["-o", "trace.json", "--", python.path.to_str().unwrap(), script.to_str().unwrap(), truth_path.to_str().unwrap()],
+        place.path(),
+    );
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    let truth = common::json(&truth_path);
+    trace.assert_nothing_lost();
+    interpreter_is_named(&trace, &truth, &python);
+    let pid = host_pid(&trace, &truth);
+    let pauses = trace.pauses_of(pid);
+    counts_are_equal(&pauses, &truth, &python);
+    every_callback_has_its_pause(&pauses, &truth, &python);
+    the_rest_is_shutdown(&pauses, &truth);
+}
+
+/// The process on the host: the script knows its pid inside its own namespace.
+fn host_pid(trace: &Trace, truth: &Value) -> u64 {
+    let inside = truth["pid"].as_u64().unwrap();
+    let processes = trace.named("gctrace_process");
+    let in_namespace = processes.iter().find(|(_, args)| args["namespace_pid"].as_u64() == Some(inside));
+    in_namespace.map_or(inside, |(pid, _)| *pid)
+}
+
+fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
+    let pid = host_pid(trace, truth);
+    let processes = trace.named("gctrace_process");
+    let (_, process) = processes.iter().rfind(|(of, _)| *of == pid).expect("the process is in the trace");
+    let interpreter = &process["interpreter"];
+    assert_eq!(interpreter["version"], truth["version"], "{interpreter}");
+    assert_eq!(interpreter["free_threaded"], truth["free_threaded"], "{interpreter}");
+    assert!(python.is(interpreter["collector"].as_str().unwrap()), "{interpreter} {python:?}");
+}
+
+/// Whether a pause belongs to an interpreter; 3.8 has one collector for all of them.
+fn of_interpreter(pause: &Pause, id: u64) -> bool {
+    pause.number("interpreter").is_none_or(|own| own == id)
+}
+
+fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
+    let interpreters = truth["interpreters"].as_array().unwrap();
+    for one in std::iter::once(truth).chain(interpreters) {
+        let id = one["interpreter"].as_u64().unwrap();
+        let own = pauses.iter().filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
+        // Increments that only mark are not in gc.get_stats(): there, the callbacks are the truth.
+        if python.is("incremental") {
+            let made = one["made_ns"].as_u64().unwrap();
+            let heard = own.filter(|pause| pause.begin_ns > made);
+            assert_eq!(common::by_generation(heard), callbacks_by_generation(one), "collections of interpreter {id}");
+        } else {
+            let expected = common::stats(one, "collections");
+            assert_eq!(common::by_generation(own.clone()), expected, "collections of interpreter {id}");
+            assert_eq!(total(own, "collected"), sum(&common::stats(one, "collected")), "objects collected, interpreter {id}");
+        }
+    }
+}
+
+fn callbacks_by_generation(truth: &Value) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
+    for collection in truth["collections"].as_array().unwrap() {
+        *counts.entry(collection["generation"].as_u64().unwrap()).or_default() += 1;
+    }
+    counts
+}
+
+fn total<'a>(pauses: impl Iterator<Item = &'a Pause>, field: &str) -> u64 {
+    pauses.filter_map(|pause| pause.number(field)).sum()
+}
+
+fn sum(values: &BTreeMap<u64, u64>) -> u64 {
+    values.values().sum()
+}
+
+/// Every collection that a callback saw is one pause: same thread, generation, reason and numbers,
+/// and one lies inside the other.
+fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, python: &Python) {
+    let interpreters = truth["interpreters"].as_array().unwrap();
+    for one in std::iter::once(truth).chain(interpreters) {
+        let id = one["interpreter"].as_u64().unwrap();
+        for callback in one["collections"].as_array().unwrap().iter().filter(|entry| entry["inherited"].is_null()) {
+            let found = pauses.iter().find(|pause| of_interpreter(pause, id) && is_of(pause, callback, python));
+            let pause = found.unwrap_or_else(|| panic!("no pause for {callback}"));
+            agrees(pause, callback, python);
+        }
+    }
+}
+
+/// Until 3.12 the callbacks run around the function, from 3.13 inside it.
+fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
+    let time = |name: &str| callback[name].as_u64().unwrap();
+    let (start, stop) = (time("start_ns"), time("stop_ns"));
+    // Inside a container the thread knows another number of itself.
+    let same_thread = python.is("container") || pause.tid == time("tid");
+    let one_in_the_other = if python.version < (3, 13, 0) {
+        start <= pause.begin_ns && pause.end_ns <= stop
+    } else {
+        pause.begin_ns <= start && stop <= pause.end_ns
+    };
+    same_thread && one_in_the_other
+}
+
+fn agrees(pause: &Pause, callback: &Value, python: &Python) {
+    assert_eq!(Some(pause.generation), callback["generation"].as_u64(), "{pause:?} {callback}");
+    assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str(), "{pause:?} {callback}");
+    if !python.is("incremental") {
+        assert_eq!(pause.number("collected"), callback["collected"].as_u64(), "{pause:?} {callback}");
+        assert_eq!(pause.number("uncollectable"), callback["uncollectable"].as_u64(), "{pause:?} {callback}");
+    }
+    if let Some(oldest) = callback["oldest_objects"].as_u64() {
+        assert_eq!(pause.number("oldest_objects"), Some(oldest), "{pause:?} {callback}");
+    }
+    let cpu = pause.number("cpu_ns").expect("time on the CPU");
+    assert!(cpu <= pause.end_ns - pause.begin_ns, "{pause:?}");
+}
+
+/// After the script wrote its truth, only the interpreter's own end collects.
+fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
+    let finished = truth["finished_ns"].as_u64().unwrap();
+    let after = pauses.iter().filter(|pause| of_interpreter(pause, 0) && pause.begin_ns > finished);
+    let reasons: Vec<&str> = after.map(|pause| pause.reason.as_str()).collect();
+    assert!(!reasons.is_empty(), "the collections at exit were seen");
+    assert!(reasons.iter().all(|reason| *reason == "shutdown"), "{reasons:?}");
+}

@@ -143,6 +143,15 @@ impl LaunchPlan {
     /// Starts the command. Returns once it executes its program, or with the reason why it cannot.
     /// It is a direct child, in gctrace's own process group.
     pub(crate) fn spawn(&self) -> Result<Launched, LaunchError> {
+        let child = self
+            .command()
+            .spawn()
+            .map_err(|error| self.refused(error))?;
+        Launched::watch(child)
+    }
+
+    /// The command as it will be started, for a caller that wants its output.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
@@ -159,8 +168,7 @@ impl LaunchPlan {
                     .map_or(Ok(()), invoker::Credentials::take_on)
             });
         }
-        let child = command.spawn().map_err(|error| self.refused(error))?;
-        Launched::watch(child)
+        command
     }
 
     fn refused(&self, source: io::Error) -> LaunchError {

@@ -87,9 +87,29 @@ fn cap(needed: &Capability) -> String {
     format!("CAP_{}", needed.name)
 }
 
+/// What stands between this process and the rights it needs; the first one that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Obstacle {
+    /// The kernel gives no program what recording needs.
+    Lockdown,
+    /// The kernel is older than the rights.
+    OldKernel,
+    /// Rights here are not rights there.
+    UserNamespace,
+    /// Nothing can get the rights, not even root.
+    BoundingSet,
+    /// Processes have other pids for BPF than for us.
+    PidNamespace,
+    /// sudo and setcap have no effect.
+    NoNewPrivileges,
+    /// It was simply not started with them.
+    NotGranted,
+}
+
 /// Why recording is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denied {
+    obstacle: Obstacle,
     missing: Vec<Capability>,
     facts: Facts,
 }
@@ -103,28 +123,54 @@ impl Denied {
     /// `None` if these facts allow recording.
     pub(crate) fn from_facts(facts: Facts) -> Option<Self> {
         let missing = facts.effective.missing();
-        let allowed = missing.is_empty() && facts.lockdown != Lockdown::Confidentiality;
-        (!allowed).then_some(Self { missing, facts })
+        let obstacles = [
+            (
+                facts.lockdown == Lockdown::Confidentiality,
+                Obstacle::Lockdown,
+            ),
+            (facts.newest_capability < NEWEST_NEEDED, Obstacle::OldKernel),
+            (facts.foreign_user_namespace, Obstacle::UserNamespace),
+            (
+                !facts.bounding.missing().is_empty() && !missing.is_empty(),
+                Obstacle::BoundingSet,
+            ),
+            (facts.foreign_pid_namespace, Obstacle::PidNamespace),
+            (
+                facts.no_new_privileges && !missing.is_empty(),
+                Obstacle::NoNewPrivileges,
+            ),
+            (!missing.is_empty(), Obstacle::NotGranted),
+        ];
+        let obstacle = obstacles
+            .into_iter()
+            .find_map(|(applies, obstacle)| applies.then_some(obstacle))?;
+        Some(Self {
+            obstacle,
+            missing,
+            facts,
+        })
     }
 
     /// The commands that mend it, ready to print after the error.
     pub(crate) fn remedy(&self) -> String {
-        let facts = &self.facts;
-        if facts.lockdown == Lockdown::Confidentiality {
-            "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn Secure Boot off.".to_owned()
-        } else if facts.newest_capability < NEWEST_NEEDED {
-            "A kernel from 5.15 on is needed: gctrace doctor".to_owned()
-        } else if facts.foreign_user_namespace {
-            rootless(facts)
-        } else if !facts.bounding.missing().is_empty() {
-            outside_limits(facts)
-        } else if facts.no_new_privileges {
-            "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
-             --security-opt=no-new-privileges): start gctrace outside of it."
-                .to_owned()
-        } else {
-            self.sudo_or_setcap()
-        }
+        let fixed = match self.obstacle {
+            Obstacle::Lockdown => {
+                "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn\n\
+                 Secure Boot off."
+            }
+            Obstacle::OldKernel => "A kernel from 5.15 on is needed: gctrace doctor",
+            Obstacle::NoNewPrivileges => {
+                "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
+                 --security-opt=no-new-privileges): start gctrace outside of it."
+            }
+            Obstacle::PidNamespace => {
+                "Start the container with --pid=host, or record from the host: sudo gctrace record -p PID"
+            }
+            Obstacle::UserNamespace => return rootless(&self.facts),
+            Obstacle::BoundingSet => return outside_limits(&self.facts),
+            Obstacle::NotGranted => return self.sudo_or_setcap(),
+        };
+        fixed.to_owned()
     }
 
     fn sudo_or_setcap(&self) -> String {
@@ -197,19 +243,26 @@ fn outside_limits(facts: &Facts) -> String {
 
 impl fmt::Display for Denied {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.facts.lockdown == Lockdown::Confidentiality {
-            return formatter.write_str(
+        match self.obstacle {
+            Obstacle::Lockdown => formatter.write_str(
                 "recording is not possible: the kernel is locked down (/sys/kernel/security/lockdown says confidentiality)",
-            );
+            ),
+            Obstacle::PidNamespace => formatter.write_str(
+                "recording is not possible in a pid namespace of its own: BPF sees the host's pids, /proc shows others",
+            ),
+            Obstacle::UserNamespace if self.missing.is_empty() => {
+                formatter.write_str("recording is not possible in a user namespace of its own")
+            }
+            _ => {
+                let missing: Vec<_> = self.missing.iter().map(cap).collect();
+                let (user, held) = (&self.facts.user, self.facts.effective);
+                write!(
+                    formatter,
+                    "recording needs privileges: missing {} (user {user} has {held} in effect)",
+                    missing.join(", ")
+                )
+            }
         }
-        let missing: Vec<_> = self.missing.iter().map(cap).collect();
-        write!(
-            formatter,
-            "recording needs privileges: missing {} (user {} has {} in effect)",
-            missing.join(", "),
-            self.facts.user,
-            self.facts.effective
-        )
     }
 }
 

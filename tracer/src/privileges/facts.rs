@@ -10,6 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+/// The inode of the first pid namespace is fixed (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
 /// Kernel lockdown (kernel_lockdown(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lockdown {
@@ -37,6 +40,8 @@ pub(crate) struct Facts {
     pub(crate) no_new_privileges: bool,
     /// Not the first user namespace.
     pub(crate) foreign_user_namespace: bool,
+    /// Not the first pid namespace: BPF programs see other pids than this `/proc` shows.
+    pub(crate) foreign_pid_namespace: bool,
     /// The kind of container, if this is one: `docker`, `podman`, ...
     pub(crate) container: Option<String>,
     /// Kernel lockdown.
@@ -62,6 +67,8 @@ impl Facts {
             no_new_privileges: field(&status, "NoNewPrivs") == Some("1"),
             foreign_user_namespace: fs::read_to_string("/proc/self/uid_map")
                 .is_ok_and(|map| !is_first_namespace(&map)),
+            foreign_pid_namespace: fs::read_link("/proc/self/ns/pid")
+                .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
             container: container(),
             lockdown: fs::read_to_string("/sys/kernel/security/lockdown")
                 .map(|text| lockdown(&text))

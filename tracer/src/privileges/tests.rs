@@ -10,6 +10,7 @@ fn ordinary_user() -> Facts {
         newest_capability: 40,
         no_new_privileges: false,
         foreign_user_namespace: false,
+        foreign_pid_namespace: false,
         container: None,
         lockdown: Lockdown::Off,
         executable: "/opt/my tools/gctrace".into(),
@@ -107,6 +108,12 @@ fn limits_of_other_kinds() {
         }),
         told(Facts {
             newest_capability: 37,
+            ..ordinary_user()
+        }),
+        told(Facts {
+            foreign_pid_namespace: true,
+            container: Some("docker".into()),
+            effective: all,
             ..ordinary_user()
         }),
         told(Facts {

@@ -48,6 +48,7 @@ wheels=(
 
 exec 9>"$folder/.lock"
 flock 9
+rm -f "$log" # root's or the user's
 : >"$log"
 
 rows=()
@@ -237,12 +238,14 @@ container() {
         return 0
     fi
     checkout=$(cd "$here/.." && pwd)
+    mkdir -p "$folder/$suite$checkout"
+    rm -f "$wrapper" # root's or the user's
     cat >"$wrapper" <<WRAPPER
 #!/bin/sh
 # Runs Debian's python$version in its own mount and pid namespace and root.
+PATH=\$PATH:/usr/sbin:/sbin
 exec unshare --mount --pid --fork --propagation private --kill-child /bin/sh -c '
     root=$folder/$suite
-    mkdir -p "\$root$checkout"
     mount -t proc proc "\$root/proc"
     mount --bind /tmp "\$root/tmp"
     mount --bind $checkout "\$root$checkout"

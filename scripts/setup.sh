@@ -56,12 +56,12 @@ as_builder() {
 
 can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }; }
 
-# Runs a command as root, with the caller's search path.
+# Runs a command as root, with the caller's search path and root's folders after it.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
     else
-        sudo env PATH="$PATH" "$@"
+        sudo env PATH="$PATH:/usr/sbin:/sbin" "$@"
     fi
 }
 

@@ -116,7 +116,7 @@ kernel() {
         note "kernel: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     else
         # Namespaces of its own for one interpreter need root.
-        if [ "$(id -u)" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
+        if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
         privileged kernel
     fi
 }

@@ -54,19 +54,27 @@ static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
 	return which == REGISTER_NONE ? ARGUMENT_UNKNOWN : (s32)argument(registers, which);
 }
 
-/* CPython sets gc.generation0 to point into the gc state itself: a wrong offset or a shifted
- * argument does not survive this. */
-static __always_inline bool is_gc_state(const struct layout *layout, u64 gc)
-{
-	if (layout->check_pointer == NO_OFFSET)
-		return true;
-	return read_pointer(gc + layout->check_pointer) == gc + layout->check_target;
-}
-
 struct gc_state {
 	u64 address;           /* 0 if it could not be found                                      */
 	u64 interpreter;       /* address of PyInterpreterState                                   */
+	s32 shift;             /* bytes by which the generations lie elsewhere than the layout says */
+	u32 reserved;
 };
+
+/* Takes `gc` for the gc state if it is one. CPython sets gc.generation0 to point into the gc state
+ * itself: a wrong offset or a shifted argument does not survive this. */
+static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, struct gc_state *state)
+{
+	s64 shift = 0;
+
+	if (layout->check_pointer != NO_OFFSET)
+		shift = read_pointer(gc + layout->check_pointer) - (gc + layout->check_target);
+	if (shift > MAX_SHIFT || shift < -MAX_SHIFT)
+		return false;
+	state->address = gc;
+	state->shift = shift;
+	return true;
+}
 
 /* Finds the gc state: through the thread state the function was given, or else in the main interpreter. */
 static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
@@ -75,25 +83,23 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 	u64 runtime = registers->ip + point->runtime_delta;
 
 	state->address = 0;
-	state->interpreter = 0;
+	state->shift = 0;
 	if (layout->gc_in_runtime != NO_OFFSET) {
-		state->address = runtime + layout->gc_in_runtime;
 		state->interpreter = read_pointer(runtime + layout->interpreters_head);
+		take_gc_state(layout, runtime + layout->gc_in_runtime, state);
 		return;
 	}
 	if (point->tstate_register != REGISTER_NONE) {
 		u64 tstate = argument(registers, point->tstate_register);
-		u64 interpreter = read_pointer(tstate + layout->tstate_interpreter);
 
-		if (interpreter && is_gc_state(layout, interpreter + layout->gc_in_interpreter)) {
-			state->interpreter = interpreter;
-			state->address = interpreter + layout->gc_in_interpreter;
+		state->interpreter = read_pointer(tstate + layout->tstate_interpreter);
+		if (state->interpreter &&
+		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state))
 			return;
-		}
 	}
 	state->interpreter = read_pointer(runtime + layout->interpreters_head);
-	if (state->interpreter && is_gc_state(layout, state->interpreter + layout->gc_in_interpreter))
-		state->address = state->interpreter + layout->gc_in_interpreter;
+	if (state->interpreter)
+		take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state);
 }
 
 static __always_inline bool read_generation(const struct layout *layout, u64 base, u32 generation,

@@ -27,6 +27,7 @@ enum point_kind {
 
 #define REGISTER_NONE 0u
 #define NO_OFFSET 0xffffffffu
+#define MAX_SHIFT 16
 #define ARGUMENT_UNKNOWN (-128)
 #define MAX_POINTS 1024
 #define MAX_LAYOUTS 256
@@ -69,7 +70,10 @@ struct layout {
 	__u32 collecting;          /* int                                                         */
 	__u32 enabled;             /* int                                                         */
 	__u32 thresholds[GENERATIONS]; /* int                                                     */
-	__u32 check_pointer;       /* pointer that must hold the address gc state + check_target  */
+	/* A pointer that must hold the address gc state + check_target, give or take
+	 * MAX_SHIFT bytes by which a patched build (Debian's 3.13) moved its generations:
+	 * `thresholds` move along.                                                               */
+	__u32 check_pointer;
 	__u32 check_target;
 	__u32 stats;               /* the statistics, or the pointer to them                      */
 	__u32 stats_is_pointer;

@@ -183,7 +183,8 @@ static __always_inline void send_pause(const struct thread *thread, const struct
 	event->oldest_objects = pause->gc.address ? read_count(pause->gc.address, layout->long_lived_total) : -1;
 	event->heap_objects = pause->gc.address ? read_count(pause->gc.address, layout->heap_size) : -1;
 	for (int i = 0; i < GENERATIONS; i++)
-		event->thresholds[i] = pause->gc.address ? read_int(pause->gc.address, layout->thresholds[i]) : -1;
+		event->thresholds[i] = pause->gc.address ?
+			read_int(pause->gc.address + pause->gc.shift, layout->thresholds[i]) : -1;
 	event->enabled = pause->gc.address ? read_int(pause->gc.address, layout->enabled) : -1;
 	bpf_ringbuf_submit(event, wake_flags());
 }

@@ -1,0 +1,141 @@
+//! Writes a trace of a given size, as long training of several processes would, to measure
+//! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
+
+use gctrace_event::End;
+use gctrace_event::FORMAT;
+use gctrace_event::Header;
+use gctrace_event::Interpreter;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::TraceFile;
+use gctrace_event::compressed_by_name;
+use std::error::Error;
+use std::fs::File;
+use std::path::Path;
+
+/// Start of the clock, an hour after boot.
+const START_NS: u64 = 3_600_000_000_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, bytes, processes] = arguments.as_slice() else {
+        return Err("usage: generate_trace FILE BYTES PROCESSES".into());
+    };
+    let (path, bytes, processes): (_, u64, u32) =
+        (Path::new(path), bytes.parse()?, processes.parse()?);
+    let file = File::create(path)?;
+    let mut trace = TraceFile::create(file, path, compressed_by_name(path), &header())?;
+    let pids = 1000..1000 + processes.max(1);
+    for pid in pids.clone() {
+        trace.write(&Record::Process(process(pid)))?;
+    }
+    let mut series = Series {
+        state: 1,
+        now: START_NS,
+        heap: 100_000,
+        count: 0,
+    };
+    while trace.bytes() < bytes {
+        for pid in pids.clone() {
+            trace.write(&Record::Pause(series.next(pid)))?;
+        }
+    }
+    let end = End {
+        ended_ns: series.now + 1_000_000,
+        why: "the command ended".to_owned(),
+        exit_code: Some(0),
+        ..End::default()
+    };
+    println!("{} pauses, {} bytes", series.count, trace.finish(&end)?);
+    Ok(())
+}
+
+fn header() -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        gctrace: env!("CARGO_PKG_VERSION").to_owned(),
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        host: "generated".to_owned(),
+        cpus: 8,
+        started_ns: START_NS,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        follow: true,
+        ..Header::default()
+    }
+}
+
+fn process(pid: u32) -> Process {
+    Process {
+        pid,
+        namespace_pid: None,
+        parent: Some(999),
+        origin: Origin::Child,
+        since_ns: START_NS,
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        rank: Some(pid - 1000),
+        interpreter: Some(Interpreter {
+            file: "/usr/bin/python3".to_owned(),
+            version: "3.12.1".to_owned(),
+            collector: "generational".to_owned(),
+            found_by: "symbol table".to_owned(),
+            ..Interpreter::default()
+        }),
+    }
+}
+
+/// Pauses of a heap that grows, one full collection in a hundred.
+struct Series {
+    state: u64,
+    now: u64,
+    heap: u64,
+    count: u64,
+}
+
+impl Series {
+    /// Xorshift (Marsaglia 2003): the same trace each time.
+    fn random(&mut self, below: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state % below
+    }
+
+    fn next(&mut self, pid: u32) -> Pause {
+        self.count += 1;
+        let generation = match self.random(100) {
+            0 => 2,
+            1..=9 => 1,
+            _ => 0,
+        };
+        let noise = self.random(5_000);
+        let length = match generation {
+            2 => self.heap * 20 + noise * 10,
+            1 => 40_000 + noise * 4,
+            _ => 6_000 + noise,
+        };
+        if generation == 2 {
+            self.heap += self.random(3);
+        }
+        let begin_ns = self.now;
+        self.now += 20_000 + self.random(200_000);
+        Pause {
+            pid,
+            tid: pid,
+            begin_ns,
+            end_ns: begin_ns + length,
+            generation,
+            reason: Reason::Automatic,
+            collected: Some(self.random(4) * 17),
+            uncollectable: Some(0),
+            interpreter: Some(0),
+            cpu_ns: Some(length - length / 50),
+            stop_the_world_ns: None,
+            oldest_objects: Some(self.heap),
+            heap_objects: None,
+            unfinished: false,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What to do next: rules from evidence to action.
+//!
+//! Owns when an advice is given and what it can save; its words are in `advice/texts.rs`. What an
+//! advice saves is an upper bound drawn from this recording, never a promise: gctrace has not
+//! seen the program with the change.
+
+mod texts;
+
+use crate::report::Advice;
+use crate::report::Effort;
+use crate::report::Level;
+use crate::report::ProcessReport;
+use crate::report::Report;
+
+/// A cause is worth an action from this share of all pause time on.
+const WORTH_RATIO: f64 = 0.2;
+/// Off the processor for this share of the pauses: the machine has too little of it.
+const PREEMPTED_RATIO: f64 = 0.2;
+/// Raising threshold 0 tenfold makes automatic collections at most ten times rarer.
+const RARER_SAVES: f64 = 0.9;
+
+/// All advice for a report, that which can save most first.
+pub(crate) fn advice(report: &Report) -> Vec<Advice> {
+    let Some(most) = report.processes.first() else {
+        return vec![texts::no_collection(report)];
+    };
+    let mut list = match report.verdict.level {
+        Level::None | Level::Negligible => vec![texts::leave(report)],
+        _ => worthwhile(report, most),
+    };
+    list.sort_by_key(|advice| std::cmp::Reverse(advice.saves_at_most_ns));
+    if report.totals.pauses.uncollectable > 0 {
+        list.push(texts::uncollectable(report));
+    }
+    list
+}
+
+fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
+    let facts = Facts::new(report);
+    let mut list = Vec::new();
+    if facts.worth(facts.shutdown) {
+        list.push(texts::shutdown(&facts));
+    }
+    if facts.worth(facts.manual) {
+        list.push(texts::explicit_calls(report, &facts));
+    }
+    if facts.worth(facts.automatic_full) {
+        list.push(texts::freeze(report, most, &facts));
+    }
+    if facts.worth(facts.automatic_partial) {
+        list.push(texts::raise_threshold(report, most, &facts));
+    }
+    if facts.worth(facts.automatic()) {
+        list.push(texts::planned(most, &facts));
+    }
+    if let Some(cpu) = &report.totals.pauses.cpu
+        && cpu.off_cpu_ratio >= PREEMPTED_RATIO
+    {
+        list.push(texts::preempted(cpu));
+    }
+    if list.is_empty() {
+        list.push(texts::unknown_reason(report));
+    }
+    list
+}
+
+/// Where the pause time went.
+pub(crate) struct Facts {
+    pub(crate) all_ns: u64,
+    pub(crate) automatic_full: Effort,
+    pub(crate) automatic_partial: Effort,
+    pub(crate) manual: Effort,
+    pub(crate) shutdown: Effort,
+}
+
+impl Facts {
+    fn new(report: &Report) -> Self {
+        let of = |name: &str| {
+            let group = report.by_reason.iter().find(|group| group.name == name);
+            group.map_or(Effort::default(), |group| Effort {
+                count: group.pauses.count,
+                time_ns: group.pauses.time_ns,
+            })
+        };
+        let automatic = of("automatic");
+        let full = report.freed_nothing.of_automatic_full;
+        Self {
+            all_ns: report.totals.pauses.time_ns,
+            automatic_full: full,
+            automatic_partial: Effort {
+                count: automatic.count.saturating_sub(full.count),
+                time_ns: automatic.time_ns.saturating_sub(full.time_ns),
+            },
+            manual: of("manual"),
+            shutdown: of("shutdown"),
+        }
+    }
+
+    pub(crate) fn automatic(&self) -> Effort {
+        let mut sum = self.automatic_full;
+        sum.add_all(&self.automatic_partial);
+        sum
+    }
+
+    pub(crate) fn share(&self, effort: Effort) -> f64 {
+        crate::tally::ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
+    }
+
+    fn worth(&self, effort: Effort) -> bool {
+        effort.count > 0 && self.share(effort) >= WORTH_RATIO
+    }
+
+    /// What ten times rarer collections save at most.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a bound needs no more than 52 bits; casts of floats saturate"
+    )]
+    pub(crate) fn rarer_saves_ns(&self) -> u64 {
+        (self.automatic().time_ns as f64 * RARER_SAVES) as u64
+    }
+}

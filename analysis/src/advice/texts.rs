@@ -1,0 +1,298 @@
+//! The words of each advice.
+
+use super::Facts;
+use crate::report::Advice;
+use crate::report::Basis;
+use crate::report::CpuTime;
+use crate::report::ProcessReport;
+use crate::report::Report;
+use crate::units::count;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+use crate::units::three_digits;
+
+/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
+const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+
+fn advice(id: &str, action: &str, why: String) -> Advice {
+    Advice {
+        id: id.to_owned(),
+        action: action.to_owned(),
+        why,
+        code: None,
+        risk: None,
+        saves_at_most_ns: None,
+        basis: Basis::Predicted,
+    }
+}
+
+pub(crate) fn no_collection(report: &Report) -> Advice {
+    let why = match report.totals.processes_without_pauses {
+        0 => "No Python process ran the collector while it was recorded. Either the program makes \
+              few objects that can be part of cycles, or no Python was found in it."
+            .to_owned(),
+        quiet => format!(
+            "{} recorded, and the collector never ran in {}.",
+            counted(quiet, "Python process") + if quiet == 1 { " was" } else { " were" },
+            if quiet == 1 { "it" } else { "them" }
+        ),
+    };
+    let mut advice = advice("no-collection", "Nothing to change here.", why);
+    advice.code = Some("gctrace doctor --python $(which python)   # is Python found?".to_owned());
+    advice
+}
+
+pub(crate) fn leave(report: &Report) -> Advice {
+    let share = report.totals.stopped_ratio.unwrap_or(0.0);
+    advice(
+        "leave",
+        "Leave the garbage collector as it is and look elsewhere.",
+        format!(
+            "Without any collection the program would be faster by {} at most.",
+            percent(share)
+        ),
+    )
+}
+
+pub(crate) fn shutdown(facts: &Facts) -> Advice {
+    advice(
+        "shutdown",
+        "Do not count the collections at the interpreter's end against the training.",
+        format!(
+            "{} of the pause time ({} in {}) came when the interpreter was ending. They do not \
+             slow the work itself; in a longer run their share shrinks.",
+            percent(facts.share(facts.shutdown)),
+            duration(facts.shutdown.time_ns),
+            counted(facts.shutdown.count, "collection"),
+        ),
+    )
+}
+
+pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
+    let calls = &report.explicit_calls;
+    let nothing = calls.pauses.freed_nothing;
+    let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
+        rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
+        rate if rate > 0.0 => format!(", one every {} s", three_digits(1.0 / rate)),
+        _ => String::new(),
+    });
+    let mut advice = advice(
+        "explicit-calls",
+        "Find the explicit gc.collect() calls and remove those in the loop.",
+        format!(
+            "{}{rate} took {} ({} of the pause time); {} of them freed nothing, for {}. Libraries \
+             call it too.",
+            counted(facts.manual.count, "explicit call"),
+            duration(facts.manual.time_ns),
+            percent(facts.share(facts.manual)),
+            count(nothing.count),
+            duration(nothing.time_ns),
+        ),
+    );
+    advice.code = Some(
+        "grep -rn --include='*.py' 'gc\\.collect(' . \"$(python -c 'import \
+         sysconfig; print(sysconfig.get_path(\"purelib\"))')\""
+            .to_owned(),
+    );
+    advice.risk = Some(
+        "A call before a phase that needs much memory may be there on purpose; calls before \
+         torch.cuda.empty_cache() free GPU memory only if cycles hold tensors."
+            .to_owned(),
+    );
+    advice.saves_at_most_ns = Some(facts.manual.time_ns);
+    advice
+}
+
+pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &Facts) -> Advice {
+    let nothing = report.freed_nothing.automatic_full;
+    let mut why = format!(
+        "{} took {} ({} of the pause time); {} of them freed nothing, for {}. Each looks at every \
+         object that is alive: model, optimizer, imported modules. Frozen objects are not looked \
+         at any more.",
+        counted(facts.automatic_full.count, "automatic full collection"),
+        duration(facts.automatic_full.time_ns),
+        percent(facts.share(facts.automatic_full)),
+        count(nothing.count),
+        duration(nothing.time_ns),
+    );
+    if let Some(growth) = &most.growth
+        && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
+    {
+        why += &format!(
+            " In process {} the pause grew by {} per million objects.",
+            most.pid,
+            duration(slope as u64)
+        );
+    }
+    let mut advice = advice(
+        "freeze",
+        "Call gc.freeze() once, after everything is set up and before the loop.",
+        why,
+    );
+    advice.code = Some(
+        "import gc\n\
+         # after model, optimizer and data are built, before the training loop:\n\
+         gc.collect()\n\
+         gc.freeze()"
+            .to_owned(),
+    );
+    advice.risk = Some(format!(
+        "Frozen objects that become garbage in a cycle are never freed (gc.unfreeze() takes it \
+         back). {}",
+        full_collection_rule(most)
+    ));
+    advice.saves_at_most_ns = Some(facts.automatic_full.time_ns);
+    advice
+}
+
+/// When the collector of this process decides to go through the whole heap, and what that means
+/// for freezing and for threshold 2 (CPython's `gc.c`, `gc_select_generation`, 3.8 - 3.13 and from
+/// 3.14.5 on; `gc_free_threading.c`, `gc_should_collect`).
+fn full_collection_rule(process: &ProcessReport) -> &'static str {
+    let collector = process.interpreter.as_ref();
+    match collector.map(|interpreter| interpreter.collector.as_str()) {
+        Some("incremental") => {
+            "This interpreter collects the old generation in increments, so its automatic \
+             collections never go through the whole heap at once."
+        }
+        Some("free-threaded") => {
+            "This free-threaded interpreter collects the whole heap each time; it starts when new \
+             objects exceed threshold 0 and a quarter of the heap that survived the last time."
+        }
+        _ => {
+            "CPython starts a full collection when threshold 2 is passed and the objects that are \
+             new since the last one exceed a quarter of those that survived it; frozen objects no \
+             longer count among these, so full collections may come more often, each much \
+             shorter. By the same rule a higher threshold 2 alone changes little in a large heap."
+        }
+    }
+}
+
+pub(crate) fn raise_threshold(report: &Report, most: &ProcessReport, facts: &Facts) -> Advice {
+    let settings = most.settings.as_ref();
+    let [young, middle, old] = settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds);
+    let raised = young.max(100).saturating_mul(10);
+    let rate = most.young_per_s.unwrap_or(0.0);
+    let youngest = report.by_generation.iter().find(|group| group.name == "0");
+    let freed_nothing = youngest.map_or(0, |group| group.pauses.freed_nothing.count);
+    let mut advice = advice(
+        "raise-threshold",
+        "Raise the first threshold, so that collections are rarer.",
+        format!(
+            "{} of younger generations took {} ({} of the pause time), in process {} {} per \
+             second; {} of generation 0 freed nothing. Its thresholds are {}.",
+            counted(facts.automatic_partial.count, "automatic collection"),
+            duration(facts.automatic_partial.time_ns),
+            percent(facts.share(facts.automatic_partial)),
+            most.pid,
+            three_digits(rate),
+            count(freed_nothing),
+            match settings {
+                Some(_) => format!("{young}, {middle}, {old}"),
+                None => "not in the trace".to_owned(),
+            },
+        ),
+    );
+    advice.code = Some(format!(
+        "import gc\ngc.set_threshold({raised}, {middle}, {old})"
+    ));
+    advice.risk = Some(
+        "Garbage in cycles stays ten times longer before it is freed; each collection of the \
+         youngest generation looks at up to ten times as many objects."
+            .to_owned(),
+    );
+    advice.saves_at_most_ns = Some(facts.rarer_saves_ns());
+    advice
+}
+
+pub(crate) fn planned(most: &ProcessReport, facts: &Facts) -> Advice {
+    let mut advice = advice(
+        "planned",
+        "Turn automatic collection off and collect between steps, where you choose.",
+        format!(
+            "Automatic collections took {} ({} of the pause time) at moments that nobody chose. \
+             In a distributed job they hit each rank at another step, and the others wait; \
+             planned ones hit all ranks at the same step.",
+            duration(facts.automatic().time_ns),
+            percent(facts.share(facts.automatic())),
+        ),
+    );
+    advice.code = Some(
+        "import gc\n\
+         gc.disable()\n\
+         for step, batch in enumerate(loader):\n\
+         \x20   train_step(batch)\n\
+         \x20   if step % 1000 == 0:   # the same step on every rank\n\
+         \x20       gc.collect()"
+            .to_owned(),
+    );
+    advice.risk = Some(match most.freed_per_s {
+        Some(freed) if freed >= 0.5 => format!(
+            "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
+             collections freed {} objects per second. Tensors held by cycles keep their GPU \
+             memory as long. Watch memory, and choose the interval by it.",
+            most.pid,
+            count(freed as u64)
+        ),
+        _ => format!(
+            "Memory grows by the garbage of up to 1000 steps. In process {} automatic collections \
+             freed next to nothing in this recording, so that is little, if other phases \
+             (validation, checkpoints) behave alike.",
+            most.pid
+        ),
+    });
+    advice.saves_at_most_ns = Some(facts.automatic().time_ns);
+    advice
+}
+
+pub(crate) fn preempted(cpu: &CpuTime) -> Advice {
+    let mut advice = advice(
+        "preempted",
+        "Give the processes more processor time.",
+        format!(
+            "During {} of the pause time the collecting thread was not on a processor (measured \
+             over {}): others ran in its place, or memory had to be paged in.",
+            percent(cpu.off_cpu_ratio),
+            counted(cpu.pauses, "pause"),
+        ),
+    );
+    advice.code = Some(
+        "nproc; uptime   # load above the number of processors? then for example:\n\
+         OMP_NUM_THREADS=4 python train.py   # and fewer DataLoader workers"
+            .to_owned(),
+    );
+    advice.saves_at_most_ns = Some(cpu.pause_ns.saturating_sub(cpu.on_cpu_ns));
+    advice
+}
+
+pub(crate) fn unknown_reason(report: &Report) -> Advice {
+    let mut advice = advice(
+        "record-reasons",
+        "Record with gctrace to see why these collections ran.",
+        format!(
+            "The reason of {} is not in the trace, so no remedy can be named.",
+            counted(report.totals.pauses.count, "pause")
+        ),
+    );
+    advice.code = Some("sudo gctrace -- python train.py".to_owned());
+    advice
+}
+
+pub(crate) fn uncollectable(report: &Report) -> Advice {
+    let mut advice = advice(
+        "uncollectable",
+        "Look at gc.garbage: some cycles cannot be freed.",
+        format!(
+            "{} found that CPython could not free; they stay in memory.",
+            counted(report.totals.pauses.uncollectable, "object")
+                + if report.totals.pauses.uncollectable == 1 {
+                    " was"
+                } else {
+                    " were"
+                }
+        ),
+    );
+    advice.code = Some("import gc; print([type(x) for x in gc.garbage])".to_owned());
+    advice
+}

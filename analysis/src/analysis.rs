@@ -1,0 +1,342 @@
+//! The aggregator: items of one trace after another in, one report out.
+//!
+//! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
+//! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
+
+use crate::process::ProcessState;
+use crate::process::generation_index;
+use crate::process::reason_index;
+use crate::report::Effort;
+use crate::tally::Tally;
+use crate::tally::freed_nothing;
+use crate::worst::Worst;
+use gctrace_event::End;
+use gctrace_event::Header;
+use gctrace_event::Note;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::read::Ending;
+use gctrace_event::read::Event;
+use gctrace_event::read::Item;
+use std::collections::HashMap;
+
+/// Significant digits of percentiles over all processes.
+const DIGITS: u8 = 3;
+/// Notes kept per trace.
+const NOTES_KEPT: usize = 100;
+/// Processes of other tools' traces whose span is tracked; more would only cost memory.
+const SPANS_KEPT: usize = 65_536;
+
+/// Sums over everything seen so far. For each trace call [`Analysis::begin_trace`],
+/// [`Analysis::add`] for every item, [`Analysis::end_trace`]; then [`Analysis::report`].
+#[derive(Debug)]
+pub struct Analysis {
+    pub(crate) traces: Vec<TraceState>,
+    pub(crate) processes: Vec<ProcessState>,
+    pub(crate) all: Tally,
+    pub(crate) by_generation: [Tally; 4],
+    pub(crate) by_reason: [Tally; 4],
+    pub(crate) worst: Worst,
+    pub(crate) nothing: Nothing,
+    pub(crate) unfinished: Effort,
+    current: Current,
+}
+
+/// Of the trace being read only.
+#[derive(Debug, Default)]
+struct Current {
+    processes: HashMap<u32, Incarnations>,
+    thread_names: HashMap<(u32, u32), String>,
+    process_names: HashMap<u32, String>,
+    /// First and last moment of processes in traces of other tools.
+    spans: HashMap<u32, (u64, u64)>,
+}
+
+/// The processes that had one process id.
+#[derive(Debug, Clone, Copy)]
+struct Incarnations {
+    latest: usize,
+    before: Option<usize>,
+}
+
+/// One trace.
+#[derive(Debug, Default)]
+pub(crate) struct TraceState {
+    pub(crate) file: String,
+    pub(crate) header: Option<Header>,
+    pub(crate) end: Option<End>,
+    /// First and last moment of anything.
+    pub(crate) span: Option<(u64, u64)>,
+    pub(crate) effort: Effort,
+    pub(crate) max_ns: Option<u64>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) notes_left_out: u64,
+    pub(crate) ending: Ending,
+}
+
+impl TraceState {
+    fn see(&mut self, begin_ns: u64, end_ns: u64) {
+        let (first, last) = self.span.get_or_insert((begin_ns, end_ns));
+        *first = begin_ns.min(*first);
+        *last = end_ns.max(*last);
+    }
+
+    /// Start of the recording.
+    pub(crate) fn started_ns(&self) -> u64 {
+        match &self.header {
+            Some(header) => header.started_ns,
+            None => self.span.map_or(0, |(first, _)| first),
+        }
+    }
+}
+
+/// Collections that freed nothing, by kind.
+#[derive(Debug, Default)]
+pub(crate) struct Nothing {
+    pub(crate) automatic_full: Effort,
+    pub(crate) automatic_partial: Effort,
+    pub(crate) manual: Effort,
+    pub(crate) shutdown: Effort,
+    pub(crate) unknown: Effort,
+    /// All automatic full collections, whatever they freed.
+    pub(crate) of_automatic_full: Effort,
+}
+
+impl Default for Analysis {
+    fn default() -> Self {
+        let tally = || Tally::new(DIGITS);
+        Self {
+            traces: Vec::new(),
+            processes: Vec::new(),
+            all: tally(),
+            by_generation: std::array::from_fn(|_| tally()),
+            by_reason: std::array::from_fn(|_| tally()),
+            worst: Worst::default(),
+            nothing: Nothing::default(),
+            unfinished: Effort::default(),
+            current: Current::default(),
+        }
+    }
+}
+
+impl Analysis {
+    /// Begins the next trace; `file` is its name in the report.
+    pub fn begin_trace(&mut self, file: &str) {
+        self.current = Current::default();
+        self.traces.push(TraceState {
+            file: file.to_owned(),
+            ..TraceState::default()
+        });
+    }
+
+    /// Takes one item of the trace.
+    pub fn add(&mut self, item: Item<'_>) {
+        let Some(trace) = self.traces.last_mut() else {
+            return;
+        };
+        match item {
+            Item::Record(Record::Pause(pause)) => {
+                trace.see(pause.begin_ns, pause.end_ns);
+                trace.effort.add(pause.duration_ns());
+                trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
+                self.add_pause(&pause);
+            }
+            Item::Record(record) => self.add_record(record),
+            Item::Header(header) => trace.header = Some(*header),
+            Item::ProcessName { pid, name } => {
+                self.current.process_names.insert(pid, name);
+            }
+            Item::Other(event) => self.add_other(&event),
+            Item::Unusable => {}
+        }
+    }
+
+    /// Ends the trace.
+    pub fn end_trace(&mut self, ending: Ending) {
+        let Some(trace) = self.traces.last_mut() else {
+            return;
+        };
+        trace.ending = ending;
+        let index = self.traces.len() - 1;
+        let current = std::mem::take(&mut self.current);
+        for process in self.processes.iter_mut().rev() {
+            if process.trace != index {
+                break;
+            }
+            process.name = current.process_names.get(&process.pid).cloned();
+            if let Some((begin, end)) = current.spans.get(&process.pid) {
+                process.see(*begin, *end);
+            }
+        }
+        for entry in self.worst.entries_mut() {
+            let process = self.processes.get(entry.process);
+            if process.is_some_and(|process| process.trace == index) {
+                let thread = (entry.pause.pid, entry.pause.tid);
+                entry.thread = current.thread_names.get(&thread).cloned();
+            }
+        }
+    }
+
+    /// Number of pauses so far.
+    #[must_use]
+    pub fn pauses(&self) -> u64 {
+        self.all.count()
+    }
+
+    fn add_pause(&mut self, pause: &Pause) {
+        let index = self.process_at(pause.pid, pause.begin_ns);
+        let Some(process) = self.processes.get_mut(index) else {
+            return;
+        };
+        process.add(pause);
+        let full = process.is_full(pause);
+        self.all.add(pause);
+        if let Some(tally) = self
+            .by_generation
+            .get_mut(generation_index(pause.generation))
+        {
+            tally.add(pause);
+        }
+        if let Some(tally) = self.by_reason.get_mut(reason_index(pause.reason)) {
+            tally.add(pause);
+        }
+        self.nothing.add(pause, full);
+        if pause.unfinished {
+            self.unfinished.add(pause.duration_ns());
+        }
+        self.worst.add(index, pause);
+    }
+
+    fn add_record(&mut self, record: Record) {
+        match record {
+            Record::Process(process) => self.add_process(process),
+            Record::ProcessExit(exit) => self.add_exit(exit),
+            Record::ThreadName { pid, tid, name } => {
+                self.current.thread_names.insert((pid, tid), name);
+            }
+            Record::Settings(settings) => {
+                let index = self.process_at(settings.pid, settings.at_ns);
+                if let Some(process) = self.processes.get_mut(index) {
+                    process.set(settings);
+                }
+            }
+            Record::Note(note) => self.add_note(note),
+            Record::End(end) => {
+                if let Some(trace) = self.traces.last_mut() {
+                    trace.see(end.ended_ns, end.ended_ns);
+                    trace.end = Some(end);
+                }
+            }
+            Record::Pause(_) => {}
+        }
+    }
+
+    /// A description belongs to the process of that id, or begins another if that one has ended.
+    fn add_process(&mut self, process: Process) {
+        if let Some(trace) = self.traces.last_mut() {
+            trace.see(process.since_ns, process.since_ns);
+        }
+        let known = self.current.processes.get(&process.pid).copied();
+        let ended_before = known
+            .and_then(|known| self.processes.get(known.latest)?.exit)
+            .is_some_and(|exit| exit.at_ns <= process.since_ns);
+        let index = match known {
+            Some(known) if !ended_before => known.latest,
+            _ => self.new_process(process.pid, known.map(|known| known.latest)),
+        };
+        if let Some(state) = self.processes.get_mut(index) {
+            state.describe(process);
+        }
+    }
+
+    fn add_exit(&mut self, exit: ProcessExit) {
+        if let Some(trace) = self.traces.last_mut() {
+            trace.see(exit.at_ns, exit.at_ns);
+        }
+        let index = self.process_at(exit.pid, exit.at_ns);
+        if let Some(process) = self.processes.get_mut(index) {
+            process.exit = Some(exit);
+        }
+    }
+
+    fn add_note(&mut self, note: Note) {
+        if let Some(trace) = self.traces.last_mut() {
+            match trace.notes.len() < NOTES_KEPT {
+                true => trace.notes.push(note),
+                false => trace.notes_left_out += 1,
+            }
+        }
+    }
+
+    /// Events of other tools tell how long a process was there, if nothing better does.
+    fn add_other(&mut self, event: &Event<'_>) {
+        let Some(trace) = self
+            .traces
+            .last_mut()
+            .filter(|trace| trace.header.is_none())
+        else {
+            return;
+        };
+        let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
+        let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
+            return;
+        };
+        let end = begin.saturating_add(event.dur.us_as_ns().unwrap_or(0));
+        trace.see(begin, end);
+        let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
+        let spans = &mut self.current.spans;
+        if let Some(pid) = pid
+            && (spans.len() < SPANS_KEPT || spans.contains_key(&pid))
+        {
+            let (first, last) = spans.entry(pid).or_insert((begin, end));
+            *first = begin.min(*first);
+            *last = end.max(*last);
+        }
+    }
+
+    /// The process that had this id at that moment.
+    fn process_at(&mut self, pid: u32, at_ns: u64) -> usize {
+        let Some(known) = self.current.processes.get(&pid) else {
+            return self.new_process(pid, None);
+        };
+        let begun_later = || {
+            let latest = self.processes.get(known.latest)?.described.as_ref()?;
+            Some(latest.since_ns > at_ns)
+        };
+        match known.before {
+            Some(before) if begun_later() == Some(true) => before,
+            _ => known.latest,
+        }
+    }
+
+    fn new_process(&mut self, pid: u32, before: Option<usize>) -> usize {
+        let latest = self.processes.len();
+        let trace = self.traces.len().saturating_sub(1);
+        self.processes.push(ProcessState::new(trace, pid));
+        let incarnations = Incarnations { latest, before };
+        self.current.processes.insert(pid, incarnations);
+        latest
+    }
+}
+
+impl Nothing {
+    fn add(&mut self, pause: &Pause, full: bool) {
+        let time_ns = pause.duration_ns();
+        if full && pause.reason == Reason::Automatic {
+            self.of_automatic_full.add(time_ns);
+        }
+        if !freed_nothing(pause) {
+            return;
+        }
+        match pause.reason {
+            Reason::Automatic if full => self.automatic_full.add(time_ns),
+            Reason::Automatic => self.automatic_partial.add(time_ns),
+            Reason::Manual => self.manual.add(time_ns),
+            Reason::Shutdown => self.shutdown.add(time_ns),
+            Reason::Unknown => self.unknown.add(time_ns),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Lengths of pauses, and their percentiles, in bounded memory.
+
+use hdrhistogram::Histogram;
+
+/// Up to this many values are kept as they are, and percentiles are exact.
+const EXACT: usize = 4096;
+
+/// Percentiles by nearest rank: exact up to 4,096 values, from a histogram with logarithmic
+/// buckets (HdrHistogram) beyond. Count, sum and maximum are always exact.
+#[derive(Debug, Clone)]
+pub(crate) struct Distribution {
+    digits: u8,
+    count: u64,
+    sum: u64,
+    max: u64,
+    exact: Vec<u64>,
+    histogram: Option<Box<Histogram<u64>>>,
+}
+
+impl Distribution {
+    /// `digits`: significant decimal digits of percentiles once the histogram is used; 2 take
+    /// some 30 KiB, 3 ten times as much.
+    pub(crate) fn new(digits: u8) -> Self {
+        Self {
+            digits,
+            count: 0,
+            sum: 0,
+            max: 0,
+            exact: Vec::new(),
+            histogram: None,
+        }
+    }
+
+    pub(crate) fn add(&mut self, value: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.max = self.max.max(value);
+        if let Some(histogram) = &mut self.histogram {
+            record(histogram, value);
+            return;
+        }
+        self.exact.push(value);
+        if self.exact.len() > EXACT {
+            self.use_histogram();
+        }
+    }
+
+    /// From here on values are only counted by bucket.
+    fn use_histogram(&mut self) {
+        // Fails for more than five digits only; then every value is kept.
+        let Ok(mut histogram) = Histogram::new(self.digits) else {
+            return;
+        };
+        histogram.auto(true);
+        for value in std::mem::take(&mut self.exact) {
+            record(&mut histogram, value);
+        }
+        self.histogram = Some(Box::new(histogram));
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    pub(crate) fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The smallest value that at least `percent` of all values do not exceed.
+    pub(crate) fn percentiles<const N: usize>(&self, percent: [f64; N]) -> Option<[u64; N]> {
+        if self.count == 0 {
+            return None;
+        }
+        if let Some(histogram) = &self.histogram {
+            return Some(
+                percent.map(|percent| histogram.value_at_percentile(percent).min(self.max)),
+            );
+        }
+        let mut sorted = self.exact.clone();
+        sorted.sort_unstable();
+        Some(percent.map(|percent| {
+            let index = rank(percent, sorted.len()).saturating_sub(1);
+            sorted.get(index).copied().unwrap_or(self.max)
+        }))
+    }
+
+    /// How far percentiles can be off, as a ratio; 0 when they are exact.
+    pub(crate) fn error_ratio(&self) -> f64 {
+        match &self.histogram {
+            Some(histogram) => 10f64.powi(-i32::from(histogram.sigfig())),
+            None => 0.0,
+        }
+    }
+}
+
+/// The histogram grows as needed; what no histogram can hold goes to its last bucket.
+fn record(histogram: &mut Histogram<u64>, value: u64) {
+    if histogram.record(value).is_err() {
+        histogram.saturating_record(value);
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "at most 4,096 values; percentages are between 0 and 100"
+)]
+fn rank(percent: f64, count: usize) -> usize {
+    (percent / 100.0 * count as f64).ceil() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_by_nearest_rank() {
+        let mut distribution = Distribution::new(3);
+        assert_eq!(distribution.percentiles([50.0]), None);
+        (1..=10).for_each(|value| distribution.add(value * 100));
+        assert_eq!(
+            distribution.percentiles([0.0, 50.0, 90.0, 99.0, 100.0]),
+            Some([100, 500, 900, 1000, 1000])
+        );
+        assert_eq!((distribution.count(), distribution.sum()), (10, 5500));
+        assert!(distribution.error_ratio() == 0.0);
+    }
+
+    #[test]
+    fn a_histogram_stays_within_its_error() {
+        for digits in [2, 3] {
+            let mut distribution = Distribution::new(digits);
+            let values: Vec<u64> = (0..100_000u64).map(|n| n * n + 1000).collect();
+            values.iter().for_each(|value| distribution.add(*value));
+            let [p50, p90, p99] = distribution.percentiles([50.0, 90.0, 99.0]).unwrap();
+            for (found, index) in [(p50, 49_999), (p90, 89_999), (p99, 98_999)] {
+                let truth = values[index] as f64;
+                let error = (found as f64 - truth).abs() / truth;
+                assert!(error <= distribution.error_ratio(), "{found} for {truth}");
+            }
+            assert_eq!(distribution.max(), values.last().copied());
+        }
+    }
+}

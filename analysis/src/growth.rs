@@ -1,0 +1,100 @@
+//! How the full collection's pause grows with the heap of one process.
+
+use crate::regression::Regression;
+use crate::report::Basis;
+use crate::report::Growth;
+use crate::report::GrowthPoint;
+use crate::report::Prediction;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+
+/// A fit that explains less than half of the variance predicts nothing.
+const ENOUGH_R_SQUARED: f64 = 0.5;
+
+/// Full collections, one at a time, in any order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GrowthState {
+    regression: Regression,
+    points: Option<[Point; 3]>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    begin_ns: u64,
+    objects: u64,
+    duration_ns: u64,
+}
+
+impl GrowthState {
+    /// Takes a full collection. What it looked at is what it left and what it freed; where that
+    /// is not known, or the interpreter was ending, it says nothing about growth.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a fit needs no more than 52 bits"
+    )]
+    pub(crate) fn add(&mut self, pause: &Pause) {
+        let Some(left) = pause.heap_objects.or(pause.oldest_objects) else {
+            return;
+        };
+        if pause.reason == Reason::Shutdown || pause.unfinished {
+            return;
+        }
+        let freed = pause.collected.unwrap_or(0);
+        let point = Point {
+            begin_ns: pause.begin_ns,
+            objects: left.saturating_add(freed),
+            duration_ns: pause.duration_ns(),
+        };
+        self.regression
+            .add(point.objects as f64, point.duration_ns as f64);
+        let [first, last, largest] = self.points.get_or_insert([point; 3]);
+        if point.begin_ns < first.begin_ns {
+            *first = point;
+        }
+        if point.begin_ns >= last.begin_ns {
+            *last = point;
+        }
+        if point.objects > largest.objects {
+            *largest = point;
+        }
+    }
+
+    /// `None` for fewer than two collections.
+    pub(crate) fn report(&self, started_ns: u64) -> Option<Growth> {
+        let points = self.points.filter(|_| self.regression.count() > 1)?;
+        let [first, last, largest] = points.map(|point| GrowthPoint {
+            after_start_ns: point.begin_ns.saturating_sub(started_ns),
+            objects: point.objects,
+            duration_ns: point.duration_ns,
+        });
+        let line = self.regression.line();
+        Some(Growth {
+            basis: Basis::Inferred,
+            collections: self.regression.count(),
+            first,
+            last,
+            largest,
+            ns_per_million_objects: line.map(|line| line.slope * 1e6),
+            r_squared: line.map(|line| line.r_squared),
+            at_twice_the_heap: self.prediction(largest.objects.saturating_mul(2)),
+        })
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a prediction needs no more than 52 bits; casts of floats saturate"
+    )]
+    fn prediction(&self, objects: u64) -> Option<Prediction> {
+        let line = self.regression.line()?;
+        if line.r_squared < ENOUGH_R_SQUARED || line.slope <= 0.0 {
+            return None;
+        }
+        Some(Prediction {
+            basis: Basis::Predicted,
+            objects,
+            duration_ns: line.at(objects as f64).max(0.0) as u64,
+        })
+    }
+}

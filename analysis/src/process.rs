@@ -1,0 +1,255 @@
+//! What is known of one process while a trace is read.
+
+use crate::growth::GrowthState;
+use crate::report::Basis;
+use crate::report::Effort;
+use crate::report::InterpreterReport;
+use crate::report::ProcessReport;
+use crate::report::SettingsReport;
+use crate::tally::Tally;
+use crate::tally::rate;
+use crate::tally::ratio;
+use crate::union::Union;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Settings;
+use std::collections::BTreeSet;
+
+/// Significant digits of one process's percentiles; there may be thousands of processes.
+const DIGITS: u8 = 2;
+
+/// Index of a generation in arrays of four: 0, 1, 2, unknown.
+pub(crate) fn generation_index(generation: u8) -> usize {
+    usize::from(generation.min(3))
+}
+
+/// Index of a reason in arrays of four: automatic, manual, shutdown, unknown.
+pub(crate) fn reason_index(reason: Reason) -> usize {
+    match reason {
+        Reason::Automatic => 0,
+        Reason::Manual => 1,
+        Reason::Shutdown => 2,
+        Reason::Unknown => 3,
+    }
+}
+
+/// One process of one trace. A process id that comes again after its process ended is another.
+#[derive(Debug)]
+pub(crate) struct ProcessState {
+    pub(crate) trace: usize,
+    pub(crate) pid: u32,
+    pub(crate) described: Option<Process>,
+    /// Name given by another tool.
+    pub(crate) name: Option<String>,
+    pub(crate) exit: Option<ProcessExit>,
+    /// First and last moment of its events.
+    seen: Option<(u64, u64)>,
+    settings: Option<(Settings, u64)>,
+    /// Threads that ran the collector.
+    threads: BTreeSet<u32>,
+    pub(crate) tally: Tally,
+    by_generation: [Effort; 4],
+    by_reason: [Effort; 4],
+    young_automatic: u64,
+    freed_by_automatic: u64,
+    paused: Union,
+    growth: GrowthState,
+}
+
+impl ProcessState {
+    pub(crate) fn new(trace: usize, pid: u32) -> Self {
+        Self {
+            trace,
+            pid,
+            described: None,
+            name: None,
+            exit: None,
+            seen: None,
+            settings: None,
+            threads: BTreeSet::new(),
+            tally: Tally::new(DIGITS),
+            by_generation: [Effort::default(); 4],
+            by_reason: [Effort::default(); 4],
+            young_automatic: 0,
+            freed_by_automatic: 0,
+            paused: Union::default(),
+            growth: GrowthState::default(),
+        }
+    }
+
+    /// Takes a description; the earliest `since_ns` stands, as an exec ends no process.
+    pub(crate) fn describe(&mut self, process: Process) {
+        let since_ns = match &self.described {
+            Some(earlier) => earlier.since_ns.min(process.since_ns),
+            None => process.since_ns,
+        };
+        self.described = Some(Process {
+            since_ns,
+            ..process
+        });
+    }
+
+    pub(crate) fn set(&mut self, settings: Settings) {
+        self.settings = match self.settings.take() {
+            None => Some((settings, 0)),
+            Some((old, changes)) => {
+                let same = old.enabled == settings.enabled && old.thresholds == settings.thresholds;
+                Some((settings, changes + u64::from(!same)))
+            }
+        };
+    }
+
+    pub(crate) fn see(&mut self, begin_ns: u64, end_ns: u64) {
+        let (first, last) = self.seen.get_or_insert((begin_ns, end_ns));
+        *first = begin_ns.min(*first);
+        *last = end_ns.max(*last);
+    }
+
+    pub(crate) fn add(&mut self, pause: &Pause) {
+        let time_ns = pause.duration_ns();
+        self.see(pause.begin_ns, pause.end_ns);
+        self.tally.add(pause);
+        self.paused.add(pause.begin_ns, pause.end_ns);
+        self.threads.insert(pause.tid);
+        if let Some(effort) = self
+            .by_generation
+            .get_mut(generation_index(pause.generation))
+        {
+            effort.add(time_ns);
+        }
+        if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
+            effort.add(time_ns);
+        }
+        if pause.reason == Reason::Automatic {
+            self.young_automatic += u64::from(pause.generation == 0);
+            let freed = pause.collected.unwrap_or(0);
+            self.freed_by_automatic = self.freed_by_automatic.saturating_add(freed);
+        }
+        if self.is_full(pause) {
+            self.growth.add(pause);
+        }
+    }
+
+    /// Whether the collection went through the whole heap. Free-threaded builds know no other,
+    /// whatever generation they report.
+    pub(crate) fn is_full(&self, pause: &Pause) -> bool {
+        pause.generation == 2 || self.free_threaded()
+    }
+
+    pub(crate) fn free_threaded(&self) -> bool {
+        self.described
+            .as_ref()
+            .and_then(|process| process.interpreter.as_ref())
+            .is_some_and(|interpreter| interpreter.free_threaded)
+    }
+
+    /// Whether it is known to run no Python.
+    pub(crate) fn without_python(&self) -> bool {
+        self.described
+            .as_ref()
+            .is_some_and(|process| process.interpreter.is_none())
+    }
+
+    /// Begin and end of what was recorded of it, and whether both are known rather than taken from
+    /// its events. `ended_ns`: the end of the recording, if the trace has a last line; otherwise
+    /// `last_ns`, the last moment in the trace, has to do.
+    pub(crate) fn observed(&self, ended_ns: Option<u64>, last_ns: u64) -> (u64, u64, Basis) {
+        let (first, last) = self.seen.unwrap_or((last_ns, last_ns));
+        let since = self.described.as_ref().map(|process| process.since_ns);
+        let end = self.exit.map(|exit| exit.at_ns).or(ended_ns);
+        let basis = match (since, end) {
+            (Some(_), Some(_)) => Basis::Measured,
+            _ => Basis::Inferred,
+        };
+        let begin = since.unwrap_or(first).min(first);
+        let end = match (end, since) {
+            (Some(end), _) => end.max(last),
+            (None, Some(_)) => last_ns.max(last),
+            (None, None) => last,
+        };
+        (begin, end.max(begin), basis)
+    }
+
+    /// Time that its Python code stood still, and whether that is known.
+    pub(crate) fn stopped_ns(&self) -> (u64, bool) {
+        let paused = self.paused.length();
+        match self.tally.stopped_ns() {
+            (stopped, true) if self.free_threaded() => (stopped.min(paused), true),
+            _ => (paused, !self.free_threaded()),
+        }
+    }
+
+    pub(crate) fn paused_ns(&self) -> u64 {
+        self.paused.length()
+    }
+
+    pub(crate) fn inexact(&self) -> bool {
+        self.paused.inexact()
+    }
+
+    pub(crate) fn report(&self, started_ns: u64, observed: (u64, u64, Basis)) -> ProcessReport {
+        let (begin_ns, end_ns, basis) = observed;
+        let observed_ns = end_ns - begin_ns;
+        let described = self.described.as_ref();
+        let stopped_ns = self.stopped_ns().0;
+        ProcessReport {
+            trace: self.trace,
+            pid: self.pid,
+            namespace_pid: described.and_then(|process| process.namespace_pid),
+            parent: described.and_then(|process| process.parent),
+            rank: described.and_then(|process| process.rank),
+            command: match described {
+                Some(process) => process.command.clone(),
+                None => self.name.iter().cloned().collect(),
+            },
+            origin: described.map(|process| origin(process.origin).to_owned()),
+            interpreter: self.interpreter(),
+            since_start_ns: begin_ns.saturating_sub(started_ns),
+            observed_ns,
+            basis,
+            pauses: self.tally.report(),
+            by_generation: self.by_generation,
+            by_reason: self.by_reason,
+            paused_ns: self.paused_ns(),
+            stopped_ns,
+            stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
+            threads: self.threads.len() as u64,
+            young_per_s: rate(self.young_automatic, observed_ns),
+            freed_per_s: rate(self.freed_by_automatic, observed_ns),
+            settings: self
+                .settings
+                .as_ref()
+                .map(|(settings, changes)| SettingsReport {
+                    basis: Basis::Measured,
+                    enabled: settings.enabled,
+                    thresholds: settings.thresholds,
+                    changes: *changes,
+                }),
+            growth: self.growth.report(started_ns),
+            exit_code: self.exit.and_then(|exit| exit.code),
+            exit_signal: self.exit.and_then(|exit| exit.signal),
+        }
+    }
+
+    fn interpreter(&self) -> Option<InterpreterReport> {
+        let interpreter = self.described.as_ref()?.interpreter.as_ref()?;
+        Some(InterpreterReport {
+            version: interpreter.version.clone(),
+            collector: interpreter.collector.clone(),
+            free_threaded: interpreter.free_threaded,
+            file: interpreter.file.clone(),
+            found_by: interpreter.found_by.clone(),
+        })
+    }
+}
+
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Launched => "launched",
+        Origin::Child => "child",
+        Origin::Attached => "attached",
+    }
+}

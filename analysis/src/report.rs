@@ -1,0 +1,147 @@
+//! The report: what the analysis found, as data.
+//!
+//! Owns the types behind the schema `gctrace.report/1` (docs/report-schema.md). Names carry the
+//! unit: `_ns` nanoseconds, `_per_s` per second, `_ratio` a share of 1; numbers without a suffix
+//! are counts. Each object says in `basis` what its figures rest on; one without has the basis of
+//! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
+
+mod evidence;
+mod processes;
+
+pub use evidence::Advice;
+pub use evidence::CpuTime;
+pub use evidence::Effort;
+pub use evidence::ExplicitCalls;
+pub use evidence::FreedNothing;
+pub use evidence::Growth;
+pub use evidence::GrowthPoint;
+pub use evidence::Missing;
+pub use evidence::OwnCost;
+pub use evidence::Pauses;
+pub use evidence::Prediction;
+pub use evidence::ProbeReport;
+pub use evidence::StopTheWorld;
+pub use evidence::WorstPause;
+pub use processes::InterpreterReport;
+pub use processes::ProcessReport;
+pub use processes::SettingsReport;
+pub use processes::TraceReport;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Name and version of the schema, the value of `schema` in a report.
+pub const SCHEMA: &str = "gctrace.report/1";
+
+/// What a figure rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Basis {
+    /// Counted or timed.
+    Measured,
+    /// Follows from what was measured, with an assumption that the field names.
+    Inferred,
+    /// Says what would be; nobody has seen it.
+    Predicted,
+}
+
+/// Everything found in one or more traces.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Report {
+    /// Always `gctrace.report/1`.
+    pub schema: String,
+    /// Version of gctrace that made the report.
+    pub gctrace: String,
+    /// The answer in one sentence.
+    pub verdict: Verdict,
+    /// What to do next, the most useful first.
+    pub advice: Vec<Advice>,
+    /// All traces together.
+    pub totals: Totals,
+    /// One entry per trace, in the order given.
+    pub traces: Vec<TraceReport>,
+    /// Processes that ran the collector, the most paused first.
+    pub processes: Vec<ProcessReport>,
+    /// Pauses by generation, ascending.
+    pub by_generation: Vec<Group>,
+    /// Pauses by reason.
+    pub by_reason: Vec<Group>,
+    /// The longest pauses, longest first, at most ten.
+    pub worst: Vec<WorstPause>,
+    /// Collections that freed no object.
+    pub freed_nothing: FreedNothing,
+    /// Collections that the program asked for.
+    pub explicit_calls: ExplicitCalls,
+    /// What recording cost the program.
+    pub own_cost: OwnCost,
+    /// What is not in the figures.
+    pub missing: Missing,
+    /// What these traces cannot tell.
+    pub not_covered: Vec<String>,
+}
+
+/// How much of a problem the collector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// No collection was recorded.
+    None,
+    /// Under 1 % of the time, and no pause of 100 ms.
+    Negligible,
+    /// Under 1 % of the time, but with pauses of 100 ms or more.
+    RareLongPauses,
+    /// 1 % to 5 % of the time.
+    Noticeable,
+    /// 5 % of the time or more.
+    Heavy,
+}
+
+/// The answer in one sentence.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Verdict {
+    /// How much of a problem the collector is.
+    pub level: Level,
+    /// For people.
+    pub sentence: String,
+    /// The basis of the share of time in it.
+    pub basis: Basis,
+}
+
+/// All traces together.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Totals {
+    /// Of counts and times: measured, unless some process's end had to be guessed.
+    pub basis: Basis,
+    /// All pauses.
+    pub pauses: Pauses,
+    /// Time during which processes were recorded, added over those that ran the collector.
+    pub observed_ns: u64,
+    /// Time during which the collector ran: overlapping pauses of one process once, processes
+    /// added, pauses left out by `--min-pause` included.
+    pub paused_ns: u64,
+    /// Time during which a process's Python code stood still. The same as `paused_ns`, but in
+    /// free-threaded builds the time that the other threads were stopped.
+    pub stopped_ns: u64,
+    /// `stopped_ns` / `observed_ns`; absent where nothing was observed.
+    pub stopped_ratio: Option<f64>,
+    /// The largest such share among the processes.
+    pub worst_process_ratio: Option<f64>,
+    /// Processes that ran the collector.
+    pub processes: u64,
+    /// Recorded processes in which no Python was found.
+    pub processes_without_python: u64,
+    /// Recorded Python processes that never ran the collector.
+    pub processes_without_pauses: u64,
+}
+
+/// Pauses that have something in common.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Group {
+    /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
+    /// `unknown`).
+    pub name: String,
+    /// Their share of the time of all pauses.
+    pub time_ratio: f64,
+    /// The pauses.
+    pub pauses: Pauses,
+}

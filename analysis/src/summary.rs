@@ -1,0 +1,387 @@
+//! From sums to the report.
+
+use crate::advice;
+use crate::analysis::Analysis;
+use crate::analysis::TraceState;
+use crate::report::Basis;
+use crate::report::Effort;
+use crate::report::ExplicitCalls;
+use crate::report::FreedNothing;
+use crate::report::Group;
+use crate::report::Missing;
+use crate::report::OwnCost;
+use crate::report::ProbeReport;
+use crate::report::ProcessReport;
+use crate::report::Report;
+use crate::report::SCHEMA;
+use crate::report::Totals;
+use crate::report::TraceReport;
+use crate::report::WorstPause;
+use crate::tally::Tally;
+use crate::tally::rate;
+use crate::tally::ratio;
+use crate::verdict;
+use gctrace_event::Note;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use std::collections::BTreeMap;
+
+impl Analysis {
+    /// The report over all traces so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let processes = self.process_reports();
+        let traces: Vec<TraceReport> = (0..)
+            .zip(&self.traces)
+            .map(|(index, trace)| trace_report(trace, index, &processes))
+            .collect();
+        let missing = self.missing();
+        let totals = self.totals(&processes, &missing);
+        let mut report = Report {
+            schema: SCHEMA.to_owned(),
+            gctrace: env!("CARGO_PKG_VERSION").to_owned(),
+            verdict: verdict::verdict(&totals, &traces, &missing),
+            advice: Vec::new(),
+            by_generation: self.groups(["0", "1", "2", "unknown"], &self.by_generation),
+            by_reason: self.groups(
+                ["automatic", "manual", "shutdown", "unknown"],
+                &self.by_reason,
+            ),
+            worst: self.worst_pauses(),
+            freed_nothing: self.freed_nothing(),
+            explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
+            own_cost: self.own_cost(totals.observed_ns),
+            not_covered: not_covered(processes.len()),
+            totals,
+            traces,
+            processes,
+            missing,
+        };
+        report.advice = advice::advice(&report);
+        report
+    }
+
+    /// Processes with pauses, the most stopped first.
+    fn process_reports(&self) -> Vec<ProcessReport> {
+        let mut reports: Vec<ProcessReport> = self
+            .processes
+            .iter()
+            .filter(|process| process.tally.count() > 0)
+            .filter_map(|process| {
+                let trace = self.traces.get(process.trace)?;
+                let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
+                let (_, last_ns) = trace.span.unwrap_or_default();
+                let observed = process.observed(ended_ns, last_ns);
+                Some(process.report(trace.started_ns(), observed))
+            })
+            .collect();
+        reports.sort_by_key(|process| {
+            (
+                std::cmp::Reverse(process.stopped_ns),
+                process.trace,
+                process.pid,
+            )
+        });
+        reports
+    }
+
+    fn totals(&self, processes: &[ProcessReport], missing: &Missing) -> Totals {
+        let sum =
+            |of: fn(&ProcessReport) -> u64| processes.iter().map(of).fold(0, u64::saturating_add);
+        let omitted_ns = missing.omitted.time_ns;
+        let observed_ns = sum(|process| process.observed_ns);
+        let stopped_ns = sum(|process| process.stopped_ns).saturating_add(omitted_ns);
+        let measured = |process: &ProcessReport| process.basis == Basis::Measured;
+        let known = |process: &&crate::process::ProcessState| process.described.is_some();
+        let quiet = || {
+            let quiet = self.processes.iter().filter(known);
+            quiet.filter(|process| process.tally.count() == 0)
+        };
+        Totals {
+            basis: basis(processes.iter().all(measured) && self.stops_known()),
+            pauses: self.all.report(),
+            observed_ns,
+            paused_ns: sum(|process| process.paused_ns).saturating_add(omitted_ns),
+            stopped_ns,
+            stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
+            worst_process_ratio: processes
+                .iter()
+                .filter_map(|process| process.stopped_ratio)
+                .max_by(f64::total_cmp),
+            processes: processes.len() as u64,
+            processes_without_python: quiet().filter(|process| process.without_python()).count()
+                as u64,
+            processes_without_pauses: quiet().filter(|process| !process.without_python()).count()
+                as u64,
+        }
+    }
+
+    fn stops_known(&self) -> bool {
+        self.processes
+            .iter()
+            .filter(|process| process.tally.count() > 0)
+            .all(|process| process.stopped_ns().1)
+    }
+
+    fn groups(&self, names: [&str; 4], tallies: &[Tally; 4]) -> Vec<Group> {
+        names
+            .into_iter()
+            .zip(tallies)
+            .filter(|(_, tally)| tally.count() > 0)
+            .map(|(name, tally)| Group {
+                name: name.to_owned(),
+                time_ratio: ratio(tally.time_ns(), self.all.time_ns()).unwrap_or(0.0),
+                pauses: tally.report(),
+            })
+            .collect()
+    }
+
+    fn worst_pauses(&self) -> Vec<WorstPause> {
+        self.worst
+            .entries()
+            .iter()
+            .filter_map(|entry| {
+                let process = self.processes.get(entry.process)?;
+                let trace = self.traces.get(process.trace)?;
+                let after_start_ns = entry.pause.begin_ns.saturating_sub(trace.started_ns());
+                let header = trace
+                    .header
+                    .as_ref()
+                    .filter(|header| header.started_unix_ns > 0);
+                let described = process.described.as_ref();
+                Some(WorstPause {
+                    trace: process.trace,
+                    rank: described.and_then(|process| process.rank),
+                    thread: entry.thread.clone(),
+                    after_start_ns,
+                    unix_ns: header
+                        .map(|header| header.started_unix_ns.saturating_add(after_start_ns)),
+                    ..worst_pause(&entry.pause)
+                })
+            })
+            .collect()
+    }
+
+    fn freed_nothing(&self) -> FreedNothing {
+        let nothing = &self.nothing;
+        let mut total = Effort::default();
+        for part in [
+            nothing.automatic_full,
+            nothing.automatic_partial,
+            nothing.manual,
+            nothing.shutdown,
+            nothing.unknown,
+        ] {
+            total.add_all(&part);
+        }
+        FreedNothing {
+            basis: Basis::Measured,
+            automatic_full: nothing.automatic_full,
+            automatic_partial: nothing.automatic_partial,
+            manual: nothing.manual,
+            shutdown: nothing.shutdown,
+            unknown: nothing.unknown,
+            total,
+            time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
+            of_automatic_full: nothing.of_automatic_full,
+        }
+    }
+
+    fn explicit_calls(&self, processes: &[ProcessReport], observed_ns: u64) -> ExplicitCalls {
+        let [_, manual, _, _] = &self.by_reason;
+        let callers = processes.iter().filter(|process| {
+            let [_, manual, _, _] = process.by_reason;
+            manual.count > 0
+        });
+        let callers_ns = callers.clone().map(|process| process.observed_ns);
+        ExplicitCalls {
+            basis: Basis::Measured,
+            pauses: manual.report(),
+            time_ratio: ratio(manual.time_ns(), self.all.time_ns()).unwrap_or(0.0),
+            observed_ratio: ratio(manual.time_ns(), observed_ns),
+            processes: callers.count() as u64,
+            rate_per_s: rate(manual.count(), callers_ns.fold(0, u64::saturating_add)),
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a cost needs no more than 52 bits; casts of floats saturate"
+    )]
+    fn own_cost(&self, observed_ns: u64) -> OwnCost {
+        /// Hits, hits that have a price, and their price in ns.
+        type Sums = (u64, u64, f64);
+        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
+        for probe in ends().flat_map(|end| &end.probes) {
+            let (hits, priced, ns) = sums.entry(&probe.probe).or_default();
+            *hits = hits.saturating_add(probe.hits);
+            if let Some(ns_per_hit) = probe.ns_per_hit.filter(|ns| ns.is_finite() && *ns >= 0.0) {
+                *priced = priced.saturating_add(probe.hits);
+                *ns += probe.hits as f64 * ns_per_hit;
+            }
+        }
+        let priced = sums.values().any(|(_, priced, _)| *priced > 0);
+        let time_ns = priced.then(|| sums.values().map(|(_, _, ns)| ns).sum::<f64>() as u64);
+        OwnCost {
+            basis: Basis::Inferred,
+            time_ns,
+            observed_ratio: time_ns.and_then(|time_ns| ratio(time_ns, observed_ns)),
+            unpriced_hits: sums
+                .values()
+                .map(|(hits, priced, _)| hits.saturating_sub(*priced))
+                .fold(0, u64::saturating_add),
+            traces_without_cost: self
+                .traces
+                .iter()
+                .filter(|trace| trace.end.as_ref().is_none_or(|end| end.probes.is_empty()))
+                .count() as u64,
+            probes: sums
+                .into_iter()
+                .map(|(probe, (hits, priced, ns))| ProbeReport {
+                    probe: probe.to_owned(),
+                    hits,
+                    ns_per_hit: (priced > 0).then(|| ns / priced as f64),
+                })
+                .collect(),
+        }
+    }
+
+    fn missing(&self) -> Missing {
+        let mut missing = Missing {
+            unfinished: self.unfinished,
+            ..Missing::default()
+        };
+        for trace in &self.traces {
+            missing.anomalies += trace.ending.anomalies.count;
+            let Some(end) = &trace.end else {
+                missing.traces_without_end += 1;
+                continue;
+            };
+            for (place, count) in &end.lost {
+                let lost = missing.lost.entry(place.clone()).or_default();
+                *lost = lost.saturating_add(*count);
+            }
+            missing.omitted.add_all(&Effort {
+                count: end.omitted.count,
+                time_ns: end.omitted.total_ns,
+            });
+        }
+        for process in self
+            .processes
+            .iter()
+            .filter(|process| process.tally.count() > 0)
+        {
+            let attached = process.described.as_ref().map(|process| process.origin);
+            missing.attached += u64::from(attached == Some(Origin::Attached));
+            missing.inexact_overlaps += u64::from(process.inexact());
+        }
+        missing
+    }
+}
+
+/// What the pause itself tells.
+fn worst_pause(pause: &Pause) -> WorstPause {
+    WorstPause {
+        trace: 0,
+        pid: pause.pid,
+        rank: None,
+        tid: pause.tid,
+        thread: None,
+        after_start_ns: 0,
+        begin_ns: pause.begin_ns,
+        unix_ns: None,
+        duration_ns: pause.duration_ns(),
+        generation: Some(pause.generation)
+            .filter(|generation| *generation != Pause::UNKNOWN_GENERATION),
+        reason: pause.reason.as_str().to_owned(),
+        collected: pause.collected,
+        objects: pause.heap_objects.or(pause.oldest_objects),
+        cpu_ns: pause.cpu_ns,
+        unfinished: pause.unfinished,
+    }
+}
+
+fn basis(measured: bool) -> Basis {
+    match measured {
+        true => Basis::Measured,
+        false => Basis::Inferred,
+    }
+}
+
+fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -> TraceReport {
+    let own = || processes.iter().filter(|process| process.trace == index);
+    let header = trace.header.as_ref();
+    let end = trace.end.as_ref();
+    let omitted_ns = end.map_or(0, |end| end.omitted.total_ns);
+    let observed_ns = own()
+        .map(|process| process.observed_ns)
+        .fold(0, u64::saturating_add);
+    let stopped_ns = own()
+        .map(|process| process.stopped_ns)
+        .fold(omitted_ns, u64::saturating_add);
+    let (_, last_ns) = trace.span.unwrap_or_default();
+    TraceReport {
+        file: trace.file.clone(),
+        command: header
+            .map(|header| header.command.clone())
+            .unwrap_or_default(),
+        attached_pid: header.and_then(|header| header.attached_pid),
+        host: header.map(|header| header.host.clone()),
+        kernel: header.map(|header| header.kernel.clone()),
+        recorded_by: header.map(|header| header.gctrace.clone()),
+        rank: header.and_then(|header| header.rank),
+        started_ns: trace.started_ns(),
+        started_unix_ns: header
+            .map(|header| header.started_unix_ns)
+            .filter(|unix_ns| *unix_ns > 0),
+        duration_ns: last_ns.saturating_sub(trace.started_ns()),
+        basis: basis(header.is_some() && end.is_some()),
+        pauses: trace.effort,
+        max_ns: trace.max_ns,
+        observed_ns,
+        stopped_ns,
+        stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
+        processes: own().count() as u64,
+        ended: end.map(|end| end.why.clone()),
+        exit_code: end.and_then(|end| end.exit_code),
+        cut_at: trace.ending.cut.map(|position| position.to_string()),
+        lost: end.map_or(0, |end| {
+            end.lost.values().copied().fold(0, u64::saturating_add)
+        }),
+        anomalies: trace
+            .ending
+            .anomalies
+            .first
+            .iter()
+            .map(|anomaly| format!("{}: {}", anomaly.position, anomaly.problem))
+            .collect(),
+        notes: trace.notes.iter().map(note).collect(),
+        notes_left_out: trace.notes_left_out,
+    }
+}
+
+fn note(note: &Note) -> String {
+    match note.pid {
+        Some(pid) => format!("process {pid}: {}", note.message),
+        None => note.message.clone(),
+    }
+}
+
+fn not_covered(processes: usize) -> Vec<String> {
+    let mut list = vec![
+        "What the pauses cost the GPU: these traces hold no GPU work, so a pause may have been \
+         hidden behind queued kernels or have left the GPU idle."
+            .to_owned(),
+    ];
+    if processes > 1 {
+        list.push(
+            "What a pause of one process cost the others that wait for it, as ranks of a \
+             distributed job do in a collective."
+                .to_owned(),
+        );
+    }
+    list
+}

@@ -1,0 +1,144 @@
+//! Running sums over a set of pauses.
+
+use crate::distribution::Distribution;
+use crate::report::Basis;
+use crate::report::CpuTime;
+use crate::report::Effort;
+use crate::report::Pauses;
+use crate::report::StopTheWorld;
+use gctrace_event::Pause;
+
+impl Effort {
+    /// Counts one pause.
+    pub(crate) fn add(&mut self, time_ns: u64) {
+        self.add_all(&Self { count: 1, time_ns });
+    }
+
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.time_ns = self.time_ns.saturating_add(other.time_ns);
+    }
+}
+
+/// Everything that [`Pauses`] says, one pause at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Tally {
+    times: Distribution,
+    collected: u64,
+    uncollectable: u64,
+    freed_nothing: Effort,
+    outcome_unknown: u64,
+    /// Pauses with known processor time, and that time.
+    timed: Effort,
+    on_cpu_ns: u64,
+    /// Runs with known stop-the-world time, and that time.
+    stopping: Effort,
+    stopped_ns: u64,
+}
+
+impl Tally {
+    /// `digits`: see [`Distribution::new`].
+    pub(crate) fn new(digits: u8) -> Self {
+        Self {
+            times: Distribution::new(digits),
+            collected: 0,
+            uncollectable: 0,
+            freed_nothing: Effort::default(),
+            outcome_unknown: 0,
+            timed: Effort::default(),
+            on_cpu_ns: 0,
+            stopping: Effort::default(),
+            stopped_ns: 0,
+        }
+    }
+
+    pub(crate) fn add(&mut self, pause: &Pause) {
+        let time_ns = pause.duration_ns();
+        self.times.add(time_ns);
+        match pause.collected {
+            Some(collected) => self.collected = self.collected.saturating_add(collected),
+            None => self.outcome_unknown += 1,
+        }
+        let uncollectable = pause.uncollectable.unwrap_or(0);
+        self.uncollectable = self.uncollectable.saturating_add(uncollectable);
+        if freed_nothing(pause) {
+            self.freed_nothing.add(time_ns);
+        }
+        if let Some(cpu_ns) = pause.cpu_ns {
+            self.timed.add(time_ns);
+            self.on_cpu_ns = self.on_cpu_ns.saturating_add(cpu_ns.min(time_ns));
+        }
+        if let Some(stopped_ns) = pause.stop_the_world_ns {
+            self.stopping.add(time_ns);
+            self.stopped_ns = self.stopped_ns.saturating_add(stopped_ns.min(time_ns));
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.times.count()
+    }
+
+    pub(crate) fn time_ns(&self) -> u64 {
+        self.times.sum()
+    }
+
+    pub(crate) fn max_ns(&self) -> Option<u64> {
+        self.times.max()
+    }
+
+    /// Stop-the-world time, and whether every run tells it.
+    pub(crate) fn stopped_ns(&self) -> (u64, bool) {
+        (self.stopped_ns, self.stopping.count == self.count())
+    }
+
+    pub(crate) fn report(&self) -> Pauses {
+        let [p50, p90, p99] = match self.times.percentiles([50.0, 90.0, 99.0]) {
+            Some(percentiles) => percentiles.map(Some),
+            None => [None; 3],
+        };
+        Pauses {
+            basis: Basis::Measured,
+            count: self.count(),
+            time_ns: self.time_ns(),
+            p50_ns: p50,
+            p90_ns: p90,
+            p99_ns: p99,
+            max_ns: self.max_ns(),
+            percentile_error_ratio: self.times.error_ratio(),
+            collected: self.collected,
+            uncollectable: self.uncollectable,
+            freed_nothing: self.freed_nothing,
+            outcome_unknown: self.outcome_unknown,
+            cpu: (self.timed.count > 0).then(|| CpuTime {
+                pauses: self.timed.count,
+                pause_ns: self.timed.time_ns,
+                on_cpu_ns: self.on_cpu_ns,
+                off_cpu_ratio: 1.0 - ratio(self.on_cpu_ns, self.timed.time_ns).unwrap_or(1.0),
+            }),
+            stop_the_world: (self.stopping.count > 0).then_some(StopTheWorld {
+                runs: self.stopping.count,
+                run_ns: self.stopping.time_ns,
+                stopped_ns: self.stopped_ns,
+            }),
+        }
+    }
+}
+
+/// Whether a collection is known to have found no garbage at all.
+pub(crate) fn freed_nothing(pause: &Pause) -> bool {
+    pause.collected == Some(0) && pause.uncollectable.unwrap_or(0) == 0 && !pause.unfinished
+}
+
+/// `part` / `whole`, `None` where there is no whole.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a ratio needs no more than 52 bits"
+)]
+pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Events per second.
+pub(crate) fn rate(count: u64, time_ns: u64) -> Option<f64> {
+    ratio(count, time_ns).map(|per_ns| per_ns * 1e9)
+}

@@ -1,0 +1,107 @@
+//! Figures as people read them: three significant digits, the unit that fits.
+
+/// A duration: `812 ns`, `1.23 ms`, `45.6 s`, `3 min 07 s`, `2 h 05 min`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn duration(ns: u64) -> String {
+    let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..999_500 => format!("{} µs", three_digits(ns as f64 / 1e3)),
+        999_500..999_500_000 => format!("{} ms", three_digits(ns as f64 / 1e6)),
+        999_500_000..59_950_000_000 => format!("{} s", three_digits(ns as f64 / 1e9)),
+        _ if seconds < 3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// A share of 1 as percent: `12.3 %`, `0.0456 %`.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if percent == 0.0 {
+        "0 %".to_owned()
+    } else if percent.abs() < 0.001 {
+        "<0.001 %".to_owned()
+    } else {
+        format!("{} %", three_digits(percent))
+    }
+}
+
+/// A whole number with thousands separators: `1,234,567`.
+#[must_use]
+pub fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count with its noun: `1 pause`, `2 pauses`.
+#[must_use]
+pub fn counted(value: u64, singular: &str) -> String {
+    let plural = match (value, singular.strip_suffix("ss")) {
+        (1, _) => "",
+        (_, Some(_)) => "es",
+        _ => "s",
+    };
+    format!("{} {singular}{plural}", count(value))
+}
+
+/// A number of at least 0.001 with three significant digits, no exponent.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 99.95 => format!("{value:.0}"),
+        size if size >= 9.995 => format!("{value:.1}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
+        size if size >= 0.099_95 => format!("{value:.3}"),
+        size if size >= 0.009_995 => format!("{value:.4}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 µs"),
+            (12_345, "12.3 µs"),
+            (999_499, "999 µs"),
+            (999_500, "1.00 ms"),
+            (9_996_000, "10.00 ms"),
+            (713_000_000, "713 ms"),
+            (999_600_000, "1.00 s"),
+            (59_949_000_000, "59.9 s"),
+            (59_950_000_000, "1 min 00 s"),
+            (400_000_000_000, "6 min 40 s"),
+            (7_500_000_000_000, "2 h 05 min"),
+            (u64::MAX, "5124095 h 34 min"),
+        ] {
+            assert_eq!(duration(ns), text.replace("10.00", "10.0"), "{ns}");
+        }
+    }
+
+    #[test]
+    fn shares_and_counts() {
+        assert_eq!(percent(0.0), "0 %");
+        assert_eq!(percent(0.123_456), "12.3 %");
+        assert_eq!(percent(0.000_123), "0.0123 %");
+        assert_eq!(percent(0.000_001), "<0.001 %");
+        assert_eq!(percent(1.0), "100 %");
+        assert_eq!(count(1_234_567), "1,234,567");
+        assert_eq!(count(123), "123");
+        assert_eq!(counted(1, "pause"), "1 pause");
+        assert_eq!(counted(2000, "process"), "2,000 processes");
+    }
+}

@@ -1,0 +1,111 @@
+//! The answer in one sentence.
+//!
+//! The limits are choices: one percent is what repeated runs of a training step differ by, and
+//! 100 ms are one step of many models.
+
+use crate::report::Basis;
+use crate::report::Level;
+use crate::report::Missing;
+use crate::report::Totals;
+use crate::report::TraceReport;
+use crate::report::Verdict;
+use crate::units;
+
+/// From this share of the time on the collector is worth a look.
+const NOTICEABLE: f64 = 0.01;
+/// From this share on it is a problem.
+const HEAVY: f64 = 0.05;
+/// From this length on a single pause is felt.
+const LONG_PAUSE_NS: u64 = 100_000_000;
+
+pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing) -> Verdict {
+    let level = level(totals);
+    let mut sentence = match level {
+        Level::None => no_collection(traces, missing),
+        _ => with_collections(level, totals),
+    };
+    let lost = missing.lost.values().copied().fold(0, u64::saturating_add);
+    if lost > 0 {
+        sentence += &format!(
+            " These are lower bounds: {} lost while recording.",
+            match lost {
+                1 => "1 event was".to_owned(),
+                _ => format!("{} events were", units::count(lost)),
+            }
+        );
+    }
+    let cut = traces.iter().filter(|trace| trace.cut_at.is_some()).count() as u64;
+    if cut > 0 {
+        sentence += &match traces.len() {
+            1 => " The trace is cut off; what came later is not counted.".to_owned(),
+            all => format!(" {cut} of {all} traces are cut off; what came later is not counted."),
+        };
+    }
+    Verdict {
+        level,
+        sentence,
+        basis: match level {
+            Level::None => Basis::Measured,
+            _ => totals.basis,
+        },
+    }
+}
+
+fn level(totals: &Totals) -> Level {
+    let ratio = totals.stopped_ratio.unwrap_or(0.0);
+    let longest = totals.pauses.max_ns.unwrap_or(0);
+    match () {
+        () if totals.pauses.count == 0 => Level::None,
+        () if ratio >= HEAVY => Level::Heavy,
+        () if ratio >= NOTICEABLE => Level::Noticeable,
+        () if longest >= LONG_PAUSE_NS => Level::RareLongPauses,
+        () => Level::Negligible,
+    }
+}
+
+fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
+    let recorded = traces
+        .iter()
+        .map(|trace| trace.duration_ns)
+        .fold(0, u64::saturating_add);
+    let recorded = units::duration(recorded);
+    match missing.omitted.count {
+        0 => format!("No garbage collection ran in {recorded} of recording."),
+        omitted => format!(
+            "No garbage collection as long as --min-pause ran in {recorded} of recording; {} left \
+             out took {} together.",
+            units::counted(omitted, "shorter pause"),
+            units::duration(missing.omitted.time_ns)
+        ),
+    }
+}
+
+fn with_collections(level: Level, totals: &Totals) -> String {
+    let share = units::percent(totals.stopped_ratio.unwrap_or(0.0));
+    let stopped = units::duration(totals.stopped_ns);
+    let observed = units::duration(totals.observed_ns);
+    let longest = units::duration(totals.pauses.max_ns.unwrap_or(0));
+    let together = match totals.processes {
+        0 | 1 => String::new(),
+        many => format!(", {many} processes together"),
+    };
+    let pauses = units::counted(totals.pauses.count, "pause");
+    match level {
+        Level::Heavy => format!(
+            "The garbage collector is a problem: Python stood still for {share} of the time \
+             ({stopped} of {observed}{together}), in {pauses} of up to {longest}."
+        ),
+        Level::Noticeable => format!(
+            "The garbage collector costs {share} of the time ({stopped} of {observed}{together}), \
+             in {pauses} of up to {longest}."
+        ),
+        Level::RareLongPauses => format!(
+            "The garbage collector takes little time ({share}: {stopped} of \
+             {observed}{together}), but single pauses are long: up to {longest}."
+        ),
+        Level::Negligible | Level::None => format!(
+            "The garbage collector is not the problem: it took {share} of the time ({stopped} of \
+             {observed}{together}), the longest pause {longest}."
+        ),
+    }
+}

@@ -1,0 +1,59 @@
+//! The longest pauses.
+
+use gctrace_event::Pause;
+
+/// How many are kept.
+const KEPT: usize = 10;
+
+/// A pause and the process it happened in.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub(crate) process: usize,
+    pub(crate) pause: Pause,
+    /// Name of the thread, once the whole trace is read.
+    pub(crate) thread: Option<String>,
+}
+
+/// The ten longest pauses, longest first; of equals the earlier.
+#[derive(Debug, Default)]
+pub(crate) struct Worst {
+    entries: Vec<Entry>,
+}
+
+impl Worst {
+    pub(crate) fn add(&mut self, process: usize, pause: &Pause) {
+        let length = pause.duration_ns();
+        let full = self.entries.len() >= KEPT;
+        if full
+            && self
+                .entries
+                .last()
+                .is_some_and(|last| last.pause.duration_ns() >= length)
+        {
+            return;
+        }
+        let at = self
+            .entries
+            .partition_point(|other| other.pause.duration_ns() >= length);
+        let pause = pause.clone();
+        let thread = None;
+        self.entries.insert(
+            at,
+            Entry {
+                process,
+                pause,
+                thread,
+            },
+        );
+        self.entries.truncate(KEPT);
+    }
+
+    /// For filling in names.
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut()
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+}

@@ -124,14 +124,19 @@ const GENERATION: (u32, u32) = (24, 16);
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;
 
-/// The layout of a version; `None` where it is not known.
+/// The layout of a version; `None` where it is not known. `initial_runtime` is `_PyRuntime` as the
+/// file has it, empty where it has none.
 pub(crate) fn layout(
     version: &Version,
     collector: Collector,
     debug: Option<&DebugOffsets>,
+    initial_runtime: &[u8],
 ) -> Option<Layout> {
     let places = debug.map_or_else(|| places(version.minor), |debug| Some(said(debug)))?;
-    let state = state(version.minor, collector, debug)?;
+    let mut state = state(version.minor, collector, debug)?;
+    if is_packed(&state, initial_runtime) {
+        state.generations -= PACKED;
+    }
     if debug.is_some_and(|debug| debug.gc_collecting != state.collecting) {
         return None;
     }
@@ -155,6 +160,39 @@ pub(crate) fn layout(
         long_lived_total: state.long_lived_total,
         heap_size: state.heap_size,
     })
+}
+
+/// By how much the generations come earlier in builds whose `struct gc_generation` is aligned to 4
+/// bytes (Debian's 3.13.5).
+const PACKED: u32 = 4;
+
+/// Whether the initial state of the main interpreter, which is part of `_PyRuntime` and says that
+/// collection is enabled and what the thresholds are, shows the generations earlier than usual.
+fn is_packed(state: &State, initial_runtime: &[u8]) -> bool {
+    let usual = (state.generations + GENERATION.1).saturating_sub(state.enabled) / 4;
+    let words: Vec<i32> = initial_runtime
+        .chunks_exact(4)
+        .filter_map(|word| Some(i32::from_le_bytes(word.try_into().ok()?)))
+        .collect();
+    let at = |distance: u32| {
+        let distance = distance as usize;
+        (0..words.len()).any(|enabled| {
+            words.get(enabled) == Some(&1)
+                && words.get(enabled + distance..).is_some_and(are_generations)
+        })
+    };
+    !at(usual) && at(usual.saturating_sub(PACKED / 4))
+}
+
+/// Thresholds and counts, three times 24 bytes apart: 700 or 2000, then 10, then 10 or 0
+/// (pycore_runtime_init.h).
+fn are_generations(words: &[i32]) -> bool {
+    let pair =
+        |generation: usize| Some((*words.get(generation * 6)?, *words.get(generation * 6 + 1)?));
+    matches!(
+        (pair(0), pair(1), pair(2)),
+        (Some((500..=100_000, 0)), Some((10, 0)), Some((0 | 10, 0)))
+    )
 }
 
 /// What the build says of itself.
@@ -189,9 +227,14 @@ fn places(minor: u8) -> Option<Places> {
 fn state(minor: u8, collector: Collector, debug: Option<&DebugOffsets>) -> Option<State> {
     let size = debug.map(|debug| debug.gc_size);
     match (minor, collector, size) {
-        (8..=12, Collector::Generational, None)
-        | (13, Collector::Generational, Some(240))
-        | (13, Collector::FreeThreaded, Some(248)) => Some(classic()),
+        (8..=12, Collector::Generational, None) | (13, Collector::Generational, Some(240)) => {
+            Some(classic())
+        }
+        // Has the generation 0 pointer but never sets it.
+        (13, Collector::FreeThreaded, Some(248)) => Some(State {
+            generation0: None,
+            ..classic()
+        }),
         (14, Collector::Incremental, Some(240)) => Some(State {
             generation0: None,
             long_lived_total: None,

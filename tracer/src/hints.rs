@@ -1,10 +1,14 @@
 //! From an error to the command that mends it. Errors that nobody has thought about have none.
 
+use crate::launch::LaunchError;
 use crate::privileges::Denied;
 use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::io;
+
+/// Exit code where gctrace itself failed.
+const FAILED: u8 = 1;
 
 /// What to do about an error, ready to print after it.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
@@ -70,6 +74,26 @@ fn file_hint(errno: Errno) -> Option<String> {
     Some(text.to_owned())
 }
 
+/// The exit code for an error: a command that cannot be started has those that shells give it.
+pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+    let launch = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<LaunchError>());
+    launch.map_or(FAILED, LaunchError::exit_code)
+}
+
+/// An error and its causes in one line, each said once: many errors name their cause themselves.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text {
+            text if text == cause || text.contains(&format!(": {cause}")) => text,
+            text if text.is_empty() => cause,
+            text => format!("{text}: {cause}"),
+        }
+    })
+}
+
 /// Words as one line for a POSIX shell, quoted where needed.
 pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
     let quoted = words.iter().map(|word| {
@@ -100,6 +124,15 @@ mod tests {
             String::from_utf8_lossy(&output.stdout),
             words.join("\n") + "\n"
         );
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        let error = Err::<(), _>(io::Error::other("no")).context("cannot read x: no");
+        let error = error.context("while looking").expect_err("an error");
+        assert_eq!(chain(&error), "while looking: cannot read x: no");
+        let error = Err::<(), _>(io::Error::other("no")).context("cannot read x");
+        assert_eq!(chain(&error.expect_err("an error")), "cannot read x: no");
     }
 
     #[test]

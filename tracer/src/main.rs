@@ -6,6 +6,7 @@
 )]
 
 mod args;
+mod doctor;
 mod guardian;
 mod hints;
 mod launch;
@@ -18,20 +19,17 @@ use crate::args::Verbosity;
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Exit code where gctrace itself failed.
-const FAILED: u8 = 1;
-
 fn main() -> ExitCode {
     let action = args::parse();
     start_log(&action);
     match run(action) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("gctrace: {error:#}");
+            eprintln!("gctrace: {}", hints::chain(&error));
             if let Some(hint) = hints::hint(&error) {
                 eprintln!("{hint}");
             }
-            ExitCode::from(FAILED)
+            ExitCode::from(hints::exit_code(&error))
         }
     }
 }
@@ -40,6 +38,10 @@ fn run(action: Action) -> anyhow::Result<u8> {
     match action {
         Action::Record(config) => record::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Action::Doctor(config) => Ok(doctor::run(&config)?),
+        Action::Completions(shell) => Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?),
+        Action::Man(None) => Ok(manual::page(&mut std::io::stdout()).map(|()| 0)?),
+        Action::Man(Some(directory)) => Ok(manual::pages(&directory).map(|()| 0)?),
         _ => anyhow::bail!("not yet"),
     }
 }

@@ -74,7 +74,7 @@ impl fmt::Display for Capabilities {
         let held: Vec<_> = NEEDED
             .iter()
             .filter(|needed| self.allow(**needed))
-            .map(|needed| cap(needed))
+            .map(cap)
             .collect();
         match held.as_slice() {
             [] => formatter.write_str("none of these"),
@@ -111,7 +111,7 @@ enum Obstacle {
 pub(crate) struct Denied {
     obstacle: Obstacle,
     missing: Vec<Capability>,
-    facts: Facts,
+    facts: Box<Facts>,
 }
 
 /// Checks that this process may record.
@@ -147,7 +147,7 @@ impl Denied {
         Some(Self {
             obstacle,
             missing,
-            facts,
+            facts: Box::new(facts),
         })
     }
 

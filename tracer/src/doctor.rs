@@ -1,0 +1,46 @@
+//! `gctrace doctor`: what works here, what does not, and the command that mends it.
+//!
+//! Facts are gathered (`machine.rs`, `interpreters.rs`), rules drawn from them (`checklist.rs`) and
+//! words made of them (`explain.rs`) in separate places; the last two are pure.
+
+mod ask;
+mod checklist;
+mod explain;
+mod interpreters;
+mod machine;
+
+use crate::args::DoctorConfig;
+use crate::args::Python;
+use crate::doctor::interpreters::Examiner;
+use crate::doctor::machine::Machine;
+use std::io;
+use std::io::Write;
+
+/// Examines as asked and prints. The exit code: 0 if recording will work (or every interpreter
+/// named was understood), 1 if not.
+pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
+    let examiner = Examiner::new();
+    let (text, works) = if config.python.is_empty() {
+        let checklist = checklist::draw(&Machine::gather(), &examiner.find());
+        (checklist.to_string(), checklist.recording_works())
+    } else {
+        named(&examiner, &config.python)
+    };
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(u8::from(!works))
+}
+
+fn named(examiner: &Examiner, pythons: &[Python]) -> (String, bool) {
+    let mut texts = Vec::new();
+    let mut works = true;
+    for python in pythons {
+        match examiner.examine(python) {
+            Ok(found) => texts.extend(found.iter().map(explain::resolution)),
+            Err(error) => {
+                works = false;
+                texts.push(format!("{}\n", crate::hints::chain(&error)));
+            }
+        }
+    }
+    (texts.join("\n"), works)
+}

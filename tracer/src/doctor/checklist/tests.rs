@@ -1,0 +1,184 @@
+//! The list on fixed facts.
+
+use super::*;
+use crate::privileges::Capabilities;
+use gctrace_ebpf::KernelSupport;
+use gctrace_probes::Collector;
+use gctrace_probes::Point;
+use gctrace_probes::PointKind;
+use gctrace_probes::Resolution;
+use gctrace_probes::Rung;
+use gctrace_probes::RungOutcome;
+use gctrace_probes::Version;
+
+fn good_machine() -> Machine {
+    Machine {
+        kernel: KernelSupport {
+            release: "6.18.5".into(),
+            machine: "x86_64".into(),
+            btf: true,
+            ring_buffer: true,
+            cookie: true,
+            uprobe_multi: true,
+            send_signal: true,
+            permitted: true,
+        },
+        rights: Facts {
+            user: "root".into(),
+            effective: Capabilities(u64::MAX),
+            bounding: Capabilities(u64::MAX),
+            newest_capability: 40,
+            no_new_privileges: false,
+            foreign_user_namespace: false,
+            foreign_pid_namespace: false,
+            container: None,
+            lockdown: Lockdown::Off,
+            executable: "/usr/local/bin/gctrace".into(),
+            on_nosuid_mount: false,
+            arguments: vec!["doctor".into()],
+        },
+        perf_event_paranoid: Some(2),
+        locked_memory: Some(8 << 20),
+    }
+}
+
+/// Debian's interpreter, numbers made up.
+fn resolution() -> Resolution {
+    let point = |kind, function: &str, offset, instruction: &str, emulated| Point {
+        kind,
+        function: function.into(),
+        address: 0x5a_1000,
+        offset_in_function: offset,
+        file_offset: 0x1a_1000 + offset,
+        probe_address: 0x5a_1000 + offset,
+        instruction: instruction.into(),
+        emulated,
+        semaphore_file_offset: None,
+    };
+    let outcome = |rung, found, detail: &str| RungOutcome {
+        rung,
+        found,
+        detail: detail.into(),
+    };
+    Resolution {
+        file: "/usr/bin/python3.11".into(),
+        build_id: Some("0123456789abcdef".into()),
+        version: Version {
+            major: 3,
+            minor: 11,
+            micro: Some(2),
+            level: String::new(),
+        },
+        free_threaded: false,
+        collector: Collector::Generational,
+        rung: Rung::CodeAnalysis,
+        tried: vec![
+            outcome(Rung::SymbolTable, false, "no .symtab"),
+            outcome(Rung::CodeAnalysis, true, "1 function"),
+        ],
+        points: vec![
+            point(
+                PointKind::Collect(Default::default()),
+                "gc_collect_main",
+                4,
+                "push r15",
+                true,
+            ),
+            point(
+                PointKind::GcCollectBuiltin,
+                "gc_collect",
+                0,
+                "sub rsp, 8",
+                false,
+            ),
+        ],
+        layout: None,
+        runtime: 0x90_0000,
+        lowest_address: 0x40_0000,
+        warnings: vec![],
+    }
+}
+
+fn interpreters() -> Found {
+    let interpreter = |file: &str, met: &[&'static str], pids: &[u32], outcome| Interpreter {
+        file: file.into(),
+        met: met.iter().copied().collect(),
+        pids: pids.to_vec(),
+        outcome,
+    };
+    Found {
+        interpreters: vec![
+            interpreter(
+                "/usr/bin/python3.11",
+                &["PATH", "venv"],
+                &[12, 13, 14, 15, 16, 17],
+                Ok(resolution()),
+            ),
+            interpreter(
+                "/opt/odd/python3",
+                &["conda"],
+                &[],
+                Err("holds CPython 3.7; gctrace knows 3.8 to 3.15".into()),
+            ),
+        ],
+        hidden_processes: 0,
+    }
+}
+
+#[test]
+fn everything_is_there() {
+    let list = draw(&good_machine(), &interpreters());
+    assert!(list.recording_works());
+    insta::assert_snapshot!(list.to_string());
+}
+
+#[test]
+fn an_old_kernel() {
+    let mut machine = good_machine();
+    machine.kernel.release = "5.10.0".into();
+    machine.kernel.cookie = false;
+    machine.kernel.uprobe_multi = false;
+    machine.kernel.btf = false;
+    machine.perf_event_paranoid = None;
+    machine.locked_memory = None;
+    let list = draw(&machine, &Found::default());
+    assert!(!list.recording_works());
+    insta::assert_snapshot!(list.to_string());
+}
+
+#[test]
+fn without_privileges() {
+    let mut machine = good_machine();
+    machine.kernel = KernelSupport {
+        ring_buffer: false,
+        cookie: false,
+        uprobe_multi: false,
+        send_signal: false,
+        permitted: false,
+        ..machine.kernel
+    };
+    machine.rights.user = "alice".into();
+    machine.rights.effective = Capabilities(0);
+    let mut found = interpreters();
+    found.interpreters.truncate(1);
+    found.hidden_processes = 31;
+    let list = draw(&machine, &found);
+    assert!(!list.recording_works());
+    insta::assert_snapshot!(list.to_string());
+}
+
+#[test]
+fn a_container_with_a_seccomp_filter() {
+    let mut machine = good_machine();
+    machine.kernel.permitted = false;
+    machine.rights.container = Some("docker".into());
+    machine.rights.lockdown = Lockdown::Integrity;
+    let list = draw(&machine, &Found::default());
+    assert!(!list.recording_works());
+    insta::assert_snapshot!(list.to_string());
+}
+
+#[test]
+fn one_interpreter_explained() {
+    insta::assert_snapshot!(explain::resolution(&resolution()));
+}

@@ -1,0 +1,121 @@
+//! One interpreter in words: which rung of the ladder answered, and where the probes go.
+
+use gctrace_probes::Point;
+use gctrace_probes::PointKind;
+use gctrace_probes::Resolution;
+use std::fmt::Write;
+
+/// From 3.13 on a build says itself where its parts are (`_Py_DebugOffsets`).
+const DESCRIBES_ITSELF: u8 = 13;
+
+/// Everything about one.
+pub(super) fn resolution(found: &Resolution) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_resolution(&mut text, found);
+    text
+}
+
+fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
+    writeln!(text, "{}", found.file.display())?;
+    writeln!(text, "  interpreter  {}", title(found))?;
+    writeln!(
+        text,
+        "  build id     {}",
+        found.build_id.as_deref().unwrap_or("none")
+    )?;
+    writeln!(text, "  found by     {}", found.rung)?;
+    for outcome in &found.tried {
+        let sign = if outcome.found { "found" } else { "no" };
+        writeln!(
+            text,
+            "    {:<20} {sign:<5}  {}",
+            outcome.rung.to_string(),
+            outcome.detail
+        )?;
+    }
+    writeln!(text, "  probes")?;
+    for point in &found.points {
+        write_point(text, point)?;
+    }
+    writeln!(text, "  layout       {}", layout(found))?;
+    for warning in &found.warnings {
+        writeln!(text, "  note         {warning}")?;
+    }
+    Ok(())
+}
+
+/// `CPython 3.13.5, free-threaded collector`.
+pub(super) fn title(found: &Resolution) -> String {
+    format!("CPython {}, {} collector", found.version, found.collector)
+}
+
+/// Names of the functions that are the collector: all clones.
+pub(super) fn collector_functions(found: &Resolution) -> String {
+    let names: Vec<&str> = found
+        .points
+        .iter()
+        .filter(|point| {
+            matches!(
+                point.kind,
+                PointKind::Collect(_) | PointKind::UsdtStart { .. }
+            )
+        })
+        .map(|point| point.function.as_str())
+        .collect();
+    names.join(" and ")
+}
+
+fn write_point(text: &mut String, point: &Point) -> std::fmt::Result {
+    writeln!(text, "    {}: {}", purpose(&point.kind), place(point))?;
+    let cost = if point.emulated {
+        "emulated by the kernel: about 0.5 us a hit"
+    } else {
+        "stepped by the kernel: about 16 us a hit in a virtual machine"
+    };
+    writeln!(text, "      {:<24} {cost}", point.instruction)?;
+    if let Some(offset) = point.semaphore_file_offset {
+        writeln!(
+            text,
+            "      switched on by the counter at file offset {offset:#x}"
+        )?;
+    }
+    Ok(())
+}
+
+/// `gc_collect_main+0x4, file offset 0x1234`.
+fn place(point: &Point) -> String {
+    let offset = match point.offset_in_function {
+        0 => String::new(),
+        offset => format!("+{offset:#x}"),
+    };
+    format!(
+        "{}{offset} at address {:#x}, file offset {:#x}",
+        point.function, point.probe_address, point.file_offset
+    )
+}
+
+fn purpose(kind: &PointKind) -> &'static str {
+    match kind {
+        PointKind::Collect(_) => "every collection",
+        PointKind::GcCollectBuiltin => "gc.collect()",
+        PointKind::PyGcCollect => "PyGC_Collect() of the C API",
+        PointKind::StopTheWorld => "other threads stop",
+        PointKind::StartTheWorld => "other threads go on",
+        PointKind::UsdtStart { .. } => "a collection begins",
+        PointKind::UsdtDone { .. } => "a collection ends",
+    }
+}
+
+fn layout(found: &Resolution) -> String {
+    let version = format!("{}.{}", found.version.major, found.version.minor);
+    match &found.layout {
+        None => "not known: pauses are recorded without counts of objects".to_owned(),
+        Some(_) if found.version.minor >= DESCRIBES_ITSELF => {
+            format!(
+                "_Py_DebugOffsets of the file itself, the rest from gctrace's table for CPython {version}"
+            )
+        }
+        Some(_) => format!("gctrace's table for CPython {version}"),
+    }
+}

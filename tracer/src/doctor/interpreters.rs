@@ -1,0 +1,382 @@
+//! Interpreters of this machine: those a user would start, and those that run.
+
+use crate::args::Python;
+use crate::doctor::ask;
+use crate::launch::Cache;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use anyhow::Context;
+use anyhow::bail;
+use gctrace_probes::ProgramKind;
+use gctrace_probes::Resolution;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::maps;
+use gctrace_probes::maps::Candidate;
+use gctrace_probes::process;
+use gctrace_probes::process::ProcessError;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// A file that holds a collector, and what is known about it.
+#[derive(Debug)]
+pub(crate) struct Interpreter {
+    /// The file, by the name that its users see.
+    pub(crate) file: PathBuf,
+    /// Where it was met: `PATH`, `venv`, `pyenv`, ...
+    pub(crate) met: BTreeSet<&'static str>,
+    /// Processes that run it.
+    pub(crate) pids: Vec<u32>,
+    /// Its collector, or why it cannot be probed.
+    pub(crate) outcome: Result<Resolution, String>,
+}
+
+/// All that were found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// By file.
+    pub(crate) interpreters: Vec<Interpreter>,
+    /// Processes that may not be looked into.
+    pub(crate) hidden_processes: usize,
+}
+
+/// Device and inode.
+type FileIdentity = (u64, u64);
+
+#[derive(Debug)]
+struct Place {
+    file: PathBuf,
+    openable: PathBuf,
+    met: BTreeSet<&'static str>,
+    pids: Vec<u32>,
+}
+
+/// Finds and resolves interpreters on behalf of a user.
+pub(crate) struct Examiner {
+    invoker: Invoker,
+    /// The user's environment, not that of sudo.
+    environment: LaunchPlan,
+    cache: Option<Cache>,
+}
+
+impl Examiner {
+    pub(crate) fn new() -> Self {
+        let invoker = Invoker::detect();
+        Self {
+            environment: LaunchPlan::new(&[], &invoker, false),
+            cache: Cache::open(&invoker),
+            invoker,
+        }
+    }
+
+    /// Looks everywhere.
+    pub(crate) fn find(&self) -> Found {
+        let mut places = BTreeMap::new();
+        for (met, program) in self.programs() {
+            // One that does not answer is no interpreter, whatever its name.
+            for file in self.collectors_of(&program).unwrap_or_default() {
+                if let Some(place) = place_of(&mut places, &file, &file) {
+                    place.met.insert(met);
+                }
+            }
+        }
+        let hidden_processes = add_running(&mut places);
+        let mut interpreters: Vec<_> = places
+            .into_values()
+            .filter_map(|place| self.resolved(place))
+            .collect();
+        interpreters.sort_by(|one, other| one.file.cmp(&other.file));
+        Found {
+            interpreters,
+            hidden_processes,
+        }
+    }
+
+    /// What is said about one that was named.
+    pub(crate) fn examine(&self, python: &Python) -> anyhow::Result<Vec<Resolution>> {
+        let found = match python {
+            Python::Process(pid) => self.examine_process(*pid),
+            Python::File(file) => self.examine_file(file),
+        }?;
+        if found.is_empty() {
+            bail!("{}: holds no CPython", shown(python));
+        }
+        Ok(found)
+    }
+
+    fn examine_file(&self, file: &Path) -> anyhow::Result<Vec<Resolution>> {
+        let program = self
+            .looked_up(file)
+            .with_context(|| format!("{}: not found in PATH", file.display()))?;
+        let mut found = Vec::new();
+        for collector in self.collectors_of(&program)? {
+            found.extend(gctrace_probes::resolve(
+                &collector,
+                &self.options(&collector, Path::new("/")),
+            )?);
+        }
+        Ok(found)
+    }
+
+    fn examine_process(&self, pid: u32) -> anyhow::Result<Vec<Resolution>> {
+        let mut found = Vec::new();
+        for candidate in maps::candidates(pid)? {
+            let options = self.options(&candidate.openable, &process::root(pid));
+            if let Some(resolution) = gctrace_probes::resolve(&candidate.openable, &options)? {
+                found.push(Resolution {
+                    file: candidate.path,
+                    ..resolution
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    fn resolved(&self, place: Place) -> Option<Interpreter> {
+        let Place {
+            file,
+            openable,
+            met,
+            pids,
+        } = place;
+        let root = pids
+            .first()
+            .map_or_else(|| PathBuf::from("/"), |pid| process::root(*pid));
+        let outcome = gctrace_probes::resolve(&openable, &self.options(&openable, &root));
+        let outcome = outcome.map_err(|error| error.to_string()).transpose()?;
+        Some(Interpreter {
+            file,
+            met,
+            pids,
+            outcome,
+        })
+    }
+
+    fn options(&self, file: &Path, root: &Path) -> ResolveOptions {
+        let owner = fs::metadata(file).map(|metadata| metadata.uid()).ok();
+        let cache = self
+            .cache
+            .as_ref()
+            .zip(owner)
+            .and_then(|(cache, owner)| cache.for_file_of(owner));
+        ResolveOptions {
+            cache: cache.map(Path::to_owned),
+            debug_roots: vec![root.join("usr/lib/debug"), PathBuf::from("/usr/lib/debug")],
+            ..ResolveOptions::default()
+        }
+    }
+
+    /// The files with a collector that a program runs from: itself, or a libpython.
+    fn collectors_of(&self, program: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let kind = gctrace_probes::identify(program)?;
+        if kind == ProgramKind::Static {
+            return Ok(vec![
+                fs::canonicalize(program).unwrap_or_else(|_| program.to_owned()),
+            ]);
+        }
+        let asks = match kind {
+            ProgramKind::NeedsLibpython { .. } => true,
+            _ => is_script(program),
+        };
+        if !asks {
+            return Ok(Vec::new());
+        }
+        let files = ask::mapped_files(program, &self.invoker).with_context(|| {
+            format!(
+                "{}: cannot ask it which libpython it uses",
+                program.display()
+            )
+        })?;
+        let holds = |file: &PathBuf| may_be_python(file) && is_collector(file);
+        let collectors: BTreeSet<PathBuf> = files.into_iter().filter(holds).collect();
+        Ok(collectors.into_iter().collect())
+    }
+
+    /// As a shell would find it.
+    fn looked_up(&self, named: &Path) -> Option<PathBuf> {
+        if named.components().count() > 1 || named.exists() {
+            return Some(named.to_owned());
+        }
+        let candidates = self
+            .path()
+            .into_iter()
+            .map(|directory| directory.join(named));
+        candidates.into_iter().find(|candidate| candidate.is_file())
+    }
+
+    fn path(&self) -> Vec<PathBuf> {
+        let path = self.environment.variable("PATH").unwrap_or_default();
+        std::env::split_paths(path).collect()
+    }
+
+    /// Programs that a user would start, by where they are.
+    fn programs(&self) -> Vec<(&'static str, PathBuf)> {
+        let variable = |name| self.environment.variable(name).map(PathBuf::from);
+        let home = &self.invoker.home;
+        let mut programs = Vec::new();
+        for directory in self.path() {
+            programs.extend(
+                pythons_in(&directory)
+                    .into_iter()
+                    .map(|file| ("PATH", file)),
+            );
+        }
+        for (met, directory) in [
+            ("venv", variable("VIRTUAL_ENV")),
+            ("conda", variable("CONDA_PREFIX")),
+        ] {
+            programs.extend(directory.map(|directory| (met, directory.join("bin/python"))));
+        }
+        let pyenv = variable("PYENV_ROOT").unwrap_or_else(|| home.join(".pyenv"));
+        programs.extend(in_each(&pyenv.join("versions"), "pyenv"));
+        for name in ["miniconda3", "anaconda3", "miniforge3", "mambaforge"] {
+            programs.push(("conda", home.join(name).join("bin/python")));
+            programs.extend(in_each(&home.join(name).join("envs"), "conda"));
+        }
+        // pyenv's own scripts lead to versions that are looked at directly
+        programs
+            .retain(|(_, file)| file.is_file() && !(is_script(file) && file.starts_with(&pyenv)));
+        unique_files(programs)
+    }
+}
+
+/// The same file by several names needs to be looked at once per place only.
+fn unique_files(programs: Vec<(&'static str, PathBuf)>) -> Vec<(&'static str, PathBuf)> {
+    let mut seen = BTreeSet::new();
+    let key = |met, file: &Path| Some((met, fs::canonicalize(file).ok()?));
+    programs
+        .into_iter()
+        .filter(|(met, file)| key(*met, file).is_some_and(|key| seen.insert(key)))
+        .collect()
+}
+
+/// `bin/python` in each directory of `parent`.
+fn in_each(parent: &Path, met: &'static str) -> Vec<(&'static str, PathBuf)> {
+    entries(parent)
+        .into_iter()
+        .map(|directory| (met, directory.join("bin/python")))
+        .collect()
+}
+
+/// Files named `python`, `python3`, `python3.11`, `python3.13t` in a directory.
+fn pythons_in(directory: &Path) -> Vec<PathBuf> {
+    let named = |file: &PathBuf| {
+        file.file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(is_python_name)
+    };
+    entries(directory).into_iter().filter(named).collect()
+}
+
+fn is_python_name(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("python") else {
+        return false;
+    };
+    let version = rest.strip_suffix(['t', 'd']).unwrap_or(rest);
+    version
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && !version.starts_with('2')
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut entries: Vec<_> = entries.map(|entry| entry.path()).collect();
+    entries.sort();
+    entries
+}
+
+/// Executables and libpythons carry the word in their name; other libraries are not looked into.
+fn may_be_python(file: &Path) -> bool {
+    file.file_name()
+        .is_some_and(|name| name.to_string_lossy().contains("python"))
+}
+
+fn is_script(file: &Path) -> bool {
+    use std::io::Read;
+    let mut start = [0; 2];
+    fs::File::open(file)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .is_ok()
+        && &start == b"#!"
+}
+
+fn place_of<'a>(
+    places: &'a mut BTreeMap<FileIdentity, Place>,
+    file: &Path,
+    openable: &Path,
+) -> Option<&'a mut Place> {
+    let metadata = fs::metadata(openable).ok()?;
+    Some(
+        places
+            .entry((metadata.dev(), metadata.ino()))
+            .or_insert_with(|| Place {
+                file: file.to_owned(),
+                openable: openable.to_owned(),
+                met: BTreeSet::new(),
+                pids: Vec::new(),
+            }),
+    )
+}
+
+/// Adds what runs; how many processes may not be looked into.
+fn add_running(places: &mut BTreeMap<FileIdentity, Place>) -> usize {
+    let mut known = HashMap::new();
+    let mut hidden = 0;
+    for pid in running() {
+        match maps::candidates(pid) {
+            Ok(candidates) => candidates
+                .into_iter()
+                .filter(|candidate| holds_collector(&mut known, candidate))
+                .for_each(|candidate| add_process(places, pid, &candidate)),
+            Err(ProcessError::Forbidden { .. }) => hidden += 1,
+            // Ended meanwhile.
+            Err(_) => {}
+        }
+    }
+    hidden
+}
+
+fn add_process(places: &mut BTreeMap<FileIdentity, Place>, pid: u32, candidate: &Candidate) {
+    if let Some(place) = place_of(places, &candidate.path, &candidate.openable) {
+        place.pids.push(pid);
+    }
+}
+
+/// Each file is looked into once, however many processes run it.
+fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &Candidate) -> bool {
+    let Ok(metadata) = fs::metadata(&candidate.openable) else {
+        return false;
+    };
+    *known
+        .entry((metadata.dev(), metadata.ino()))
+        .or_insert_with(|| is_collector(&candidate.openable))
+}
+
+/// An executable or library with the interpreter inside.
+fn is_collector(file: &Path) -> bool {
+    gctrace_probes::identify(file).is_ok_and(|kind| kind == ProgramKind::Static)
+}
+
+fn running() -> Vec<u32> {
+    let names = entries(Path::new("/proc"))
+        .into_iter()
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok());
+    let mut pids: Vec<u32> = names.collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn shown(python: &Python) -> String {
+    match python {
+        Python::File(file) => file.display().to_string(),
+        Python::Process(pid) => format!("process {pid}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

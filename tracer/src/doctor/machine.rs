@@ -1,0 +1,35 @@
+//! What this machine and this process offer.
+
+use crate::privileges::Facts;
+use gctrace_ebpf::KernelSupport;
+use nix::sys::resource::RLIM_INFINITY;
+use nix::sys::resource::Resource;
+use nix::sys::resource::getrlimit;
+
+/// The facts that the checklist is drawn from.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    /// What the kernel can do.
+    pub(crate) kernel: KernelSupport,
+    /// What this process may do.
+    pub(crate) rights: Facts,
+    /// `/proc/sys/kernel/perf_event_paranoid`.
+    pub(crate) perf_event_paranoid: Option<i32>,
+    /// Bytes that may be locked; `None` without limit.
+    pub(crate) locked_memory: Option<u64>,
+}
+
+impl Machine {
+    /// Looks.
+    pub(crate) fn gather() -> Self {
+        let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
+        Self {
+            kernel: KernelSupport::probe(),
+            rights: Facts::gather(),
+            perf_event_paranoid: std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
+                .ok()
+                .and_then(|text| text.trim().parse().ok()),
+            locked_memory: (limit != RLIM_INFINITY).then_some(limit),
+        }
+    }
+}

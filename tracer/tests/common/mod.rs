@@ -193,6 +193,32 @@ pub fn stats(truth: &Value, field: &str) -> BTreeMap<u64, u64> {
     (0..3).map(|index| (index as u64, truth["stats"][index][field].as_u64().unwrap_or(0))).collect()
 }
 
+/// Collections by generation since `base`, which a forked process has from its parent.
+pub fn collections_since_base(truth: &Value) -> BTreeMap<u64, u64> {
+    let value = |which: &str, index: usize| truth[which][index]["collections"].as_u64().unwrap_or(0);
+    (0..3).map(|index| (index as u64, value("stats", index) - value("base", index))).collect()
+}
+
+/// All JSON files of a folder.
+pub fn truths(folder: &Path) -> Vec<Value> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| json(&entry.unwrap().path())).collect()
+}
+
+/// The system's interpreter and a fresh folder; `None`, said, where recording is not possible.
+pub fn place_for(test: &str) -> Option<(PathBuf, tempfile::TempDir)> {
+    privileged(test).then(|| (any_python(), tempfile::tempdir().expect("a folder")))
+}
+
+/// Waits until a condition holds; panics with `what` after a minute.
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !holds() {
+        assert!(std::time::Instant::now() < patience, "{what} did not happen");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 /// Reads a JSON file.
 pub fn json(path: &Path) -> Value {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

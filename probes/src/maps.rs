@@ -37,8 +37,7 @@ pub struct Candidate {
     pub device: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Address in the process minus address in the file is `start - offset` of this mapping plus
-    /// what the file's segments say; the lowest mapping of the file.
+    /// Where its lowest mapping starts; see [`crate::Resolution::lowest_address`].
     pub start: u64,
 }
 

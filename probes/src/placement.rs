@@ -26,17 +26,31 @@ const LOOK_AHEAD: usize = 16;
 /// loop with about 60 KiB.
 const LONGEST_FUNCTION: u64 = 1 << 18;
 
-/// What must be as it was at the function's first byte when the probe is hit: the arguments, which
-/// the probe reads, and the stack pointer, below which a return probe swaps the return address.
-const KEPT: [Register; 7] = [
-    Register::RDI,
-    Register::RSI,
-    Register::RDX,
-    Register::RCX,
-    Register::R8,
-    Register::R9,
-    Register::RSP,
-];
+/// What must be as it was at the function's first byte when the probe is hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// The stack pointer: a return probe swaps the return address there.
+    Stack,
+    /// The argument registers too, which the entry probe reads.
+    Arguments,
+}
+
+impl Keep {
+    fn registers(self) -> &'static [Register] {
+        match self {
+            Self::Stack => &[Register::RSP],
+            Self::Arguments => &[
+                Register::RSP,
+                Register::RDI,
+                Register::RSI,
+                Register::RDX,
+                Register::RCX,
+                Register::R8,
+                Register::R9,
+            ],
+        }
+    }
+}
 
 /// The chosen instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +62,14 @@ pub(crate) struct Placement {
 
 /// Chooses the instruction of the function at `function`; its end may be unknown (empty range),
 /// and then the probe stays at its first byte. `None` where there is no code.
-pub(crate) fn place(image: &Image<'_>, function: &Range<u64>) -> Option<Placement> {
+pub(crate) fn place(image: &Image<'_>, function: &Range<u64>, keep: Keep) -> Option<Placement> {
     image.is_code(function.start).then_some(())?;
     let body = decode(image, function);
     let first = match body.first() {
         Some(first) => *first,
         None => *decode(image, &(function.start..function.start + 15)).first()?,
     };
-    let chosen = choose(&body).unwrap_or(first);
+    let chosen = choose(&body, keep).unwrap_or(first);
     Some(Placement {
         address: chosen.ip(),
         instruction: text(&chosen),
@@ -65,7 +79,7 @@ pub(crate) fn place(image: &Image<'_>, function: &Range<u64>) -> Option<Placemen
 
 /// The instruction at one address, for static trace points.
 pub(crate) fn place_at(image: &Image<'_>, address: u64) -> Option<Placement> {
-    place(image, &(address..address))
+    place(image, &(address..address), Keep::Stack)
 }
 
 /// All instructions of a range, in a straight sweep. Stops at what is no instruction.
@@ -83,7 +97,7 @@ pub(crate) fn decode(image: &Image<'_>, range: &Range<u64>) -> Vec<Instruction> 
 }
 
 /// The first emulated instruction that runs exactly once for each call of the function.
-fn choose(body: &[Instruction]) -> Option<Instruction> {
+fn choose(body: &[Instruction], keep: Keep) -> Option<Instruction> {
     let mut info = InstructionInfoFactory::new();
     let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
     let unknown_targets = body
@@ -98,7 +112,7 @@ fn choose(body: &[Instruction]) -> Option<Instruction> {
             return safe.then_some(*instruction);
         }
         let straight = instruction.flow_control() == FlowControl::Next;
-        if !straight || changes_kept(&mut info, instruction) {
+        if !straight || changes(&mut info, instruction, keep.registers()) {
             return None;
         }
     }
@@ -114,11 +128,15 @@ pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     .then(|| instruction.near_branch_target())
 }
 
-fn changes_kept(info: &mut InstructionInfoFactory, instruction: &Instruction) -> bool {
+fn changes(
+    info: &mut InstructionInfoFactory,
+    instruction: &Instruction,
+    registers: &[Register],
+) -> bool {
     info.info(instruction)
         .used_registers()
         .iter()
-        .any(|used| writes(used.access()) && KEPT.contains(&used.register().full_register()))
+        .any(|used| writes(used.access()) && registers.contains(&used.register().full_register()))
 }
 
 fn writes(access: OpAccess) -> bool {
@@ -152,10 +170,14 @@ mod tests {
     use super::*;
 
     fn chosen(bytes: &[u8]) -> Option<(u64, String)> {
+        chosen_keeping(Keep::Arguments, bytes)
+    }
+
+    fn chosen_keeping(keep: Keep, bytes: &[u8]) -> Option<(u64, String)> {
         let body: Vec<Instruction> = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE)
             .into_iter()
             .collect();
-        choose(&body).map(|instruction| (instruction.ip() - 0x1000, text(&instruction)))
+        choose(&body, keep).map(|instruction| (instruction.ip() - 0x1000, text(&instruction)))
     }
 
     #[test]
@@ -181,6 +203,9 @@ mod tests {
         );
         assert_eq!(chosen(b"\x31\xf6\x55"), None, "xor esi,esi; push rbp");
         assert_eq!(chosen(b"\xff\xd0\x55"), None, "call rax; push rbp");
+        let kept = chosen_keeping(Keep::Stack, b"\x31\xf6\x55").map(|(at, _)| at);
+        assert_eq!(kept, Some(2), "arguments that nobody reads may change");
+        assert_eq!(chosen_keeping(Keep::Stack, b"\x48\x83\xec\x28\x55"), None);
     }
 
     #[test]

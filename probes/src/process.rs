@@ -85,7 +85,7 @@ pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
 
-/// Command line; empty for kernel threads and zombies.
+/// Command line; empty for kernel threads, zombies and for an instant within exec.
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
@@ -242,6 +242,9 @@ mod tests {
     use super::ProcessError;
     use super::Status;
     use super::*;
+    use std::io::Read;
+    use std::io::Write;
+    use std::process::Stdio;
 
     #[test]
     fn status_lines_are_read() {
@@ -259,18 +262,22 @@ mod tests {
 
     #[test]
     fn a_child_is_seen_as_it_is() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
+        let mut child = std::process::Command::new("cat")
+            .arg("-")
             .env("RANK", "3")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        // An answer proves that the exec is over, during which most of /proc is empty.
+        child.stdin.as_ref().unwrap().write_all(b"?").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let pid = child.id();
-        // The fork shares our command line until its exec is done, which spawn() waits for.
-        assert_eq!(command_line(pid).unwrap(), ["sleep", "60"]);
+        assert_eq!(command_line(pid).unwrap(), ["cat", "-"]);
         assert_eq!(rank(pid).unwrap(), Some(3));
         assert_eq!(status(pid).unwrap().parent, std::process::id());
         assert_eq!(threads(pid).unwrap(), [pid]);
-        assert_eq!(thread_name(pid, pid).unwrap(), "sleep");
+        assert_eq!(thread_name(pid, pid).unwrap(), "cat");
         assert!(descendants(std::process::id()).unwrap().contains(&pid));
         assert!(executable(pid).unwrap().is_absolute());
         child.kill().unwrap();

@@ -127,6 +127,9 @@ pub struct Resolution {
     pub layout: Option<Layout>,
     /// Address of `_PyRuntime` as the file was linked.
     pub runtime: u64,
+    /// Address, as linked, at which the file's lowest mapping starts. In a process, `_PyRuntime` is
+    /// at [`crate::maps::Candidate::start`] `- lowest_address + runtime`.
+    pub lowest_address: u64,
     /// What the user should know: parts that were not found, doubts.
     pub warnings: Vec<String>,
 }

@@ -61,7 +61,8 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         let entered = branches
             .iter()
             .any(|branch| !branch.is_call && branch.target != part.start);
-        if called || !(entered || !self.functions.starts_as_called(part.start)) {
+        let as_called = self.functions.starts_as_called(part.start);
+        if called || (as_called && !entered) {
             return vec![part.clone()];
         }
         let mut owners: Vec<&Range<u64>> = branches

@@ -126,6 +126,17 @@ impl<'data> Image<'data> {
             })
     }
 
+    /// Address at which the lowest mapping starts: that of the first segment, on a page.
+    pub(crate) fn lowest_address(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        self.segments
+            .iter()
+            .filter(|segment| segment.kind == elf::PT_LOAD.0)
+            .map(|segment| segment.address & !(PAGE - 1))
+            .min()
+            .unwrap_or(0)
+    }
+
     /// Whether an address is one of code.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|segment| {

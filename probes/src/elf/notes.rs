@@ -62,7 +62,7 @@ impl<'data> Image<'data> {
 fn notes(area: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
     // Alignment 4 also reads areas of 8: their build-id note comes with 4 in practice, and
     // `.note.gnu.property` is a note area of its own.
-    NoteIterator::<elf::FileHeader64<LittleEndian>>::new(LittleEndian, 4u64.into(), area)
+    NoteIterator::<elf::FileHeader64<LittleEndian>>::new(LittleEndian, 4, area)
         .into_iter()
         .flatten()
         .map_while(Result::ok)

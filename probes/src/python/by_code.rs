@@ -9,8 +9,12 @@ use super::points::Role;
 use super::points::points;
 use crate::code::CodeGraph;
 use crate::elf::Image;
+use crate::placement::decode;
 use crate::resolution::Collector;
 use crate::resolution::Point;
+use iced_x86::Mnemonic;
+use iced_x86::OpKind;
+use iced_x86::Register;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -141,9 +145,9 @@ fn addresses_of(image: &Image<'_>, text: &[u8]) -> Vec<u64> {
         .collect()
 }
 
-/// `_PyEval_StopTheWorld` and `_PyEval_StartTheWorld` of a free-threaded build: of the functions
-/// that the exported `PyUnstable_GC_VisitObjects` calls, those that the collector reaches too. It
-/// stops the world first and starts it last.
+/// `_PyEval_StopTheWorld` and `_PyEval_StartTheWorld` of a free-threaded build. 3.14 and later
+/// export them; in 3.13 they are two of the functions that both the collector and the exported
+/// `PyUnstable_GC_VisitObjects` reach, which stops the world before it starts it.
 fn stop_and_start(
     image: &Image<'_>,
     graph: &CodeGraph<'_, '_>,
@@ -151,19 +155,48 @@ fn stop_and_start(
     facts: &Facts,
 ) -> Option<(Range<u64>, Range<u64>)> {
     (facts.collector == Collector::FreeThreaded).then_some(())?;
+    let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
+    let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
+    both.or_else(|| unexported_stop_and_start(image, graph, functions))
+}
+
+fn unexported_stop_and_start(
+    image: &Image<'_>,
+    graph: &CodeGraph<'_, '_>,
+    functions: &[Function],
+) -> Option<(Range<u64>, Range<u64>)> {
     let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
     let reached: BTreeSet<u64> = functions
         .iter()
         .filter(|function| function.role == Role::Collect)
         .flat_map(|function| graph.reachable(function.range.start, CALL_DEPTH))
         .collect();
-    let shared: Vec<u64> = graph
+    let wrappers: Vec<(Range<u64>, u64)> = graph
         .callees_in_order(visit)
         .into_iter()
         .filter(|callee| reached.contains(callee))
+        .filter_map(|callee| graph.containing(callee))
+        .filter_map(|range| Some((range.clone(), moved_argument(image, &range)?)))
         .collect();
-    let [stop, .., start] = shared[..] else {
+    let (stop, member) = wrappers.first()?;
+    let (start, _) = wrappers
+        .iter()
+        .find(|(range, other)| range != stop && other == member)?;
+    Some((stop.clone(), start.clone()))
+}
+
+/// `N` of a function that is `add rdi, N; jmp ...`: passes on a member of the structure it is given.
+/// Both functions are that, with `&interp->stoptheworld` (Python/pystate.c).
+fn moved_argument(image: &Image<'_>, range: &Range<u64>) -> Option<u64> {
+    let body = decode(image, range);
+    let [add, jump, ..] = body.as_slice() else {
         return None;
     };
-    (stop != start).then_some((graph.containing(stop)?, graph.containing(start)?))
+    let moves = add.mnemonic() == Mnemonic::Add
+        && add.op0_register() == Register::RDI
+        && matches!(
+            add.op1_kind(),
+            OpKind::Immediate32to64 | OpKind::Immediate8to64
+        );
+    (moves && jump.mnemonic() == Mnemonic::Jmp).then(|| add.immediate(1))
 }

@@ -15,6 +15,8 @@ pub(crate) struct DebugOffsets {
     /// `PY_VERSION_HEX`.
     pub(crate) version: u32,
     pub(crate) free_threaded: bool,
+    /// Size of `_PyRuntime`.
+    pub(crate) runtime_size: u32,
     pub(crate) finalizing: u32,
     pub(crate) interpreters_head: u32,
     pub(crate) interpreter_id: u32,
@@ -82,6 +84,7 @@ impl DebugOffsets {
         let found = Self {
             version,
             free_threaded: word(2)? != 0,
+            runtime_size: offset(3)?,
             finalizing: offset(4)?,
             interpreters_head: offset(5)?,
             interpreter_id: offset(7)?,
@@ -94,7 +97,7 @@ impl DebugOffsets {
         };
         let fits = found.gc_collecting < found.gc_size
             && found.interpreter_gc.checked_add(found.gc_size)? <= offset(6)?
-            && found.interpreters_head < offset(3)?;
+            && found.interpreters_head < found.runtime_size;
         fits.then_some(found)
     }
 }

@@ -29,7 +29,8 @@ pub struct Layout {
     pub collecting: u32,
     /// `int`: automatic collection is on.
     pub enabled: u32,
-    /// `int`: the threshold of each generation.
+    /// `int`: the threshold of each generation. 3.14.0 - 3.14.4 do not use the third, and
+    /// `gc.get_threshold()` says 0 for it there.
     pub thresholds: [u32; 3],
     /// A pointer into the state itself by which a patched build shows.
     pub generations_self_check: Option<SelfCheck>,
@@ -37,7 +38,7 @@ pub struct Layout {
     pub stats: StatsLayout,
     /// 64 bits: objects in the oldest generation after the last full collection.
     pub long_lived_total: Option<u32>,
-    /// 64 bits: all tracked objects.
+    /// 64 bits: all tracked objects (3.14 and later; free-threaded builds leave it 0).
     pub heap_size: Option<u32>,
 }
 
@@ -242,6 +243,7 @@ fn state(minor: u8, collector: Collector, debug: Option<&DebugOffsets>) -> Optio
         }),
         (14, Collector::FreeThreaded, Some(288)) => Some(State {
             generation0: None,
+            heap_size: None,
             ..fourteen()
         }),
         (14, Collector::Generational, Some(264)) => Some(fourteen()),
@@ -285,7 +287,7 @@ fn fifteen(collector: Collector, (stats_size, stats): (u32, u32)) -> Option<Stat
         generation0: (!free_threaded).then_some(168),
         stats: rings(stats, stats_size)?,
         collecting: 112,
-        heap_size: Some(144),
+        heap_size: (!free_threaded).then_some(144),
         long_lived_total: Some(152),
     })
 }

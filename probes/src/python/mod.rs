@@ -170,7 +170,14 @@ fn answer(
     tried: Vec<RungOutcome>,
     points: Vec<Point>,
 ) -> Resolution {
-    let layout = layout::layout(&facts.version, facts.collector, facts.debug.as_ref());
+    let debug = facts.debug.as_ref();
+    let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
+    let layout = layout::layout(
+        &facts.version,
+        facts.collector,
+        debug,
+        initial.unwrap_or_default(),
+    );
     Resolution {
         file: file.to_owned(),
         build_id: image.build_id(),
@@ -183,5 +190,6 @@ fn answer(
         points,
         layout,
         runtime: facts.runtime,
+        lowest_address: image.lowest_address(),
     }
 }

@@ -5,6 +5,7 @@ use super::facts::Facts;
 use crate::code::FunctionTable;
 use crate::elf::Image;
 use crate::placement;
+use crate::placement::Keep;
 use crate::placement::Placement;
 use crate::resolution::Collector;
 use crate::resolution::Point;
@@ -45,7 +46,7 @@ fn stops_the_world(role: Role) -> bool {
 
 fn point(image: &Image<'_>, facts: &Facts, function: &Function) -> Option<Point> {
     let range = whole_range(image, &function.range);
-    let placement = placement::place(image, &range)?;
+    let placement = placement::place(image, &range, keep(function.role))?;
     let kind = match function.role {
         Role::Collect => PointKind::Collect(arguments::of(image, &range, facts)),
         Role::GcCollectBuiltin => PointKind::GcCollectBuiltin,
@@ -54,6 +55,14 @@ fn point(image: &Image<'_>, facts: &Facts, function: &Function) -> Option<Point>
         Role::StartTheWorld => PointKind::StartTheWorld,
     };
     make(image, kind, &function.name, range.start, placement)
+}
+
+/// Only the collector's arguments are read.
+fn keep(role: Role) -> Keep {
+    match role {
+        Role::Collect => Keep::Arguments,
+        _ => Keep::Stack,
+    }
 }
 
 /// Symbols written by hand in assembly may have no size.

@@ -115,10 +115,15 @@ fn in_text(image: &Image<'_>) -> Option<Version> {
     }))
 }
 
-/// All whole strings in `bytes` that read as a version.
+/// All strings in `bytes` that read as a version. Linkers let a string be the end of a longer one,
+/// such as of a prefix `/opt/python/3.9.18`.
 fn literals(bytes: &[u8]) -> impl Iterator<Item = Version> {
-    memmem::find_iter(bytes, b"\x003.").filter_map(|at| {
-        let rest = bytes.get(at + 1..)?;
+    memmem::find_iter(bytes, b"3.").filter_map(|at| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        if before.is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
+            return None;
+        }
+        let rest = bytes.get(at..)?;
         let rest = rest.get(..rest.len().min(16))?;
         let end = memchr::memchr(0, rest)?;
         Version::from_text(std::str::from_utf8(rest.get(..end)?).ok()?)

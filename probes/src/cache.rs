@@ -58,7 +58,8 @@ impl Cache {
         }
     }
 
-    /// What is known about the file, which may have another path than last time.
+    /// What is known about the file, which may have another path than last time. Only entries that
+    /// nobody else could have written count: probes go where they say.
     pub(crate) fn load(&self, file: &Path) -> Option<Resolution> {
         let path = self.entry.as_ref()?;
         let metadata = std::fs::symlink_metadata(path).ok()?;

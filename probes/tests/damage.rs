@@ -1,0 +1,184 @@
+//! Damaged files and damaged caches: an answer or an error, never a panic, never a wrong cache.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+mod common;
+
+use gctrace_probes::Resolution;
+use gctrace_probes::ResolveError;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::identify;
+use gctrace_probes::resolve;
+use gctrace_probes::resolve_bytes;
+use proptest::prelude::*;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// A static interpreter, which has everything in one file.
+fn python() -> Option<&'static (PathBuf, Vec<u8>)> {
+    static FILE: OnceLock<Option<(PathBuf, Vec<u8>)>> = OnceLock::new();
+    FILE.get_or_init(|| {
+        let found = common::interpreters()
+            .into_iter()
+            .find(|one| !one.is("container") && !one.is("shared"));
+        let Some(found) = found else {
+            common::skip("damaged files", "no static interpreter");
+            return None;
+        };
+        eprintln!("damaging {}", found.name);
+        let bytes = std::fs::read(&found.path).unwrap();
+        Some((found.path, bytes))
+    })
+    .as_ref()
+}
+
+/// Where damage matters: the headers, and the tables at the end.
+fn position(size: usize) -> impl Strategy<Value = usize> {
+    prop_oneof![0..4096usize, size - 4096..size, 0..size]
+}
+
+fn offline() -> ResolveOptions {
+    ResolveOptions {
+        debug_roots: Vec::new(),
+        ..ResolveOptions::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_bytes_never_panic(
+        changes in (0..1usize << 22).prop_flat_map(|_| {
+            let size = python().map_or(8192, |(_, bytes)| bytes.len());
+            prop::collection::vec((position(size), any::<u8>()), 1..40)
+        })
+    ) {
+        if let Some((path, bytes)) = python() {
+            let mut bytes = bytes.clone();
+            for (at, value) in changes {
+                bytes[at] = value;
+            }
+            let _any_answer = resolve_bytes(path, &bytes, &offline());
+        }
+    }
+
+    #[test]
+    fn cut_files_never_panic(part in 0.0..1.0f64) {
+        if let Some((path, bytes)) = python() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                clippy::cast_precision_loss,
+                reason = "a part of a length"
+            )]
+            let end = (bytes.len() as f64 * part) as usize;
+            let _any_answer = resolve_bytes(path, &bytes[..end], &offline());
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let _any_answer = resolve_bytes(Path::new("x"), &bytes, &offline());
+        let head = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0";
+        bytes.splice(..head.len().min(bytes.len()), head.iter().copied());
+        let _any_answer = resolve_bytes(Path::new("x"), &bytes, &offline());
+    }
+}
+
+#[test]
+fn what_is_no_interpreter_is_none() {
+    for file in ["/bin/true", "/etc/passwd"] {
+        assert_eq!(
+            resolve(Path::new(file), &offline()).unwrap(),
+            None,
+            "{file}"
+        );
+    }
+    let missing = resolve(Path::new("/nonexistent"), &offline());
+    assert!(matches!(missing, Err(ResolveError::Read { .. })));
+    assert!(matches!(
+        resolve(Path::new("/"), &offline()),
+        Err(ResolveError::Read { .. })
+    ));
+    assert!(identify(Path::new("/nonexistent")).is_err());
+}
+
+#[test]
+fn another_processor_is_named() {
+    let mut bytes = vec![0; 64];
+    bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    bytes[18] = 183;
+    let error = resolve_bytes(Path::new("x"), &bytes, &offline()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "x is built for aarch64; gctrace traces x86-64 programs only"
+    );
+}
+
+fn entry(folder: &Path) -> PathBuf {
+    let mut entries = std::fs::read_dir(folder).unwrap();
+    let entry = entries.next().unwrap().unwrap().path();
+    assert!(entries.next().is_none(), "one file, one entry");
+    entry
+}
+
+fn cached(path: &Path, folder: &Path) -> Resolution {
+    let options = ResolveOptions {
+        cache: Some(folder.to_owned()),
+        ..offline()
+    };
+    resolve(path, &options).unwrap().unwrap()
+}
+
+#[test]
+fn the_cache_answers_and_survives_damage() {
+    let Some((path, _)) = python() else { return };
+    let root = TempDir::new().unwrap();
+    let folder = root.path().join("new").join("cache");
+    let truth = cached(path, &folder);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&entry(&folder))), (0o700, 0o600));
+
+    // The answer comes from the entry: a mark in it is seen.
+    let text = std::fs::read_to_string(entry(&folder)).unwrap();
+    let marked = text.replace("\"warnings\":[", "\"warnings\":[\"from the cache\"");
+    std::fs::write(entry(&folder), &marked).unwrap();
+    assert_eq!(cached(path, &folder).warnings, ["from the cache"]);
+
+    for damage in [
+        "",
+        "{",
+        "null",
+        "[]",
+        &text[..text.len() / 2],
+        &text.replace("resolution/1", "resolution/0"),
+    ] {
+        std::fs::write(entry(&folder), damage).unwrap();
+        assert_eq!(cached(path, &folder), truth, "{damage:.40}");
+        assert_eq!(
+            std::fs::read_to_string(entry(&folder)).unwrap(),
+            text,
+            "made anew"
+        );
+    }
+    // What others could have written is not believed.
+    std::fs::write(entry(&folder), &marked).unwrap();
+    std::fs::set_permissions(entry(&folder), PermissionsExt::from_mode(0o622)).unwrap();
+    assert_eq!(cached(path, &folder), truth);
+}
+
+#[test]
+fn an_unusable_cache_costs_only_time() {
+    let Some((path, _)) = python() else { return };
+    let root = TempDir::new().unwrap();
+    let file = root.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!(
+        cached(path, &file.join("below")),
+        cached(path, &root.path().join("other"))
+    );
+}

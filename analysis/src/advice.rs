@@ -16,10 +16,10 @@ use crate::report::Report;
 const WORTH_RATIO: f64 = 0.2;
 /// Off the processor for this share of the pauses: the machine has too little of it.
 const PREEMPTED_RATIO: f64 = 0.2;
-/// Raising threshold 0 tenfold makes automatic collections at most ten times rarer.
+/// Raising threshold 0 tenfold makes collections of younger generations at most ten times rarer.
 const RARER_SAVES: f64 = 0.9;
 
-/// All advice for a report, that which can save most first.
+/// All advice for a report, in the order to try it.
 pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let Some(most) = report.processes.first() else {
         return vec![texts::no_collection(report)];
@@ -28,7 +28,6 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
         Level::None | Level::Negligible => vec![texts::leave(report)],
         _ => worthwhile(report, most),
     };
-    list.sort_by_key(|advice| std::cmp::Reverse(advice.saves_at_most_ns));
     if report.totals.pauses.uncollectable > 0 {
         list.push(texts::uncollectable(report));
     }
@@ -50,13 +49,15 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     if facts.worth(facts.automatic_partial) {
         list.push(texts::raise_threshold(report, most, &facts));
     }
-    if facts.worth(facts.automatic()) {
-        list.push(texts::planned(most, &facts));
-    }
     if let Some(cpu) = &report.totals.pauses.cpu
         && cpu.off_cpu_ratio >= PREEMPTED_RATIO
     {
         list.push(texts::preempted(cpu));
+    }
+    list.sort_by_key(|advice| std::cmp::Reverse(advice.saves_at_most_ns));
+    // Saves most and asks most of the program, so it comes after what is simpler.
+    if facts.worth(facts.automatic()) {
+        list.push(texts::planned(most, &facts));
     }
     if list.is_empty() {
         list.push(texts::unknown_reason(report));
@@ -110,7 +111,7 @@ impl Facts {
         effort.count > 0 && self.share(effort) >= WORTH_RATIO
     }
 
-    /// What ten times rarer collections save at most.
+    /// What ten times rarer collections of younger generations save at most.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -118,6 +119,6 @@ impl Facts {
         reason = "a bound needs no more than 52 bits; casts of floats saturate"
     )]
     pub(crate) fn rarer_saves_ns(&self) -> u64 {
-        (self.automatic().time_ns as f64 * RARER_SAVES) as u64
+        (self.automatic_partial.time_ns as f64 * RARER_SAVES) as u64
     }
 }

@@ -42,6 +42,7 @@ pub struct Analysis {
     pub(crate) worst: Worst,
     pub(crate) nothing: Nothing,
     pub(crate) unfinished: Effort,
+    pub(crate) unreadable: Vec<String>,
     current: Current,
 }
 
@@ -75,6 +76,10 @@ pub(crate) struct TraceState {
     pub(crate) notes: Vec<Note>,
     pub(crate) notes_left_out: u64,
     pub(crate) ending: Ending,
+    /// Why it could not be read to its end.
+    pub(crate) damage: Option<String>,
+    /// Number of processes known before it.
+    first_process: usize,
 }
 
 impl TraceState {
@@ -82,6 +87,10 @@ impl TraceState {
         let (first, last) = self.span.get_or_insert((begin_ns, end_ns));
         *first = begin_ns.min(*first);
         *last = end_ns.max(*last);
+    }
+
+    fn has_evidence(&self) -> bool {
+        self.header.is_some() || self.effort.count > 0
     }
 
     /// Start of the recording.
@@ -117,6 +126,7 @@ impl Default for Analysis {
             worst: Worst::default(),
             nothing: Nothing::default(),
             unfinished: Effort::default(),
+            unreadable: Vec::new(),
             current: Current::default(),
         }
     }
@@ -128,6 +138,7 @@ impl Analysis {
         self.current = Current::default();
         self.traces.push(TraceState {
             file: file.to_owned(),
+            first_process: self.processes.len(),
             ..TraceState::default()
         });
     }
@@ -154,12 +165,20 @@ impl Analysis {
         }
     }
 
-    /// Ends the trace.
-    pub fn end_trace(&mut self, ending: Ending) {
+    /// Ends the trace. `damage`: why it could not be read to its end; what came before counts. A
+    /// trace without evidence is only mentioned.
+    pub fn end_trace(&mut self, ending: Ending, damage: Option<String>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
         };
+        if !trace.has_evidence() {
+            self.processes.truncate(trace.first_process);
+            self.traces.pop();
+            self.unreadable.extend(damage);
+            return;
+        }
         trace.ending = ending;
+        trace.damage = damage;
         let index = self.traces.len() - 1;
         let current = std::mem::take(&mut self.current);
         for process in self.processes.iter_mut().rev() {
@@ -180,10 +199,16 @@ impl Analysis {
         }
     }
 
-    /// Number of pauses so far.
+    /// Whether the trace being read says anything for a report, that is, it is one of gctrace's
+    /// or holds a collection; after the last trace, whether any did.
     #[must_use]
-    pub fn pauses(&self) -> u64 {
-        self.all.count()
+    pub fn has_evidence(&self) -> bool {
+        self.traces.last().is_some_and(TraceState::has_evidence)
+    }
+
+    /// Mentions in the report a file that could not be opened.
+    pub fn leave_out(&mut self, why: String) {
+        self.unreadable.push(why);
     }
 
     fn add_pause(&mut self, pause: &Pause) {

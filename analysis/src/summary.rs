@@ -252,6 +252,7 @@ impl Analysis {
     fn missing(&self) -> Missing {
         let mut missing = Missing {
             unfinished: self.unfinished,
+            unreadable: self.unreadable.clone(),
             ..Missing::default()
         };
         for trace in &self.traces {
@@ -348,6 +349,7 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
         ended: end.map(|end| end.why.clone()),
         exit_code: end.and_then(|end| end.exit_code),
         cut_at: trace.ending.cut.map(|position| position.to_string()),
+        damage: trace.damage.clone(),
         lost: end.map_or(0, |end| {
             end.lost.values().copied().fold(0, u64::saturating_add)
         }),

@@ -1,17 +1,17 @@
 //! Figures as people read them: three significant digits, the unit that fits.
 
-/// A duration: `812 ns`, `1.23 ms`, `45.6 s`, `3 min 07 s`, `2 h 05 min`.
+/// A duration: `812 ns`, `1.23 ms`, `163 s`, `16.7 min`, `2.05 h`.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn duration(ns: u64) -> String {
-    let seconds = ns.saturating_add(500_000_000) / 1_000_000_000;
+    let seconds = ns as f64 / 1e9;
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..999_500 => format!("{} µs", three_digits(ns as f64 / 1e3)),
-        999_500..999_500_000 => format!("{} ms", three_digits(ns as f64 / 1e6)),
-        999_500_000..59_950_000_000 => format!("{} s", three_digits(ns as f64 / 1e9)),
-        _ if seconds < 3600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+        1_000..999_500 => format!("{} µs", three_digits(seconds * 1e6)),
+        999_500..999_500_000 => format!("{} ms", three_digits(seconds * 1e3)),
+        999_500_000..999_500_000_000 => format!("{} s", three_digits(seconds)),
+        999_500_000_000..7_200_000_000_000 => format!("{} min", three_digits(seconds / 60.0)),
+        _ => format!("{} h", three_digits(seconds / 3600.0)),
     }
 }
 
@@ -40,6 +40,17 @@ pub fn count(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A count for narrow columns: as [`count`], from a million on `4.42 M`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn short_count(value: u64) -> String {
+    match value {
+        0..1_000_000 => count(value),
+        1_000_000..999_500_000 => format!("{} M", three_digits(value as f64 / 1e6)),
+        _ => format!("{} G", three_digits(value as f64 / 1e9)),
+    }
 }
 
 /// A count with its noun: `1 pause`, `2 pauses`.
@@ -79,16 +90,16 @@ mod tests {
             (12_345, "12.3 µs"),
             (999_499, "999 µs"),
             (999_500, "1.00 ms"),
-            (9_996_000, "10.00 ms"),
+            (9_996_000, "10.0 ms"),
             (713_000_000, "713 ms"),
             (999_600_000, "1.00 s"),
             (59_949_000_000, "59.9 s"),
-            (59_950_000_000, "1 min 00 s"),
-            (400_000_000_000, "6 min 40 s"),
-            (7_500_000_000_000, "2 h 05 min"),
-            (u64::MAX, "5124095 h 34 min"),
+            (163_000_000_000, "163 s"),
+            (1_000_000_000_000, "16.7 min"),
+            (7_500_000_000_000, "2.08 h"),
+            (u64::MAX, "5124096 h"),
         ] {
-            assert_eq!(duration(ns), text.replace("10.00", "10.0"), "{ns}");
+            assert_eq!(duration(ns), text, "{ns}");
         }
     }
 
@@ -101,6 +112,8 @@ mod tests {
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(123), "123");
+        assert_eq!(short_count(999_999), "999,999");
+        assert_eq!(short_count(4_418_720), "4.42 M");
         assert_eq!(counted(1, "pause"), "1 pause");
         assert_eq!(counted(2000, "process"), "2,000 processes");
     }

@@ -34,11 +34,14 @@ pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing
             }
         );
     }
-    let cut = traces.iter().filter(|trace| trace.cut_at.is_some()).count() as u64;
+    let partly_read = |trace: &&TraceReport| trace.cut_at.is_some() || trace.damage.is_some();
+    let cut = traces.iter().filter(partly_read).count() as u64;
     if cut > 0 {
         sentence += &match traces.len() {
-            1 => " The trace is cut off; what came later is not counted.".to_owned(),
-            all => format!(" {cut} of {all} traces are cut off; what came later is not counted."),
+            1 => " The trace is cut off or damaged; what came later is not counted.".to_owned(),
+            all => format!(
+                " {cut} of {all} traces are cut off or damaged; what came later is not counted."
+            ),
         };
     }
     Verdict {

@@ -171,10 +171,7 @@ fn damage_in_the_middle_has_a_place() {
         error.contains("t.json: line 2, byte 23: expected a key in quotes, found \",},"),
         "{error}"
     );
-    assert!(
-        error.contains("cat t.json | head -c 23 | gctrace analyze -"),
-        "{error}"
-    );
+    assert!(error.contains("(events read before it: 1)"), "{error}");
 }
 
 #[test]

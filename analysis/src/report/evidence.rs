@@ -232,6 +232,8 @@ pub struct Missing {
     pub unfinished: Effort,
     /// Things in the traces that made no sense and were left out.
     pub anomalies: u64,
+    /// Files that were named and are in no figure, with the reason.
+    pub unreadable: Vec<String>,
     /// Traces without a last line: cut off, or the recorder was killed.
     pub traces_without_end: u64,
     /// Processes that were running before the recording; what came before is not known.

@@ -51,6 +51,8 @@ pub struct TraceReport {
     pub exit_code: Option<i32>,
     /// Where the file is cut off: byte and line.
     pub cut_at: Option<String>,
+    /// Why the file could not be read to its end; what came before is in the figures.
+    pub damage: Option<String>,
     /// Events lost.
     pub lost: u64,
     /// Things that made no sense, the first few with their place.

@@ -70,9 +70,8 @@ pub enum ReadError {
     },
     /// Text that is not JSON in the middle of the file.
     #[error(
-        "{file}: {position}: expected {expected}, found {found}. The file is damaged there; the \
-         {events} events before it can be analyzed with: {unpack} {file} | head -c {} | gctrace analyze -",
-        position.byte
+        "{file}: {position}: expected {expected}, found {found}. The file is damaged there \
+         (events read before it: {events})"
     )]
     Syntax {
         /// The file.
@@ -85,8 +84,6 @@ pub enum ReadError {
         found: String,
         /// Events read before.
         events: u64,
-        /// Command that prints the text of the file.
-        unpack: &'static str,
     },
     /// Compressed data that does not unpack.
     #[error(

@@ -350,11 +350,6 @@ impl EventReader {
             expected,
             found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
             events: self.events,
-            unpack: if self.window.input().compressed() {
-                "zcat"
-            } else {
-                "cat"
-            },
         }
     }
 }

@@ -1,0 +1,139 @@
+//! `gctrace analyze`: traces in, a report out.
+//!
+//! Owns the order of files, errors and output. How traces are read is `gctrace_event::read`, what
+//! they mean `gctrace_analysis`, how a report looks `render`.
+
+mod progress;
+
+use crate::args::AnalyzeConfig;
+use crate::args::Format;
+use crate::render;
+use crate::render::Style;
+use anyhow::Context;
+use gctrace_analysis::Analysis;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceReader;
+use progress::Progress;
+use std::io;
+use std::io::Write;
+use std::path::Path;
+
+/// A file that could not be read, or not to its end.
+const SOME_UNREADABLE: u8 = 1;
+
+/// Prints one report over all traces. A trace that cannot be read is named on standard error, and
+/// the others are reported nevertheless. Returns the exit code: 0, or 1 if any trace was not read
+/// to its end because of an error; a cut-off trace is none.
+///
+/// # Errors
+/// When no trace can be read, or the report cannot be written.
+pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
+    let mut analysis = Analysis::default();
+    let mut progress = Progress::new(config.traces.len());
+    let mut failures = Vec::new();
+    for path in &config.traces {
+        if let Err(error) = read(path, &mut analysis, &mut progress) {
+            failures.push(error);
+        }
+    }
+    progress.finish();
+    if !analysis.has_evidence() {
+        return Err(all_failed(failures));
+    }
+    for error in &failures {
+        eprintln!("gctrace: {error:#}");
+    }
+    match print(&analysis, config.format) {
+        // The reader of our output has seen enough, as `head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        printed => printed.context("cannot write the report to standard output")?,
+    }
+    Ok(if failures.is_empty() {
+        0
+    } else {
+        SOME_UNREADABLE
+    })
+}
+
+/// The last error is the one returned; those before it are said here.
+fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
+    let last = failures.pop();
+    for error in failures {
+        eprintln!("gctrace: {error:#}");
+    }
+    last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
+}
+
+fn print(analysis: &Analysis, format: Format) -> io::Result<()> {
+    let report = analysis.report();
+    let stdout = io::stdout();
+    let style = Style::of(&stdout);
+    let mut out = io::BufWriter::new(stdout.lock());
+    match format {
+        Format::Text => out.write_all(render::text(&report, style).as_bytes())?,
+        Format::Json => render::json(&report, &mut out)?,
+    }
+    out.flush()
+}
+
+/// Reads one trace into the analysis. After an error what came before it counts.
+fn read(path: &Path, analysis: &mut Analysis, progress: &mut Progress) -> anyhow::Result<()> {
+    let input = match Input::open(path) {
+        Ok(input) => input,
+        Err(error) => {
+            analysis.leave_out(error.to_string());
+            return Err(error.into());
+        }
+    };
+    let name = input.name().to_owned();
+    analysis.begin_trace(&name);
+    progress.begin(&name, input.size());
+    let mut reader = TraceReader::new(EventReader::new(input));
+    let failure = items(&mut reader, analysis, progress).err();
+    let ending = reader.finish();
+    let failure = match failure {
+        Some(error) => Some(error.into()),
+        None if analysis.has_evidence() => None,
+        None => Some(no_collections(&name, &ending)),
+    };
+    let damage = failure.as_ref().map(ToString::to_string);
+    analysis.end_trace(ending, damage);
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn items(
+    reader: &mut TraceReader,
+    analysis: &mut Analysis,
+    progress: &mut Progress,
+) -> Result<(), ReadError> {
+    /// Items between two looks at the clock: some milliseconds.
+    const BETWEEN_LOOKS: u32 = 8192;
+    let mut items = 0u32;
+    while let Some(item) = reader.next_item()? {
+        analysis.add(item);
+        items = items.wrapping_add(1);
+        if items.is_multiple_of(BETWEEN_LOOKS) {
+            progress.look(reader.events().input().consumed());
+        }
+    }
+    Ok(())
+}
+
+/// Why a trace that is well formed tells nothing.
+fn no_collections(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
+    let place = match (&ending.cut, ending.anomalies.first.first()) {
+        (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
+        (Some(cut), None) => format!("cut off at {cut}"),
+        (None, None) => "read to its end".to_owned(),
+    };
+    anyhow::anyhow!(
+        "{name}: {place}: {} events, none of which is a usable garbage collection. To record \
+         some: sudo gctrace -o trace.json -- python SCRIPT.py",
+        ending.events
+    )
+}

@@ -1,0 +1,23 @@
+//! Reports as text and JSON.
+//!
+//! Owns how a report looks; what it says comes from `gctrace_analysis`. Nothing here reads files
+//! or decides where output goes.
+
+mod evidence;
+mod overview;
+mod style;
+mod table;
+mod text;
+
+pub(crate) use style::Style;
+pub(crate) use text::text;
+
+use gctrace_analysis::report::Report;
+use std::io;
+use std::io::Write;
+
+/// Writes the report as JSON, schema `gctrace.report/1`, with a line end behind it.
+pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}

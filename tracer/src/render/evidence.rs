@@ -1,0 +1,267 @@
+//! The sections that say where the time went.
+
+use super::overview::mark;
+use super::table::Table;
+use super::table::printable;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::Effort;
+use gctrace_analysis::report::Growth;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::WorstPause;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::three_digits;
+use std::time::Duration;
+use std::time::SystemTime;
+
+const INDENT: &str = "  ";
+
+/// Processes whose growth is described; the others are in the JSON.
+const GROWTHS_SHOWN: usize = 3;
+
+fn section(heading: &'static str, sentences: &[String]) -> Section {
+    Section {
+        heading,
+        lines: sentences
+            .iter()
+            .flat_map(|sentence| wrap(sentence, INDENT, INDENT))
+            .collect(),
+    }
+}
+
+pub(crate) fn longest(report: &Report) -> Section {
+    let head = [
+        "after start",
+        "UTC",
+        "length",
+        "gen",
+        "reason",
+        "freed",
+        "objects",
+        "where",
+    ];
+    let mut table = Table::new(&head, &[4, 7]);
+    for pause in &report.worst {
+        table.row(worst_row(pause, report.traces.len() > 1));
+    }
+    Section {
+        heading: "Longest pauses",
+        lines: match report.worst.is_empty() {
+            true => Vec::new(),
+            false => table.lines(),
+        },
+    }
+}
+
+fn worst_row(pause: &WorstPause, with_trace: bool) -> Vec<String> {
+    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), count);
+    let mut place = match pause.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => pause.pid.to_string(),
+    };
+    if with_trace {
+        place = format!("trace {} {place}", pause.trace + 1);
+    }
+    match &pause.thread {
+        Some(thread) => place += &format!(" {}", printable(thread)),
+        None if pause.tid != pause.pid => place += &format!(" thread {}", pause.tid),
+        None => {}
+    }
+    if pause.unfinished {
+        place += " (cut short)";
+    }
+    vec![
+        after_start(pause.after_start_ns),
+        pause.unix_ns.map_or_else(|| "-".to_owned(), time_of_day),
+        duration(pause.duration_ns),
+        pause
+            .generation
+            .map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
+        match pause.reason.as_str() {
+            "manual" => "gc.collect".to_owned(),
+            other => other.to_owned(),
+        },
+        known(pause.collected),
+        known(pause.objects),
+        place,
+    ]
+}
+
+/// Seconds to the millisecond: exact enough to find the pause in a trace viewer.
+fn after_start(ns: u64) -> String {
+    format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
+}
+
+/// `14:03:22.123`; the date is in the JSON.
+fn time_of_day(unix_ns: u64) -> String {
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(unix_ns));
+    let text = time.map(|time| humantime::format_rfc3339_millis(time).to_string());
+    text.as_deref()
+        .and_then(|text| text.get(11..23))
+        .unwrap_or("-")
+        .to_owned()
+}
+
+fn effort(effort: Effort) -> String {
+    format!("{}, {}", count(effort.count), duration(effort.time_ns))
+}
+
+pub(crate) fn freed_nothing(report: &Report) -> Section {
+    let nothing = &report.freed_nothing;
+    let mut sentences = Vec::new();
+    if nothing.total.count > 0 {
+        sentences.push(format!(
+            "{} freed no object and took {}: {} of the pause time.",
+            counted(nothing.total.count, "collection"),
+            duration(nothing.total.time_ns),
+            percent(nothing.time_ratio),
+        ));
+        let kinds = [
+            ("automatic, whole heap", nothing.automatic_full),
+            ("automatic, younger generations", nothing.automatic_partial),
+            ("gc.collect()", nothing.manual),
+            ("at shutdown", nothing.shutdown),
+            ("reason unknown", nothing.unknown),
+        ];
+        let kinds: Vec<String> = kinds
+            .into_iter()
+            .filter(|(_, kind)| kind.count > 0)
+            .map(|(name, kind)| format!("{name}: {}", effort(kind)))
+            .collect();
+        sentences.push(kinds.join("; ") + ".");
+    }
+    let unknown = report.totals.pauses.outcome_unknown;
+    if unknown > 0 {
+        sentences.push(format!(
+            "{} without a record of what it freed.",
+            counted(unknown, "collection")
+        ));
+    }
+    section("Collections for nothing", &sentences)
+}
+
+pub(crate) fn growth(report: &Report) -> Section {
+    let growing = report
+        .processes
+        .iter()
+        .filter_map(|process| Some((process, process.growth.as_ref()?)))
+        .take(GROWTHS_SHOWN);
+    let sentences: Vec<String> = growing
+        .map(|(process, growth)| growth_sentence(process, growth))
+        .collect();
+    section("Full collections and the heap", &sentences)
+}
+
+fn growth_sentence(process: &ProcessReport, growth: &Growth) -> String {
+    let mut text = format!(
+        "Process {}: from {} at {} objects to {} at {} objects, in {}",
+        process.pid,
+        duration(growth.first.duration_ns),
+        count(growth.first.objects),
+        duration(growth.last.duration_ns),
+        count(growth.last.objects),
+        counted(growth.collections, "collection"),
+    );
+    match (growth.ns_per_million_objects, growth.r_squared) {
+        (Some(slope), Some(r_squared)) if slope > 0.0 => {
+            text += &format!(
+                "; {} per million objects{}, r² = {}.",
+                duration(slope as u64),
+                mark(growth.basis),
+                three_digits(r_squared),
+            );
+        }
+        (Some(_), _) => text += "; the pause did not grow with the heap.",
+        (None, _) => text += "; the heap hardly changed.",
+    }
+    if let Some(prediction) = &growth.at_twice_the_heap {
+        text += &format!(
+            " With twice the heap: {}{}.",
+            duration(prediction.duration_ns),
+            mark(prediction.basis)
+        );
+    }
+    text
+}
+
+pub(crate) fn explicit_calls(report: &Report) -> Section {
+    let calls = &report.explicit_calls;
+    let mut sentences = Vec::new();
+    if calls.pauses.count > 0 {
+        sentences.push(format!(
+            "{} in {} took {}: {} of the pause time, {} of the observed time. {} freed nothing.",
+            counted(calls.pauses.count, "call"),
+            counted(calls.processes, "process"),
+            duration(calls.pauses.time_ns),
+            percent(calls.time_ratio),
+            percent(calls.observed_ratio.unwrap_or(0.0)),
+            count(calls.pauses.freed_nothing.count),
+        ));
+    }
+    section("Explicit gc.collect() calls", &sentences)
+}
+
+pub(crate) fn processor(report: &Report) -> Section {
+    let all = &report.totals.pauses;
+    let mut sentences = Vec::new();
+    if let Some(cpu) = &all.cpu {
+        let of = match cpu.pauses == all.count {
+            true => String::new(),
+            false => format!(" (of {} of {} pauses)", count(cpu.pauses), count(all.count)),
+        };
+        sentences.push(format!(
+            "The collecting thread was on a processor for {} of {} of pauses{of}; for {} it was \
+             preempted or waiting.",
+            duration(cpu.on_cpu_ns),
+            duration(cpu.pause_ns),
+            percent(cpu.off_cpu_ratio),
+        ));
+    }
+    if let Some(world) = &all.stop_the_world {
+        sentences.push(format!(
+            "Free-threaded Python: {} of the collector lasted {}; the other threads were stopped \
+             for {} of it.",
+            counted(world.runs, "run"),
+            duration(world.run_ns),
+            duration(world.stopped_ns),
+        ));
+    }
+    section("Processor time", &sentences)
+}
+
+pub(crate) fn own_cost(report: &Report) -> Section {
+    let cost = &report.own_cost;
+    let mut sentences = Vec::new();
+    if let Some(time_ns) = cost.time_ns {
+        sentences.push(format!(
+            "gctrace slowed the program by {}{}: {} of the observed time.",
+            duration(time_ns),
+            mark(cost.basis),
+            percent(cost.observed_ratio.unwrap_or(0.0)),
+        ));
+    }
+    let probes: Vec<String> = cost
+        .probes
+        .iter()
+        .map(|probe| {
+            let price = match probe.ns_per_hit {
+                Some(ns) => format!("{} ns each", three_digits(ns)),
+                None => "not priced".to_owned(),
+            };
+            let name = printable(&probe.probe);
+            format!("{name}: {}, {price}", counted(probe.hits, "hit"))
+        })
+        .collect();
+    if !probes.is_empty() {
+        sentences.push(probes.join("; ") + ".");
+    }
+    if cost.traces_without_cost > 0 && report.totals.pauses.count > 0 {
+        let traces = counted(cost.traces_without_cost, "trace");
+        sentences.push(format!("{traces} without a record of what recording cost."));
+    }
+    section("Cost of recording", &sentences)
+}

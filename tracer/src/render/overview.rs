@@ -1,0 +1,397 @@
+//! The first sections: what was recorded, pauses in tables, and what is missing.
+
+use super::table::Table;
+use super::table::cut;
+use super::table::printable;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::Group;
+use gctrace_analysis::report::Pauses;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::TraceReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::short_count;
+
+/// Processes listed; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 10;
+/// Traces listed.
+const TRACES_SHOWN: usize = 64;
+/// Notes and anomalies listed, per trace.
+const REMARKS_SHOWN: usize = 5;
+/// Characters of a command line.
+const COMMAND_CHARS: usize = 60;
+
+const INDENT: &str = "  ";
+
+/// ` (inferred)` behind a figure that was not measured.
+pub(crate) fn mark(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "",
+        Basis::Inferred => " (inferred)",
+        Basis::Predicted => " (predicted)",
+    }
+}
+
+/// A command line in one short line.
+fn command(words: &[String]) -> String {
+    let mut words = words.iter();
+    let program = words.next().map_or("", String::as_str);
+    let program = program.rsplit('/').next().unwrap_or(program).to_owned();
+    let line = words.fold(program, |line, word| format!("{line} {word}"));
+    cut(&printable(&line), COMMAND_CHARS)
+}
+
+pub(crate) fn recording(report: &Report) -> Section {
+    let lines = match report.traces.as_slice() {
+        [trace] => one_trace(trace),
+        traces => many_traces(traces),
+    };
+    Section {
+        heading: "Recording",
+        lines,
+    }
+}
+
+fn one_trace(trace: &TraceReport) -> Vec<String> {
+    let mut sentence = printable(&trace.file);
+    sentence += ": ";
+    sentence += &match (trace.command.as_slice(), trace.attached_pid) {
+        (_, Some(pid)) => format!("attached to process {pid}"),
+        ([], None) => "recorded by another tool".to_owned(),
+        (words, None) => command(words),
+    };
+    if let Some(host) = trace.host.as_deref().filter(|host| !host.is_empty()) {
+        sentence += &format!(", on {}", printable(host));
+    }
+    sentence += &format!(", {}{}", duration(trace.duration_ns), mark(trace.basis));
+    if let Some(why) = &trace.ended {
+        sentence += &format!("; {}", printable(why));
+    }
+    if let Some(code) = trace.exit_code.filter(|code| *code != 0) {
+        sentence += &format!(" (exit code {code})");
+    }
+    wrap(&(sentence + "."), INDENT, INDENT)
+}
+
+fn many_traces(traces: &[TraceReport]) -> Vec<String> {
+    let head = [
+        "recorded",
+        "processes",
+        "pauses",
+        "stopped",
+        "of time",
+        "longest",
+        "trace",
+    ];
+    let mut table = Table::new(&head, &[6]);
+    for trace in traces.iter().take(TRACES_SHOWN) {
+        let mut name = printable(&trace.file);
+        if trace.cut_at.is_some() || trace.damage.is_some() {
+            name = format!("(partly) {name}");
+        }
+        if let Some(rank) = trace.rank {
+            name = format!("rank {rank}: {name}");
+        }
+        table.row(vec![
+            duration(trace.duration_ns),
+            count(trace.processes),
+            short_count(trace.pauses.count),
+            duration(trace.stopped_ns),
+            trace.stopped_ratio.map_or_else(|| "-".to_owned(), percent),
+            trace.max_ns.map_or_else(|| "-".to_owned(), duration),
+            name,
+        ]);
+    }
+    let mut lines = table.lines();
+    if let Some(more) = traces
+        .len()
+        .checked_sub(TRACES_SHOWN)
+        .filter(|more| *more > 0)
+    {
+        lines.push(format!("  and {more} more (--format json lists all)"));
+    }
+    lines
+}
+
+pub(crate) fn pauses(report: &Report) -> Section {
+    let all = &report.totals.pauses;
+    if all.count == 0 {
+        return Section {
+            heading: "Pauses",
+            lines: Vec::new(),
+        };
+    }
+    let head = [
+        "", "pauses", "time", "share", "p50", "p90", "p99", "longest",
+    ];
+    let mut table = Table::new(&head, &[0]);
+    table.row(pauses_row("all", 1.0, all));
+    for Group {
+        name,
+        time_ratio,
+        pauses,
+    } in &report.by_generation
+    {
+        table.row(pauses_row(
+            &format!("generation {name}"),
+            *time_ratio,
+            pauses,
+        ));
+    }
+    for Group {
+        name,
+        time_ratio,
+        pauses,
+    } in &report.by_reason
+    {
+        let name = match name.as_str() {
+            "manual" => "gc.collect()",
+            "shutdown" => "at shutdown",
+            "unknown" => "no reason",
+            other => other,
+        };
+        table.row(pauses_row(name, *time_ratio, pauses));
+    }
+    let mut lines = table.lines();
+    let together = format!(
+        "Python stood still for {} of {} observed{}: {}.{}",
+        duration(report.totals.stopped_ns),
+        duration(report.totals.observed_ns),
+        mark(report.totals.basis),
+        percent(report.totals.stopped_ratio.unwrap_or(0.0)),
+        percentile_error(all),
+    );
+    lines.extend(wrap(&together, INDENT, INDENT));
+    Section {
+        heading: "Pauses",
+        lines,
+    }
+}
+
+fn percentile_error(pauses: &Pauses) -> String {
+    match pauses.percentile_error_ratio {
+        error if error > 0.0 => format!(" Percentiles are within {}.", percent(error)),
+        _ => String::new(),
+    }
+}
+
+fn pauses_row(name: &str, time_ratio: f64, pauses: &Pauses) -> Vec<String> {
+    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    vec![
+        name.to_owned(),
+        short_count(pauses.count),
+        duration(pauses.time_ns),
+        percent(time_ratio),
+        time(pauses.p50_ns),
+        time(pauses.p90_ns),
+        time(pauses.p99_ns),
+        time(pauses.max_ns),
+    ]
+}
+
+pub(crate) fn processes(report: &Report) -> Section {
+    let mut lines = process_table(&report.processes);
+    let more = report.processes.len().saturating_sub(PROCESSES_SHOWN);
+    if more > 0 {
+        let rest = report.processes.iter().skip(PROCESSES_SHOWN);
+        let stopped = rest.map(|process| process.stopped_ns).sum();
+        lines.push(format!(
+            "  and {}, stopped for {} together (--format json lists all)",
+            counted(more as u64, "other process"),
+            duration(stopped)
+        ));
+    }
+    let quiet = report.totals.processes_without_pauses;
+    if quiet > 0 {
+        lines.push(format!(
+            "  {} without a collection",
+            counted(quiet, "Python process")
+        ));
+    }
+    let other = report.totals.processes_without_python;
+    if other > 0 {
+        lines.push(format!(
+            "  {} in which no Python was found",
+            counted(other, "process")
+        ));
+    }
+    Section {
+        heading: "Processes",
+        lines,
+    }
+}
+
+/// The processes, and what all of them have in common in a sentence below.
+fn process_table(processes: &[ProcessReport]) -> Vec<String> {
+    let Some(first) = processes.first() else {
+        return Vec::new();
+    };
+    let same = |of: fn(&ProcessReport) -> Option<String>| {
+        processes.iter().all(|process| of(process) == of(first))
+    };
+    let optional: [Column; 3] = [
+        ("rank", |process| process.rank.map(|rank| rank.to_string())),
+        ("Python", python),
+        ("thresholds", thresholds),
+    ];
+    let shown: Vec<Column> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
+    let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
+    head.extend(["pid", "pauses", "stopped", "of time", "longest", "command"]);
+    let mut table = Table::new(&head, &[head.len() - 1]);
+    for process in processes.iter().take(PROCESSES_SHOWN) {
+        let cell = |(_, of): &Column| of(process).unwrap_or_else(|| "-".to_owned());
+        let mut row: Vec<String> = shown.iter().map(cell).collect();
+        row.extend(process_row(process));
+        table.row(row);
+    }
+    let mut lines = table.lines();
+    let common: Vec<String> = optional
+        .into_iter()
+        .filter(|(_, of)| same(*of))
+        .filter_map(|(name, of)| Some(format!("{name} {}", of(first)?)))
+        .collect();
+    if !common.is_empty() {
+        let all = if processes.len() > 1 { "All: " } else { "" };
+        let sentence = format!("{all}{}.", common.join(", "));
+        lines.extend(wrap(&sentence, INDENT, INDENT));
+    }
+    lines
+}
+
+/// A column of the table of processes: head, and what stands in it.
+type Column = (&'static str, fn(&ProcessReport) -> Option<String>);
+
+fn python(process: &ProcessReport) -> Option<String> {
+    let interpreter = process.interpreter.as_ref()?;
+    let collector = match interpreter.collector.as_str() {
+        "" | "generational" => String::new(),
+        other => format!(" ({other})"),
+    };
+    Some(printable(&format!("{}{collector}", interpreter.version)))
+}
+
+fn thresholds(process: &ProcessReport) -> Option<String> {
+    let settings = process.settings.as_ref()?;
+    let [young, middle, old] = settings.thresholds;
+    Some(match settings.enabled {
+        Some(false) => format!("{young}/{middle}/{old} (disabled)"),
+        _ => format!("{young}/{middle}/{old}"),
+    })
+}
+
+fn process_row(process: &ProcessReport) -> Vec<String> {
+    vec![
+        process.pid.to_string(),
+        short_count(process.pauses.count),
+        duration(process.stopped_ns),
+        process
+            .stopped_ratio
+            .map_or_else(|| "-".to_owned(), percent),
+        process
+            .pauses
+            .max_ns
+            .map_or_else(|| "-".to_owned(), duration),
+        command(&process.command),
+    ]
+}
+
+pub(crate) fn missing(report: &Report) -> Section {
+    let missing = &report.missing;
+    let mut items: Vec<String> = missing
+        .lost
+        .iter()
+        .map(|(place, events)| format!("{} lost: {}.", counted(*events, "event"), printable(place)))
+        .collect();
+    if missing.omitted.count > 0 {
+        items.push(format!(
+            "{} under --min-pause left out of the tables ({} together, in the total).",
+            counted(missing.omitted.count, "pause"),
+            duration(missing.omitted.time_ns)
+        ));
+    }
+    if missing.unfinished.count > 0 {
+        items.push(format!(
+            "{} cut short by the end of the process or thread ({} until then, in the tables).",
+            counted(missing.unfinished.count, "pause"),
+            duration(missing.unfinished.time_ns)
+        ));
+    }
+    if missing.attached > 0 {
+        items.push(format!(
+            "{} already running when recording began; earlier pauses are not known.",
+            counted(missing.attached, "process")
+                + if missing.attached == 1 {
+                    " was"
+                } else {
+                    " were"
+                }
+        ));
+    }
+    if missing.inexact_overlaps > 0 {
+        items.push(format!(
+            "{}: the trace is far out of order; overlapping pauses may be counted twice.",
+            counted(missing.inexact_overlaps, "process")
+        ));
+    }
+    items.extend(
+        missing
+            .unreadable
+            .iter()
+            .map(|why| format!("Left out: {}", printable(why))),
+    );
+    items.extend(report.traces.iter().flat_map(|trace| {
+        let name = match report.traces.len() {
+            1 => String::new(),
+            _ => format!("{}: ", printable(&trace.file)),
+        };
+        remarks(trace)
+            .into_iter()
+            .map(move |remark| format!("{name}{remark}"))
+    }));
+    if items.is_empty() {
+        items.push("Nothing was lost.".to_owned());
+    }
+    Section {
+        heading: "Missing",
+        lines: items
+            .iter()
+            .flat_map(|item| wrap(item, INDENT, "    "))
+            .collect(),
+    }
+}
+
+/// What one trace says about itself, or shows by what it lacks.
+fn remarks(trace: &TraceReport) -> Vec<String> {
+    let mut list = Vec::new();
+    match (&trace.cut_at, &trace.damage, &trace.ended) {
+        (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", printable(damage))),
+        (Some(place), None, _) => list.push(format!(
+            "The trace is cut off at {place}; what came later is not known."
+        )),
+        (None, None, None) if trace.recorded_by.is_some() => list.push(
+            "The recording has no last line: gctrace was killed. Losses and its own cost are not \
+             known."
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    let mut some = |remarks: &[String], more: u64| {
+        let shown = remarks
+            .iter()
+            .take(REMARKS_SHOWN)
+            .map(|remark| printable(remark));
+        list.extend(shown);
+        let more = more + remarks.len().saturating_sub(REMARKS_SHOWN) as u64;
+        if more > 0 {
+            list.push(format!("and {} of the kind", counted(more, "more remark")));
+        }
+    };
+    some(&trace.anomalies, 0);
+    some(&trace.notes, trace.notes_left_out);
+    list
+}

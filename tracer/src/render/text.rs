@@ -1,0 +1,91 @@
+//! The report for people: verdict, evidence, what to do next.
+
+use super::evidence;
+use super::overview;
+use super::style::Style;
+use super::table::wrap;
+use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::duration;
+
+/// One part of the report: a heading and lines under it, none if there is nothing to say.
+pub(crate) struct Section {
+    pub(crate) heading: &'static str,
+    pub(crate) lines: Vec<String>,
+}
+
+/// The whole report, at most 80 characters wide.
+pub(crate) fn text(report: &Report, style: Style) -> String {
+    let mut text = verdict(report, style);
+    let evidence = [
+        overview::recording(report),
+        overview::pauses(report),
+        overview::processes(report),
+        evidence::longest(report),
+        evidence::freed_nothing(report),
+        evidence::growth(report),
+        evidence::explicit_calls(report),
+        evidence::processor(report),
+        evidence::own_cost(report),
+        overview::missing(report),
+    ];
+    for section in evidence.iter().filter(|section| !section.lines.is_empty()) {
+        text.push_str(&format!("\n{}\n", style.bold(section.heading)));
+        for line in &section.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text.push_str(&format!("\n{}\n", style.bold("What to do next")));
+    for (index, advice) in report.advice.iter().enumerate() {
+        text.push_str(&next_step(index + 1, advice, style));
+    }
+    text.push_str(&footnote(report));
+    text
+}
+
+fn verdict(report: &Report, style: Style) -> String {
+    let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
+    let coloured = match report.verdict.level {
+        Level::None | Level::Negligible => style.good(&sentence),
+        Level::RareLongPauses | Level::Noticeable => style.warning(&sentence),
+        Level::Heavy => style.bad(&sentence),
+    };
+    coloured + "\n"
+}
+
+fn next_step(number: usize, advice: &Advice, style: Style) -> String {
+    let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
+    lines = lines.iter().map(|line| style.bold(line)).collect();
+    lines.extend(wrap(&advice.why, "     ", "     "));
+    if let Some(saves_ns) = advice.saves_at_most_ns {
+        let saves = format!("Saves at most {} (predicted).", duration(saves_ns));
+        lines.extend(wrap(&saves, "     ", "     "));
+    }
+    if let Some(code) = &advice.code {
+        lines.push(String::new());
+        lines.extend(
+            code.lines()
+                .map(|line| format!("         {}", style.code(line))),
+        );
+        lines.push(String::new());
+    }
+    if let Some(risk) = &advice.risk {
+        lines.extend(wrap(&format!("Risk: {risk}"), "     ", "     "));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn footnote(report: &Report) -> String {
+    let mut text = String::from("\n");
+    let mut paragraph = |sentence: &str| {
+        text.push_str(&wrap(sentence, "", "").join("\n"));
+        text.push('\n');
+    };
+    paragraph("Figures are measured unless marked (inferred) or (predicted).");
+    for gap in &report.not_covered {
+        paragraph(&format!("Not covered: {gap}"));
+    }
+    text
+}

@@ -1,9 +1,10 @@
 //! Prints what `gctrace-probes` finds in files, and how long it took.
 //!
-//! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] FILE...`
+//! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] FILE...|--pid PID`
 
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::identify;
+use gctrace_probes::maps;
 use gctrace_probes::resolve;
 use std::path::Path;
 use std::time::Instant;
@@ -16,6 +17,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match argument.as_str() {
             "--rung" => options.first_rung = serde_json::from_value(value()?.into())?,
             "--cache" => options.cache = Some(value()?.into()),
+            "--pid" => {
+                for candidate in maps::candidates(value()?.parse()?)? {
+                    println!("{candidate:?}");
+                    print(&candidate.openable, &options)?;
+                }
+            }
             file => print(Path::new(file), &options)?,
         }
     }
@@ -23,7 +30,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn print(file: &Path, options: &ResolveOptions) -> Result<(), Box<dyn std::error::Error>> {
-    println!("{}: {:?}", file.display(), identify(file)?);
+    let started = Instant::now();
+    let kind = identify(file)?;
+    println!("{}: {kind:?} ({:?})", file.display(), started.elapsed());
     let started = Instant::now();
     let found = resolve(file, options);
     println!("took {:?}", started.elapsed());

@@ -48,7 +48,14 @@ pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
 }
 
 fn kind_of(image: &Image<'_>) -> ProgramKind {
-    if image.symbol("_PyRuntime").is_some() {
+    // An executable that loads extension modules exports it. The full symbol table, which can have a
+    // million entries, is searched only where there is no other.
+    let runtime = if image.has_loader() {
+        image.dynamic_symbol("_PyRuntime")
+    } else {
+        image.symbol("_PyRuntime")
+    };
+    if runtime.is_some() {
         return ProgramKind::Static;
     }
     let Some(entry_file_offset) = image

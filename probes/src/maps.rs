@@ -97,8 +97,11 @@ fn candidate(pid: u32, mapping: Mapping) -> Candidate {
 fn openable(pid: u32, mapping: &Mapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));
-    if !mapping.deleted && has_inode(&through_root, mapping.inode) {
-        return through_root;
+    // In a chroot the path is the one outside of it.
+    for path in [through_root, mapping.path.clone()] {
+        if !mapping.deleted && has_inode(&path, mapping.inode) {
+            return path;
+        }
     }
     PathBuf::from(format!(
         "/proc/{pid}/map_files/{:x}-{:x}",

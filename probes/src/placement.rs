@@ -23,7 +23,7 @@ use std::ops::Range;
 const LOOK_AHEAD: usize = 16;
 
 /// No function is decoded further than this, in bytes; the largest of CPython is its interpreter
-/// loop with about 60 KiB.
+/// loop with about 50 KiB.
 const LONGEST_FUNCTION: u64 = 1 << 18;
 
 /// What must be as it was at the function's first byte when the probe is hit.

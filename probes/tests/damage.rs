@@ -108,6 +108,25 @@ fn what_is_no_interpreter_is_none() {
 }
 
 #[test]
+fn a_version_from_before_is_named() {
+    // _PyRuntime came with 3.7; what is not known must not be taken for something else.
+    let Some((path, bytes)) = python() else {
+        return;
+    };
+    let mut bytes = bytes.clone();
+    let version = gctrace_probes::resolve_bytes(path, &bytes, &offline())
+        .unwrap()
+        .unwrap()
+        .version;
+    let hex = [0xf0, version.micro.unwrap(), version.minor, 3];
+    for at in memchr::memmem::find_iter(&bytes.clone(), &hex) {
+        bytes[at + 2] = 16;
+    }
+    let error = resolve_bytes(path, &bytes, &offline()).unwrap_err();
+    assert!(matches!(error, ResolveError::Version { .. }), "{error}");
+}
+
+#[test]
 fn another_processor_is_named() {
     let mut bytes = vec![0; 64];
     bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");

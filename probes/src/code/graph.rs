@@ -9,8 +9,9 @@ use iced_x86::FlowControl;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How often a cold part may hang on another one; two are known from builds with BOLT.
-const DEEPEST: usize = 4;
+/// How many parts are looked at at most: a damaged file could have any number, and each costs a pass
+/// over the code.
+const MOST_PARTS: usize = 64;
 
 /// The functions of a file and their references.
 pub(crate) struct CodeGraph<'image, 'data> {
@@ -40,20 +41,27 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
     /// Functions of which some part loads the address.
     pub(crate) fn functions_that_load(&self, target: u64) -> Vec<Range<u64>> {
         let parts = references::loads(self.image, &self.functions, target);
-        let mut found: Vec<Range<u64>> = parts
-            .iter()
-            .flat_map(|part| self.whole(part, DEEPEST))
-            .collect();
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::new();
+        let mut work = parts;
+        while let Some(part) = work.pop() {
+            if seen.len() == MOST_PARTS || !seen.insert(part.start) {
+                continue;
+            }
+            match self.owners(&part) {
+                Some(owners) => work.extend(owners),
+                None => found.push(part),
+            }
+        }
         found.sort_by_key(|range| range.start);
-        found.dedup();
         found
     }
 
-    /// The function to which a part belongs: itself, or those that jump into it. A part that is
-    /// nobody's direct call target is cold if the stack at its start is not that of a function just
-    /// called, or if another function jumps into its interior. That its start is reached by a plain
-    /// jump says nothing: that is also how tail calls look.
-    fn whole(&self, part: &Range<u64>, depth: usize) -> Vec<Range<u64>> {
+    /// What jumps into a cold part; `None` for a whole function. A part that is nobody's direct call
+    /// target is cold if the stack at its start is not that of a function just called, or if another
+    /// function jumps into its interior. That its start is reached by a plain jump says nothing:
+    /// that is also how tail calls look.
+    fn owners(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let branches = references::branches(self.image, &self.functions, part);
         let called = branches
             .iter()
@@ -63,21 +71,10 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
             .any(|branch| !branch.is_call && branch.target != part.start);
         let as_called = self.functions.starts_as_called(part.start);
         if called || (as_called && !entered) {
-            return vec![part.clone()];
+            return None;
         }
-        let mut owners: Vec<&Range<u64>> = branches
-            .iter()
-            .filter(|branch| !branch.is_call)
-            .map(|branch| &branch.within)
-            .collect();
-        owners.dedup();
-        let Some(depth) = depth.checked_sub(1) else {
-            return Vec::new();
-        };
-        owners
-            .into_iter()
-            .flat_map(|owner| self.whole(owner, depth))
-            .collect()
+        let jumps = branches.into_iter().filter(|branch| !branch.is_call);
+        Some(jumps.map(|branch| branch.within).collect())
     }
 
     /// Starts of the functions that the function at `start` calls directly or jumps to, in the order

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Unpacked mini debug info is refused past this, in bytes; Fedora's of CPython is under 1 MiB.
+/// Unpacked mini debug info is refused past this, in bytes: a few KiB can unpack to any size.
 const LARGEST_MINI_DEBUG_INFO: usize = 256 << 20;
 
 /// A file with symbols, opened.

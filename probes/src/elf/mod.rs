@@ -18,8 +18,7 @@ use object::LittleEndian;
 use object::ReadRef;
 use object::elf;
 
-/// No section or segment that gctrace reads whole may be larger, in bytes: CPython's largest is
-/// under 16 MiB; executables with everything linked in reach some hundred.
+/// No section or segment that gctrace reads whole may be larger, in bytes.
 const LARGEST_PART: u64 = 1 << 30;
 
 /// Why bytes are not an image.

@@ -68,7 +68,7 @@ impl DebugOffsets {
             let bytes = bytes.get(index * 8..index * 8 + 8)?;
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         };
-        // No structure of CPython is larger than 2 MiB (_PyRuntime itself is about 800 KiB).
+        // No structure of CPython is larger than 2 MiB (`_PyRuntime` has up to 400 KiB).
         let offset = |index| {
             word(index)
                 .filter(|value| *value < 1 << 21)?

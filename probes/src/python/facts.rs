@@ -21,10 +21,8 @@ pub(crate) struct Facts {
 const INCREMENTAL_STATE: u32 = 240;
 
 impl Facts {
-    /// `None` where the file holds no interpreter. A file that merely uses one has no defined
-    /// `_PyRuntime`.
-    pub(crate) fn read(image: &Image<'_>) -> Option<Self> {
-        let runtime = image.symbol("_PyRuntime")?.address;
+    /// Of the file with `_PyRuntime` at that address. `None` where the version was not found.
+    pub(crate) fn read(image: &Image<'_>, runtime: u64) -> Option<Self> {
         let debug = DebugOffsets::read(image, runtime);
         let version = version::find(image, debug.map(|debug| debug.version))?;
         let free_threaded = debug.is_some_and(|debug| debug.free_threaded);

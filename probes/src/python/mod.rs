@@ -95,15 +95,11 @@ fn resolve_image(
     image: &Image<'_>,
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
-    let Some(facts) = Facts::read(image) else {
+    // A file that merely uses an interpreter does not define this.
+    let Some(runtime) = image.symbol("_PyRuntime") else {
         return Ok(None);
     };
-    if !facts.version.is_known() {
-        return Err(ResolveError::Version {
-            path: file.to_owned(),
-            version: facts.version.to_string(),
-        });
-    }
+    let facts = known_version(file, Facts::read(image, runtime.address))?;
     let mut tried = Vec::new();
     for rung in Rung::ALL
         .into_iter()
@@ -123,6 +119,18 @@ fn resolve_image(
             .iter()
             .map(|outcome| format!("{}: {}", outcome.rung, outcome.detail))
             .collect(),
+    })
+}
+
+fn known_version(file: &Path, facts: Option<Facts>) -> Result<Facts, ResolveError> {
+    let version = match facts {
+        Some(facts) if facts.version.is_known() => return Ok(facts),
+        Some(facts) => facts.version.to_string(),
+        None => "of a version that could not be found out".to_owned(),
+    };
+    Err(ResolveError::Version {
+        path: file.to_owned(),
+        version,
     })
 }
 

@@ -94,7 +94,7 @@ fn exported(image: &Image<'_>) -> Option<Version> {
 /// of the search path, which is compiled in as well.
 fn in_text(image: &Image<'_>) -> Option<Version> {
     let constants: Vec<&[u8]> = image.constant_data().map(|(_, bytes)| bytes).collect();
-    let minors: Vec<u8> = (8..=15)
+    let minors: Vec<u8> = (7..=30)
         .filter(|minor| {
             let path = format!("python3.{minor}\0");
             constants

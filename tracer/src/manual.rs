@@ -101,7 +101,7 @@ mod tests {
             .arg(&file)
             .output();
         let Ok(output) = output else {
-            eprintln!("SKIPPED: no bash here");
+            eprintln!("skipped bash_completes: there is no bash here");
             return;
         };
         assert_eq!(

@@ -145,17 +145,17 @@ fn real_map(pids: &[u32]) -> OwnedFd {
     map
 }
 
-fn skipped_without_root(what: &str) -> bool {
+fn skipped_without_root(test: &str) -> bool {
     let plain = !Uid::effective().is_root();
     if plain {
-        eprintln!("SKIPPED: {what} needs root");
+        eprintln!("skipped {test}: it makes a BPF map, which needs root");
     }
     plain
 }
 
 #[test]
 fn a_real_map_is_read_and_emptied() {
-    if skipped_without_root("making a BPF map") {
+    if skipped_without_root("a_real_map_is_read_and_emptied") {
         return;
     }
     let map = HeldMap::new(real_map(&[3, 1, 2]));
@@ -219,7 +219,7 @@ fn start_in_tests(map: BorrowedFd<'_>) -> Guardian {
 
 #[test]
 fn a_killed_gctrace_leaves_nothing_stopped() {
-    if skipped_without_root("making a BPF map") {
+    if skipped_without_root("a_killed_gctrace_leaves_nothing_stopped") {
         return;
     }
     let held = stopped_sleep();
@@ -234,7 +234,7 @@ fn a_killed_gctrace_leaves_nothing_stopped() {
 
 #[test]
 fn a_dismissed_guardian_touches_nothing() {
-    if skipped_without_root("making a BPF map") {
+    if skipped_without_root("a_dismissed_guardian_touches_nothing") {
         return;
     }
     let held = stopped_sleep();
@@ -247,7 +247,7 @@ fn a_dismissed_guardian_touches_nothing() {
 
 #[test]
 fn the_guardian_keeps_nothing_but_the_map() {
-    if skipped_without_root("making a BPF map") {
+    if skipped_without_root("the_guardian_keeps_nothing_but_the_map") {
         return;
     }
     let map = real_map(&[]);

@@ -32,10 +32,10 @@ fn output_of(mut plan: LaunchPlan, script: &str) -> String {
     fs::read_to_string(file).expect("output")
 }
 
-fn skipped_without_root(what: &str) -> bool {
+fn skipped_without_root(test: &str) -> bool {
     let plain = !Uid::effective().is_root();
     if plain {
-        eprintln!("SKIPPED: {what} needs root");
+        eprintln!("skipped {test}: it needs root");
     }
     plain
 }
@@ -160,7 +160,7 @@ fn signals_are_inherited_as_gctrace_inherited_them() {
 
 #[test]
 fn the_command_runs_as_the_user_behind_sudo() {
-    if skipped_without_root("changing the user") {
+    if skipped_without_root("the_command_runs_as_the_user_behind_sudo") {
         return;
     }
     let plan = LaunchPlan::new(&["sh".into()], &nobody(), false);
@@ -176,7 +176,7 @@ fn the_command_runs_as_the_user_behind_sudo() {
 
 #[test]
 fn the_trace_belongs_to_the_user_and_links_lead_nowhere() {
-    if skipped_without_root("acting for another user") {
+    if skipped_without_root("the_trace_belongs_to_the_user_and_links_lead_nowhere") {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");

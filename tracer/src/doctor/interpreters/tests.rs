@@ -42,7 +42,7 @@ fn own_words(python: &str) -> Option<Vec<PathBuf>> {
 #[test]
 fn the_interpreter_in_path_is_understood() {
     let Some(files) = own_words("python3") else {
-        eprintln!("SKIPPED: no python3 in PATH");
+        eprintln!("skipped the_interpreter_in_path_is_understood: there is no python3 in PATH");
         return;
     };
     let found = Examiner::new()
@@ -69,7 +69,7 @@ fn a_running_interpreter_is_understood() {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut child) = started else {
-        eprintln!("SKIPPED: no python3 in PATH");
+        eprintln!("skipped a_running_interpreter_is_understood: there is no python3 in PATH");
         return;
     };
     let mut version = String::new();

@@ -282,6 +282,7 @@ impl Launched {
     }
 
     /// Blocks until it ends.
+    #[cfg(test)]
     pub(crate) fn wait(&mut self) -> io::Result<Ended> {
         Ok(self.child.wait()?.into())
     }

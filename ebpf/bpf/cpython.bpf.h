@@ -14,22 +14,23 @@ static __always_inline u64 read_pointer(u64 address)
 	return value;
 }
 
-static __always_inline s32 read_int(u64 base, u32 offset)
-{
-	s32 value = -1;
+/* A copy of the gc state: one read of user memory instead of ten. */
+struct block {
+	u8 bytes[BLOCK_BYTES];
+};
 
-	if (offset == NO_OFFSET || bpf_probe_read_user(&value, sizeof(value), (void *)(base + offset)))
+static __always_inline s64 block_count(const struct block *block, u64 offset)
+{
+	if (offset > BLOCK_BYTES - 8) /* NO_OFFSET too */
 		return -1;
-	return value;
+	return *(const s64 *)(block->bytes + offset);
 }
 
-static __always_inline s64 read_count(u64 base, u32 offset)
+static __always_inline s32 block_int(const struct block *block, u64 offset)
 {
-	s64 value = -1;
-
-	if (offset == NO_OFFSET || bpf_probe_read_user(&value, sizeof(value), (void *)(base + offset)))
+	if (offset > BLOCK_BYTES - 4)
 		return -1;
-	return value;
+	return *(const s32 *)(block->bytes + offset);
 }
 
 /* Each argument is loaded where it is chosen: left alone, the compiler chooses an address first and
@@ -61,14 +62,17 @@ struct gc_state {
 	u32 reserved;
 };
 
-/* Takes `gc` for the gc state if it is one. CPython sets gc.generation0 to point into the gc state
- * itself: a wrong offset or a shifted argument does not survive this. */
-static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, struct gc_state *state)
+/* Copies the memory at `gc` and takes it for the gc state if it is one. CPython sets gc.generation0
+ * to point into the gc state itself: a wrong offset or a shifted argument does not survive this. */
+static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, struct gc_state *state,
+					  struct block *block)
 {
 	s64 shift = 0;
 
+	if (bpf_probe_read_user(block, sizeof(*block), (void *)gc))
+		return false;
 	if (layout->check_pointer != NO_OFFSET)
-		shift = read_pointer(gc + layout->check_pointer) - (gc + layout->check_target);
+		shift = block_count(block, layout->check_pointer) - (gc + layout->check_target);
 	if (shift > MAX_SHIFT || shift < -MAX_SHIFT)
 		return false;
 	state->address = gc;
@@ -78,7 +82,7 @@ static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, s
 
 /* Finds the gc state: through the thread state the function was given, or else in the main interpreter. */
 static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
-					  const struct layout *layout, struct gc_state *state)
+					  const struct layout *layout, struct gc_state *state, struct block *block)
 {
 	u64 runtime = registers->ip + point->runtime_delta;
 
@@ -86,7 +90,7 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 	state->shift = 0;
 	if (layout->gc_in_runtime != NO_OFFSET) {
 		state->interpreter = read_pointer(runtime + layout->interpreters_head);
-		take_gc_state(layout, runtime + layout->gc_in_runtime, state);
+		take_gc_state(layout, runtime + layout->gc_in_runtime, state, block);
 		return;
 	}
 	if (point->tstate_register != REGISTER_NONE) {
@@ -94,66 +98,53 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 
 		state->interpreter = read_pointer(tstate + layout->tstate_interpreter);
 		if (state->interpreter &&
-		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state))
+		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state, block))
 			return;
 	}
 	state->interpreter = read_pointer(runtime + layout->interpreters_head);
 	if (state->interpreter)
-		take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state);
+		take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state, block);
 }
 
-static __always_inline bool read_generation(const struct layout *layout, u64 base, u32 generation,
-					    struct statistics *into)
+static __always_inline void put(struct statistics *into, u32 generation, const struct stats_item *item)
+{
+	into->collections[generation] = item->collections;
+	into->collected[generation] = item->collected;
+	into->uncollectable[generation] = item->uncollectable;
+}
+
+/* From 3.15: a ring of items for each generation, behind a pointer; the newest counts. */
+static __always_inline bool read_ring(const struct layout *layout, u64 base, u32 generation, struct statistics *into)
 {
 	const struct generation_stats *where = &layout->generations[generation];
-	u64 item = base + where->base;
+	struct stats_item item;
+	u8 index = 0;
 
-	if (where->index != NO_OFFSET) {
-		u8 index = 0;
-
-		if (bpf_probe_read_user(&index, sizeof(index), (void *)(base + where->index)))
-			return false;
-		item += (u64)index * where->stride;
-	}
-	return !bpf_probe_read_user(&into->collections[generation], 8,
-				    (void *)(item + layout->item_collections)) &&
-	       !bpf_probe_read_user(&into->collected[generation], 8,
-				    (void *)(item + layout->item_collected)) &&
-	       !bpf_probe_read_user(&into->uncollectable[generation], 8,
-				    (void *)(item + layout->item_uncollectable));
-}
-
-struct stats_item {
-	u64 collections, collected, uncollectable;
-};
-
-/* The statistics up to 3.14: an array of three items, read in one go. */
-static __always_inline bool read_array(u64 base, struct statistics *into)
-{
-	struct stats_item items[GENERATIONS];
-
-	if (bpf_probe_read_user(items, sizeof(items), (void *)base))
+	if (where->index != NO_OFFSET && bpf_probe_read_user(&index, sizeof(index), (void *)(base + where->index)))
 		return false;
-	for (int i = 0; i < GENERATIONS; i++) {
-		into->collections[i] = items[i].collections;
-		into->collected[i] = items[i].collected;
-		into->uncollectable[i] = items[i].uncollectable;
-	}
+	if (bpf_probe_read_user(&item, sizeof(item), (void *)(base + where->base + (u64)index * where->stride)))
+		return false;
+	put(into, generation, &item);
 	return true;
 }
 
-static __always_inline bool read_statistics(const struct layout *layout, u64 gc, struct statistics *into)
+/* The statistics out of a copy of the gc state. */
+static __always_inline bool read_statistics(const struct layout *layout, const struct block *block,
+					    struct statistics *into)
 {
-	u64 base = gc + layout->stats;
+	u64 offset = layout->stats;
 
-	if (!gc)
+	if (layout->stats_is_pointer) {
+		u64 base = block_count(block, offset);
+
+		return base && read_ring(layout, base, 0, into) && read_ring(layout, base, 1, into) &&
+		       read_ring(layout, base, 2, into);
+	}
+	if (offset > BLOCK_BYTES - GENERATIONS * sizeof(struct stats_item))
 		return false;
-	if (layout->stats_is_array)
-		return read_array(base, into);
-	if (layout->stats_is_pointer)
-		base = read_pointer(base);
-	return base && read_generation(layout, base, 0, into) && read_generation(layout, base, 1, into) &&
-	       read_generation(layout, base, 2, into);
+	for (u32 i = 0; i < GENERATIONS; i++)
+		put(into, i, (const struct stats_item *)(block->bytes + offset) + i);
+	return true;
 }
 
 #endif

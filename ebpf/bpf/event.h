@@ -28,6 +28,8 @@ enum point_kind {
 #define REGISTER_NONE 0u
 #define NO_OFFSET 0xffffffffu
 #define MAX_SHIFT 16
+/* The gc state is copied up to here; every offset in it is smaller. */
+#define BLOCK_BYTES 320
 #define ARGUMENT_UNKNOWN (-128)
 #define MAX_POINTS 1024
 #define MAX_LAYOUTS 256
@@ -51,9 +53,16 @@ struct point {
 	__u32 reserved;
 };
 
-/* Where one generation's statistics are, from the statistics' base. */
+/* What CPython counts for a generation: the same three fields, side by side, in every version. */
+struct stats_item {
+	__u64 collections;
+	__u64 collected;
+	__u64 uncollectable;
+};
+
+/* Where one generation's items are behind the pointer of 3.15. */
 struct generation_stats {
-	__u32 base;            /* first item                                                      */
+	__u32 base;            /* stats_item of the first                                         */
 	__u32 stride;          /* bytes from item to item (a ring), 0 for a single item           */
 	__u32 index;           /* offset of the ring's current index (one byte), or NO_OFFSET     */
 };
@@ -75,15 +84,9 @@ struct layout {
 	 * `thresholds` move along.                                                               */
 	__u32 check_pointer;
 	__u32 check_target;
-	__u32 stats;               /* the statistics, or the pointer to them                      */
+	__u32 stats;               /* three stats_items, or the pointer to rings of them          */
 	__u32 stats_is_pointer;
-	/* Items are {collections, collected, uncollectable}, one behind the other, at `stats`: the
-	 * fields `generations` and `item_*` are not needed.                                      */
-	__u32 stats_is_array;
 	struct generation_stats generations[GENERATIONS];
-	__u32 item_collections;    /* in an item: ssize_t                                         */
-	__u32 item_collected;
-	__u32 item_uncollectable;
 	__u32 long_lived_total;    /* ssize_t                                                     */
 	__u32 heap_size;           /* ssize_t                                                     */
 	/* The function itself tests `collecting` and returns at once if it is set (3.13 and later):

@@ -28,10 +28,15 @@ struct thread {
 	u32 in_gc_collect;
 	u32 in_pygc_collect;
 	u32 pid;
+	/* Working memory. Not per CPU: a program on a preemptible kernel can be preempted by
+	 * another thread's.                                                                      */
+	struct statistics after;
+	struct block block;
 	struct open_pause pauses[MAX_DEPTH];
 };
 
-/* Threads inside the collector, or inside a call that will enter it: tid -> struct thread. */
+/* Threads that have collected: tid -> struct thread. Kept until the thread ends, because making an
+ * entry costs more than the rest of the probe. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_THREADS);
@@ -46,13 +51,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct thread);
 } empty_thread SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct statistics);
-} scratch SEC(".maps");
 
 static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 {
@@ -71,12 +69,6 @@ static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 	if (thread)
 		thread->pid = pid;
 	return thread;
-}
-
-static __always_inline void forget_if_idle(struct thread *thread, u32 tid)
-{
-	if (!thread->depth && !thread->in_gc_collect && !thread->in_pygc_collect)
-		bpf_map_delete_elem(&threads, &tid);
 }
 
 static __always_inline u32 reason_flags(struct pt_regs *registers, const struct point *point,
@@ -115,6 +107,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	__sync_fetch_and_add(&threads_in_pause, 1);
 	pause = &thread->pauses[depth];
 	pause->begin_ns = now;
+	thread->switched_out_ns = 0;
 	pause->off_cpu_at_begin = thread->off_cpu_ns;
 	pause->stopped_ns = 0;
 	pause->point = point_index;
@@ -122,10 +115,14 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		point->fixed_generation : int_argument(registers, point->generation_register);
 	pause->reason_argument = int_argument(registers, point->reason_register);
 	pause->flags = reason_flags(registers, point, layout, thread);
-	find_gc_state(registers, point, layout, &pause->gc);
-	pause->nothing_to_do = layout->collecting_guards && pause->gc.address &&
-			       read_int(pause->gc.address, layout->collecting) > 0;
-	if (!read_statistics(layout, pause->gc.address, &pause->before))
+	find_gc_state(registers, point, layout, &pause->gc, &thread->block);
+	pause->nothing_to_do = 0;
+	if (!pause->gc.address) {
+		pause->flags |= PAUSE_NO_STATS;
+		return;
+	}
+	pause->nothing_to_do = layout->collecting_guards && block_int(&thread->block, layout->collecting) > 0;
+	if (!read_statistics(layout, &thread->block, &pause->before))
 		pause->flags |= PAUSE_NO_STATS;
 }
 
@@ -147,21 +144,38 @@ static __always_inline u64 moved(struct statistics *after, const struct statisti
 static __always_inline u64 wake_flags(void)
 {
 	u64 filled = bpf_ringbuf_query(&pause_ring, BPF_RB_AVAIL_DATA);
-	u64 size = bpf_ringbuf_query(&pause_ring, BPF_RB_RING_SIZE);
 
-	return filled > size / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	return filled > ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-static __always_inline void send_pause(const struct thread *thread, const struct open_pause *pause,
-				       const struct statistics *delta, u32 tid, u64 now, u32 flags)
+/* Not remembered by address: a new interpreter often lies where the last one was. */
+static __always_inline s64 interpreter_id(const struct layout *layout, u64 interpreter)
 {
-	struct point *point = bpf_map_lookup_elem(&points, &pause->point);
-	struct layout *layout = point ? bpf_map_lookup_elem(&layouts, &point->layout) : 0;
-	struct pause_event *event;
+	s64 id = -1;
 
-	if (!layout)
-		return;
-	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (interpreter && layout->interpreter_id != NO_OFFSET)
+		bpf_probe_read_user(&id, sizeof(id), (void *)(interpreter + layout->interpreter_id));
+	return id;
+}
+
+/* What the copy of the gc state in `thread` says; nothing of it where there is no copy. */
+static __always_inline void describe_heap(struct pause_event *event, const struct thread *thread,
+					  const struct layout *layout, const struct open_pause *pause, bool copied)
+{
+	const struct block *block = &thread->block;
+
+	event->oldest_objects = copied ? block_count(block, layout->long_lived_total) : -1;
+	event->heap_objects = copied ? block_count(block, layout->heap_size) : -1;
+	for (u32 i = 0; i < GENERATIONS; i++)
+		event->thresholds[i] = copied ? block_int(block, layout->thresholds[i] + pause->gc.shift) : -1;
+	event->enabled = copied ? block_int(block, layout->enabled) : -1;
+}
+
+static __always_inline void send_pause(struct thread *thread, const struct open_pause *pause,
+				       const struct layout *layout, u32 tid, u64 now, u32 flags, bool copied)
+{
+	struct pause_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+
 	if (!event) {
 		count(COUNTER_LOST_PAUSES);
 		return;
@@ -174,46 +188,45 @@ static __always_inline void send_pause(const struct thread *thread, const struct
 	event->end_ns = now;
 	event->off_cpu_ns = thread->off_cpu_ns - pause->off_cpu_at_begin;
 	event->stopped_ns = pause->stopped_ns;
-	event->moved = *delta;
+	event->moved = thread->after;
 	event->generation_argument = pause->generation_argument;
 	event->reason_argument = pause->reason_argument;
 	event->point = pause->point;
 	event->reserved = 0;
-	event->interpreter = pause->gc.interpreter ? read_count(pause->gc.interpreter, layout->interpreter_id) : -1;
-	event->oldest_objects = pause->gc.address ? read_count(pause->gc.address, layout->long_lived_total) : -1;
-	event->heap_objects = pause->gc.address ? read_count(pause->gc.address, layout->heap_size) : -1;
-	for (int i = 0; i < GENERATIONS; i++)
-		event->thresholds[i] = pause->gc.address ?
-			read_int(pause->gc.address + pause->gc.shift, layout->thresholds[i]) : -1;
-	event->enabled = pause->gc.address ? read_int(pause->gc.address, layout->enabled) : -1;
+	event->interpreter = interpreter_id(layout, pause->gc.interpreter);
+	describe_heap(event, thread, layout, pause, copied);
 	bpf_ringbuf_submit(event, wake_flags());
+}
+
+static __always_inline const struct layout *layout_of(const struct open_pause *pause)
+{
+	struct point *point = bpf_map_lookup_elem(&points, &pause->point);
+
+	return point ? bpf_map_lookup_elem(&layouts, &point->layout) : 0;
 }
 
 /* Sends the pause unless the call did nothing. */
 static __always_inline void close_pause(struct thread *thread, struct open_pause *pause, u32 tid, u64 now)
 {
-	struct point *point = bpf_map_lookup_elem(&points, &pause->point);
-	struct layout *layout = point ? bpf_map_lookup_elem(&layouts, &point->layout) : 0;
-	struct statistics *after;
-	u32 zero = 0, flags = 0;
+	const struct layout *layout = layout_of(pause);
+	bool copied;
 
-	after = bpf_map_lookup_elem(&scratch, &zero);
-	if (!layout || !after)
+	if (!layout)
 		return;
 	if (pause->nothing_to_do) {
 		count(COUNTER_NOTHING_DONE);
 		return;
 	}
-	__builtin_memset(after, 0, sizeof(*after));
-	if (pause->flags & PAUSE_NO_STATS) {
-		/* nothing to compare with */
-	} else if (!read_statistics(layout, pause->gc.address, after)) {
-		flags = PAUSE_NO_STATS;
-	} else if (!moved(after, &pause->before) && !layout->stats_incomplete) {
+	__builtin_memset(&thread->after, 0, sizeof(thread->after));
+	copied = pause->gc.address &&
+		 !bpf_probe_read_user(&thread->block, sizeof(thread->block), (void *)pause->gc.address);
+	if (!copied || (pause->flags & PAUSE_NO_STATS) || !read_statistics(layout, &thread->block, &thread->after)) {
+		pause->flags |= PAUSE_NO_STATS;
+	} else if (!moved(&thread->after, &pause->before) && !layout->stats_incomplete) {
 		count(COUNTER_NOTHING_DONE);
 		return;
 	}
-	send_pause(thread, pause, after, tid, now, flags);
+	send_pause(thread, pause, layout, tid, now, 0, copied);
 }
 
 static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
@@ -228,7 +241,6 @@ static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
 		__sync_fetch_and_add(&threads_in_pause, -1);
 		close_pause(thread, &thread->pauses[depth], tid, now);
 	}
-	forget_if_idle(thread, tid);
 }
 
 static __always_inline void enter_explicit(u32 kind, u32 tid, u32 pid)
@@ -243,13 +255,12 @@ static __always_inline void enter_explicit(u32 kind, u32 tid, u32 pid)
 		thread->in_pygc_collect += 1;
 }
 
-static __always_inline void leave_explicit(u32 kind, struct thread *thread, u32 tid)
+static __always_inline void leave_explicit(u32 kind, struct thread *thread)
 {
 	if (kind == POINT_GC_COLLECT && thread->in_gc_collect)
 		thread->in_gc_collect -= 1;
 	else if (kind == POINT_PYGC_COLLECT && thread->in_pygc_collect)
 		thread->in_pygc_collect -= 1;
-	forget_if_idle(thread, tid);
 }
 
 /* From the request to the release: what the other threads lose to this run. */
@@ -346,7 +357,7 @@ int at_return(struct pt_regs *context)
 	if (point->kind == POINT_COLLECT)
 		end_pause(thread, tid, now);
 	else
-		leave_explicit(point->kind, thread, tid);
+		leave_explicit(point->kind, thread);
 	return 0;
 }
 
@@ -366,7 +377,7 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 	now = bpf_ktime_get_ns();
 	tid = BPF_CORE_READ(previous, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
-	if (thread)
+	if (thread && thread->depth)
 		thread->switched_out_ns = now;
 	tid = BPF_CORE_READ(next, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
@@ -381,21 +392,19 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 static __always_inline void abandon_pauses(u32 tid, u64 now)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-	struct statistics *none;
-	u32 zero = 0;
+	const struct layout *layout;
+	u32 top;
 
 	if (!thread)
 		return;
-	none = bpf_map_lookup_elem(&scratch, &zero);
-	if (none && thread->depth) {
-		u32 top = thread->depth - 1;
-
-		__builtin_memset(none, 0, sizeof(*none));
-		if (top < MAX_DEPTH) {
-			if (!thread->pauses[top].nothing_to_do)
-				send_pause(thread, &thread->pauses[top], none, tid, now, PAUSE_UNFINISHED);
-			__sync_fetch_and_add(&threads_in_pause, -(u64)thread->depth);
-		}
+	top = thread->depth - 1;
+	if (thread->depth)
+		__sync_fetch_and_add(&threads_in_pause, -(u64)thread->depth);
+	if (thread->depth && top < MAX_DEPTH && !thread->pauses[top].nothing_to_do) {
+		layout = layout_of(&thread->pauses[top]);
+		__builtin_memset(&thread->after, 0, sizeof(thread->after));
+		if (layout)
+			send_pause(thread, &thread->pauses[top], layout, tid, now, PAUSE_UNFINISHED, false);
 	}
 	bpf_map_delete_elem(&threads, &tid);
 }
@@ -405,7 +414,8 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &parent_tid);
 
-	if (!thread || bpf_map_update_elem(&threads, &child, thread, BPF_ANY))
+	if (!thread || (!thread->depth && !thread->in_gc_collect && !thread->in_pygc_collect) ||
+	    bpf_map_update_elem(&threads, &child, thread, BPF_ANY))
 		return;
 	thread = bpf_map_lookup_elem(&threads, &child);
 	if (!thread)

@@ -5,6 +5,7 @@
 
 /* Chosen before loading; the verifier prunes what they switch off. */
 const volatile bool follow_children = true;
+const volatile u64 ring_bytes = 1 << 24;
 
 /* While not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;

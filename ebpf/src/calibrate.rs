@@ -121,7 +121,7 @@ fn make_believe_layout() -> Layout {
     Layout {
         tstate_interpreter: 16,
         interpreters_head: 0,
-        finalizing: NO_OFFSET,
+        finalizing: 0,
         interpreter_id: 24,
         gc_in_runtime: NO_OFFSET,
         gc_in_interpreter: 64,
@@ -132,7 +132,6 @@ fn make_believe_layout() -> Layout {
         check_target: 0,
         stats: 64,
         stats_is_pointer: 0,
-        stats_is_array: 1,
         long_lived_total: 24,
         heap_size: 24,
         collecting_guards: 0,

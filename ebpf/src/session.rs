@@ -360,6 +360,7 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
         .map_err(Error::Load)?;
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
+        rodata.ring_bytes = u64::from(config.ring_bytes);
     }
     if attach == Attach::Single {
         // The value 0, which is what an ordinary kprobe program carries.

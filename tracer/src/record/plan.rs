@@ -47,33 +47,30 @@ pub(crate) fn layout(resolution: &Resolution) -> Option<Layout> {
         stats_incomplete: u32::from(resolution.collector == Collector::Incremental),
         ..Layout::default()
     };
-    statistics(&found.stats, &mut layout);
+    statistics(&found.stats, &mut layout)?;
     Some(layout)
 }
 
-fn statistics(found: &StatsLayout, layout: &mut Layout) {
-    let (place, behind) = match found.place {
-        StatsPlace::Inline(offset) => (offset, false),
-        StatsPlace::Behind(offset) => (offset, true),
-    };
-    layout.stats = place;
-    layout.stats_is_pointer = u32::from(behind);
-    layout.stats_is_array = u32::from(!behind && is_plain_array(found));
-    layout.item_collections = found.collections;
-    layout.item_collected = found.collected;
-    layout.item_uncollectable = found.uncollectable;
+/// The BPF programs read the three counters of a generation side by side, as every version so far
+/// has them; `None` for a build that has not.
+fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
+    let first = found.collections;
+    let side_by_side = (found.collected, found.uncollectable) == (first + 8, first + 16);
+    let array = found.generations.map(|generation| (generation.base, generation.index)) == [(0, None), (24, None), (48, None)];
+    match found.place {
+        StatsPlace::Inline(offset) if side_by_side && array => layout.stats = offset + first,
+        StatsPlace::Behind(offset) if side_by_side => {
+            layout.stats = offset;
+            layout.stats_is_pointer = 1;
+        }
+        _ => return None,
+    }
     for (to, from) in layout.generations.iter_mut().zip(&found.generations) {
-        to.base = from.base;
+        to.base = from.base + first;
         to.stride = from.stride;
         to.index = from.index.unwrap_or(NO_OFFSET);
     }
-}
-
-/// Three items of three 64-bit counters without a gap: read in one go.
-fn is_plain_array(found: &StatsLayout) -> bool {
-    let bases = found.generations.map(|generation| (generation.base, generation.index));
-    bases == [(0, None), (24, None), (48, None)]
-        && (found.collections, found.collected, found.uncollectable) == (0, 8, 16)
+    Some(())
 }
 
 /// The probes of an interpreter.

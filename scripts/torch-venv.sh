@@ -4,7 +4,8 @@
 #   scripts/torch-venv.sh [FOLDER]            (default: .venv-torch)
 #
 # Prints the path of its python. Where it cannot be had, says why on stderr and
-# exits 1: tests print it as a named skip.
+# exits 1: tests print it as a named skip. GCTRACE_TORCH_BASE names the Python to
+# build on; without it, the system's or the one first found.
 #
 # With an NVIDIA driver: PyTorch as its wheel asks for, CUDA libraries included
 # (about 3 GB to download). Without: the same wheel (540 MB) with the CUDA runtime
@@ -36,7 +37,7 @@ works() { "$folder/bin/python" -c 'import torch; torch.ones(2).sum().item()' >>"
 # A Python that PyTorch has a wheel for and that can make environments.
 base_python() {
     local python
-    for python in /usr/bin/python3 python3; do
+    for python in ${GCTRACE_TORCH_BASE:-/usr/bin/python3 python3}; do
         if "$python" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
             echo "$python"
             return 0

@@ -30,7 +30,6 @@ import time
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
 BPFTRACE = """
-BEGIN { printf("ready\\n"); }
 uprobe:FILE:FUNCTION { @begin[tid] = nsecs; @generation[tid] = arg1; }
 uretprobe:FILE:FUNCTION /@begin[tid]/ {
     printf("%d %d %d %d %d %d\\n", pid, tid, @begin[tid], nsecs, @generation[tid], retval);
@@ -85,15 +84,37 @@ class Bpftrace:
         self.log.unlink(missing_ok=True)
         tracer = subprocess.Popen(["bpftrace", "-o", str(self.log), "-e", self.script],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not (self.log.exists() and "ready" in self.log.read_text()):
-            if tracer.poll() is not None:
-                raise RuntimeError("bpftrace ended early")
-            time.sleep(0.05)
         try:
-            return output(command)
+            wait_until_attached(tracer)
+            said = output(command)
         finally:
             tracer.send_signal(signal.SIGINT)
             tracer.wait()
+        if self.log.read_text().count("\n") < 10:
+            raise RuntimeError("bpftrace saw no collections")
+        return said
+
+
+def wait_until_attached(tracer):
+    """bpftrace does not say when it is ready (its output is buffered): it is when it
+    has opened its perf events, one per probe at least, and opens no more."""
+    seen, since = 0, time.monotonic()
+    while seen < 2 or time.monotonic() - since < 0.5:
+        if tracer.poll() is not None:
+            raise RuntimeError(f"bpftrace ended with status {tracer.returncode}")
+        if time.monotonic() - since > 20:
+            raise RuntimeError("bpftrace does not attach")
+        time.sleep(0.05)
+        events = sum(perf_event(fd) for fd in pathlib.Path(f"/proc/{tracer.pid}/fd").iterdir())
+        if events != seen:
+            seen, since = events, time.monotonic()
+
+
+def perf_event(fd):
+    try:
+        return "perf_event" in os.readlink(fd)
+    except OSError:  # closed meanwhile
+        return False
 
 
 def tracers(python, options, folder):

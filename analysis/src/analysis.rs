@@ -187,7 +187,7 @@ impl Analysis {
             }
             process.name = current.process_names.get(&process.pid).cloned();
             if let Some((begin, end)) = current.spans.get(&process.pid) {
-                process.see(*begin, *end);
+                process.see_at_work(*begin, *end);
             }
         }
         for entry in self.worst.entries_mut() {

@@ -21,6 +21,10 @@ use std::collections::BTreeSet;
 /// Significant digits of one process's percentiles; there may be thousands of processes.
 const DIGITS: u8 = 2;
 
+/// So many pauses, if there is nothing else, tell by their first and last moment how long a process
+/// ran: a share of time is then off by about one tenth at most.
+const ENOUGH_PAUSES: u64 = 10;
+
 /// Index of a generation in arrays of four: 0, 1, 2, unknown.
 pub(crate) fn generation_index(generation: u8) -> usize {
     usize::from(generation.min(3))
@@ -47,6 +51,8 @@ pub(crate) struct ProcessState {
     pub(crate) exit: Option<ProcessExit>,
     /// First and last moment of its events.
     seen: Option<(u64, u64)>,
+    /// Whether something but pauses was seen of it.
+    seen_at_work: bool,
     settings: Option<(Settings, u64)>,
     /// Threads that ran the collector.
     threads: BTreeSet<u32>,
@@ -68,6 +74,7 @@ impl ProcessState {
             name: None,
             exit: None,
             seen: None,
+            seen_at_work: false,
             settings: None,
             threads: BTreeSet::new(),
             tally: Tally::new(DIGITS),
@@ -102,7 +109,13 @@ impl ProcessState {
         };
     }
 
-    pub(crate) fn see(&mut self, begin_ns: u64, end_ns: u64) {
+    /// Takes the first and last moment of its other events.
+    pub(crate) fn see_at_work(&mut self, begin_ns: u64, end_ns: u64) {
+        self.seen_at_work = true;
+        self.see(begin_ns, end_ns);
+    }
+
+    fn see(&mut self, begin_ns: u64, end_ns: u64) {
         let (first, last) = self.seen.get_or_insert((begin_ns, end_ns));
         *first = begin_ns.min(*first);
         *last = end_ns.max(*last);
@@ -154,10 +167,14 @@ impl ProcessState {
     }
 
     /// Begin and end of what was recorded of it, and whether both are known rather than taken from
-    /// its events. `ended_ns`: the end of the recording, if the trace has a last line; otherwise
+    /// its events. A process of which nothing but a few pauses is known was observed for no time
+    /// at all. `ended_ns`: the end of the recording, if the trace has a last line; otherwise
     /// `last_ns`, the last moment in the trace, has to do.
     pub(crate) fn observed(&self, ended_ns: Option<u64>, last_ns: u64) -> (u64, u64, Basis) {
         let (first, last) = self.seen.unwrap_or((last_ns, last_ns));
+        if self.described.is_none() && !self.seen_at_work && self.tally.count() < ENOUGH_PAUSES {
+            return (first, first, Basis::Inferred);
+        }
         let since = self.described.as_ref().map(|process| process.since_ns);
         let end = self.exit.map(|exit| exit.at_ns).or(ended_ns);
         let basis = match (since, end) {

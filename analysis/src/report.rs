@@ -86,6 +86,8 @@ pub struct Report {
 pub enum Level {
     /// No collection was recorded.
     None,
+    /// Collections ran, but for how long the program did is not in the traces.
+    Unknown,
     /// Under 1 % of the time, and no pause of 100 ms.
     Negligible,
     /// Under 1 % of the time, but with pauses of 100 ms or more.

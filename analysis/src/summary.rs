@@ -103,7 +103,7 @@ impl Analysis {
             observed_ns,
             paused_ns: sum(|process| process.paused_ns).saturating_add(omitted_ns),
             stopped_ns,
-            stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
+            stopped_ratio: stopped_ratio(processes.iter(), omitted_ns),
             worst_process_ratio: processes
                 .iter()
                 .filter_map(|process| process.stopped_ratio)
@@ -283,6 +283,21 @@ impl Analysis {
     }
 }
 
+/// Share of time stopped, of the processes that are known to have run for some time.
+fn stopped_ratio<'a>(
+    processes: impl Iterator<Item = &'a ProcessReport>,
+    omitted_ns: u64,
+) -> Option<f64> {
+    let known = processes.filter(|process| process.observed_ns > 0);
+    let (stopped, observed) = known.fold((omitted_ns, 0u64), |(stopped, observed), process| {
+        (
+            stopped.saturating_add(process.stopped_ns),
+            observed.saturating_add(process.observed_ns),
+        )
+    });
+    ratio(stopped.min(observed), observed)
+}
+
 /// What the pause itself tells.
 fn worst_pause(pause: &Pause) -> WorstPause {
     WorstPause {
@@ -344,7 +359,7 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
         max_ns: trace.max_ns,
         observed_ns,
         stopped_ns,
-        stopped_ratio: ratio(stopped_ns.min(observed_ns), observed_ns),
+        stopped_ratio: stopped_ratio(own(), omitted_ns),
         processes: own().count() as u64,
         ended: end.map(|end| end.why.clone()),
         exit_code: end.and_then(|end| end.exit_code),

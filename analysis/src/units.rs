@@ -4,18 +4,18 @@
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub fn duration(ns: u64) -> String {
-    let seconds = ns as f64 / 1e9;
+    let exact = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..999_500 => format!("{} µs", three_digits(seconds * 1e6)),
-        999_500..999_500_000 => format!("{} ms", three_digits(seconds * 1e3)),
-        999_500_000..999_500_000_000 => format!("{} s", three_digits(seconds)),
-        999_500_000_000..7_200_000_000_000 => format!("{} min", three_digits(seconds / 60.0)),
-        _ => format!("{} h", three_digits(seconds / 3600.0)),
+        1_000..999_500 => format!("{} µs", three_digits(exact / 1e3)),
+        999_500..999_500_000 => format!("{} ms", three_digits(exact / 1e6)),
+        999_500_000..999_500_000_000 => format!("{} s", three_digits(exact / 1e9)),
+        999_500_000_000..7_200_000_000_000 => format!("{} min", three_digits(exact / 60e9)),
+        _ => format!("{} h", three_digits(exact / 3600e9)),
     }
 }
 
-/// A share of 1 as percent: `12.3 %`, `0.0456 %`.
+/// A share of 1 as percent: `12.3 %`, `0.046 %`; never more than three decimals.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
@@ -23,6 +23,8 @@ pub fn percent(ratio: f64) -> String {
         "0 %".to_owned()
     } else if percent.abs() < 0.001 {
         "<0.001 %".to_owned()
+    } else if percent.abs() < 0.099_95 {
+        format!("{percent:.3} %")
     } else {
         format!("{} %", three_digits(percent))
     }
@@ -107,7 +109,8 @@ mod tests {
     fn shares_and_counts() {
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(percent(0.123_456), "12.3 %");
-        assert_eq!(percent(0.000_123), "0.0123 %");
+        assert_eq!(percent(0.000_123), "0.012 %");
+        assert_eq!(percent(0.000_05), "0.005 %");
         assert_eq!(percent(0.000_001), "<0.001 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");

@@ -40,7 +40,7 @@ pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing
         sentence += &match traces.len() {
             1 => " The trace is cut off or damaged; what came later is not counted.".to_owned(),
             all => format!(
-                " {cut} of {all} traces are cut off or damaged; what came later is not counted."
+                " Cut off or damaged: {cut} of {all} traces; what came later in them is not counted."
             ),
         };
     }
@@ -55,7 +55,12 @@ pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing
 }
 
 fn level(totals: &Totals) -> Level {
-    let ratio = totals.stopped_ratio.unwrap_or(0.0);
+    let Some(ratio) = totals.stopped_ratio else {
+        return match totals.pauses.count {
+            0 => Level::None,
+            _ => Level::Unknown,
+        };
+    };
     let longest = totals.pauses.max_ns.unwrap_or(0);
     match () {
         () if totals.pauses.count == 0 => Level::None,
@@ -106,9 +111,13 @@ fn with_collections(level: Level, totals: &Totals) -> String {
             "The garbage collector takes little time ({share}: {stopped} of \
              {observed}{together}), but single pauses are long: up to {longest}."
         ),
+        Level::Unknown => format!(
+            "The garbage collector ran for {stopped} in {pauses} of up to {longest}; for how long \
+             the program ran is not in the trace."
+        ),
         Level::Negligible | Level::None => format!(
             "The garbage collector is not the problem: it took {share} of the time ({stopped} of \
-             {observed}{together}), the longest pause {longest}."
+             {observed}{together}), and the longest pause was {longest}."
         ),
     }
 }

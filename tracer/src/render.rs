@@ -21,3 +21,6 @@ pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)
 }
+
+#[cfg(test)]
+mod tests;

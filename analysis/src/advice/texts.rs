@@ -4,6 +4,7 @@ use super::Facts;
 use crate::report::Advice;
 use crate::report::Basis;
 use crate::report::CpuTime;
+use crate::report::Effort;
 use crate::report::ProcessReport;
 use crate::report::Report;
 use crate::units::count;
@@ -71,7 +72,6 @@ pub(crate) fn shutdown(facts: &Facts) -> Advice {
 
 pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
     let calls = &report.explicit_calls;
-    let nothing = calls.pauses.freed_nothing;
     let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
         rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
         rate if rate > 0.0 => format!(", one every {} s", three_digits(1.0 / rate)),
@@ -81,18 +81,17 @@ pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
         "explicit-calls",
         "Find the explicit gc.collect() calls and remove those in the loop.",
         format!(
-            "{}{rate} took {} ({} of the pause time); {} of them freed nothing, for {}. Libraries \
-             call it too.",
+            "{}{rate} took {} ({} of the pause time){}. Libraries call it too.",
             counted(facts.manual.count, "explicit call"),
             duration(facts.manual.time_ns),
             percent(facts.share(facts.manual)),
-            count(nothing.count),
-            duration(nothing.time_ns),
+            for_nothing(calls.pauses.freed_nothing),
         ),
     );
     advice.code = Some(
-        "grep -rn --include='*.py' 'gc\\.collect(' . \"$(python -c 'import \
-         sysconfig; print(sysconfig.get_path(\"purelib\"))')\""
+        "grep -rn --include='*.py' 'gc\\.collect(' .\n\
+         # and in the libraries:\n\
+         python -c 'import site; print(*site.getsitepackages())'"
             .to_owned(),
     );
     advice.risk = Some(
@@ -104,17 +103,27 @@ pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
     advice
 }
 
+/// How many of some collections found no garbage, as the end of a sentence.
+fn for_nothing(nothing: Effort) -> String {
+    match nothing.count {
+        0 => String::new(),
+        some => format!(
+            "; {} of them freed nothing and took {}",
+            count(some),
+            duration(nothing.time_ns)
+        ),
+    }
+}
+
 pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &Facts) -> Advice {
     let nothing = report.freed_nothing.automatic_full;
     let mut why = format!(
-        "{} took {} ({} of the pause time); {} of them freed nothing, for {}. Each looks at every \
-         object that is alive: model, optimizer, imported modules. Frozen objects are not looked \
-         at any more.",
+        "{} took {} ({} of the pause time){}. Each looks at every object that is alive: model, \
+         optimizer, imported modules. Frozen objects are not looked at any more.",
         counted(facts.automatic_full.count, "automatic full collection"),
         duration(facts.automatic_full.time_ns),
         percent(facts.share(facts.automatic_full)),
-        count(nothing.count),
-        duration(nothing.time_ns),
+        for_nothing(nothing),
     );
     if let Some(growth) = &most.growth
         && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
@@ -258,7 +267,7 @@ pub(crate) fn preempted(cpu: &CpuTime) -> Advice {
         ),
     );
     advice.code = Some(
-        "nproc; uptime   # load above the number of processors? then for example:\n\
+        "nproc; uptime   # is the load above the number of processors?\n\
          OMP_NUM_THREADS=4 python train.py   # and fewer DataLoader workers"
             .to_owned(),
     );

@@ -14,6 +14,7 @@ use gctrace_analysis::units::count;
 use gctrace_analysis::units::counted;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::percent;
+use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 use std::time::Duration;
 use std::time::SystemTime;
@@ -45,34 +46,41 @@ pub(crate) fn longest(report: &Report) -> Section {
         "where",
     ];
     let mut table = Table::new(&head, &[4, 7]);
+    let with_trace = report.traces.len() > 1;
     for pause in &report.worst {
-        table.row(worst_row(pause, report.traces.len() > 1));
+        table.row(worst_row(pause, with_trace));
+    }
+    let mut lines = match report.worst.is_empty() {
+        true => Vec::new(),
+        false => table.lines(),
+    };
+    if with_trace && !lines.is_empty() {
+        lines.push("  #2: of the second trace, and so on".to_owned());
     }
     Section {
         heading: "Longest pauses",
-        lines: match report.worst.is_empty() {
-            true => Vec::new(),
-            false => table.lines(),
-        },
+        lines,
     }
 }
 
 fn worst_row(pause: &WorstPause, with_trace: bool) -> Vec<String> {
-    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), count);
+    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short_count);
     let mut place = match pause.rank {
         Some(rank) => format!("rank {rank}"),
         None => pause.pid.to_string(),
     };
     if with_trace {
-        place = format!("trace {} {place}", pause.trace + 1);
+        place = format!("#{} {place}", pause.trace + 1);
     }
-    match &pause.thread {
-        Some(thread) => place += &format!(" {}", printable(thread)),
-        None if pause.tid != pause.pid => place += &format!(" thread {}", pause.tid),
-        None => {}
+    // The main thread needs no name.
+    if pause.tid != pause.pid {
+        place += &match &pause.thread {
+            Some(thread) => format!(" {}", printable(thread)),
+            None => format!(" thread {}", pause.tid),
+        };
     }
     if pause.unfinished {
-        place += " (cut short)";
+        place += " (cut)";
     }
     vec![
         after_start(pause.after_start_ns),
@@ -96,14 +104,21 @@ fn after_start(ns: u64) -> String {
     format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
 }
 
-/// `14:03:22.123`; the date is in the JSON.
+/// `14:03:22`; date and nanoseconds are in the JSON.
 fn time_of_day(unix_ns: u64) -> String {
     let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(unix_ns));
-    let text = time.map(|time| humantime::format_rfc3339_millis(time).to_string());
+    let text = time.map(|time| humantime::format_rfc3339_seconds(time).to_string());
     text.as_deref()
-        .and_then(|text| text.get(11..23))
+        .and_then(|text| text.get(11..19))
         .unwrap_or("-")
         .to_owned()
+}
+
+/// A share of the observed time as the end of a sentence; nothing where that time is not known.
+fn of_observed(ratio: Option<f64>) -> String {
+    ratio.map_or_else(String::new, |ratio| {
+        format!(", {} of the observed time", percent(ratio))
+    })
 }
 
 fn effort(effort: Effort) -> String {
@@ -137,7 +152,7 @@ pub(crate) fn freed_nothing(report: &Report) -> Section {
     let unknown = report.totals.pauses.outcome_unknown;
     if unknown > 0 {
         sentences.push(format!(
-            "{} without a record of what it freed.",
+            "Of {} it is not known what was freed.",
             counted(unknown, "collection")
         ));
     }
@@ -193,13 +208,16 @@ pub(crate) fn explicit_calls(report: &Report) -> Section {
     let mut sentences = Vec::new();
     if calls.pauses.count > 0 {
         sentences.push(format!(
-            "{} in {} took {}: {} of the pause time, {} of the observed time. {} freed nothing.",
+            "{} in {} took {}: {} of the pause time{}.{}",
             counted(calls.pauses.count, "call"),
             counted(calls.processes, "process"),
             duration(calls.pauses.time_ns),
             percent(calls.time_ratio),
-            percent(calls.observed_ratio.unwrap_or(0.0)),
-            count(calls.pauses.freed_nothing.count),
+            of_observed(calls.observed_ratio),
+            match calls.pauses.freed_nothing.count {
+                0 => String::new(),
+                nothing => format!(" {} freed nothing.", count(nothing)),
+            },
         ));
     }
     section("Explicit gc.collect() calls", &sentences)
@@ -238,10 +256,10 @@ pub(crate) fn own_cost(report: &Report) -> Section {
     let mut sentences = Vec::new();
     if let Some(time_ns) = cost.time_ns {
         sentences.push(format!(
-            "gctrace slowed the program by {}{}: {} of the observed time.",
+            "gctrace slowed the program by {}{}{}.",
             duration(time_ns),
             mark(cost.basis),
-            percent(cost.observed_ratio.unwrap_or(0.0)),
+            of_observed(cost.observed_ratio),
         ));
     }
     let probes: Vec<String> = cost

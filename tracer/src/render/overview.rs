@@ -131,45 +131,43 @@ pub(crate) fn pauses(report: &Report) -> Section {
     ];
     let mut table = Table::new(&head, &[0]);
     table.row(pauses_row("all", 1.0, all));
-    for Group {
-        name,
-        time_ratio,
-        pauses,
-    } in &report.by_generation
-    {
-        table.row(pauses_row(
-            &format!("generation {name}"),
-            *time_ratio,
-            pauses,
-        ));
+    let group = |prefix, group: &Group| {
+        let name = group_name(prefix, &group.name);
+        pauses_row(&name, group.time_ratio, &group.pauses)
+    };
+    for generation in &report.by_generation {
+        table.row(group("generation ", generation));
     }
-    for Group {
-        name,
-        time_ratio,
-        pauses,
-    } in &report.by_reason
-    {
-        let name = match name.as_str() {
-            "manual" => "gc.collect()",
-            "shutdown" => "at shutdown",
-            "unknown" => "no reason",
-            other => other,
-        };
-        table.row(pauses_row(name, *time_ratio, pauses));
+    for reason in &report.by_reason {
+        table.row(group("", reason));
     }
     let mut lines = table.lines();
-    let together = format!(
-        "Python stood still for {} of {} observed{}: {}.{}",
-        duration(report.totals.stopped_ns),
-        duration(report.totals.observed_ns),
-        mark(report.totals.basis),
-        percent(report.totals.stopped_ratio.unwrap_or(0.0)),
-        percentile_error(all),
-    );
+    let mut together = match report.totals.stopped_ratio {
+        Some(ratio) => format!(
+            "Python stood still for {} of {} observed{}: {}.",
+            duration(report.totals.stopped_ns),
+            duration(report.totals.observed_ns),
+            mark(report.totals.basis),
+            percent(ratio),
+        ),
+        None => String::new(),
+    };
+    together += &percentile_error(all);
     lines.extend(wrap(&together, INDENT, INDENT));
     Section {
         heading: "Pauses",
         lines,
+    }
+}
+
+/// Twelve characters at most, so that the table fits.
+fn group_name(prefix: &str, name: &str) -> String {
+    match (prefix, name) {
+        ("", "manual") => "gc.collect()".to_owned(),
+        ("", "shutdown") => "at shutdown".to_owned(),
+        ("", "unknown") => "no reason".to_owned(),
+        (prefix, "unknown") => format!("{prefix}?"),
+        (prefix, name) => format!("{prefix}{name}"),
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     }
     text.push_str(&format!("\n{}\n", style.bold("What to do next")));
     for (index, advice) in report.advice.iter().enumerate() {
+        if index > 0 {
+            text.push('\n');
+        }
         text.push_str(&next_step(index + 1, advice, style));
     }
     text.push_str(&footnote(report));
@@ -49,7 +52,7 @@ fn verdict(report: &Report, style: Style) -> String {
     let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
     let coloured = match report.verdict.level {
         Level::None | Level::Negligible => style.good(&sentence),
-        Level::RareLongPauses | Level::Noticeable => style.warning(&sentence),
+        Level::RareLongPauses | Level::Noticeable | Level::Unknown => style.warning(&sentence),
         Level::Heavy => style.bad(&sentence),
     };
     coloured + "\n"
@@ -65,13 +68,11 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     }
     if let Some(code) = &advice.code {
         lines.push(String::new());
-        lines.extend(
-            code.lines()
-                .map(|line| format!("         {}", style.code(line))),
-        );
-        lines.push(String::new());
+        let indented = |line: &str| format!("       {}", style.code(line));
+        lines.extend(code.lines().map(indented));
     }
     if let Some(risk) = &advice.risk {
+        lines.push(String::new());
         lines.extend(wrap(&format!("Risk: {risk}"), "     ", "     "));
     }
     lines.join("\n") + "\n"

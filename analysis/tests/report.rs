@@ -1,0 +1,446 @@
+//! Reports over small traces whose figures can be worked out by hand.
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::Report;
+use gctrace_event::End;
+use gctrace_event::FORMAT;
+use gctrace_event::Header;
+use gctrace_event::Interpreter;
+use gctrace_event::Omitted;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::ProbeCost;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::Settings;
+use gctrace_event::read::Ending;
+use gctrace_event::read::Item;
+
+/// The recordings begin here; one millisecond is `MS`.
+const START: u64 = 1_000_000_000;
+const MS: u64 = 1_000_000;
+
+fn header() -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        started_ns: START,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        ..Header::default()
+    }
+}
+
+fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
+    Record::Process(Process {
+        pid,
+        namespace_pid: None,
+        parent: None,
+        origin: Origin::Launched,
+        since_ns: START + since_ms * MS,
+        command: vec!["python".to_owned()],
+        rank: None,
+        interpreter: Some(Interpreter {
+            collector: collector.to_owned(),
+            free_threaded: collector == "free-threaded",
+            ..Interpreter::default()
+        }),
+    })
+}
+
+fn exit(pid: u32, at_ms: u64) -> Record {
+    Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns: START + at_ms * MS,
+        code: Some(0),
+        signal: None,
+    })
+}
+
+/// A pause of a process's main thread, from and to in milliseconds.
+fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
+    Pause {
+        pid,
+        tid: pid,
+        begin_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+        generation: 0,
+        reason: Reason::Automatic,
+        collected: Some(1),
+        uncollectable: Some(0),
+        interpreter: Some(0),
+        cpu_ns: None,
+        stop_the_world_ns: None,
+        oldest_objects: None,
+        heap_objects: None,
+        unfinished: false,
+    }
+}
+
+fn end(at_ms: u64) -> End {
+    End {
+        ended_ns: START + at_ms * MS,
+        why: "the command ended".to_owned(),
+        ..End::default()
+    }
+}
+
+fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Option<End>) {
+    analysis.begin_trace(file);
+    analysis.add(Item::Header(Box::new(header())));
+    for record in records {
+        analysis.add(Item::Record(record));
+    }
+    if let Some(end) = end {
+        analysis.add(Item::Record(Record::End(end)));
+    }
+    analysis.end_trace(Ending::default(), None);
+}
+
+fn report(records: Vec<Record>, end: Option<End>) -> Report {
+    let mut analysis = Analysis::default();
+    add(&mut analysis, "t.json", records, end);
+    analysis.report()
+}
+
+fn ids(report: &Report) -> Vec<&str> {
+    report
+        .advice
+        .iter()
+        .map(|advice| advice.id.as_str())
+        .collect()
+}
+
+#[test]
+fn overlaps_of_one_process_count_once_and_processes_add_up() {
+    let mut nested = pause(1, 110, 120);
+    nested.tid = 9;
+    let report = report(
+        vec![
+            process(1, 0, "generational"),
+            process(2, 500, "generational"),
+            Record::Pause(nested),
+            Record::Pause(pause(1, 100, 140)),
+            Record::Pause(pause(2, 600, 610)),
+            exit(2, 700),
+        ],
+        Some(end(1000)),
+    );
+    assert_eq!(report.totals.pauses.count, 3);
+    assert_eq!(report.totals.pauses.time_ns, 60 * MS);
+    assert_eq!(report.totals.stopped_ns, 50 * MS);
+    assert_eq!(report.totals.observed_ns, 1200 * MS);
+    assert!((report.totals.stopped_ratio.unwrap() - 50.0 / 1200.0).abs() < 1e-12);
+    assert_eq!(report.totals.basis, Basis::Measured);
+    assert_eq!(report.verdict.level, Level::Noticeable);
+    let pids: Vec<u32> = report.processes.iter().map(|process| process.pid).collect();
+    assert_eq!(pids, [1, 2]);
+    assert_eq!(report.processes[0].threads, 2);
+    assert_eq!(report.processes[1].observed_ns, 200 * MS);
+    let worst = &report.worst[0];
+    assert_eq!(worst.duration_ns, 40 * MS);
+    assert_eq!(worst.after_start_ns, 100 * MS);
+    assert_eq!(worst.unix_ns, Some(1_700_000_000_000_000_000 + 100 * MS));
+}
+
+#[test]
+fn a_process_id_that_comes_again_is_another_process() {
+    let report = report(
+        vec![
+            process(1, 0, "generational"),
+            Record::Pause(pause(1, 10, 11)),
+            exit(1, 100),
+            process(1, 500, "generational"),
+            Record::Pause(pause(1, 510, 513)),
+            // Written late, but of the first.
+            Record::Pause(pause(1, 20, 22)),
+            exit(1, 600),
+        ],
+        Some(end(1000)),
+    );
+    let mut times: Vec<(u64, u64)> = report
+        .processes
+        .iter()
+        .map(|process| (process.observed_ns / MS, process.stopped_ns / MS))
+        .collect();
+    times.sort_unstable();
+    assert_eq!(times, [(100, 3), (100, 3)]);
+    assert_eq!(report.processes.len(), 2);
+}
+
+#[test]
+fn an_exec_continues_the_process() {
+    let report = report(
+        vec![
+            process(1, 0, "generational"),
+            process(1, 50, "incremental"),
+            Record::Pause(pause(1, 60, 61)),
+        ],
+        Some(end(100)),
+    );
+    assert_eq!(report.processes[0].observed_ns, 100 * MS);
+    let interpreter = report.processes[0].interpreter.as_ref().unwrap();
+    assert_eq!(interpreter.collector, "incremental");
+}
+
+#[test]
+fn free_threaded_stops_are_not_runs() {
+    let run = |from, to, stopped_ms| {
+        Record::Pause(Pause {
+            stop_the_world_ns: Some(stopped_ms * MS),
+            ..pause(1, from, to)
+        })
+    };
+    let records = vec![
+        process(1, 0, "free-threaded"),
+        run(0, 100, 30),
+        run(200, 300, 40),
+    ];
+    let report = report(records, Some(end(1000)));
+    assert_eq!(report.totals.paused_ns, 200 * MS);
+    assert_eq!(report.totals.stopped_ns, 70 * MS);
+    let world = report.totals.pauses.stop_the_world.as_ref().unwrap();
+    assert_eq!(
+        (world.runs, world.run_ns, world.stopped_ns),
+        (2, 200 * MS, 70 * MS)
+    );
+    // Every run goes through the whole heap, whatever generation it reports.
+    assert_eq!(report.freed_nothing.of_automatic_full.count, 2);
+    assert_eq!(report.totals.basis, Basis::Measured);
+}
+
+#[test]
+fn free_threaded_without_stop_times_is_inferred() {
+    let records = vec![
+        process(1, 0, "free-threaded"),
+        Record::Pause(pause(1, 0, 10)),
+    ];
+    assert_eq!(
+        report(records, Some(end(100))).totals.basis,
+        Basis::Inferred
+    );
+}
+
+#[test]
+fn growth_of_the_full_collection() {
+    // 50 ns per object and 1 ms for nothing at all.
+    let mut records = vec![process(1, 0, "generational")];
+    for n in 1..=10u64 {
+        let begin_ns = START + n * 1000 * MS;
+        records.push(Record::Pause(Pause {
+            begin_ns,
+            end_ns: begin_ns + MS + n * 1_000_000 * 50,
+            generation: 2,
+            collected: Some(1000),
+            oldest_objects: Some(n * 1_000_000 - 1000),
+            ..pause(1, 0, 0)
+        }));
+    }
+    let report = report(records, Some(end(20_000)));
+    let growth = report.processes[0].growth.as_ref().unwrap();
+    assert_eq!(growth.collections, 10);
+    assert_eq!(
+        (growth.first.objects, growth.last.objects),
+        (1_000_000, 10_000_000)
+    );
+    assert!((growth.ns_per_million_objects.unwrap() - 50e6).abs() < 1.0);
+    assert!(growth.r_squared.unwrap() > 0.999_999);
+    let prediction = growth.at_twice_the_heap.unwrap();
+    assert_eq!(prediction.objects, 20_000_000);
+    assert_eq!(prediction.basis, Basis::Predicted);
+    assert!(prediction.duration_ns.abs_diff(1_001 * MS) < 1000);
+    assert!(ids(&report).contains(&"freeze"));
+}
+
+#[test]
+fn collections_for_nothing_and_explicit_calls() {
+    let of = |reason, generation, collected, from_ms| {
+        Record::Pause(Pause {
+            reason,
+            generation,
+            collected,
+            ..pause(1, from_ms, from_ms + 2)
+        })
+    };
+    let report = report(
+        vec![
+            process(1, 0, "generational"),
+            of(Reason::Automatic, 2, Some(0), 0),
+            of(Reason::Automatic, 0, Some(0), 10),
+            of(Reason::Manual, 2, Some(0), 20),
+            of(Reason::Manual, 2, Some(5), 30),
+            of(Reason::Shutdown, 2, Some(0), 40),
+            of(Reason::Automatic, 2, None, 50),
+        ],
+        Some(end(100)),
+    );
+    let nothing = &report.freed_nothing;
+    assert_eq!(nothing.automatic_full.count, 1);
+    assert_eq!(nothing.automatic_partial.count, 1);
+    assert_eq!(nothing.manual.count, 1);
+    assert_eq!(nothing.shutdown.count, 1);
+    assert_eq!((nothing.total.count, nothing.total.time_ns), (4, 8 * MS));
+    assert_eq!(report.totals.pauses.outcome_unknown, 1);
+    assert_eq!(report.explicit_calls.pauses.count, 2);
+    assert!((report.explicit_calls.rate_per_s.unwrap() - 20.0).abs() < 1e-9);
+    assert_eq!(report.verdict.level, Level::Heavy);
+    assert_eq!(ids(&report), ["explicit-calls", "freeze", "planned"]);
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let mut attached = process(1, 0, "generational");
+    if let Record::Process(process) = &mut attached {
+        process.origin = Origin::Attached;
+    }
+    let cut_short = Pause {
+        unfinished: true,
+        collected: Some(0),
+        ..pause(1, 10, 12)
+    };
+    let mut last = end(1000);
+    last.lost.insert("ring buffer full".to_owned(), 3);
+    last.omitted = Omitted {
+        count: 7,
+        total_ns: 5 * MS,
+    };
+    last.probes = vec![
+        ProbeCost {
+            probe: "gc entry".to_owned(),
+            hits: 1000,
+            ns_per_hit: Some(500.0),
+        },
+        ProbeCost {
+            probe: "exec".to_owned(),
+            hits: 5,
+            ns_per_hit: None,
+        },
+    ];
+    let report = report(vec![attached, Record::Pause(cut_short)], Some(last));
+    assert_eq!(report.missing.lost["ring buffer full"], 3);
+    assert_eq!(report.missing.omitted.count, 7);
+    assert_eq!(report.missing.attached, 1);
+    assert_eq!(report.missing.unfinished.count, 1);
+    assert_eq!(
+        report.freed_nothing.total.count, 0,
+        "a pause cut short could still have freed"
+    );
+    assert_eq!(
+        report.totals.stopped_ns,
+        7 * MS,
+        "what was left out is in the total"
+    );
+    assert_eq!(report.own_cost.time_ns, Some(500_000));
+    assert_eq!(report.own_cost.unpriced_hits, 5);
+    assert!(
+        report
+            .verdict
+            .sentence
+            .contains("lower bounds: 3 events were lost")
+    );
+}
+
+#[test]
+fn without_a_last_line_the_end_is_inferred() {
+    let records = vec![
+        process(1, 0, "generational"),
+        Record::Pause(pause(1, 100, 200)),
+    ];
+    let report = report(records, None);
+    assert_eq!(report.totals.basis, Basis::Inferred);
+    assert_eq!(report.totals.observed_ns, 200 * MS);
+    assert_eq!(report.missing.traces_without_end, 1);
+    assert_eq!(report.traces[0].ended, None);
+}
+
+#[test]
+fn several_traces_have_a_line_each() {
+    let mut analysis = Analysis::default();
+    for (file, length) in [("a", 1), ("b", 3)] {
+        let records = vec![
+            process(1, 0, "generational"),
+            Record::Pause(pause(1, 10, 10 + length)),
+        ];
+        add(&mut analysis, file, records, Some(end(100)));
+    }
+    let report = analysis.report();
+    let stopped: Vec<u64> = report
+        .traces
+        .iter()
+        .map(|trace| trace.stopped_ns / MS)
+        .collect();
+    assert_eq!(stopped, [1, 3]);
+    assert_eq!(report.totals.stopped_ns, 4 * MS);
+    assert_eq!(
+        report.processes.len(),
+        2,
+        "the same process id on two machines"
+    );
+    assert_eq!(report.processes[0].trace, 1);
+    assert_eq!(report.worst[0].trace, 1);
+}
+
+#[test]
+fn levels_of_the_verdict() {
+    let level = |pauses: &[(u64, u64)], length_ms| {
+        let mut records = vec![process(1, 0, "generational")];
+        records.extend(
+            pauses
+                .iter()
+                .map(|(from, to)| Record::Pause(pause(1, *from, *to))),
+        );
+        let report = report(records, Some(end(length_ms)));
+        (report.verdict.level, report.advice[0].id.clone())
+    };
+    assert_eq!(level(&[], 1000), (Level::None, "no-collection".to_owned()));
+    assert_eq!(
+        level(&[(0, 1)], 1000),
+        (Level::Negligible, "leave".to_owned())
+    );
+    assert_eq!(level(&[(0, 150)], 100_000).0, Level::RareLongPauses);
+    assert_eq!(level(&[(0, 10)], 1000).0, Level::Noticeable);
+    assert_eq!(
+        level(&[(0, 50)], 1000),
+        (Level::Heavy, "raise-threshold".to_owned())
+    );
+}
+
+#[test]
+fn settings_are_in_the_advice() {
+    let settings = |thresholds| {
+        Record::Settings(Settings {
+            pid: 1,
+            at_ns: START,
+            enabled: Some(true),
+            thresholds,
+        })
+    };
+    let report = report(
+        vec![
+            process(1, 0, "generational"),
+            settings([700, 10, 10]),
+            settings([500, 5, 5]),
+            Record::Pause(pause(1, 0, 50)),
+        ],
+        Some(end(100)),
+    );
+    assert_eq!(report.processes[0].settings.as_ref().unwrap().changes, 1);
+    let code = report.advice[0].code.as_ref().unwrap();
+    assert!(code.contains("gc.set_threshold(5000, 5, 5)"), "{code}");
+}
+
+#[test]
+fn collections_at_the_end_of_the_interpreter_are_told_apart() {
+    let last = Pause {
+        reason: Reason::Shutdown,
+        generation: 2,
+        ..pause(1, 900, 1000)
+    };
+    let report = report(
+        vec![process(1, 0, "generational"), Record::Pause(last)],
+        Some(end(1000)),
+    );
+    assert_eq!(ids(&report), ["shutdown"]);
+}

@@ -1,0 +1,252 @@
+//! Snapshots of the text for small traces, and that JSON says the same.
+
+use super::Style;
+use super::json;
+use super::table::WIDTH;
+use super::text;
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
+use gctrace_event::read::Ending;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::TraceReader;
+use std::io::Cursor;
+
+/// Events of a trace as a recording writes them, times in milliseconds after its start.
+struct Trace {
+    lines: Vec<String>,
+}
+
+impl Trace {
+    fn new() -> Self {
+        let header = concat!(
+            r#"{"ph":"M","name":"gctrace_header","pid":0,"tid":0,"ts":5000000.000,"args":{"format":"#,
+            r#""gctrace.trace/1","gctrace":"0.1.0","command":["python","train.py"],"host":"box","#,
+            r#""kernel":"6.18","cpus":8,"started_ns":5000000000,"#,
+            r#""started_unix_ns":1700000000000000000,"min_pause_ns":0,"follow":true}}"#
+        );
+        Self {
+            lines: vec![header.to_owned()],
+        }
+    }
+
+    fn process(mut self, pid: u32, extra: &str) -> Self {
+        self.lines.push(format!(
+            r#"{{"ph":"M","name":"gctrace_process","pid":{pid},"tid":{pid},"ts":5000000.000,"args":{{"origin":"launched","command":["/usr/bin/python3","train.py","--epochs","3"]{extra}}}}}"#
+        ));
+        self
+    }
+
+    fn python(self, pid: u32) -> Self {
+        self.process(
+            pid,
+            r#","interpreter":{"file":"/usr/bin/python3","version":"3.12.1","free_threaded":false,"collector":"generational","found_by":"symbol table"}"#,
+        )
+        .line(&format!(
+            r#"{{"ph":"M","name":"gctrace_settings","pid":{pid},"tid":{pid},"ts":5000000.000,"args":{{"enabled":true,"thresholds":[700,10,10]}}}}"#
+        ))
+        .line(&format!(
+            r#"{{"ph":"M","name":"thread_name","pid":{pid},"tid":{pid},"args":{{"name":"MainThread"}}}}"#
+        ))
+    }
+
+    fn pause(self, pid: u32, at_ms: f64, length_ms: f64, generation: u8, args: &str) -> Self {
+        let ts = 5_000_000.0 + at_ms * 1000.0;
+        self.line(&format!(
+            r#"{{"ph":"X","cat":"gc","name":"gc gen{generation}","pid":{pid},"tid":{pid},"ts":{ts:.3},"dur":{:.3},"args":{{"generation":{generation},{args}}}}}"#,
+            length_ms * 1000.0
+        ))
+    }
+
+    fn line(mut self, line: &str) -> Self {
+        self.lines.push(line.to_owned());
+        self
+    }
+
+    fn end(self, at_ms: u64, args: &str) -> Self {
+        let ts = 5_000_000 + at_ms * 1000;
+        self.line(&format!(
+            r#"{{"ph":"M","name":"gctrace_end","pid":0,"tid":0,"ts":{ts}.000,"args":{{"ended_ns":0,"why":"the command ended","exit_code":0{args}}}}}"#
+        ))
+    }
+
+    fn json(&self) -> String {
+        format!("{{\"traceEvents\":[{}\n]}}\n", self.lines.join(",\n"))
+    }
+}
+
+fn report(traces: &[(&str, String)]) -> Report {
+    let mut analysis = Analysis::default();
+    for (name, json) in traces {
+        let input = Input::new(name, Cursor::new(json.clone().into_bytes())).unwrap();
+        let mut reader = TraceReader::new(EventReader::new(input));
+        analysis.begin_trace(name);
+        while let Some(item) = reader.next_item().unwrap() {
+            analysis.add(item);
+        }
+        analysis.end_trace(reader.finish(), None);
+    }
+    analysis.report()
+}
+
+/// The text, checked for what holds for every report.
+fn plain(traces: &[(&str, String)]) -> String {
+    let report = report(traces);
+    let text = text(&report, Style::PLAIN);
+    for line in text.lines() {
+        assert!(line.chars().count() <= WIDTH, "too wide: {line}");
+        assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
+    }
+    let coloured = super::text(&report, Style::COLOURED);
+    assert_ne!(coloured, text);
+    assert_eq!(without_escapes(&coloured), text);
+    text
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| plain + part.split_once('m').unwrap().1)
+}
+
+const PROBES: &str = r#","probes":[{"probe":"gc entry","hits":9,"ns_per_hit":640.0},{"probe":"gc return","hits":9,"ns_per_hit":480.0}]"#;
+
+/// Full collections that grow with the heap, free nothing, and young ones between them.
+fn training() -> String {
+    let mut trace = Trace::new().python(4242);
+    for n in 0..6u32 {
+        let at = f64::from(n) * 1000.0;
+        let objects = 1_000_000 + n * 500_000;
+        trace = trace
+            .pause(4242, at + 1.0, 0.8, 0, r#""reason":"automatic","collected":120"#)
+            .pause(4242, at + 200.0, 2.5, 1, r#""reason":"automatic","collected":0"#)
+            .pause(
+                4242,
+                at + 500.0,
+                f64::from(objects) / 10_000.0,
+                2,
+                &format!(
+                    r#""reason":"automatic","collected":0,"uncollectable":0,"cpu_ns":90000000,"oldest_objects":{objects}"#
+                ),
+            );
+    }
+    trace
+        .pause(
+            4242,
+            6500.0,
+            250.0,
+            2,
+            r#""reason":"manual","collected":17,"oldest_objects":4000000"#,
+        )
+        .pause(
+            4242,
+            6900.0,
+            20.0,
+            2,
+            r#""reason":"shutdown","collected":50000"#,
+        )
+        .end(7000, PROBES)
+        .json()
+}
+
+#[test]
+fn a_training_with_growing_pauses() {
+    insta::assert_snapshot!(plain(&[("trace.json", training())]));
+}
+
+#[test]
+fn nothing_to_worry_about() {
+    let trace = Trace::new()
+        .python(4242)
+        .pause(4242, 10.0, 0.5, 0, r#""reason":"automatic","collected":3"#)
+        .end(10_000, PROBES);
+    insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
+}
+
+#[test]
+fn no_collection_at_all() {
+    let trace = Trace::new().process(1, "").end(1000, "");
+    insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
+}
+
+#[test]
+fn free_threaded() {
+    let args =
+        r#""reason":"automatic","collected":10,"stop_the_world_ns":40000000,"heap_objects":500000"#;
+    let trace = Trace::new()
+        .process(
+            7,
+            r#","interpreter":{"version":"3.14.3t","free_threaded":true,"collector":"free-threaded"}"#,
+        )
+        .pause(7, 10.0, 60.0, 0, args)
+        .pause(7, 200.0, 60.0, 0, args)
+        .end(1000, PROBES);
+    insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
+}
+
+#[test]
+fn several_traces_with_much_missing() {
+    let whole = Trace::new()
+        .python(10)
+        .pause(10, 10.0, 30.0, 2, r#""reason":"manual","collected":0"#)
+        .line(r#"{"ph":"i","s":"p","cat":"gctrace","name":"gctrace_note","pid":10,"tid":10,"ts":5000001.000,"args":{"message":"USDT probes used"}}"#)
+        .end(
+            1000,
+            r#","lost":{"ring buffer full":12},"omitted":{"count":5,"total_ns":1000000}"#,
+        );
+    let mut cut = Trace::new()
+        .python(11)
+        .pause(11, 10.0, 50.0, 2, r#""reason":"automatic","collected":"x""#)
+        .pause(
+            11,
+            100.0,
+            5.0,
+            0,
+            r#""reason":"automatic","unfinished":true"#,
+        )
+        .pause(11, 200.0, 5.0, 0, r#""reason":"automatic""#)
+        .json();
+    cut.truncate(cut.len() - 20);
+    let foreign = r#"[{"ph":"X","cat":"python_function","name":"Python GC","pid":3,"tid":4,"ts":1,"dur":5000},
+        {"ph":"X","name":"work","pid":3,"tid":3,"ts":0,"dur":100000}]"#;
+    insta::assert_snapshot!(plain(&[
+        ("rank0.json", whole.json()),
+        ("rank1.json", cut),
+        ("torch.json", foreign.to_owned()),
+    ]));
+}
+
+#[test]
+fn names_in_a_trace_cannot_steer_the_terminal() {
+    let trace = Trace::new()
+        .python(10)
+        .line(r#"{"ph":"M","name":"thread_name","pid":10,"tid":10,"args":{"name":"\u001b]0;x\u0007"}}"#)
+        .pause(10, 1.0, 50.0, 2, r#""reason":"automatic""#)
+        .end(100, r#","lost":{"\u001b[2J":1}"#);
+    let text = text(&report(&[("\x1b[31mt.json", trace.json())]), Style::PLAIN);
+    assert!(!text.contains('\x1b') && !text.contains('\x07'));
+}
+
+#[test]
+fn json_says_what_the_text_says() {
+    let report = report(&[("trace.json", training())]);
+    let mut bytes = Vec::new();
+    json(&report, &mut bytes).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    assert_eq!(json["schema"], "gctrace.report/1");
+    assert_eq!(json["totals"]["pauses"]["count"], 20);
+    let text = text(&report, Style::PLAIN);
+    let sentence = json["verdict"]["sentence"].as_str().unwrap();
+    let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unwrapped.starts_with(sentence));
+    for advice in json["advice"].as_array().unwrap() {
+        assert!(unwrapped.contains(advice["action"].as_str().unwrap()));
+    }
+}
+
+#[test]
+fn an_analysis_without_traces_has_a_report() {
+    let mut analysis = Analysis::default();
+    analysis.end_trace(Ending::default(), None);
+    assert!(!text(&analysis.report(), Style::PLAIN).is_empty());
+}

@@ -1,0 +1,265 @@
+//! `gctrace analyze` as users run it, bad input above all. Needs no privileges.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::io::Read;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Stdio;
+
+const PAUSE: &str = r#"{"ph":"X","cat":"gc","name":"gc gen2","pid":7,"tid":7,"ts":1000.000,"dur":50.500,"args":{"generation":2,"reason":"automatic","collected":3}}"#;
+
+struct Outcome {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+fn gctrace(arguments: &[&Path], input: &[u8]) -> Outcome {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gctrace"))
+        .arg("analyze")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that has already failed reads nothing.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    Outcome {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A file of these bytes, in a directory that lives as long as the test.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn add(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// What must fail with exit code 1, no report, and a message that holds all of these.
+fn refused(bytes: &[u8], says: &[&str]) {
+    let files = Files::new();
+    let path = files.add("t.json", bytes);
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(1), "{}", outcome.err);
+    assert_eq!(outcome.out, "");
+    assert!(!outcome.err.contains("panicked"), "{}", outcome.err);
+    for part in says.iter().chain(&["t.json"]) {
+        assert!(
+            outcome.err.contains(part),
+            "{part:?} is not in: {}",
+            outcome.err
+        );
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut child = Command::new("gzip")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
+    child.wait_with_output().unwrap().stdout
+}
+
+#[test]
+fn empty_file() {
+    refused(b"", &["is empty", "sudo gctrace"]);
+}
+
+#[test]
+fn not_a_trace() {
+    refused(
+        b"#!/bin/sh\n",
+        &["line 1, byte 0", "not a trace", "#!/bin/sh"],
+    );
+    refused(b"\x7fELF\x02\x01", &["an executable"]);
+    refused(
+        b"{\"name\": \"a package\"}",
+        &["without \"traceEvents\"", "byte 20"],
+    );
+    refused(
+        b"{\"traceEvents\": \"none\"}",
+        &["\"traceEvents\" is not an array", "byte 16"],
+    );
+    refused(
+        b"[1, 2, \"x\"]",
+        &[
+            "line 1, byte 1",
+            "not an event",
+            "none of which is a usable",
+        ],
+    );
+}
+
+#[test]
+fn no_garbage_collection() {
+    refused(
+        br#"[{"ph":"X","name":"work","pid":1,"tid":1,"ts":1,"dur":1}]"#,
+        &[
+            "1 events, none of which is a usable garbage collection",
+            "sudo gctrace",
+        ],
+    );
+}
+
+#[test]
+fn absurd_numbers_and_wrong_types_alone() {
+    refused(
+        br#"[
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":-1e300,"dur":1}]"#,
+        &["line 2, byte 2", "\"ts\" is missing, negative, absurd"],
+    );
+    refused(
+        br#"[{"ph":"X","cat":"gc","pid":[1],"tid":{},"ts":1,"dur":"x"}]"#,
+        &["line 1, byte 1", "\"dur\" is missing"],
+    );
+}
+
+#[test]
+fn absurd_numbers_beside_good_ones_are_in_the_report() {
+    let files = Files::new();
+    let absurd = r#"{"ph":"X","cat":"gc","pid":7,"tid":7,"ts":1,"dur":99999999999999999999}"#;
+    let path = files.add("t.json", format!("[\n{PAUSE},\n{absurd}]"));
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    let place = format!("line 3, byte {}", PAUSE.len() + 4);
+    assert!(outcome.out.contains(&place), "{}", outcome.out);
+    assert!(outcome.out.contains("50.5 µs"), "{}", outcome.out);
+}
+
+#[test]
+fn cut_off() {
+    let files = Files::new();
+    let whole = format!("{{\"traceEvents\":[\n{PAUSE},\n{PAUSE}\n]}}\n");
+    let path = files.add("t.json", &whole[..whole.len() - 40]);
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    assert!(outcome.out.contains("cut off at line 3"), "{}", outcome.out);
+    assert!(outcome.out.contains("1 pause"), "{}", outcome.out);
+
+    let packed = gzip(whole.as_bytes());
+    let path = files.add("cut.json.gz", &packed[..packed.len() - 12]);
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    assert!(outcome.out.contains("cut off at"), "{}", outcome.out);
+}
+
+#[test]
+fn damage_in_the_middle_is_an_error_with_a_report_up_to_it() {
+    let files = Files::new();
+    let path = files.add("t.json", format!("[{PAUSE},\n{{\"ph\" \"X\"}},\n{PAUSE}]"));
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(1));
+    let place = format!("line 2, byte {}: expected ':'", PAUSE.len() + 9);
+    assert!(outcome.err.contains(&place), "{}", outcome.err);
+    assert!(
+        outcome.out.contains("Read up to the damage"),
+        "{}",
+        outcome.out
+    );
+}
+
+#[test]
+fn compressed_garbage() {
+    refused(
+        &gzip(b"garbage"),
+        &["not a trace", "begins with \"garbage\""],
+    );
+    let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 64]].concat();
+    refused(&broken, &["of the compressed file", "gzip -t"]);
+    refused(b"\x1f\x8b\x08", &["compressed data that holds no text"]);
+}
+
+#[test]
+fn a_directory_and_nothing() {
+    let files = Files::new();
+    let outcome = gctrace(&[files.0.path()], b"");
+    assert_eq!((outcome.code, outcome.out.as_str()), (Some(1), ""));
+    assert!(outcome.err.contains("is a directory"), "{}", outcome.err);
+    let outcome = gctrace(&[&files.0.path().join("none.json")], b"");
+    assert_eq!((outcome.code, outcome.out.as_str()), (Some(1), ""));
+    assert!(outcome.err.contains("No such file"), "{}", outcome.err);
+    assert_eq!(
+        gctrace(&[], b"").code,
+        Some(2),
+        "no trace named is a usage error"
+    );
+}
+
+#[test]
+fn standard_input_plain_and_compressed() {
+    let text = format!("[{PAUSE}]");
+    for input in [text.as_bytes(), &gzip(text.as_bytes())] {
+        let outcome = gctrace(&[Path::new("-")], input);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+        assert!(outcome.out.contains("1 pause"), "{}", outcome.out);
+    }
+}
+
+#[test]
+fn one_bad_trace_among_good_ones() {
+    let files = Files::new();
+    let good = files.add("good.json", format!("[{PAUSE}]"));
+    let bad = files.add("bad.json", "hello");
+    let outcome = gctrace(&[&good, &bad, &good], b"");
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.err.contains("bad.json"), "{}", outcome.err);
+    assert!(outcome.out.contains("in 2 pauses"), "{}", outcome.out);
+    assert!(outcome.out.contains("Left out:"), "{}", outcome.out);
+}
+
+#[test]
+fn json_without_escapes() {
+    let files = Files::new();
+    let path = files.add("t.json", format!("[{PAUSE}]"));
+    let outcome = gctrace(&[&path, Path::new("--format=json")], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    let json: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
+    assert_eq!(json["schema"], "gctrace.report/1");
+    assert_eq!(json["totals"]["pauses"]["max_ns"], 50_500);
+    let outcome = gctrace(&[&path], b"");
+    assert!(!outcome.out.contains('\x1b'), "no colour but on a terminal");
+}
+
+/// `gctrace analyze trace.json | head -1` ends quietly.
+#[test]
+fn closed_pipe() {
+    let files = Files::new();
+    let traces: Vec<PathBuf> = (0..200)
+        .map(|n| files.add(&format!("{n}.json"), format!("[{PAUSE}]")))
+        .collect();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gctrace"))
+        .args(["analyze", "--format=json"])
+        .args(&traces)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert_eq!(err, "");
+}

@@ -157,7 +157,7 @@ struct process_event {
 	__u64 at_ns;
 	struct file_key file;  /* EXEC: the executable                                            */
 	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */
-	__u32 reserved;
+	__u32 known;           /* EXEC: user space has looked at this executable before           */
 };
 
 /* Indexes of the per-CPU map `counters`: hits of recorded processes by point kind, hits of other

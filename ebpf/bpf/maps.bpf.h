@@ -6,6 +6,10 @@
 /* Chosen before loading; the verifier prunes what they switch off. */
 const volatile bool follow_children = true;
 const volatile u64 ring_bytes = 1 << 24;
+/* An ordinary user with capabilities may not continue other users' processes: only this user's are
+ * held then. ANY_USER: root, who may. */
+#define ANY_USER 0xffffffffu
+const volatile u32 hold_only_user = ANY_USER;
 
 /* While not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;

@@ -22,13 +22,15 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 	event->file.inode = 0;
 	event->file.device = 0;
 	event->exit_code = 0;
-	event->reserved = 0;
+	event->known = 0;
 	return event;
 }
 
 /* Stops the current process. Never without an event on its way: nobody else would continue it. */
 static __always_inline u32 hold(u32 pid, u64 now)
 {
+	if (hold_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != hold_only_user)
+		return 0;
 	if (bpf_map_update_elem(&held, &pid, &now, BPF_ANY))
 		return 0;
 	if (bpf_send_signal(SIGSTOP)) {
@@ -102,7 +104,8 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	if (!event)
 		return 0;
 	event->file = key;
-	if (!bpf_map_lookup_elem(&known_files, &key))
+	event->known = bpf_map_lookup_elem(&known_files, &key) != 0;
+	if (!event->known)
 		event->held = hold(pid, now);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;

@@ -45,11 +45,12 @@ const COUNTER_WORD: usize = 16;
 
 impl Session {
     /// Measures what the probes cost here. The events it makes are thrown away, and so is anything
-    /// else still in the rings: call it last.
+    /// else still in the rings: call it last. The probes it placed are handed back, to be taken out
+    /// together with others ([`crate::detach`]).
     ///
     /// # Errors
     /// If the own executable cannot be read or probed.
-    pub fn calibrate(&mut self) -> Result<Calibration, Error> {
+    pub fn calibrate(&mut self) -> Result<(Calibration, Vec<Attachment>), Error> {
         let pid = std::process::id();
         let offset = own_file_offset()?;
         self.follow(pid)?;
@@ -59,10 +60,14 @@ impl Session {
         result
     }
 
-    fn measure_all(&mut self, offset: u64, layout: u32) -> Result<Calibration, Error> {
+    fn measure_all(
+        &mut self,
+        offset: u64,
+        layout: u32,
+    ) -> Result<(Calibration, Vec<Attachment>), Error> {
         let without = rounds(|| Ok(()))?;
         let mut point = PlannedPoint {
-            kind: PointKind::POINT_STOP_WORLD,
+            kind: PointKind::POINT_START_WORLD,
             layout: Some(layout),
             registers: Registers {
                 tstate: Some(1),
@@ -75,27 +80,32 @@ impl Session {
             on_return: None,
             semaphore: None,
         };
-        let entry_ns = self.measure(&point)?.0 - without;
-        point.kind = PointKind::POINT_COLLECT;
+        let entry_index = self.next_point();
+        let at_entry = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(&point))?;
+        let entry_ns = self.time()? - without;
+        point.entry = None;
         point.on_return = Some(offset);
-        let (collect_ns, index, attachment) = self.measure(&point)?;
-        point.kind = PointKind::POINT_GC_COLLECT;
-        self.set_point(index, &point)?;
-        let explicit_ns = rounds(|| self.poll(Duration::ZERO).map(drop))? - without;
-        drop(attachment);
-        Ok(Calibration {
-            collect_ns: (collect_ns - without).max(0.0),
-            explicit_ns: explicit_ns.max(0.0),
+        let return_index = self.next_point();
+        let at_return = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(&point))?;
+        let mut time_as = |kind| {
+            point.kind = kind;
+            self.set_point(entry_index, &point)?;
+            self.set_point(return_index, &point)?;
+            Ok::<f64, Error>((self.time()? - without).max(0.0))
+        };
+        let explicit_ns = time_as(PointKind::POINT_GC_COLLECT)?;
+        let collect_ns = time_as(PointKind::POINT_COLLECT)?;
+        let calibration = Calibration {
+            collect_ns,
+            explicit_ns,
             entry_ns: entry_ns.max(0.0),
-        })
+        };
+        Ok((calibration, vec![at_entry, at_return]))
     }
 
-    /// Time per call with this point probed; also its index and the probe, still in place.
-    fn measure(&mut self, point: &PlannedPoint) -> Result<(f64, u32, Attachment), Error> {
-        let index = self.next_point();
-        let attachment = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(point))?;
-        let with = rounds(|| self.poll(Duration::ZERO).map(drop))?;
-        Ok((with, index, attachment))
+    /// Time per call with the probes as they are.
+    fn time(&mut self) -> Result<f64, Error> {
+        rounds(|| self.poll(Duration::ZERO).map(drop))
     }
 }
 

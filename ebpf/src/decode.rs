@@ -54,6 +54,8 @@ pub enum ProcessEvent {
         file: FileKey,
         /// It is stopped and waits for [`crate::HeldProcesses::release`].
         held: bool,
+        /// The executable was marked as known before.
+        known: bool,
         /// When.
         at_ns: u64,
     },
@@ -99,6 +101,7 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             pid,
             file: wire.file,
             held,
+            known: wire.known != 0,
             at_ns,
         },
         EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, held, at_ns },

@@ -30,6 +30,7 @@ pub use session::Attachment;
 pub use session::Config;
 pub use session::Counters;
 pub use session::Session;
+pub use session::detach;
 pub use support::Attach;
 pub use support::KernelSupport;
 pub use wire::FileKey;

@@ -34,6 +34,7 @@ impl HeldProcesses {
     /// # Errors
     /// The kernel's, if the signal may not be sent.
     pub fn release(&self, pid: u32) -> Result<(), Errno> {
+        let since = self.since(pid);
         // Signal first, forget after: should we die in between, the guardian signals once more, which
         // is harmless; the other way round the process would wait for ever.
         let sent = match i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGCONT)) {
@@ -41,8 +42,21 @@ impl HeldProcesses {
             Ok(Err(errno)) => Err(errno),
             Err(_) => Err(Errno::EINVAL),
         };
-        let _ = self.map.delete(&pid.to_ne_bytes());
+        self.forget(pid, since);
         sent
+    }
+
+    /// Forgets the hold that began at `since`. The process may have been held again since it was
+    /// continued (at its entry point): that hold stays.
+    fn forget(&self, pid: u32, since: Option<u64>) {
+        let key = pid.to_ne_bytes();
+        let Ok(Some(value)) = self.map.lookup_and_delete(&key) else {
+            return;
+        };
+        let of_this_hold = value.as_slice().try_into().map(u64::from_ne_bytes).ok() == since;
+        if !of_this_hold {
+            let _ = self.map.update(&key, &value, MapFlags::NO_EXIST);
+        }
     }
 
     /// Lets all of them go on; how many there were.

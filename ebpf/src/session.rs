@@ -59,11 +59,24 @@ pub struct Session {
     skeleton: GctraceSkel<'static>,
 }
 
-/// The probes of one file. Dropping it takes them out.
+/// The probes of one file. Dropping it takes them out; [`detach`] does so for many at once.
 #[derive(Debug)]
 #[must_use = "dropping it removes the probes"]
 pub struct Attachment {
-    _links: Vec<Link>,
+    links: Vec<Link>,
+}
+
+/// Takes out the probes of many files. The kernel waits for a grace period for each link (about
+/// 45 ms); waiting for all of them at once takes no longer than for one.
+pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
+    std::thread::scope(|scope| {
+        for link in attachments
+            .into_iter()
+            .flat_map(|attachment| attachment.links)
+        {
+            scope.spawn(move || drop(link));
+        }
+    });
 }
 
 /// What the programs counted.
@@ -290,7 +303,7 @@ impl Session {
                 source,
             })?);
         }
-        Ok(Attachment { _links: links })
+        Ok(Attachment { links })
     }
 
     /// Waits up to `timeout` for events that wake us (process events, a ring that fills), then
@@ -361,6 +374,9 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
         rodata.ring_bytes = u64::from(config.ring_bytes);
+        if !nix::unistd::Uid::effective().is_root() {
+            rodata.hold_only_user = nix::unistd::Uid::current().as_raw();
+        }
     }
     if attach == Attach::Single {
         // The value 0, which is what an ordinary kprobe program carries.
@@ -467,7 +483,8 @@ mod tests {
             ring_bytes: 1 << 20,
         };
         let mut session = Session::open(config, &support).unwrap();
-        let calibration = session.calibrate().unwrap();
+        let (calibration, probes) = session.calibrate().unwrap();
+        detach(probes);
         eprintln!("{support:?} {calibration:?}");
         assert!(calibration.collect_ns > 0.0);
         assert!(session.counters().unwrap().hits(PointKind::POINT_COLLECT) > 0);

@@ -1,27 +1,23 @@
 //! The `gctrace` command: parse, log, dispatch, exit code.
-#![expect(
-    dead_code,
-    unused_imports,
-    reason = "the modules grow before their caller"
-)]
 
+mod analyze;
 mod args;
 mod doctor;
 mod guardian;
 mod hints;
 mod launch;
+mod log;
 mod manual;
 mod privileges;
 mod record;
+mod render;
 
 use crate::args::Action;
-use crate::args::Verbosity;
 use std::process::ExitCode;
-use tracing_subscriber::filter::LevelFilter;
 
 fn main() -> ExitCode {
     let action = args::parse();
-    start_log(&action);
+    log::start(&action);
     match run(action) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -39,28 +35,11 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Record(config) => record::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
-        Action::Completions(shell) => Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?),
+        Action::Completions(shell) => {
+            Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?)
+        }
         Action::Man(None) => Ok(manual::page(&mut std::io::stdout()).map(|()| 0)?),
         Action::Man(Some(directory)) => Ok(manual::pages(&directory).map(|()| 0)?),
-        _ => anyhow::bail!("not yet"),
+        Action::Analyze(config) => analyze::run(&config),
     }
-}
-
-/// Messages go to standard error, which the command shares: short, and each with our name.
-fn start_log(action: &Action) {
-    let level = match action {
-        Action::Record(config) => match config.verbosity {
-            Verbosity::Quiet => LevelFilter::ERROR,
-            Verbosity::Normal => LevelFilter::WARN,
-            Verbosity::Verbose => LevelFilter::INFO,
-            Verbosity::Debug => LevelFilter::DEBUG,
-        },
-        _ => LevelFilter::WARN,
-    };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .init();
 }

@@ -81,7 +81,6 @@ struct Recording {
     launched: Option<Launched>,
     attached: Option<u32>,
     deadline: Option<Instant>,
-    told_of_full_disk: bool,
 }
 
 impl Recording {
@@ -98,7 +97,10 @@ impl Recording {
         };
         let support = KernelSupport::probe();
         let session = Session::open(
-            Config { follow_children: config.follow, ring_bytes: config.ring_size },
+            Config {
+                follow_children: config.follow,
+                ring_bytes: config.ring_size,
+            },
             &support,
         )?;
         let header = header::header(config, |name| match &launch {
@@ -109,7 +111,12 @@ impl Recording {
         let output = Output::begin(&config.output, file, &header)?;
         let held = session.held()?;
         let guardian = start_guardian(&held);
-        let watch = Watch::new(session, Interpreters::new(Cache::open(&invoker)), output, held);
+        let watch = Watch::new(
+            session,
+            Interpreters::new(Cache::open(&invoker)),
+            output,
+            held,
+        );
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");
         }
@@ -122,7 +129,6 @@ impl Recording {
             launched: None,
             attached: None,
             deadline: None,
-            told_of_full_disk: false,
         })
     }
 
@@ -151,18 +157,20 @@ impl Recording {
     /// Attaches to a process and, until no new ones appear, its descendants.
     fn attach(&mut self, pid: u32, follow: bool) -> anyhow::Result<()> {
         self.watch.attach_to(pid, None)?;
-        while follow {
-            let known = self.watch.processes.seen();
+        let mut known = 0;
+        while follow && self.watch.processes.seen() > known {
+            known = self.watch.processes.seen();
             for child in gctrace_probes::process::descendants(pid)? {
-                let parent = gctrace_probes::process::status(child).ok().map(|status| status.parent);
+                let parent = gctrace_probes::process::status(child)
+                    .ok()
+                    .map(|status| status.parent);
                 self.watch.attach_to(child, parent)?;
-            }
-            if self.watch.processes.seen() == known {
-                break;
             }
         }
         if self.watch.interpreters.count() == 0 {
-            tracing::warn!("process {pid} runs no CPython yet (gctrace doctor --python {pid} says more); waiting for one");
+            tracing::warn!(
+                "process {pid} runs no CPython yet (gctrace doctor --python {pid} says more); waiting for one"
+            );
         }
         Ok(())
     }
@@ -184,7 +192,11 @@ impl Recording {
     fn wait(&self) -> anyhow::Result<()> {
         let rings = self.watch.session.wake_descriptor();
         let mut descriptors = vec![readable(rings), readable(self.signals.as_fd())];
-        descriptors.extend(self.launched.as_ref().map(|launched| readable(launched.as_fd())));
+        descriptors.extend(
+            self.launched
+                .as_ref()
+                .map(|launched| readable(launched.as_fd())),
+        );
         let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
         match nix::poll::poll(&mut descriptors, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
@@ -206,7 +218,9 @@ impl Recording {
                 Decision::EndRecording => return Ok(Some(Why::Interrupted)),
                 Decision::Forward(signal) => {
                     if let Some(launched) = &self.launched {
-                        launched.send(signal).context("cannot hand a signal on to the command")?;
+                        launched
+                            .send(signal)
+                            .context("cannot hand a signal on to the command")?;
                     }
                 }
             }
@@ -216,10 +230,16 @@ impl Recording {
         {
             return Ok(Some(Why::CommandEnded(ended)));
         }
-        if self.attached.is_some_and(|pid| !self.watch.processes.contains(pid)) {
+        if self
+            .attached
+            .is_some_and(|pid| !self.watch.processes.contains(pid))
+        {
             return Ok(Some(Why::ProcessEnded));
         }
-        if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if self
+            .deadline
+            .is_some_and(|deadline| Instant::now() >= deadline)
+        {
             return Ok(Some(Why::TimeOver));
         }
         Ok(self.watch.output.failure().map(|_| Why::CannotWrite))
@@ -262,7 +282,9 @@ fn stay(mut launched: Launched, signals: &mut Signals, policy: &mut Policy) -> a
         while let Some(received) = signals.next().context("cannot read signals")? {
             match policy.decide(received) {
                 Decision::GoOn => {}
-                Decision::Forward(signal) => launched.send(signal).context("cannot hand a signal on to the command")?,
+                Decision::Forward(signal) => launched
+                    .send(signal)
+                    .context("cannot hand a signal on to the command")?,
                 Decision::EndRecording => return Ok(INTERRUPTED),
             }
         }

@@ -1,5 +1,7 @@
 //! Kernel tier: attaching, ending, being killed, full disks, rights. The program never depends on us.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 mod common;
 
 use common::Trace;
@@ -52,7 +54,9 @@ fn start(place: &Path, arguments: &[&str]) -> Child {
 
 /// Programs of ours that are loaded on this machine.
 fn loaded_programs() -> usize {
-    libbpf_rs::query::ProgInfoIter::default().filter(|program| program.name.to_string_lossy() == "at_entry").count()
+    libbpf_rs::query::ProgInfoIter::default()
+        .filter(|program| program.name.to_string_lossy() == "at_entry")
+        .count()
 }
 
 fn no_probe_stays() {
@@ -62,13 +66,21 @@ fn no_probe_stays() {
 #[test]
 fn attaching_records_and_detaches_cleanly() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("attaching_records_and_detaches_cleanly") else { return };
+    let Some((python, place)) = common::place_for("attaching_records_and_detaches_cleanly") else {
+        return;
+    };
     let place = place.path();
-    let mut program = Command::new(python).args(["-c", ON_DEMAND]).current_dir(place).spawn().unwrap();
+    let mut program = Command::new(python)
+        .args(["-c", ON_DEMAND])
+        .current_dir(place)
+        .spawn()
+        .unwrap();
     wait_for(place, "ready");
     let mut gctrace = start(place, &["record", "-p", &program.id().to_string()]);
     let trace = place.join("trace.json");
-    common::wait_until("attached", || fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by")));
+    common::wait_until("attached", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
+    });
     touch(place, "go");
     wait_for(place, "done");
     signal(&gctrace, Signal::SIGINT);
@@ -77,7 +89,13 @@ fn attaching_records_and_detaches_cleanly() {
     let trace = Trace::read(&trace);
     trace.assert_nothing_lost();
     let pauses = trace.pauses_of(u64::from(program.id()));
-    assert_eq!(pauses.iter().filter(|pause| pause.reason == "manual").count(), 30);
+    assert_eq!(
+        pauses
+            .iter()
+            .filter(|pause| pause.reason == "manual")
+            .count(),
+        30
+    );
     assert!(program.try_wait().unwrap().is_none(), "the process goes on");
     touch(place, "stop");
     assert_eq!(program.wait().unwrap().code(), Some(7));
@@ -86,17 +104,32 @@ fn attaching_records_and_detaches_cleanly() {
 #[test]
 fn attaching_ends_after_its_time_and_with_the_process() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("attaching_ends_after_its_time_and_with_the_process") else { return };
+    let Some((python, place)) =
+        common::place_for("attaching_ends_after_its_time_and_with_the_process")
+    else {
+        return;
+    };
     let place = place.path();
-    let mut program = Command::new(python).args(["-c", ON_DEMAND]).current_dir(place).spawn().unwrap();
+    let mut program = Command::new(python)
+        .args(["-c", ON_DEMAND])
+        .current_dir(place)
+        .spawn()
+        .unwrap();
     wait_for(place, "ready");
     let pid = program.id().to_string();
-    let timed = start(place, &["record", "-p", &pid, "-d", "0.2"]).wait().unwrap();
+    let timed = start(place, &["record", "-p", &pid, "-d", "0.2"])
+        .wait()
+        .unwrap();
     assert_eq!(timed.code(), Some(0));
-    assert_eq!(Trace::read(&place.join("trace.json")).end()["why"], "the time given with -d was over");
+    assert_eq!(
+        Trace::read(&place.join("trace.json")).end()["why"],
+        "the time given with -d was over"
+    );
     let mut to_the_end = start(place, &["record", "-p", &pid, "-o", "end.json"]);
     let trace = place.join("end.json");
-    common::wait_until("attached", || fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by")));
+    common::wait_until("attached", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
+    });
     touch(place, "go");
     touch(place, "stop");
     program.wait().unwrap();
@@ -108,7 +141,9 @@ fn attaching_ends_after_its_time_and_with_the_process() {
 #[test]
 fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("killed_gctrace_leaves_the_program_running_and_a_readable_trace") else {
+    let Some((python, place)) =
+        common::place_for("killed_gctrace_leaves_the_program_running_and_a_readable_trace")
+    else {
         return;
     };
     let place = place.path();
@@ -123,28 +158,45 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     signal(&gctrace, Signal::SIGKILL);
     gctrace.wait().unwrap();
     no_probe_stays();
-    assert_eq!(Trace::read(&trace).pauses().iter().filter(|pause| pause.reason == "manual").count(), 30);
+    assert_eq!(
+        Trace::read(&trace)
+            .pauses()
+            .iter()
+            .filter(|pause| pause.reason == "manual")
+            .count(),
+        30
+    );
     touch(place, "stop");
     common::wait_until("the program ended", || processes_with(place).is_empty());
 }
 
 /// Processes whose working directory is this folder: state and pid.
 fn processes_with(place: &Path) -> Vec<(char, u32)> {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     let here = |pid: &u32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == place);
     let state = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         Some((stat.rsplit_once(") ")?.1.chars().next()?, pid))
     };
-    pids.filter(here).filter_map(state).filter(|(state, _)| *state != 'Z').collect()
+    pids.filter(here)
+        .filter_map(state)
+        .filter(|(state, _)| *state != 'Z')
+        .collect()
 }
 
 /// gctrace is killed at every stage of its start; whatever it had started or held runs to its end.
 #[test]
 fn killed_at_any_moment_nothing_stays_held() {
     let _alone = ALONE.lock();
-    let Some((python, _)) = common::place_for("killed_at_any_moment_nothing_stays_held") else { return };
-    let line = format!("touch started; exec {} -c 'open(\"ended\", \"w\")'", python.display());
+    let Some((python, _)) = common::place_for("killed_at_any_moment_nothing_stays_held") else {
+        return;
+    };
+    let line = format!(
+        "touch started; exec {} -c 'open(\"ended\", \"w\")'",
+        python.display()
+    );
     let (mut started, mut ended) = (0, 0);
     for step in 0..40 {
         let place = tempfile::tempdir().unwrap();
@@ -152,7 +204,9 @@ fn killed_at_any_moment_nothing_stays_held() {
         std::thread::sleep(Duration::from_millis(5 * step));
         signal(&gctrace, Signal::SIGKILL);
         gctrace.wait().unwrap();
-        common::wait_until("the command's end", || processes_with(&place.path().canonicalize().unwrap()).is_empty());
+        common::wait_until("the command's end", || {
+            processes_with(&place.path().canonicalize().unwrap()).is_empty()
+        });
         started += usize::from(place.path().join("started").exists());
         ended += usize::from(place.path().join("ended").exists());
     }
@@ -165,9 +219,14 @@ fn killed_at_any_moment_nothing_stays_held() {
 #[test]
 fn the_exit_code_is_the_commands() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("the_exit_code_is_the_commands") else { return };
+    let Some((python, place)) = common::place_for("the_exit_code_is_the_commands") else {
+        return;
+    };
     let run = |arguments: &[&str]| common::gctrace(arguments, place.path()).status.code();
-    assert_eq!(run(&["--", python.to_str().unwrap(), "-c", "raise SystemExit(42)"]), Some(42));
+    assert_eq!(
+        run(&["--", python.to_str().unwrap(), "-c", "raise SystemExit(42)"]),
+        Some(42)
+    );
     assert_eq!(run(&["--", "sh", "-c", "kill -TERM $$"]), Some(128 + 15));
     assert_eq!(run(&["--", "./no-such-command"]), Some(127));
     touch(place.path(), "not-executable");
@@ -177,12 +236,26 @@ fn the_exit_code_is_the_commands() {
 #[test]
 fn a_signal_for_gctrace_reaches_the_command() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("a_signal_for_gctrace_reaches_the_command") else { return };
+    let Some((python, place)) = common::place_for("a_signal_for_gctrace_reaches_the_command")
+    else {
+        return;
+    };
     let script = common::scripts().join("signals.py");
-    let line = ["--", python.to_str().unwrap(), script.to_str().unwrap(), "log", "--exit", "5", "--end-after", "1"];
+    let line = [
+        "--",
+        python.to_str().unwrap(),
+        script.to_str().unwrap(),
+        "log",
+        "--exit",
+        "5",
+        "--end-after",
+        "1",
+    ];
     let mut gctrace = start(place.path(), &line);
     let log = place.path().join("log");
-    common::wait_until("ready", || fs::read_to_string(&log).is_ok_and(|text| text.contains("ready")));
+    common::wait_until("ready", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
+    });
     signal(&gctrace, Signal::SIGTERM);
     assert_eq!(gctrace.wait().unwrap().code(), Some(5));
     assert!(fs::read_to_string(&log).unwrap().contains("SIGTERM"));
@@ -195,8 +268,13 @@ struct SmallDisk(tempfile::TempDir);
 impl SmallDisk {
     fn mount() -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=400k", "gctrace-test"]).arg(place.path()).status();
-        mounted.is_ok_and(|status| status.success()).then_some(Self(place))
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=400k", "gctrace-test"])
+            .arg(place.path())
+            .status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(Self(place))
     }
 }
 
@@ -209,19 +287,34 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_ends_the_recording_not_the_command() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("a_full_disk_ends_the_recording_not_the_command") else { return };
+    let Some((python, place)) = common::place_for("a_full_disk_ends_the_recording_not_the_command")
+    else {
+        return;
+    };
     let Some(disk) = SmallDisk::mount() else {
-        eprintln!("skipped a_full_disk_ends_the_recording_not_the_command: no tmpfs can be mounted here");
+        eprintln!(
+            "skipped a_full_disk_ends_the_recording_not_the_command: no tmpfs can be mounted here"
+        );
         return;
     };
     let trace = disk.0.path().join("trace.json");
     let code = "import gc, time\nfor _ in range(20): [gc.collect(0) for _ in range(500)]; time.sleep(0.02)\nopen('ended', 'w'); raise SystemExit(3)";
-    let line = ["-o", trace.to_str().unwrap(), "--", python.to_str().unwrap(), "-c", code];
+    let line = [
+        "-o",
+        trace.to_str().unwrap(),
+        "--",
+        python.to_str().unwrap(),
+        "-c",
+        code,
+    ];
     let output = common::gctrace(&line, place.path());
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{messages}");
     assert!(messages.contains("no space left"), "{messages}");
-    assert!(place.path().join("ended").exists(), "the command ran to its end");
+    assert!(
+        place.path().join("ended").exists(),
+        "the command ran to its end"
+    );
     let recorded = Trace::read(&trace).pauses().len();
     assert!(recorded > 100 && recorded < 10_000, "{recorded}");
 }
@@ -230,18 +323,35 @@ fn a_full_disk_ends_the_recording_not_the_command() {
 #[test]
 fn capabilities_on_the_binary_are_enough() {
     let _alone = ALONE.lock();
-    let Some((python, place)) = common::place_for("capabilities_on_the_binary_are_enough") else { return };
+    let Some((python, place)) = common::place_for("capabilities_on_the_binary_are_enough") else {
+        return;
+    };
     let binary = place.path().join("gctrace");
     fs::copy(common::GCTRACE, &binary).unwrap();
-    let capable = Command::new("setcap").arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep").arg(&binary).stderr(Stdio::null()).status();
+    let capable = Command::new("setcap")
+        .arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep")
+        .arg(&binary)
+        .stderr(Stdio::null())
+        .status();
     if !capable.is_ok_and(|status| status.success()) {
         eprintln!("skipped capabilities_on_the_binary_are_enough: setcap does not work here");
         return;
     }
-    Command::new("chmod").arg("777").arg(place.path()).status().unwrap();
+    Command::new("chmod")
+        .arg("777")
+        .arg(place.path())
+        .status()
+        .unwrap();
     let code = "import gc, os\nassert os.getuid() == 65534\nfor _ in range(30): gc.collect()";
     let output = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
+        .args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "--",
+        ])
         .arg(&binary)
         .args(["--", python.to_str().unwrap(), "-c", code])
         .current_dir(place.path())
@@ -249,19 +359,39 @@ fn capabilities_on_the_binary_are_enough() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
-    assert_eq!(trace.pauses().iter().filter(|pause| pause.reason == "manual").count(), 30);
+    assert_eq!(
+        trace
+            .pauses()
+            .iter()
+            .filter(|pause| pause.reason == "manual")
+            .count(),
+        30
+    );
     trace.assert_nothing_lost();
 }
 
 #[test]
 fn without_rights_the_message_says_what_to_type() {
     let _alone = ALONE.lock();
-    let Some((_, place)) = common::place_for("without_rights_the_message_says_what_to_type") else { return };
-    Command::new("chmod").arg("755").arg(place.path()).status().unwrap();
+    let Some((_, place)) = common::place_for("without_rights_the_message_says_what_to_type") else {
+        return;
+    };
+    Command::new("chmod")
+        .arg("755")
+        .arg(place.path())
+        .status()
+        .unwrap();
     let binary = place.path().join("gctrace");
     fs::copy(common::GCTRACE, &binary).unwrap();
     let output = Command::new("setpriv")
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"])
+        .args([
+            "--reuid",
+            "65534",
+            "--regid",
+            "65534",
+            "--clear-groups",
+            "--",
+        ])
         .arg(&binary)
         .args(["--", "true"])
         .current_dir("/tmp")

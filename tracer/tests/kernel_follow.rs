@@ -1,5 +1,11 @@
 //! Kernel tier: children, storms, threads, sudden ends. Nothing is lost that is not counted.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 mod common;
 
 use common::Pause;
@@ -7,9 +13,20 @@ use common::Trace;
 use serde_json::Value;
 use std::path::Path;
 
-fn record(python: &Path, script: &str, arguments: &[&str], place: &Path) -> (Trace, std::process::Output) {
+fn record(
+    python: &Path,
+    script: &str,
+    arguments: &[&str],
+    place: &Path,
+) -> (Trace, std::process::Output) {
     let script = common::scripts().join(script);
-    let mut line = vec!["-o", "trace.json", "--", python.to_str().unwrap(), script.to_str().unwrap()];
+    let mut line = vec![
+        "-o",
+        "trace.json",
+        "--",
+        python.to_str().unwrap(),
+        script.to_str().unwrap(),
+    ];
     line.extend(arguments);
     let output = common::gctrace(&line, place);
     (Trace::read(&place.join("trace.json")), output)
@@ -18,14 +35,23 @@ fn record(python: &Path, script: &str, arguments: &[&str], place: &Path) -> (Tra
 /// Pauses of a process between two times, shutdown ones left out.
 fn between(trace: &Trace, truth: &Value, from: u64, to: u64) -> Vec<Pause> {
     let mut pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
-    pauses.retain(|pause| pause.begin_ns >= from && pause.begin_ns <= to && pause.reason != "shutdown");
+    pauses.retain(|pause| {
+        pause.begin_ns >= from && pause.begin_ns <= to && pause.reason != "shutdown"
+    });
     pauses
 }
 
 #[test]
 fn a_storm_of_forks_is_complete() {
-    let Some((python, place)) = common::place_for("a_storm_of_forks_is_complete") else { return };
-    let (trace, output) = record(&python, "storm.py", &["truths", "--processes", "200"], place.path());
+    let Some((python, place)) = common::place_for("a_storm_of_forks_is_complete") else {
+        return;
+    };
+    let (trace, output) = record(
+        &python,
+        "storm.py",
+        &["truths", "--processes", "200"],
+        place.path(),
+    );
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
     let truths = common::truths(&place.path().join("truths"));
@@ -33,15 +59,25 @@ fn a_storm_of_forks_is_complete() {
     for truth in &truths {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-        assert_eq!(common::by_generation(own), common::collections_since_base(truth), "{truth}");
+        assert_eq!(
+            common::by_generation(own),
+            common::collections_since_base(truth),
+            "{truth}"
+        );
     }
     let exits = trace.named("gctrace_process_exit");
-    assert!(exits.len() >= 200, "every process's end is in the trace: {}", exits.len());
+    assert!(
+        exits.len() >= 200,
+        "every process's end is in the trace: {}",
+        exits.len()
+    );
 }
 
 #[test]
 fn a_thousand_threads_are_told_apart() {
-    let Some((python, place)) = common::place_for("a_thousand_threads_are_told_apart") else { return };
+    let Some((python, place)) = common::place_for("a_thousand_threads_are_told_apart") else {
+        return;
+    };
     let (trace, output) = record(&python, "threads.py", &["truth.json"], place.path());
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
@@ -50,18 +86,29 @@ fn a_thousand_threads_are_told_apart() {
     assert!(explicit.len() >= 1000, "{} threads", explicit.len());
     let pauses = trace.pauses();
     for (thread, count) in explicit {
-        let own = pauses.iter().filter(|pause| pause.tid.to_string() == *thread && pause.reason == "manual");
-        assert_eq!(own.count() as u64, count.as_u64().unwrap(), "thread {thread}");
+        let own = pauses
+            .iter()
+            .filter(|pause| pause.tid.to_string() == *thread && pause.reason == "manual");
+        assert_eq!(
+            own.count() as u64,
+            count.as_u64().unwrap(),
+            "thread {thread}"
+        );
     }
     let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-    assert_eq!(common::by_generation(own), common::stats(&truth, "collections"));
+    assert_eq!(
+        common::by_generation(own),
+        common::stats(&truth, "collections")
+    );
 }
 
 /// On the system's interpreter, and on one whose callbacks run inside the collector.
 #[test]
 fn forks_inside_a_collection_callback_are_complete() {
     let test = "forks_inside_a_collection_callback_are_complete";
-    let Some((python, _)) = common::place_for(test) else { return };
+    let Some((python, _)) = common::place_for(test) else {
+        return;
+    };
     let newer = common::python(test, "debian-3.14").map(|python| python.path);
     for python in std::iter::once(python).chain(newer) {
         let place = tempfile::tempdir().unwrap();
@@ -72,8 +119,14 @@ fn forks_inside_a_collection_callback_are_complete() {
         assert_eq!(truths.len(), 5, "four children and their parent");
         for truth in &truths {
             let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
-            let finished = pauses.iter().filter(|pause| pause.reason != "shutdown" && pause.args["unfinished"].is_null());
-            assert_eq!(common::by_generation(finished), expected_of_forked(truth), "{truth}");
+            let finished = pauses
+                .iter()
+                .filter(|pause| pause.reason != "shutdown" && pause.args["unfinished"].is_null());
+            assert_eq!(
+                common::by_generation(finished),
+                expected_of_forked(truth),
+                "{truth}"
+            );
         }
     }
 }
@@ -85,7 +138,14 @@ fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
         return common::stats(truth, "collections");
     }
     let mut expected = common::collections_since_base(truth);
-    let minor: u32 = truth["version"].as_str().unwrap().split('.').nth(1).unwrap().parse().unwrap();
+    let minor: u32 = truth["version"]
+        .as_str()
+        .unwrap()
+        .split('.')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     if minor >= 13 && truth["phase"] == "stop" && truth["exit"] == "_exit after three more" {
         *expected.entry(2).or_default() += 1;
     }
@@ -94,30 +154,49 @@ fn expected_of_forked(truth: &Value) -> std::collections::BTreeMap<u64, u64> {
 
 #[test]
 fn a_killed_process_keeps_its_pauses() {
-    let Some((python, place)) = common::place_for("a_killed_process_keeps_its_pauses") else { return };
+    let Some((python, place)) = common::place_for("a_killed_process_keeps_its_pauses") else {
+        return;
+    };
     let (trace, output) = record(&python, "sigkill.py", &["truth.json"], place.path());
     assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
     trace.assert_nothing_lost();
     let truth = common::json(&place.path().join("truth.json"));
-    assert_eq!(common::by_generation(&trace.pauses()), common::stats(&truth, "collections"));
+    assert_eq!(
+        common::by_generation(&trace.pauses()),
+        common::stats(&truth, "collections")
+    );
 }
 
 #[test]
 fn a_pause_cut_short_by_a_kill_is_unfinished() {
     let test = "a_pause_cut_short_by_a_kill_is_unfinished";
-    let Some((python, _)) = common::place_for(test) else { return };
+    let Some((python, _)) = common::place_for(test) else {
+        return;
+    };
     let newer = common::python(test, "debian-3.14").map(|python| python.path);
     for python in std::iter::once(python).chain(newer) {
         let place = tempfile::tempdir().unwrap();
-        let (trace, _) = record(&python, "sigkill.py", &["truth.json", "--inside"], place.path());
+        let (trace, _) = record(
+            &python,
+            "sigkill.py",
+            &["truth.json", "--inside"],
+            place.path(),
+        );
         trace.assert_nothing_lost();
         let truth = common::json(&place.path().join("truth.json"));
         let pauses = trace.pauses();
-        let (unfinished, finished): (Vec<Pause>, Vec<Pause>) =
-            pauses.into_iter().partition(|pause| pause.args["unfinished"] == true);
-        assert_eq!(common::by_generation(&finished), common::stats(&truth, "collections"));
+        let (unfinished, finished): (Vec<Pause>, Vec<Pause>) = pauses
+            .into_iter()
+            .partition(|pause| pause.args["unfinished"] == true);
+        assert_eq!(
+            common::by_generation(&finished),
+            common::stats(&truth, "collections")
+        );
         assert_eq!(unfinished.len(), 1, "{unfinished:?}");
-        assert_eq!((unfinished[0].generation, unfinished[0].reason.as_str()), (2, "manual"));
+        assert_eq!(
+            (unfinished[0].generation, unfinished[0].reason.as_str()),
+            (2, "manual")
+        );
     }
 }
 
@@ -125,9 +204,21 @@ fn a_pause_cut_short_by_a_kill_is_unfinished() {
 #[test]
 fn launchers_of_several_interpreters_are_complete() {
     let test = "launchers_of_several_interpreters_are_complete";
-    let Some((python, place)) = common::place_for(test) else { return };
-    let names = ["pyenv-3.8", "pyenv-3.12", "debian-3.14", "debian-3.15-shared", "manylinux-3.14t"];
-    let mut pythons: Vec<_> = names.iter().filter_map(|name| common::python(test, name)).map(|python| python.path).collect();
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    let names = [
+        "pyenv-3.8",
+        "pyenv-3.12",
+        "debian-3.14",
+        "debian-3.15-shared",
+        "manylinux-3.14t",
+    ];
+    let mut pythons: Vec<_> = names
+        .iter()
+        .filter_map(|name| common::python(test, name))
+        .map(|python| python.path)
+        .collect();
     pythons.push(python.clone());
     let mut arguments = vec!["truths"];
     arguments.extend(pythons.iter().map(|path| path.to_str().unwrap()));
@@ -135,7 +226,11 @@ fn launchers_of_several_interpreters_are_complete() {
     assert!(output.status.success(), "{output:?}");
     trace.assert_nothing_lost();
     let truths = common::truths(&place.path().join("truths"));
-    assert_eq!(truths.len(), 3 * pythons.len() + 6, "every process wrote its truth");
+    assert_eq!(
+        truths.len(),
+        3 * pythons.len() + 6,
+        "every process wrote its truth"
+    );
     for truth in &truths {
         complete(&trace, truth);
     }
@@ -145,16 +240,31 @@ fn launchers_of_several_interpreters_are_complete() {
 fn complete(trace: &Trace, truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
     let (from, expected) = if truth["role"] == "forked" {
-        (truth["made_ns"].as_u64().unwrap(), common::collections_since_base(truth))
+        (
+            truth["made_ns"].as_u64().unwrap(),
+            common::collections_since_base(truth),
+        )
     } else {
         (0, common::stats(truth, "collections"))
     };
     let pauses = between(trace, truth, from, finished);
-    assert_eq!(common::by_generation(&pauses), expected, "{} {}", truth["role"], truth["executable"]);
+    assert_eq!(
+        common::by_generation(&pauses),
+        expected,
+        "{} {}",
+        truth["role"],
+        truth["executable"]
+    );
     let pid = truth["pid"].as_u64().unwrap();
     let processes = trace.named("gctrace_process");
-    let (_, process) = processes.iter().rfind(|(of, _)| *of == pid).expect("the process is in the trace");
-    assert_eq!(process["interpreter"]["version"], truth["version"], "{process}");
+    let (_, process) = processes
+        .iter()
+        .rfind(|(of, _)| *of == pid)
+        .expect("the process is in the trace");
+    assert_eq!(
+        process["interpreter"]["version"], truth["version"],
+        "{process}"
+    );
 }
 
 fn ranks_are_known(trace: &Trace, truths: &[Value]) {
@@ -162,15 +272,29 @@ fn ranks_are_known(trace: &Trace, truths: &[Value]) {
         let pid = truth["pid"].as_u64().unwrap();
         let processes = trace.named("gctrace_process");
         let (_, process) = processes.iter().rfind(|(of, _)| *of == pid).unwrap();
-        assert_eq!(process["rank"].to_string(), truth["rank"].as_str().unwrap(), "{process}");
+        assert_eq!(
+            process["rank"].to_string(),
+            truth["rank"].as_str().unwrap(),
+            "{process}"
+        );
     }
 }
 
 #[test]
 fn no_follow_leaves_children_out() {
-    let Some((python, place)) = common::place_for("no_follow_leaves_children_out") else { return };
+    let Some((python, place)) = common::place_for("no_follow_leaves_children_out") else {
+        return;
+    };
     let script = common::scripts().join("storm.py");
-    let line = ["--no-follow", "--", python.to_str().unwrap(), script.to_str().unwrap(), "truths", "--processes", "5"];
+    let line = [
+        "--no-follow",
+        "--",
+        python.to_str().unwrap(),
+        script.to_str().unwrap(),
+        "truths",
+        "--processes",
+        "5",
+    ];
     let output = common::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
@@ -178,18 +302,35 @@ fn no_follow_leaves_children_out() {
     assert!(truths.len() >= 5);
     // The command itself, which is recorded, numbers itself -1.
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
-        assert!(trace.pauses_of(truth["pid"].as_u64().unwrap()).is_empty(), "{truth}");
+        assert!(
+            trace.pauses_of(truth["pid"].as_u64().unwrap()).is_empty(),
+            "{truth}"
+        );
     }
     assert!(!trace.pauses().is_empty(), "the command itself is recorded");
 }
 
 #[test]
 fn short_pauses_are_counted_but_not_written() {
-    let Some((python, place)) = common::place_for("short_pauses_are_counted_but_not_written") else { return };
+    let Some((python, place)) = common::place_for("short_pauses_are_counted_but_not_written")
+    else {
+        return;
+    };
     let code = "import gc\nfor _ in range(50): gc.collect()";
-    let line = ["--min-pause", "1h", "--", python.to_str().unwrap(), "-c", code];
+    let line = [
+        "--min-pause",
+        "1h",
+        "--",
+        python.to_str().unwrap(),
+        "-c",
+        code,
+    ];
     assert!(common::gctrace(&line, place.path()).status.success());
     let trace = Trace::read(&place.path().join("trace.json"));
     assert!(trace.pauses().is_empty());
-    assert!(trace.end()["omitted"]["count"].as_u64().unwrap() >= 50, "{}", trace.end());
+    assert!(
+        trace.end()["omitted"]["count"].as_u64().unwrap() >= 50,
+        "{}",
+        trace.end()
+    );
 }

@@ -1,5 +1,12 @@
 //! Kernel tier: every pause of every interpreter against what the interpreter itself says.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 mod common;
 
 use common::Pause;
@@ -44,12 +51,21 @@ fn check(test: &str, name: &str) {
     if !common::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else { return };
+    let Some(python) = common::python(test, name) else {
+        return;
+    };
     let place = tempfile::tempdir().unwrap();
     let truth_path = place.path().join("truth.json");
     let script = common::scripts().join("truth.py");
     let output = common::gctrace(
-        &["-o", "trace.json", "--", python.path.to_str().unwrap(), script.to_str().unwrap(), truth_path.to_str().unwrap()],
+        &[
+            "-o",
+            "trace.json",
+            "--",
+            python.path.to_str().unwrap(),
+            script.to_str().unwrap(),
+            truth_path.to_str().unwrap(),
+        ],
         place.path(),
     );
     assert!(output.status.success(), "{output:?}");
@@ -68,18 +84,29 @@ fn check(test: &str, name: &str) {
 fn host_pid(trace: &Trace, truth: &Value) -> u64 {
     let inside = truth["pid"].as_u64().unwrap();
     let processes = trace.named("gctrace_process");
-    let in_namespace = processes.iter().find(|(_, args)| args["namespace_pid"].as_u64() == Some(inside));
+    let in_namespace = processes
+        .iter()
+        .find(|(_, args)| args["namespace_pid"].as_u64() == Some(inside));
     in_namespace.map_or(inside, |(pid, _)| *pid)
 }
 
 fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
     let pid = host_pid(trace, truth);
     let processes = trace.named("gctrace_process");
-    let (_, process) = processes.iter().rfind(|(of, _)| *of == pid).expect("the process is in the trace");
+    let (_, process) = processes
+        .iter()
+        .rfind(|(of, _)| *of == pid)
+        .expect("the process is in the trace");
     let interpreter = &process["interpreter"];
     assert_eq!(interpreter["version"], truth["version"], "{interpreter}");
-    assert_eq!(interpreter["free_threaded"], truth["free_threaded"], "{interpreter}");
-    assert!(python.is(interpreter["collector"].as_str().unwrap()), "{interpreter} {python:?}");
+    assert_eq!(
+        interpreter["free_threaded"], truth["free_threaded"],
+        "{interpreter}"
+    );
+    assert!(
+        python.is(interpreter["collector"].as_str().unwrap()),
+        "{interpreter} {python:?}"
+    );
 }
 
 /// Whether a pause belongs to an interpreter; 3.8 has one collector for all of them.
@@ -91,16 +118,30 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let interpreters = truth["interpreters"].as_array().unwrap();
     for one in std::iter::once(truth).chain(interpreters) {
         let id = one["interpreter"].as_u64().unwrap();
-        let own = pauses.iter().filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
+        let own = pauses
+            .iter()
+            .filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
         // Increments that only mark are not in gc.get_stats(): there, the callbacks are the truth.
         if python.is("incremental") {
             let made = one["made_ns"].as_u64().unwrap();
             let heard = own.filter(|pause| pause.begin_ns > made);
-            assert_eq!(common::by_generation(heard), callbacks_by_generation(one), "collections of interpreter {id}");
+            assert_eq!(
+                common::by_generation(heard),
+                callbacks_by_generation(one),
+                "collections of interpreter {id}"
+            );
         } else {
             let expected = common::stats(one, "collections");
-            assert_eq!(common::by_generation(own.clone()), expected, "collections of interpreter {id}");
-            assert_eq!(total(own, "collected"), sum(&common::stats(one, "collected")), "objects collected, interpreter {id}");
+            assert_eq!(
+                common::by_generation(own.clone()),
+                expected,
+                "collections of interpreter {id}"
+            );
+            assert_eq!(
+                total(own, "collected"),
+                sum(&common::stats(one, "collected")),
+                "objects collected, interpreter {id}"
+            );
         }
     }
 }
@@ -108,7 +149,9 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
 fn callbacks_by_generation(truth: &Value) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
     for collection in truth["collections"].as_array().unwrap() {
-        *counts.entry(collection["generation"].as_u64().unwrap()).or_default() += 1;
+        *counts
+            .entry(collection["generation"].as_u64().unwrap())
+            .or_default() += 1;
     }
     counts
 }
@@ -127,8 +170,15 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, python: &Python
     let interpreters = truth["interpreters"].as_array().unwrap();
     for one in std::iter::once(truth).chain(interpreters) {
         let id = one["interpreter"].as_u64().unwrap();
-        for callback in one["collections"].as_array().unwrap().iter().filter(|entry| entry["inherited"].is_null()) {
-            let found = pauses.iter().find(|pause| of_interpreter(pause, id) && is_of(pause, callback, python));
+        for callback in one["collections"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|entry| entry["inherited"].is_null())
+        {
+            let found = pauses
+                .iter()
+                .find(|pause| of_interpreter(pause, id) && is_of(pause, callback, python));
             let pause = found.unwrap_or_else(|| panic!("no pause for {callback}"));
             agrees(pause, callback, python);
         }
@@ -150,14 +200,34 @@ fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
 }
 
 fn agrees(pause: &Pause, callback: &Value, python: &Python) {
-    assert_eq!(Some(pause.generation), callback["generation"].as_u64(), "{pause:?} {callback}");
-    assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str(), "{pause:?} {callback}");
+    assert_eq!(
+        Some(pause.generation),
+        callback["generation"].as_u64(),
+        "{pause:?} {callback}"
+    );
+    assert_eq!(
+        Some(pause.reason.as_str()),
+        callback["reason"].as_str(),
+        "{pause:?} {callback}"
+    );
     if !python.is("incremental") {
-        assert_eq!(pause.number("collected"), callback["collected"].as_u64(), "{pause:?} {callback}");
-        assert_eq!(pause.number("uncollectable"), callback["uncollectable"].as_u64(), "{pause:?} {callback}");
+        assert_eq!(
+            pause.number("collected"),
+            callback["collected"].as_u64(),
+            "{pause:?} {callback}"
+        );
+        assert_eq!(
+            pause.number("uncollectable"),
+            callback["uncollectable"].as_u64(),
+            "{pause:?} {callback}"
+        );
     }
     if let Some(oldest) = callback["oldest_objects"].as_u64() {
-        assert_eq!(pause.number("oldest_objects"), Some(oldest), "{pause:?} {callback}");
+        assert_eq!(
+            pause.number("oldest_objects"),
+            Some(oldest),
+            "{pause:?} {callback}"
+        );
     }
     let cpu = pause.number("cpu_ns").expect("time on the CPU");
     assert!(cpu <= pause.end_ns - pause.begin_ns, "{pause:?}");
@@ -166,8 +236,13 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
 /// After the script wrote its truth, only the interpreter's own end collects.
 fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
-    let after = pauses.iter().filter(|pause| of_interpreter(pause, 0) && pause.begin_ns > finished);
+    let after = pauses
+        .iter()
+        .filter(|pause| of_interpreter(pause, 0) && pause.begin_ns > finished);
     let reasons: Vec<&str> = after.map(|pause| pause.reason.as_str()).collect();
     assert!(!reasons.is_empty(), "the collections at exit were seen");
-    assert!(reasons.iter().all(|reason| *reason == "shutdown"), "{reasons:?}");
+    assert!(
+        reasons.iter().all(|reason| *reason == "shutdown"),
+        "{reasons:?}"
+    );
 }

@@ -15,6 +15,8 @@ pub(crate) fn unix_ns() -> u64 {
 
 /// These clocks cannot fail on Linux; should one, 0 is visibly wrong and harms nothing.
 fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock).map(std::time::Duration::from).unwrap_or_default();
+    let time = clock_gettime(clock)
+        .map(std::time::Duration::from)
+        .unwrap_or_default();
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

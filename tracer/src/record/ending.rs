@@ -22,15 +22,20 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     let counters = watch.session.counters()?;
     let alive = watch.processes.alive();
     if alive > 0 && matches!(why, Why::CommandEnded(_)) {
-        let message = format!("{alive} processes were still running when the command ended; they go on unrecorded");
+        let message = format!(
+            "{alive} processes were still running when the command ended; they go on unrecorded"
+        );
         watch.output.note(None, ended_ns, message);
     }
-    drop(watch.interpreters);
-    let calibration = watch
-        .session
-        .calibrate()
-        .inspect_err(|error| tracing::warn!("what the probes cost is not known: {error}"))
-        .ok();
+    let calibrated = watch.session.calibrate();
+    let (calibration, own_probes) = match calibrated {
+        Ok((calibration, probes)) => (Some(calibration), probes),
+        Err(error) => {
+            tracing::warn!("what the probes cost is not known: {error}");
+            (None, Vec::new())
+        }
+    };
+    gctrace_ebpf::detach(watch.interpreters.into_probes().chain(own_probes));
     let end = End {
         ended_ns,
         why: words(why).to_owned(),
@@ -38,7 +43,11 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
             Why::CommandEnded(ended) => Some(i32::from(ended.exit_code())),
             _ => None,
         },
-        lost: counters.lost().into_iter().map(|(what, count)| (what.to_owned(), count)).collect(),
+        lost: counters
+            .lost()
+            .into_iter()
+            .map(|(what, count)| (what.to_owned(), count))
+            .collect(),
         probes: costs(&counters, calibration, watch.holds),
         ..End::default()
     };
@@ -47,7 +56,10 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     watch.output.finish(end)?;
     if verbosity > Verbosity::Quiet {
         eprintln!("gctrace: {}", summary(totals, lost));
-        eprintln!("gctrace: gctrace analyze {}", crate::hints::shell_line(&[path]));
+        eprintln!(
+            "gctrace: gctrace analyze {}",
+            crate::hints::shell_line(&[path])
+        );
     }
     Ok(())
 }
@@ -64,18 +76,45 @@ fn words(why: Why) -> &'static str {
 
 /// What each kind of probe did and cost. Entry and return of a function are one hit.
 fn costs(counters: &Counters, calibration: Option<Calibration>, holds: Holds) -> Vec<ProbeCost> {
-    let cost = |probe: &str, hits: u64, ns_per_hit: Option<f64>| ProbeCost { probe: probe.to_owned(), hits, ns_per_hit };
-    let explicit = counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
-    let world = counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
-    let usdt = counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
+    let cost = |probe: &str, hits: u64, ns_per_hit: Option<f64>| ProbeCost {
+        probe: probe.to_owned(),
+        hits,
+        ns_per_hit,
+    };
+    let explicit =
+        counters.hits(PointKind::POINT_GC_COLLECT) + counters.hits(PointKind::POINT_PYGC_COLLECT);
+    let world =
+        counters.hits(PointKind::POINT_STOP_WORLD) + counters.hits(PointKind::POINT_START_WORLD);
+    let usdt =
+        counters.hits(PointKind::POINT_USDT_START) + counters.hits(PointKind::POINT_USDT_DONE);
     let held_ns = (holds.count > 0).then(|| holds.total_ns as f64 / holds.count as f64);
     [
-        cost("collector, entry and return", counters.hits(PointKind::POINT_COLLECT), calibration.map(|c| c.collect_ns)),
-        cost("collector, static trace point", usdt, calibration.map(|c| c.collect_ns / 2.0)),
-        cost("explicit call, entry and return", explicit, calibration.map(|c| c.explicit_ns)),
-        cost("stop and start of the world", world, calibration.map(|c| c.entry_ns)),
+        cost(
+            "collector, entry and return",
+            counters.hits(PointKind::POINT_COLLECT),
+            calibration.map(|c| c.collect_ns),
+        ),
+        cost(
+            "collector, static trace point",
+            usdt,
+            calibration.map(|c| c.collect_ns / 2.0),
+        ),
+        cost(
+            "explicit call, entry and return",
+            explicit,
+            calibration.map(|c| c.explicit_ns),
+        ),
+        cost(
+            "stop and start of the world",
+            world,
+            calibration.map(|c| c.entry_ns),
+        ),
         cost("program held at exec", holds.count, held_ns),
-        cost("collector, in processes not recorded", counters.foreign_hits(), calibration.map(|c| c.explicit_ns)),
+        cost(
+            "collector, in processes not recorded",
+            counters.foreign_hits(),
+            calibration.map(|c| c.explicit_ns),
+        ),
     ]
     .into_iter()
     .filter(|cost| cost.hits > 0)

@@ -9,11 +9,24 @@ use gctrace_probes::process::RANK_VARIABLES;
 use std::ffi::OsStr;
 
 /// Describes the recording. `variable` looks into the environment that the command will have.
-pub(crate) fn header<'a>(config: &RecordConfig, variable: impl Fn(&str) -> Option<&'a OsStr>) -> Header {
+pub(crate) fn header<'a>(
+    config: &RecordConfig,
+    variable: impl Fn(&str) -> Option<&'a OsStr>,
+) -> Header {
     let name = nix::sys::utsname::uname().ok();
-    let text = |value: Option<&OsStr>| value.map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    let text = |value: Option<&OsStr>| {
+        value
+            .map(|text| text.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
     let (command, attached_pid) = match &config.target {
-        Target::Command(words) => (words.iter().map(|word| word.to_string_lossy().into_owned()).collect(), None),
+        Target::Command(words) => (
+            words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect(),
+            None,
+        ),
         Target::Process { pid, .. } => (Vec::new(), Some(*pid)),
     };
     Header {
@@ -23,8 +36,11 @@ pub(crate) fn header<'a>(config: &RecordConfig, variable: impl Fn(&str) -> Optio
         attached_pid,
         host: text(name.as_ref().map(nix::sys::utsname::UtsName::nodename)),
         kernel: text(name.as_ref().map(nix::sys::utsname::UtsName::release)),
-        cpus: std::thread::available_parallelism().map_or(0, |count| u32::try_from(count.get()).unwrap_or(0)),
-        rank: RANK_VARIABLES.iter().find_map(|name| variable(name)?.to_str()?.parse().ok()),
+        cpus: std::thread::available_parallelism()
+            .map_or(0, |count| u32::try_from(count.get()).unwrap_or(0)),
+        rank: RANK_VARIABLES
+            .iter()
+            .find_map(|name| variable(name)?.to_str()?.parse().ok()),
         started_ns: clock::monotonic_ns(),
         started_unix_ns: clock::unix_ns(),
         min_pause_ns: u64::try_from(config.min_pause.as_nanos()).unwrap_or(u64::MAX),

@@ -42,7 +42,7 @@ pub(crate) struct Interpreters {
 
 struct Armed {
     description: Interpreter,
-    _probes: Attachment,
+    probes: Attachment,
 }
 
 /// What a program that begins needs.
@@ -79,6 +79,14 @@ impl Interpreters {
         self.armed.len()
     }
 
+    /// All probes, to be taken out.
+    pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
+        self.armed
+            .into_iter()
+            .map(|armed| armed.probes)
+            .chain(self.entries.into_values())
+    }
+
     /// Warnings not yet taken, each said once per recording.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
@@ -96,9 +104,16 @@ impl Interpreters {
         }
     }
 
-    fn try_examine(&mut self, session: &mut Session, pid: u32, link: &Path) -> anyhow::Result<Program> {
+    fn try_examine(
+        &mut self,
+        session: &mut Session,
+        pid: u32,
+        link: &Path,
+    ) -> anyhow::Result<Program> {
         let program = match gctrace_probes::identify(link)? {
-            ProgramKind::Static => self.arm(session, pid, link, &shown(link))?.map(Program::Interpreter),
+            ProgramKind::Static => self
+                .arm(session, pid, link, &shown(link))?
+                .map(Program::Interpreter),
             ProgramKind::NeedsLibpython { entry_file_offset } => {
                 self.stop_at_entry(session, link, entry_file_offset)?;
                 Some(Program::LinksInterpreter)
@@ -108,7 +123,12 @@ impl Interpreters {
         Ok(program.unwrap_or(Program::Other))
     }
 
-    fn stop_at_entry(&mut self, session: &mut Session, link: &Path, offset: u64) -> anyhow::Result<()> {
+    fn stop_at_entry(
+        &mut self,
+        session: &mut Session,
+        link: &Path,
+        offset: u64,
+    ) -> anyhow::Result<()> {
         let identity = identity(link)?;
         if self.entries.contains_key(&identity) {
             return Ok(());
@@ -137,12 +157,23 @@ impl Interpreters {
 
     /// Arms every collector that a process has mapped. The interpreter's index, and whether it was
     /// armed only now.
-    pub(crate) fn arm_mapped(&mut self, session: &mut Session, pid: u32) -> Option<(InterpreterIndex, bool)> {
+    pub(crate) fn arm_mapped(
+        &mut self,
+        session: &mut Session,
+        pid: u32,
+    ) -> Option<(InterpreterIndex, bool)> {
         let files = gctrace_probes::maps::candidates(pid).ok()?;
-        files.iter().find_map(|file| self.arm_mapped_file(session, pid, file))
+        files
+            .iter()
+            .find_map(|file| self.arm_mapped_file(session, pid, file))
     }
 
-    fn arm_mapped_file(&mut self, session: &mut Session, pid: u32, file: &Candidate) -> Option<(InterpreterIndex, bool)> {
+    fn arm_mapped_file(
+        &mut self,
+        session: &mut Session,
+        pid: u32,
+        file: &Candidate,
+    ) -> Option<(InterpreterIndex, bool)> {
         let before = self.armed.len();
         match self.arm(session, pid, &file.openable, &file.path) {
             Ok(index) => index.map(|index| (index, self.armed.len() > before)),
@@ -154,7 +185,13 @@ impl Interpreters {
     }
 
     /// Resolves and arms one file; `None` if there is no collector in it.
-    fn arm(&mut self, session: &mut Session, pid: u32, open: &Path, shown: &Path) -> anyhow::Result<Option<InterpreterIndex>> {
+    fn arm(
+        &mut self,
+        session: &mut Session,
+        pid: u32,
+        open: &Path,
+        shown: &Path,
+    ) -> anyhow::Result<Option<InterpreterIndex>> {
         let identity = identity(open)?;
         if let Some(known) = self.files.get(&identity) {
             return Ok(*known);
@@ -164,23 +201,38 @@ impl Interpreters {
         let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
             return Ok(None);
         };
-        let layout = plan::layout(&resolution).map(|layout| session.add_layout(&layout)).transpose()?;
+        let layout = plan::layout(&resolution)
+            .map(|layout| session.add_layout(&layout))
+            .transpose()?;
         let points = plan::points(&resolution, layout);
-        let probes = session.attach(open, &points).context("the interpreter was found but not probed")?;
+        let probes = session
+            .attach(open, &points)
+            .context("the interpreter was found but not probed")?;
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }
         let index = self.armed.len();
-        self.armed.push(Armed { description: plan::describe(&resolution, shown), _probes: probes });
+        self.armed.push(Armed {
+            description: plan::describe(&resolution, shown),
+            probes,
+        });
         self.files.insert(identity, Some(index));
-        tracing::info!("probes placed in {} ({}, found by {})", shown.display(), resolution.version, resolution.rung);
+        tracing::info!(
+            "probes placed in {} ({}, found by {})",
+            shown.display(),
+            resolution.version,
+            resolution.rung
+        );
         Ok(Some(index))
     }
 
     /// Debug files of a container are below its own root.
     fn options(&self, pid: u32, file: &Path) -> std::io::Result<ResolveOptions> {
         let owner = std::fs::metadata(file)?.uid();
-        let cache = self.cache.as_ref().and_then(|cache| cache.for_file_of(owner));
+        let cache = self
+            .cache
+            .as_ref()
+            .and_then(|cache| cache.for_file_of(owner));
         let debug = "usr/lib/debug";
         Ok(ResolveOptions {
             cache: cache.map(Path::to_owned),

@@ -90,7 +90,12 @@ impl Output {
                     humantime::format_duration(Duration::from_nanos(pause.duration_ns()))
                 ),
             );
-            *self.lost.entry("pauses cut short by the end of their process, generation unknown".to_owned()).or_default() += 1;
+            *self
+                .lost
+                .entry(
+                    "pauses cut short by the end of their process, generation unknown".to_owned(),
+                )
+                .or_default() += 1;
             return;
         }
         if pause.duration_ns() < self.min_pause_ns {
@@ -106,18 +111,29 @@ impl Output {
 
     /// The collector's settings, when they are new or changed.
     fn settings(&mut self, event: &PauseEvent) {
-        let Some(thresholds) = event.thresholds else { return };
+        let Some(thresholds) = event.thresholds else {
+            return;
+        };
         let pid = event.pause.pid;
         let now = (thresholds, event.enabled);
         if self.settings.insert(pid, now) != Some(now) {
             let at_ns = event.pause.end_ns;
-            self.write(&Record::Settings(Settings { pid, at_ns, enabled: event.enabled, thresholds }));
+            self.write(&Record::Settings(Settings {
+                pid,
+                at_ns,
+                enabled: event.enabled,
+                thresholds,
+            }));
         }
     }
 
     /// Something the reader of the trace should know.
     pub(crate) fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
-        self.write(&Record::Note(Note { pid, at_ns, message }));
+        self.write(&Record::Note(Note {
+            pid,
+            at_ns,
+            message,
+        }));
     }
 
     /// A process is gone: its settings may be forgotten (its pid may come again).

@@ -56,7 +56,10 @@ pub(crate) fn layout(resolution: &Resolution) -> Option<Layout> {
 fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
     let first = found.collections;
     let side_by_side = (found.collected, found.uncollectable) == (first + 8, first + 16);
-    let array = found.generations.map(|generation| (generation.base, generation.index)) == [(0, None), (24, None), (48, None)];
+    let array = found
+        .generations
+        .map(|generation| (generation.base, generation.index))
+        == [(0, None), (24, None), (48, None)];
     match found.place {
         StatsPlace::Inline(offset) if side_by_side && array => layout.stats = offset + first,
         StatsPlace::Behind(offset) if side_by_side => {
@@ -75,7 +78,11 @@ fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
 
 /// The probes of an interpreter.
 pub(crate) fn points(resolution: &Resolution, layout: Option<u32>) -> Vec<PlannedPoint> {
-    resolution.points.iter().map(|found| point(found, resolution.runtime, layout)).collect()
+    resolution
+        .points
+        .iter()
+        .map(|found| point(found, resolution.runtime, layout))
+        .collect()
 }
 
 fn point(found: &Point, runtime: u64, layout: Option<u32>) -> PlannedPoint {

@@ -17,8 +17,12 @@ use std::time::Instant;
 
 /// When a process without a known interpreter is looked at again, after its program began: most
 /// that load a libpython late do it at once; a few, plug-in hosts, much later.
-const LOOK_AGAIN: [Duration; 4] =
-    [Duration::from_millis(20), Duration::from_millis(200), Duration::from_secs(2), Duration::from_secs(10)];
+const LOOK_AGAIN: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+];
 
 /// Every recorded process.
 #[derive(Default)]
@@ -82,7 +86,12 @@ impl Processes {
     }
 
     /// Its interpreter was found out.
-    pub(crate) fn set_interpreter(&mut self, pid: u32, interpreter: Option<InterpreterIndex>, since_ns: Option<u64>) {
+    pub(crate) fn set_interpreter(
+        &mut self,
+        pid: u32,
+        interpreter: Option<InterpreterIndex>,
+        since_ns: Option<u64>,
+    ) {
         if let Some(entry) = self.table.get_mut(&pid) {
             entry.interpreter = interpreter;
             entry.confirmed = interpreter.is_some();
@@ -106,7 +115,11 @@ impl Processes {
     pub(crate) fn due(&mut self) -> Vec<u32> {
         let mut due = Vec::new();
         for (pid, entry) in &mut self.table {
-            let wait = LOOK_AGAIN.get(entry.looked).or(LOOK_AGAIN.last()).copied().unwrap_or_default();
+            let wait = LOOK_AGAIN
+                .get(entry.looked)
+                .or(LOOK_AGAIN.last())
+                .copied()
+                .unwrap_or_default();
             if !entry.confirmed && entry.began.elapsed() >= wait {
                 entry.looked += 1;
                 if entry.looked >= LOOK_AGAIN.len() {
@@ -135,9 +148,16 @@ impl Processes {
 
     /// Writes what is known about a process.
     pub(crate) fn announce(&self, pid: u32, interpreters: &Interpreters, output: &mut Output) {
-        let Some(entry) = self.table.get(&pid) else { return };
-        let namespace_pid = process::status(pid).ok().and_then(|status| status.inner_pid());
-        let interpreter = entry.interpreter.and_then(|index| interpreters.describe(index)).cloned();
+        let Some(entry) = self.table.get(&pid) else {
+            return;
+        };
+        let namespace_pid = process::status(pid)
+            .ok()
+            .and_then(|status| status.inner_pid());
+        let interpreter = entry
+            .interpreter
+            .and_then(|index| interpreters.describe(index))
+            .cloned();
         output.write(&Record::Process(Process {
             pid,
             namespace_pid,
@@ -152,7 +172,9 @@ impl Processes {
 
     /// Writes the name of a thread the first time it is met.
     pub(crate) fn meet_thread(&mut self, pid: u32, tid: u32, output: &mut Output) {
-        let Some(entry) = self.table.get_mut(&pid) else { return };
+        let Some(entry) = self.table.get_mut(&pid) else {
+            return;
+        };
         if entry.threads.insert(tid)
             && let Ok(name) = process::thread_name(pid, tid)
         {

@@ -48,7 +48,12 @@ pub(crate) struct Holds {
 }
 
 impl Watch {
-    pub(crate) fn new(session: Session, interpreters: Interpreters, output: Output, held: HeldProcesses) -> Self {
+    pub(crate) fn new(
+        session: Session,
+        interpreters: Interpreters,
+        output: Output,
+        held: HeldProcesses,
+    ) -> Self {
         Self {
             session,
             interpreters,
@@ -68,15 +73,24 @@ impl Watch {
     }
 
     /// Records processes that are running already, and their probes' files.
-    pub(crate) fn attach_to(&mut self, pid: u32, parent: Option<u32>) -> Result<(), gctrace_ebpf::Error> {
+    pub(crate) fn attach_to(
+        &mut self,
+        pid: u32,
+        parent: Option<u32>,
+    ) -> Result<(), gctrace_ebpf::Error> {
         if self.processes.contains(pid) {
             return Ok(());
         }
         // Followed before the probes are in: a child born in between is followed too.
         self.session.follow(pid)?;
-        self.processes.add(pid, parent, Origin::Attached, clock::monotonic_ns());
+        self.processes
+            .add(pid, parent, Origin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-        self.processes.set_interpreter(pid, armed.map(|(index, _)| index), Some(clock::monotonic_ns()));
+        self.processes.set_interpreter(
+            pid,
+            armed.map(|(index, _)| index),
+            Some(clock::monotonic_ns()),
+        );
         self.announce(pid);
         Ok(())
     }
@@ -89,8 +103,24 @@ impl Watch {
                 self.processes.meet_thread(pid, tid, &mut self.output);
                 self.output.pause(&pause);
             }
-            Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => self.forked(pid, parent, at_ns),
-            Event::Process(ProcessEvent::Exec { pid, file, held, at_ns }) => self.executed(pid, file, held, at_ns),
+            Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
+                self.forked(pid, parent, at_ns)
+            }
+            Event::Process(ProcessEvent::Exec {
+                pid,
+                file,
+                held,
+                known,
+                at_ns,
+            }) => {
+                self.executed(pid, file, at_ns);
+                if known {
+                    self.runs_known_program(pid, file);
+                } else {
+                    self.examine(pid, file, held, at_ns);
+                }
+                self.announce(pid);
+            }
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
@@ -108,21 +138,24 @@ impl Watch {
         self.announce(pid);
     }
 
-    /// A process runs another program. If it is held, nothing of it has run yet.
-    fn executed(&mut self, pid: u32, file: FileKey, held: bool, at_ns: u64) {
+    /// A process runs another program.
+    fn executed(&mut self, pid: u32, file: FileKey, at_ns: u64) {
         if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
             self.processes.add(pid, None, Origin::Launched, at_ns);
         }
         self.processes.new_program(pid, at_ns);
         self.programs.insert(pid, file);
-        if !held {
-            // Known. Its libraries are looked at once they are mapped, see `look_again`.
-            if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
-                self.processes.assume_interpreter(pid, *usual);
-            }
-            self.announce(pid);
-            return;
+    }
+
+    /// Its libraries are looked at once they are mapped, see `look_again`.
+    fn runs_known_program(&mut self, pid: u32, file: FileKey) {
+        if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
+            self.processes.assume_interpreter(pid, *usual);
         }
+    }
+
+    /// Looks at a program not met before. If its process is held, nothing of it has run yet.
+    fn examine(&mut self, pid: u32, file: FileKey, held: bool, at_ns: u64) {
         match self.interpreters.examine_program(&mut self.session, pid) {
             Program::Interpreter(index) => {
                 self.processes.set_interpreter(pid, Some(index), None);
@@ -133,17 +166,24 @@ impl Watch {
             Program::LinksInterpreter => {}
             Program::Other => self.known(file),
         }
-        self.release(pid);
-        self.announce(pid);
+        if held {
+            self.release(pid);
+        } else {
+            let message = "the program could not be held (it runs as another user, or too many are held): \
+                           collections of its first milliseconds may be missing";
+            self.output.note(Some(pid), at_ns, message.to_owned());
+        }
     }
 
     /// A program that links a libpython has its libraries mapped and has not run.
     fn entered(&mut self, pid: u32, held: bool) {
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-        self.processes.set_interpreter(pid, armed.map(|(index, _)| index), None);
+        self.processes
+            .set_interpreter(pid, armed.map(|(index, _)| index), None);
         if let Some(file) = self.programs.get(&pid).copied() {
             self.known(file);
-            self.usual.extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
+            self.usual
+                .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
         if held {
             self.release(pid);
@@ -164,7 +204,9 @@ impl Watch {
             self.holds.total_ns += clock::monotonic_ns().saturating_sub(since);
         }
         if let Err(errno) = self.held.release(pid) {
-            tracing::error!("process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}");
+            tracing::error!(
+                "process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}"
+            );
         }
     }
 
@@ -176,7 +218,8 @@ impl Watch {
             };
             let now = clock::monotonic_ns();
             let assumed = self.processes.interpreter(pid);
-            self.processes.set_interpreter(pid, Some(index), late.then_some(now));
+            self.processes
+                .set_interpreter(pid, Some(index), late.then_some(now));
             if assumed == Some(index) {
                 continue;
             }
@@ -193,6 +236,7 @@ impl Watch {
     }
 
     fn announce(&mut self, pid: u32) {
-        self.processes.announce(pid, &self.interpreters, &mut self.output);
+        self.processes
+            .announce(pid, &self.interpreters, &mut self.output);
     }
 }

@@ -1,6 +1,14 @@
 //! Running the real gctrace on real interpreters, and reading what it wrote with another JSON
 //! reader than our own.
-#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of this")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support, of which each test file uses a part"
+)]
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -14,7 +22,10 @@ pub const GCTRACE: &str = env!("CARGO_BIN_EXE_gctrace");
 
 /// Folder of the truth scripts.
 pub fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/python")
+        .canonicalize()
+        .unwrap()
 }
 
 /// Whether BPF programs may be loaded here; says so if not.
@@ -52,13 +63,21 @@ fn manifest_path() -> PathBuf {
 /// Lines of the manifest; of those that could not be had, the reason.
 pub fn manifest() -> Vec<Result<Python, (String, String)>> {
     let text = std::fs::read_to_string(manifest_path()).unwrap_or_default();
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(manifest_line).collect()
+    text.lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(manifest_line)
+        .collect()
 }
 
 fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
     let fields: Vec<&str> = line.split('\t').collect();
-    let [name, version, traits, path, note] = fields.as_slice() else { return None };
-    let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+    let [name, version, traits, path, note] = fields.as_slice() else {
+        return None;
+    };
+    let numbers: Vec<u32> = version
+        .split('.')
+        .filter_map(|number| number.parse().ok())
+        .collect();
     let [major, minor, micro] = numbers.as_slice() else {
         return Some(Err(((*name).to_owned(), (*note).to_owned())));
     };
@@ -72,7 +91,10 @@ fn manifest_line(line: &str) -> Option<Result<Python, (String, String)>> {
 
 /// The interpreter of this name, or a named skip.
 pub fn python(test: &str, name: &str) -> Option<Python> {
-    let mut reason = format!("{name} is not in {}; scripts/interpreters.sh makes it", manifest_path().display());
+    let mut reason = format!(
+        "{name} is not in {}; scripts/interpreters.sh makes it",
+        manifest_path().display()
+    );
     for line in manifest() {
         match line {
             Ok(python) if python.name == name => return Some(python),
@@ -132,33 +154,54 @@ impl Pause {
 fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
-    format!("{whole}{fraction:0<3}").parse().expect("a time with three decimals")
+    format!("{whole}{fraction:0<3}")
+        .parse()
+        .expect("a time with three decimals")
 }
 
 impl Trace {
     pub fn read(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let whole: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        Self { events: whole["traceEvents"].as_array().expect("traceEvents").clone() }
+        let text = std::fs::read_to_string(path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let whole: Value = serde_json::from_str(&text)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        Self {
+            events: whole["traceEvents"]
+                .as_array()
+                .expect("traceEvents")
+                .clone(),
+        }
     }
 
     pub fn pauses(&self) -> Vec<Pause> {
-        self.events.iter().filter(|event| event["cat"] == "gc" && event["ph"] == "X").map(pause).collect()
+        self.events
+            .iter()
+            .filter(|event| event["cat"] == "gc" && event["ph"] == "X")
+            .map(pause)
+            .collect()
     }
 
     pub fn pauses_of(&self, pid: u64) -> Vec<Pause> {
-        self.pauses().into_iter().filter(|pause| pause.pid == pid).collect()
+        self.pauses()
+            .into_iter()
+            .filter(|pause| pause.pid == pid)
+            .collect()
     }
 
     /// Arguments of all metadata events of this name, with their process.
     pub fn named(&self, name: &str) -> Vec<(u64, &Value)> {
         let named = self.events.iter().filter(|event| event["name"] == name);
-        named.map(|event| (event["pid"].as_u64().unwrap_or(0), &event["args"])).collect()
+        named
+            .map(|event| (event["pid"].as_u64().unwrap_or(0), &event["args"]))
+            .collect()
     }
 
     /// The last line's arguments.
     pub fn end(&self) -> &Value {
-        self.named("gctrace_end").last().expect("a trace that was ended in order").1
+        self.named("gctrace_end")
+            .last()
+            .expect("a trace that was ended in order")
+            .1
     }
 
     pub fn assert_nothing_lost(&self) {
@@ -190,18 +233,29 @@ pub fn by_generation<'a>(pauses: impl IntoIterator<Item = &'a Pause>) -> BTreeMa
 
 /// One field of `gc.get_stats()` by generation.
 pub fn stats(truth: &Value, field: &str) -> BTreeMap<u64, u64> {
-    (0..3).map(|index| (index as u64, truth["stats"][index][field].as_u64().unwrap_or(0))).collect()
+    (0..3)
+        .map(|index| {
+            (
+                index as u64,
+                truth["stats"][index][field].as_u64().unwrap_or(0),
+            )
+        })
+        .collect()
 }
 
 /// Collections by generation since `base`, which a forked process has from its parent.
 pub fn collections_since_base(truth: &Value) -> BTreeMap<u64, u64> {
-    let value = |which: &str, index: usize| truth[which][index]["collections"].as_u64().unwrap_or(0);
-    (0..3).map(|index| (index as u64, value("stats", index) - value("base", index))).collect()
+    let value =
+        |which: &str, index: usize| truth[which][index]["collections"].as_u64().unwrap_or(0);
+    (0..3)
+        .map(|index| (index as u64, value("stats", index) - value("base", index)))
+        .collect()
 }
 
 /// All JSON files of a folder.
 pub fn truths(folder: &Path) -> Vec<Value> {
-    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     entries.map(|entry| json(&entry.unwrap().path())).collect()
 }
 
@@ -214,13 +268,17 @@ pub fn place_for(test: &str) -> Option<(PathBuf, tempfile::TempDir)> {
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !holds() {
-        assert!(std::time::Instant::now() < patience, "{what} did not happen");
+        assert!(
+            std::time::Instant::now() < patience,
+            "{what} did not happen"
+        );
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
 
 /// Reads a JSON file.
 pub fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -129,6 +129,18 @@ fn cut_off_files_are_read_up_to_the_cut() {
 }
 
 #[test]
+fn zeros_in_the_middle_are_damage() {
+    let pause = r#"{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1}"#;
+    let text = [pause.as_bytes(), &[0; 100], pause.as_bytes()].concat();
+    let text = [b"[", &text[..], b"]"].concat();
+    let place = format!(
+        "line 1, byte {}: expected text, found zero bytes",
+        pause.len() + 1
+    );
+    assert!(error(&text).contains(&place), "{}", error(&text));
+}
+
+#[test]
 fn files_that_are_no_traces() {
     assert!(matches!(collections(b""), Err(ReadError::Empty { .. })));
     for (text, says) in [

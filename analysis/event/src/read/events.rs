@@ -67,7 +67,6 @@ pub struct EventReader {
     state: State,
     array_form: bool,
     saw_events: bool,
-    events: u64,
     cut: Option<Position>,
     skipped: Vec<(Position, &'static str)>,
 }
@@ -87,7 +86,6 @@ impl EventReader {
             state: State::Start,
             array_form: false,
             saw_events: false,
-            events: 0,
             cut: None,
             skipped: Vec::new(),
         }
@@ -108,7 +106,7 @@ impl EventReader {
     /// Events read so far.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.events
+        self.window.events()
     }
 
     /// What was passed over since the last call, and where; the first few.
@@ -137,8 +135,7 @@ impl EventReader {
     }
 
     fn take(&mut self, fields: &Fields) -> Event<'_> {
-        self.events += 1;
-        let (text, position) = self.window.take(fields.end);
+        let (text, position) = self.window.take_event(fields.end);
         let value = |range: &Range<usize>| Value(text.get(range.clone()).unwrap_or_default());
         Event {
             category: value(&fields.category),
@@ -162,6 +159,10 @@ impl EventReader {
         self.window.fill()?;
         if self.window.rest().starts_with(BOM) {
             self.window.advance(BOM.len());
+        }
+        if self.window.rest().first() == Some(&0) {
+            let found = format!("it begins with {}", describe(self.window.rest()));
+            return Err(self.not_a_trace(found));
         }
         match self.window.peek()? {
             Some(b'{') => self.state = State::Members,
@@ -318,10 +319,14 @@ impl EventReader {
     /// Behind the last bracket nothing more is expected, and nothing more is read.
     fn behind(&mut self) -> Result<(), ReadError> {
         self.state = State::Done;
-        if self.window.peek()?.is_some() && self.window.rest().iter().any(|byte| *byte != 0) {
-            let at = self.window.position(0);
-            self.skipped.push((at, "text behind the end of the trace"));
-        }
+        let position = match self.window.peek() {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => self.window.position(0),
+            Err(ReadError::Syntax { position, .. }) => position,
+            Err(error) => return Err(error),
+        };
+        self.skipped
+            .push((position, "text behind the end of the trace"));
         Ok(())
     }
 
@@ -349,7 +354,7 @@ impl EventReader {
             position: self.window.position(at),
             expected,
             found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
-            events: self.events,
+            events: self.window.events(),
         }
     }
 }

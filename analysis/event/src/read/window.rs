@@ -22,6 +22,8 @@ pub(crate) struct Window {
     counted: usize,
     lines: u64,
     ended: bool,
+    /// Events taken, for messages.
+    events: u64,
     /// An error met after bytes that are to be used first.
     failure: Option<io::Error>,
 }
@@ -38,6 +40,7 @@ impl Window {
             counted: 0,
             lines: 0,
             ended: false,
+            events: 0,
             failure: None,
         }
     }
@@ -66,8 +69,14 @@ impl Window {
         self.unused.start = self.unused.end.min(self.unused.start.saturating_add(count));
     }
 
-    /// Uses up `count` bytes and returns them, with the place where they begin.
-    pub(crate) fn take(&mut self, count: usize) -> (&[u8], Position) {
+    /// Events taken so far.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Uses up the `count` bytes of an event and returns them, with the place where they begin.
+    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], Position) {
+        self.events += 1;
         let begin = self.unused.start;
         self.count_lines(begin);
         let position = self.position(0);
@@ -169,26 +178,28 @@ impl Window {
         }
     }
 
-    /// Whether only zero bytes follow: a file system that crashed leaves a file so, and it is cut
-    /// off there rather than wrong. Reads to the end only if the rest of the buffer is zeros.
+    /// Whether there is a zero byte at `at`, and nothing but such behind it: a file system that
+    /// crashed leaves a file so, and it is cut off there rather than wrong. Zeros before other
+    /// text are an error.
     pub(crate) fn only_zeros_from(&mut self, at: usize) -> Result<bool, ReadError> {
         if self.rest().get(at) != Some(&0) {
             return Ok(false);
         }
-        let zeros =
-            |text: Option<&[u8]>| text.is_some_and(|text| text.iter().all(|byte| *byte == 0));
-        if !zeros(self.rest().get(at..)) {
-            return Ok(false);
-        }
-        loop {
+        let position = self.position(at);
+        let is_other = |text: &[u8]| text.iter().any(|byte| *byte != 0);
+        while !self.rest().get(at..).is_some_and(is_other) {
             self.unused.end = self.unused.start + at;
             if !self.fill()? {
                 return Ok(true);
             }
-            if !zeros(self.rest().get(at..)) {
-                return Ok(false);
-            }
         }
+        Err(ReadError::Syntax {
+            file: self.input.name().to_owned(),
+            position,
+            expected: "text",
+            found: "zero bytes".to_owned(),
+            events: self.events,
+        })
     }
 
     /// Passes over one value without keeping it, so that it may have any size. `false`: the text

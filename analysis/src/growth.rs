@@ -8,6 +8,9 @@ use crate::report::Prediction;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 
+/// Collections kept for `over_time`.
+const SERIES: usize = 64;
+
 /// A fit that explains less than half of the variance predicts nothing.
 const ENOUGH_R_SQUARED: f64 = 0.5;
 
@@ -16,6 +19,43 @@ const ENOUGH_R_SQUARED: f64 = 0.5;
 pub(crate) struct GrowthState {
     regression: Regression,
     points: Option<[Point; 3]>,
+    series: Series,
+}
+
+/// Every n-th collection, n doubled whenever there is no more room.
+#[derive(Debug, Clone)]
+struct Series {
+    points: Vec<Point>,
+    every: u64,
+    seen: u64,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            points: Vec::new(),
+            every: 1,
+            seen: 0,
+        }
+    }
+}
+
+impl Series {
+    fn add(&mut self, point: Point) {
+        if self.seen.is_multiple_of(self.every) {
+            if self.points.len() >= SERIES {
+                let mut index = 0usize;
+                self.points.retain(|_| {
+                    index += 1;
+                    !index.is_multiple_of(2)
+                });
+                self.every *= 2;
+            }
+            // Also right after thinning: the series is even, so this point is in step.
+            self.points.push(point);
+        }
+        self.seen += 1;
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +87,7 @@ impl GrowthState {
         };
         self.regression
             .add(point.objects as f64, point.duration_ns as f64);
+        self.series.add(point);
         let [first, last, largest] = self.points.get_or_insert([point; 3]);
         if point.begin_ns < first.begin_ns {
             *first = point;
@@ -62,11 +103,17 @@ impl GrowthState {
     /// `None` for fewer than two collections.
     pub(crate) fn report(&self, started_ns: u64) -> Option<Growth> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;
-        let [first, last, largest] = points.map(|point| GrowthPoint {
+        let report = |point: Point| GrowthPoint {
             after_start_ns: point.begin_ns.saturating_sub(started_ns),
             objects: point.objects,
             duration_ns: point.duration_ns,
-        });
+        };
+        let [first, last, largest] = points.map(report);
+        let mut over_time: Vec<GrowthPoint> =
+            self.series.points.iter().copied().map(report).collect();
+        over_time.push(last);
+        over_time.sort_by_key(|point| point.after_start_ns);
+        over_time.dedup();
         let line = self.regression.line();
         Some(Growth {
             basis: Basis::Inferred,
@@ -74,6 +121,7 @@ impl GrowthState {
             first,
             last,
             largest,
+            over_time,
             ns_per_million_objects: line.map(|line| line.slope * 1e6),
             r_squared: line.map(|line| line.r_squared),
             at_twice_the_heap: self.prediction(largest.objects.saturating_mul(2)),
@@ -96,5 +144,32 @@ impl GrowthState {
             objects,
             duration_ns: line.at(objects as f64).max(0.0) as u64,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_series_spans_the_run_evenly() {
+        let mut series = Series::default();
+        for n in 0..10_000 {
+            let point = Point {
+                begin_ns: n,
+                objects: 0,
+                duration_ns: 0,
+            };
+            series.add(point);
+        }
+        let kept: Vec<u64> = series.points.iter().map(|point| point.begin_ns).collect();
+        assert!(kept.len() <= SERIES && kept.len() > SERIES / 2, "{kept:?}");
+        let step = kept[1] - kept[0];
+        assert!(
+            kept.windows(2).all(|pair| pair[1] - pair[0] == step),
+            "{kept:?}"
+        );
+        assert_eq!(kept[0], 0);
+        assert!(kept.last().unwrap() + step >= 10_000);
     }
 }

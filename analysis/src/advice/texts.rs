@@ -1,6 +1,7 @@
 //! The words of each advice.
 
 use super::Facts;
+use super::still_growing;
 use crate::report::Advice;
 use crate::report::Basis;
 use crate::report::CpuTime;
@@ -133,6 +134,14 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &Facts) -> Ad
             most.pid,
             duration(slope as u64)
         );
+        if still_growing(growth) {
+            why += &format!(
+                " But its heap still grew in the second half of the run, from {} to {} objects: \
+                 what is made after the freeze is looked at as before.",
+                count(growth.at(0.5).objects),
+                count(growth.last.objects)
+            );
+        }
     }
     let mut advice = advice(
         "freeze",
@@ -239,10 +248,11 @@ pub(crate) fn planned(most: &ProcessReport, facts: &Facts) -> Advice {
     advice.risk = Some(match most.freed_per_s {
         Some(freed) if freed >= 0.5 => format!(
             "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
-             collections freed {} objects per second. Tensors held by cycles keep their GPU \
-             memory as long. Watch memory, and choose the interval by it.",
+             collections freed {} objects per second, so a million gather in {}. Tensors held \
+             by cycles keep their GPU memory as long. Choose the interval by that.",
             most.pid,
-            count(freed as u64)
+            count(freed as u64),
+            duration((1e15 / freed) as u64)
         ),
         _ => format!(
             "Memory grows by the garbage of up to 1000 steps. In process {} automatic collections \

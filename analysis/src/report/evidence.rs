@@ -172,6 +172,8 @@ pub struct Growth {
     pub last: GrowthPoint,
     /// The one with the most objects.
     pub largest: GrowthPoint,
+    /// Some of them, evenly spread over the series, at most 64, in order of time.
+    pub over_time: Vec<GrowthPoint>,
     /// Nanoseconds more per million objects more; absent where the heap hardly changed.
     pub ns_per_million_objects: Option<f64>,
     /// Share of the variance of the pauses that the line explains, 0 to 1.
@@ -179,6 +181,27 @@ pub struct Growth {
     /// The pause of a heap twice the largest; only where the line explains at least half of the
     /// variance.
     pub at_twice_the_heap: Option<Prediction>,
+}
+
+impl Growth {
+    /// The collection nearest to this share of the time between the first and the last.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place in a series needs no more than 52 bits; casts of floats saturate"
+    )]
+    pub fn at(&self, ratio: f64) -> GrowthPoint {
+        let span = self.last.after_start_ns - self.first.after_start_ns;
+        let moment = self.first.after_start_ns + (span as f64 * ratio) as u64;
+        let distance = |point: &&GrowthPoint| point.after_start_ns.abs_diff(moment);
+        *self
+            .over_time
+            .iter()
+            .min_by_key(distance)
+            .unwrap_or(&self.last)
+    }
 }
 
 /// A pause that was not seen.

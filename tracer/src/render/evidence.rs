@@ -7,6 +7,7 @@ use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::Effort;
 use gctrace_analysis::report::Growth;
+use gctrace_analysis::report::GrowthPoint;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WorstPause;
@@ -163,39 +164,53 @@ pub(crate) fn growth(report: &Report) -> Section {
     let growing = report
         .processes
         .iter()
-        .filter_map(|process| Some((process, process.growth.as_ref()?)))
-        .take(GROWTHS_SHOWN);
-    let sentences: Vec<String> = growing
-        .map(|(process, growth)| growth_sentence(process, growth))
-        .collect();
-    section("Full collections and the heap", &sentences)
+        .filter_map(|process| Some((process, process.growth.as_ref()?)));
+    Section {
+        heading: "Full collections and the heap",
+        lines: growing
+            .take(GROWTHS_SHOWN)
+            .flat_map(|(process, growth)| growth_lines(process, growth))
+            .collect(),
+    }
+}
+
+fn growth_lines(process: &ProcessReport, growth: &Growth) -> Vec<String> {
+    let mut table = Table::new(&["after start", "objects", "pause"], &[]);
+    let mut points: Vec<GrowthPoint> = [0.0, 0.25, 0.5, 0.75, 1.0]
+        .map(|ratio| growth.at(ratio))
+        .to_vec();
+    points.dedup();
+    for point in points {
+        table.row(vec![
+            after_start(point.after_start_ns),
+            count(point.objects),
+            duration(point.duration_ns),
+        ]);
+    }
+    let mut lines = table.lines();
+    lines.extend(wrap(&growth_sentence(process, growth), INDENT, INDENT));
+    lines
 }
 
 fn growth_sentence(process: &ProcessReport, growth: &Growth) -> String {
     let mut text = format!(
-        "Process {}: from {} at {} objects to {} at {} objects, in {}",
+        "Process {}, {}: ",
         process.pid,
-        duration(growth.first.duration_ns),
-        count(growth.first.objects),
-        duration(growth.last.duration_ns),
-        count(growth.last.objects),
-        counted(growth.collections, "collection"),
+        counted(growth.collections, "full collection"),
     );
-    match (growth.ns_per_million_objects, growth.r_squared) {
-        (Some(slope), Some(r_squared)) if slope > 0.0 => {
-            text += &format!(
-                "; {} per million objects{}, r² = {}.",
-                duration(slope as u64),
-                mark(growth.basis),
-                three_digits(r_squared),
-            );
-        }
-        (Some(_), _) => text += "; the pause did not grow with the heap.",
-        (None, _) => text += "; the heap hardly changed.",
-    }
+    text += &match (growth.ns_per_million_objects, growth.r_squared) {
+        (Some(slope), Some(r_squared)) if slope > 0.0 => format!(
+            "{} per million objects{}, r² = {}.",
+            duration(slope as u64),
+            mark(growth.basis),
+            three_digits(r_squared),
+        ),
+        (Some(_), _) => "the pause did not grow with the heap.".to_owned(),
+        (None, _) => "the heap hardly changed.".to_owned(),
+    };
     if let Some(prediction) = &growth.at_twice_the_heap {
         text += &format!(
-            " With twice the heap: {}{}.",
+            " With twice the largest heap: {}{}.",
             duration(prediction.duration_ns),
             mark(prediction.basis)
         );
@@ -267,7 +282,7 @@ pub(crate) fn own_cost(report: &Report) -> Section {
         .iter()
         .map(|probe| {
             let price = match probe.ns_per_hit {
-                Some(ns) => format!("{} ns each", three_digits(ns)),
+                Some(ns) => format!("{} each", duration(ns as u64)),
                 None => "not priced".to_owned(),
             };
             let name = printable(&probe.probe);

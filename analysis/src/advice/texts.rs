@@ -198,14 +198,15 @@ pub(crate) fn raise_threshold(report: &Report, most: &ProcessReport, facts: &Fac
         "raise-threshold",
         "Raise the first threshold, so that collections are rarer.",
         format!(
-            "{} of younger generations took {} ({} of the pause time), in process {} {} per \
-             second; {} of generation 0 freed nothing. Its thresholds are {}.",
+            "{} of younger generations took {} ({} of the pause time); {} of generation 0 freed \
+             nothing. In process {} the youngest was collected {} times per second; its \
+             thresholds are {}.",
             counted(facts.automatic_partial.count, "automatic collection"),
             duration(facts.automatic_partial.time_ns),
             percent(facts.share(facts.automatic_partial)),
+            count(freed_nothing),
             most.pid,
             three_digits(rate),
-            count(freed_nothing),
             match settings {
                 Some(_) => format!("{young}, {middle}, {old}"),
                 None => "not in the trace".to_owned(),

@@ -66,7 +66,7 @@ impl Progress {
 
 fn bar(size: Option<u64>, name: &str) -> ProgressBar {
     let template = match size {
-        Some(_) => "{msg} {wide_bar} {bytes}/{total_bytes} {eta}",
+        Some(_) => "{msg} {wide_bar} {bytes}/{total_bytes}",
         None => "{msg} {spinner} {bytes} {bytes_per_sec}",
     };
     let bar = ProgressBar::with_draw_target(size, ProgressDrawTarget::stderr());

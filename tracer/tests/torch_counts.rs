@@ -1,0 +1,85 @@
+//! Torch tier: an ordinary PyTorch training script, unmodified; its collections against
+//! `gc.get_stats()` at its end, and its workers followed.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::Trace;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to `truth.json`
+/// when it is done; nothing is collected automatically after that.
+const RUNNER: &str = "
+import gc, json, os, runpy, sys
+script = sys.argv[1]
+sys.argv = sys.argv[1:]
+sys.path[0] = os.path.dirname(script)
+if __name__ == '__main__':
+    runpy.run_path(script, run_name='__main__')
+    gc.set_threshold(1 << 30, 1 << 30, 1 << 30)
+    with open('truth.json', 'w') as file:
+        json.dump({'pid': os.getpid(), 'stats': gc.get_stats()}, file)
+";
+
+fn torch(test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("GCTRACE_TORCH_PYTHON")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    if python.is_none() {
+        eprintln!(
+            "skipped {test}: no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it"
+        );
+    }
+    python
+}
+
+#[test]
+fn a_training_script_is_counted_exactly() {
+    let test = "a_training_script_is_counted_exactly";
+    if !common::privileged(test) {
+        return;
+    }
+    let Some(python) = torch(test) else { return };
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("runner.py"), RUNNER).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../examples/train_torch.py")
+        .canonicalize()
+        .unwrap();
+    let line = [
+        "--",
+        python.to_str().unwrap(),
+        "runner.py",
+        script.to_str().unwrap(),
+        "--steps",
+        "20",
+        "--workers",
+        "2",
+    ];
+    let output = common::gctrace(&line, place.path());
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    trace.assert_nothing_lost();
+    let truth = common::json(&place.path().join("truth.json"));
+    let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
+    let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
+    assert_eq!(
+        common::by_generation(own),
+        common::stats(&truth, "collections")
+    );
+    assert!(
+        common::by_generation(&pauses)[&2] > 0,
+        "importing torch alone collects all generations"
+    );
+    let children = trace
+        .named("gctrace_process")
+        .iter()
+        .filter(|(_, args)| args["origin"] == "child")
+        .count();
+    assert!(
+        children >= 2,
+        "the loader's workers are followed: {children}"
+    );
+}

@@ -21,11 +21,9 @@ pub enum Event {
 /// A pause and what was read beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseEvent {
-    /// The pause. Its `generation` is meaningless where `generation_known` is false.
+    /// The pause. Its generation is not known where the end of its process cut it short and the
+    /// function decides on the generation itself (3.13 and later, automatic).
     pub pause: Pause,
-    /// Whether the generation is known: not for a pause cut short by the end of its process, where
-    /// the function decides on the generation itself.
-    pub generation_known: bool,
     /// `gc.get_threshold()` at the end, where it could be read.
     pub thresholds: Option<[i32; 3]>,
     /// `gc.isenabled()` at the end, where it could be read.
@@ -119,7 +117,6 @@ fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
 }
 
 fn pause(wire: &PauseWire) -> PauseEvent {
-    let generation = generation(wire);
     let end_ns = wire.end_ns.max(wire.begin_ns);
     let length = end_ns - wire.begin_ns;
     let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
@@ -128,7 +125,7 @@ fn pause(wire: &PauseWire) -> PauseEvent {
         tid: wire.tid,
         begin_ns: wire.begin_ns,
         end_ns,
-        generation: generation.unwrap_or(0),
+        generation: generation(wire).unwrap_or(Pause::UNKNOWN_GENERATION),
         reason: reason(wire),
         collected: counted.then(|| sum(&wire.moved.collected)),
         uncollectable: counted.then(|| sum(&wire.moved.uncollectable)),
@@ -141,8 +138,8 @@ fn pause(wire: &PauseWire) -> PauseEvent {
     };
     PauseEvent {
         pause,
-        generation_known: generation.is_some(),
-        thresholds: (wire.thresholds[0] >= 0).then_some(wire.thresholds),
+        thresholds: (wire.thresholds[0] >= 0)
+            .then_some(wire.thresholds.map(|threshold| threshold.max(0))),
         enabled: (wire.enabled >= 0).then_some(wire.enabled != 0),
         forked: has(wire, PauseFlag::PAUSE_FORKED),
     }
@@ -192,6 +189,7 @@ fn reason(wire: &PauseWire) -> Reason {
 mod tests {
     use super::*;
     use crate::wire::ARGUMENT_UNKNOWN;
+    use proptest::prelude::*;
 
     fn wire() -> PauseWire {
         PauseWire {
@@ -226,7 +224,6 @@ mod tests {
         wire.moved.collected = [0, 12, 0];
         wire.generation_argument = 2;
         let event = decoded(&wire);
-        assert!(event.generation_known);
         assert_eq!(event.pause.generation, 1);
         assert_eq!(event.pause.collected, Some(12));
         assert_eq!(event.pause.cpu_ns, Some(200));
@@ -250,20 +247,39 @@ mod tests {
         wire.flags = PauseFlag::PAUSE_UNFINISHED.0;
         wire.generation_argument = -1;
         let event = decoded(&wire);
-        assert!(!event.generation_known && event.pause.unfinished);
+        assert_eq!(event.pause.generation, Pause::UNKNOWN_GENERATION);
+        assert!(event.pause.unfinished);
         assert_eq!(event.pause.collected, None);
     }
 
-    #[test]
-    fn no_bytes_make_it_panic() {
-        for length in 0..256 {
-            for kind in 0..8u32 {
-                let mut bytes = vec![0xff; length];
-                for (to, from) in bytes.iter_mut().zip(kind.to_ne_bytes()) {
-                    *to = from;
+    proptest! {
+        /// The rings are ours, but nothing that is read is trusted: any bytes decode to something
+        /// that makes sense, or to nothing.
+        #[test]
+        fn any_bytes_decode_sensibly(kind in 0..8u32, rest in proptest::collection::vec(any::<u8>(), 0..256)) {
+            let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
+            match decode(&bytes) {
+                Some(Event::Pause(PauseEvent { pause, .. })) => {
+                    prop_assert!(pause.begin_ns <= pause.end_ns);
+                    prop_assert!(pause.cpu_ns.is_none_or(|cpu| cpu <= pause.duration_ns()));
+                    prop_assert!(pause.stop_the_world_ns.is_none_or(|stopped| stopped <= pause.duration_ns()));
+                    prop_assert!(pause.generation < 3 || pause.generation == Pause::UNKNOWN_GENERATION);
                 }
-                let _ = decode(&bytes);
+                Some(Event::Process(_)) => prop_assert!(bytes.len() >= size_of::<ProcessWire>()),
+                None => prop_assert!(kind > 5 || kind == 0 || bytes.len() < size_of::<PauseWire>()),
             }
         }
+    }
+
+    #[test]
+    fn too_few_bytes_are_nothing() {
+        assert!(decode(&[]).is_none());
+        assert!(decode(&[1, 0, 0]).is_none());
+        let wire = wire();
+        assert!(
+            wire.bytes()
+                .get(..170)
+                .is_some_and(|cut| decode(cut).is_none())
+        );
     }
 }

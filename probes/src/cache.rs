@@ -17,7 +17,12 @@ use std::path::Path;
 use std::path::PathBuf;
 
 /// Changes with everything that could make an older answer wrong.
-const FORMAT: &str = concat!("gctrace.resolution/1 ", env!("CARGO_PKG_VERSION"));
+const FORMAT: &str = concat!(
+    "gctrace.resolution/1 ",
+    env!("CARGO_PKG_VERSION"),
+    " ",
+    env!("GCTRACE_RESOLVER_SOURCE")
+);
 
 /// No entry is larger, in bytes; a usual one has 3 KiB.
 const LARGEST_ENTRY: u64 = 1 << 20;

@@ -3,6 +3,8 @@
 //! Makes a user and a file in /etc/sudoers.d, and removes both; therefore only where
 //! `GCTRACE_TEST_SUDO=1` allows it, as root.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 mod common;
 
 use serde_json::Value;

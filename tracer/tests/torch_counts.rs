@@ -1,8 +1,6 @@
 //! Torch tier: an ordinary PyTorch training script, unmodified; its collections against
 //! `gc.get_stats()` at its end, and its workers followed.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
-
 mod common;
 
 use common::Trace;

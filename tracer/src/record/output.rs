@@ -12,7 +12,6 @@ use gctrace_event::Record;
 use gctrace_event::Settings;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
@@ -32,7 +31,6 @@ pub(crate) struct Output {
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
     totals: Totals,
-    lost: BTreeMap<String, u64>,
 }
 
 /// What was recorded.
@@ -61,7 +59,6 @@ impl Output {
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
             totals: Totals::default(),
-            lost: BTreeMap::new(),
         })
     }
 
@@ -81,23 +78,6 @@ impl Output {
     pub(crate) fn pause(&mut self, event: &PauseEvent) {
         let pause = &event.pause;
         self.settings(event);
-        if !event.generation_known {
-            self.note(
-                Some(pause.pid),
-                pause.end_ns,
-                format!(
-                    "the process ended {} into a collection whose generation is not known",
-                    humantime::format_duration(Duration::from_nanos(pause.duration_ns()))
-                ),
-            );
-            *self
-                .lost
-                .entry(
-                    "pauses cut short by the end of their process, generation unknown".to_owned(),
-                )
-                .or_default() += 1;
-            return;
-        }
         if pause.duration_ns() < self.min_pause_ns {
             self.totals.omitted.count += 1;
             self.totals.omitted.total_ns += pause.duration_ns();
@@ -172,7 +152,6 @@ impl Output {
     /// Writes the last line; an earlier failure is returned.
     pub(crate) fn finish(mut self, mut end: End) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
-        end.lost.append(&mut self.lost);
         let finished = match self.file.take() {
             Some(file) => file.finish(&end),
             None => Ok(0),

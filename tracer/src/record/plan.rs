@@ -47,6 +47,10 @@ pub(crate) fn layout(resolution: &Resolution) -> Option<Layout> {
         stats_incomplete: u32::from(resolution.collector == Collector::Incremental),
         ..Layout::default()
     };
+    if resolution.collector == Collector::Incremental {
+        // In memory, but `gc.get_threshold()` says 0.
+        layout.thresholds[2] = NO_OFFSET;
+    }
     statistics(&found.stats, &mut layout)?;
     Some(layout)
 }

@@ -1,0 +1,34 @@
+//! Gives the cache of resolutions a mark that changes with the resolver.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::path::Path;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo:rerun-if-changed=src");
+    let mut files = Vec::new();
+    collect(Path::new("src"), &mut files);
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        fs::read(file).unwrap_or_default().hash(&mut hasher);
+    }
+    println!(
+        "cargo:rustc-env=GCTRACE_RESOLVER_SOURCE={:016x}",
+        hasher.finish()
+    );
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}

@@ -26,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
@@ -80,11 +81,11 @@ class Bpftrace:
         file, function = collector(python)
         self.script = BPFTRACE.replace("FILE", file).replace("FUNCTION", function)
         self.log = folder / "bpftrace.out"
+        self.command = ["bpftrace", "-o", str(self.log), "-e", self.script]
 
     def run(self, command):
         self.log.unlink(missing_ok=True)
-        tracer = subprocess.Popen(["bpftrace", "-o", str(self.log), "-e", self.script],
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        tracer = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_until_attached(tracer)
             said = output(command)
@@ -163,15 +164,73 @@ def busy(options, folder):
            lambda text: json.loads(text)["elapsed_ns"] / 1e9, "s", options.python, options, folder)
 
 
+class Steps:
+    """The training script, running, and the time of each of its steps."""
+
+    def __init__(self, python):
+        self.times = []
+        self.process = subprocess.Popen(
+            [python, str(CHECKOUT / "examples/train_torch.py"), "--workers", "0", "--report-every", "1",
+             "--steps", "100000"], stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            found = re.match(r"step .* ([0-9.]+) ms", line)
+            if found:
+                self.times.append(float(found[1]))
+
+    def median(self, seconds):
+        """Median time of the steps of the next seconds, in ms."""
+        first = len(self.times)
+        time.sleep(seconds)
+        return statistics.median(self.times[first:])
+
+
 def torch(options, folder):
+    """One run; tracers come and go. Two runs differ by more than a tracer costs."""
     if not options.torch_python:
         print("\n### torch\n\nleft out: no environment with PyTorch here")
         return
-    command = [options.torch_python, str(CHECKOUT / "examples/train_torch.py"), "--workers", "0",
-               "--steps", str(options.steps)]
-    paired("train_torch.py: median time of a step", command,
-           lambda text: float(re.search(r"median step ([0-9.]+) ms", text)[1]), "ms",
-           options.torch_python, options, folder)
+    steps = Steps(options.torch_python)
+    attach = {
+        "untraced": None,
+        "gctrace": [options.gctrace, "record", "-q", "-o", str(folder / "steps.json"), "-p", str(steps.process.pid)],
+    }
+    if any(kind.name == "bpftrace" for kind in tracers(options.torch_python, options, folder)):
+        attach["bpftrace"] = Bpftrace(options.torch_python, folder).command
+    values = {name: [] for name in attach}
+    try:
+        steps.median(10)
+        for turn in range(options.repetitions):
+            names = list(attach)
+            for name in names[turn % len(names):] + names[:turn % len(names)]:
+                values[name].append(while_attached(attach[name], steps))
+                print(".", end="", file=sys.stderr, flush=True)
+    finally:
+        steps.process.kill()
+        steps.process.wait()
+    print(f"\n\n### train_torch.py: time of a step, tracers attached in turns to one run, "
+          f"{options.repetitions} windows of 5 s each\n")
+    table(values)
+
+
+def while_attached(command, steps):
+    tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL) if command else None
+    time.sleep(1.5)
+    value = steps.median(5)
+    if tracer:
+        tracer.send_signal(signal.SIGINT)
+        tracer.wait()
+    time.sleep(0.5)
+    return value
+
+
+def table(values):
+    print("| | median ms | ratio to untraced, median (middle half) |\n|---|---|---|")
+    for name, own in values.items():
+        ratios = sorted(mine / base for mine, base in zip(own, values["untraced"]))
+        print(f"| {name} | {statistics.median(own):.4g} | {spread(ratios)} |")
 
 
 FIRST_LINE = "import time; print(time.monotonic_ns())"
@@ -281,7 +340,6 @@ def main():
     parser.add_argument("--torch-python")
     parser.add_argument("--repetitions", type=int, default=11)
     parser.add_argument("--iterations", type=int, default=60_000, help="of busy.py")
-    parser.add_argument("--steps", type=int, default=100, help="of train_torch.py")
     parser.add_argument("--only", nargs="*", choices=parts, default=list(parts))
     options = parser.parse_args()
     machine()

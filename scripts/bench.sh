@@ -17,6 +17,8 @@ if [ -z "${GCTRACE:-}" ]; then
     GCTRACE=${CARGO_TARGET_DIR:-$checkout/target}/release/gctrace
 fi
 
+# Older bpftrace needs it; many systems mount it only when asked for.
+mountpoint -q /sys/kernel/tracing || as_root mount -t tracefs tracefs /sys/kernel/tracing
 # bpftrace probes by symbol: a Python with symbols for both programs, if there is one.
 as_builder "$checkout/scripts/interpreters.sh" "$checkout/.interpreters" >/dev/null
 python=$(awk -F'\t' '$3 ~ /symbols/ && $1 ~ /3\.1[12]$/ { path = $4 } END { print path }' "$checkout/.interpreters/manifest.tsv")

@@ -37,16 +37,20 @@ impl Analysis {
             .collect();
         let missing = self.missing();
         let totals = self.totals(&processes, &missing);
+        let by_reason = self.groups(
+            ["automatic", "manual", "shutdown", "unknown"],
+            &self.by_reason,
+        );
+        let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
+        let shutdown = shutdown.map(|group| &group.pauses);
+        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing);
         let mut report = Report {
             schema: SCHEMA.to_owned(),
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
-            verdict: verdict::verdict(&totals, &traces, &missing),
+            verdict,
             advice: Vec::new(),
             by_generation: self.groups(["0", "1", "2", "unknown"], &self.by_generation),
-            by_reason: self.groups(
-                ["automatic", "manual", "shutdown", "unknown"],
-                &self.by_reason,
-            ),
+            by_reason,
             worst: self.worst_pauses(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),

@@ -6,6 +6,7 @@
 use crate::report::Basis;
 use crate::report::Level;
 use crate::report::Missing;
+use crate::report::Pauses;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::Verdict;
@@ -17,13 +18,29 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
+/// The part at shutdown is told where it is at least one in so many.
+const WORTH_SAYING: u64 = 10;
 
-pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing) -> Verdict {
-    let level = level(totals);
+/// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
+/// make the collector a problem.
+pub(crate) fn verdict(
+    totals: &Totals,
+    shutdown: Option<&Pauses>,
+    traces: &[TraceReport],
+    missing: &Missing,
+) -> Verdict {
+    let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
+    let level = level(totals, at_shutdown_ns);
     let mut sentence = match level {
         Level::None => no_collection(traces, missing),
         _ => with_collections(level, totals),
     };
+    if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
+        sentence += &format!(
+            " {} of it was the end of the interpreter, for which no step waits.",
+            units::duration(at_shutdown_ns)
+        );
+    }
     let lost = missing.lost.values().copied().fold(0, u64::saturating_add);
     if lost > 0 {
         sentence += &format!(
@@ -54,8 +71,12 @@ pub(crate) fn verdict(totals: &Totals, traces: &[TraceReport], missing: &Missing
     }
 }
 
-fn level(totals: &Totals) -> Level {
-    let Some(ratio) = totals.stopped_ratio else {
+fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
+    let running_ns = totals.stopped_ns.saturating_sub(at_shutdown_ns);
+    let ratio = totals
+        .stopped_ratio
+        .map(|_| running_ns as f64 / totals.observed_ns.max(1) as f64);
+    let Some(ratio) = ratio else {
         return match totals.pauses.count {
             0 => Level::None,
             _ => Level::Unknown,

@@ -34,8 +34,8 @@ pub struct Calibration {
     pub entry_ns: f64,
 }
 
-/// Calls per round and rounds: about 5 ms in all at 1 us per hit.
-const CALLS: u32 = 500;
+/// Calls per round and rounds: about 5 ms in all at 2 us per hit.
+const CALLS: u32 = 200;
 const ROUNDS: u32 = 5;
 
 /// Words of the make-believe interpreter; every offset below lies inside.

@@ -105,8 +105,11 @@ struct ProcessArgs<'a> {
 
 fn push_process(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
     let name = process_name(process);
-    push_name(out, "process_name", process.pid, process.pid, &name)?;
-    out.extend_from_slice(SEPARATOR);
+    // Perfetto takes an empty name for an error.
+    if !name.is_empty() {
+        push_name(out, "process_name", process.pid, process.pid, &name)?;
+        out.extend_from_slice(SEPARATOR);
+    }
     let args = ProcessArgs {
         namespace_pid: process.namespace_pid,
         parent: process.parent,

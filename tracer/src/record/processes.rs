@@ -50,9 +50,7 @@ impl Processes {
     pub(crate) fn add(&mut self, pid: u32, parent: Option<u32>, origin: Origin, since_ns: u64) {
         let inherited = parent.and_then(|parent| self.table.get(&parent));
         let interpreter = inherited.and_then(|parent| parent.interpreter);
-        let command = process::command_line(pid)
-            .ok()
-            .filter(|command| !command.is_empty())
+        let command = command(pid)
             .or_else(|| inherited.map(|parent| parent.command.clone()))
             .unwrap_or_default();
         self.seen += 1;
@@ -81,7 +79,7 @@ impl Processes {
             entry.began = Instant::now();
             entry.looked = 0;
             entry.threads.clear();
-            entry.command = process::command_line(pid).unwrap_or_default();
+            entry.command = command(pid).unwrap_or_default();
         }
     }
 
@@ -195,4 +193,12 @@ impl Processes {
             signal: (signal != 0).then_some(signal),
         }));
     }
+}
+
+/// The command line; of a process that shows none (it is ending), the kernel's name for it.
+fn command(pid: u32) -> Option<Vec<String>> {
+    let line = process::command_line(pid)
+        .ok()
+        .filter(|line| !line.is_empty());
+    line.or_else(|| Some(vec![process::thread_name(pid, pid).ok()?]))
 }

@@ -467,26 +467,4 @@ fn link_each(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Kernel tier: loads the real programs and measures a probe. Skipped, and said so, without privileges.
-    #[test]
-    fn loads_and_calibrates() {
-        let support = KernelSupport::probe();
-        if !support.permitted {
-            eprintln!("skipped: loading BPF programs is not permitted here ({support:?})");
-            return;
-        }
-        let config = Config {
-            follow_children: true,
-            ring_bytes: 1 << 20,
-        };
-        let mut session = Session::open(config, &support).unwrap();
-        let (calibration, probes) = session.calibrate().unwrap();
-        detach(probes);
-        eprintln!("{support:?} {calibration:?}");
-        assert!(calibration.collect_ns > 0.0);
-        assert!(session.counters().unwrap().hits(PointKind::POINT_COLLECT) > 0);
-    }
-}
+mod tests;

@@ -201,10 +201,15 @@ impl Interpreters {
         let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
             return Ok(None);
         };
-        let layout = plan::layout(&resolution)
-            .map(|layout| session.add_layout(&layout))
-            .transpose()?;
-        let points = plan::points(&resolution, layout);
+        let layout = session.add_layout(&plan::layout(&resolution))?;
+        if resolution.layout.is_none() {
+            self.warn(format!(
+                "{}: the memory layout of CPython {} is not known: pauses are timed, what they freed is not counted",
+                shown.display(),
+                resolution.version
+            ));
+        }
+        let points = plan::points(&resolution, Some(layout));
         let probes = session
             .attach(open, &points)
             .context("the interpreter was found but not probed")?;

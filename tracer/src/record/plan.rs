@@ -20,8 +20,28 @@ use std::path::Path;
 /// From 3.13 on `gc_collect_main` itself tests `collecting` and returns if it is set.
 const GUARDED_SINCE: (u8, u8) = (3, 13);
 
-/// The layout for the BPF programs.
-pub(crate) fn layout(resolution: &Resolution) -> Option<Layout> {
+/// The layout for the BPF programs; one that reads nothing where the build's is not known: pauses
+/// are timed then, with what the function's arguments say.
+pub(crate) fn layout(resolution: &Resolution) -> Layout {
+    known_layout(resolution).unwrap_or(Layout {
+        tstate_interpreter: NO_OFFSET,
+        interpreters_head: NO_OFFSET,
+        finalizing: NO_OFFSET,
+        interpreter_id: NO_OFFSET,
+        gc_in_runtime: NO_OFFSET,
+        gc_in_interpreter: NO_OFFSET,
+        collecting: NO_OFFSET,
+        enabled: NO_OFFSET,
+        thresholds: [NO_OFFSET; 3],
+        check_pointer: NO_OFFSET,
+        stats: NO_OFFSET,
+        long_lived_total: NO_OFFSET,
+        heap_size: NO_OFFSET,
+        ..Layout::default()
+    })
+}
+
+fn known_layout(resolution: &Resolution) -> Option<Layout> {
     let found = resolution.layout.as_ref()?;
     let (gc_in_runtime, gc_in_interpreter) = match found.gc {
         GcBase::InRuntime(offset) => (offset, NO_OFFSET),

@@ -1,0 +1,59 @@
+//! Kernel tier: loads the real programs. Skipped, and said so, without privileges.
+
+use super::*;
+
+fn support(test: &str) -> Option<KernelSupport> {
+    let support = KernelSupport::probe();
+    if !support.permitted || !support.missing().is_empty() {
+        eprintln!("skipped {test}: loading BPF programs is not possible here ({support:?})");
+        return None;
+    }
+    Some(support)
+}
+
+fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
+    let config = Config {
+        follow_children: true,
+        ring_bytes: 1 << 20,
+    };
+    let mut session = Session::open(config, support).unwrap();
+    let (calibration, probes) = session.calibrate().unwrap();
+    detach(probes);
+    assert!(calibration.collect_ns > 0.0 && calibration.explicit_ns > 0.0);
+    assert!(session.counters().unwrap().lost().is_empty());
+    session.counters().unwrap().hits(PointKind::POINT_COLLECT)
+}
+
+#[test]
+fn probes_are_hit_and_cost_something() {
+    let Some(support) = support("probes_are_hit_and_cost_something") else {
+        return;
+    };
+    assert!(hits_of_a_calibration(&support) > 0);
+}
+
+/// What kernels before 6.6 would do: one perf link per probe.
+#[test]
+fn single_links_work_as_well() {
+    let Some(support) = support("single_links_work_as_well") else {
+        return;
+    };
+    let older = KernelSupport {
+        uprobe_multi: false,
+        ..support
+    };
+    assert!(hits_of_a_calibration(&older) > 0);
+}
+
+#[test]
+fn a_ring_of_odd_size_is_refused() {
+    let support = KernelSupport::probe();
+    let config = Config {
+        follow_children: true,
+        ring_bytes: 5000,
+    };
+    assert!(matches!(
+        Session::open(config, &support),
+        Err(Error::RingSize(5000))
+    ));
+}

@@ -1,0 +1,133 @@
+//! Kernel tier: the last rung. Static trace points behind a semaphore, in a running interpreter.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use gctrace_ebpf::Config;
+use gctrace_ebpf::Event;
+use gctrace_ebpf::KernelSupport;
+use gctrace_ebpf::Layout;
+use gctrace_ebpf::NO_OFFSET;
+use gctrace_ebpf::PlannedPoint;
+use gctrace_ebpf::PointKind;
+use gctrace_ebpf::Registers;
+use gctrace_ebpf::Session;
+use gctrace_probes::PointKind as Found;
+use gctrace_probes::ResolveOptions;
+use gctrace_probes::Rung;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+/// Waits for the file `go`, collects 30 times, writes `done`.
+const PROGRAM: &str = "
+import gc, os, time
+gc.disable()
+open('ready', 'w').close()
+while not os.path.exists('go'): time.sleep(0.005)
+for _ in range(30): gc.collect()
+open('done', 'w').close()
+time.sleep(60)
+";
+
+fn nothing_known() -> Layout {
+    Layout {
+        finalizing: NO_OFFSET,
+        interpreter_id: NO_OFFSET,
+        gc_in_runtime: NO_OFFSET,
+        gc_in_interpreter: NO_OFFSET,
+        interpreters_head: NO_OFFSET,
+        tstate_interpreter: NO_OFFSET,
+        collecting: NO_OFFSET,
+        enabled: NO_OFFSET,
+        thresholds: [NO_OFFSET; 3],
+        check_pointer: NO_OFFSET,
+        stats: NO_OFFSET,
+        long_lived_total: NO_OFFSET,
+        heap_size: NO_OFFSET,
+        ..Layout::default()
+    }
+}
+
+fn point(found: &gctrace_probes::Point, layout: u32) -> PlannedPoint {
+    let kind = match found.kind {
+        Found::UsdtStart { .. } => PointKind::POINT_USDT_START,
+        _ => PointKind::POINT_USDT_DONE,
+    };
+    PlannedPoint {
+        kind,
+        layout: Some(layout),
+        registers: Registers::default(),
+        fixed_generation: None,
+        runtime_delta: 0,
+        entry: Some(found.file_offset),
+        on_return: None,
+        semaphore: found.semaphore_file_offset,
+    }
+}
+
+/// Each collection is one pause, timed, though nothing of the interpreter's memory is known.
+#[test]
+fn static_trace_points_time_every_pause() {
+    let test = "static_trace_points_time_every_pause";
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    let options = ResolveOptions {
+        first_rung: Rung::Usdt,
+        ..ResolveOptions::default()
+    };
+    let Ok(Some(found)) = gctrace_probes::resolve(&python.canonicalize().unwrap(), &options) else {
+        eprintln!(
+            "skipped {test}: {} has no static trace points",
+            python.display()
+        );
+        return;
+    };
+    let usdt = |point: &&gctrace_probes::Point| {
+        matches!(point.kind, Found::UsdtStart { .. } | Found::UsdtDone { .. })
+    };
+    assert!(
+        found
+            .points
+            .iter()
+            .filter(usdt)
+            .all(|point| point.semaphore_file_offset.is_some())
+    );
+    let mut session = Session::open(
+        Config {
+            follow_children: true,
+            ring_bytes: 1 << 20,
+        },
+        &KernelSupport::probe(),
+    )
+    .unwrap();
+    let layout = session.add_layout(&nothing_known()).unwrap();
+    let points: Vec<PlannedPoint> = found
+        .points
+        .iter()
+        .filter(usdt)
+        .map(|found| point(found, layout))
+        .collect();
+    assert!(points.len() >= 2, "{found:?}");
+    let place = place.path();
+    let mut program = Command::new(&python)
+        .args(["-c", PROGRAM])
+        .current_dir(place)
+        .spawn()
+        .unwrap();
+    common::wait_until("ready", || place.join("ready").exists());
+    session.follow(program.id()).unwrap();
+    let probes = session.attach(&found.file, &points).unwrap();
+    fs::write(place.join("go"), "").unwrap();
+    common::wait_until("done", || place.join("done").exists());
+    let events = session.poll(Duration::ZERO).unwrap();
+    gctrace_ebpf::detach([probes]);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let pauses = events.iter().filter(
+        |event| matches!(event, Event::Pause(pause) if pause.pause.end_ns > pause.pause.begin_ns),
+    );
+    assert_eq!(pauses.count(), 30);
+}

@@ -37,3 +37,4 @@ pub use wire::FileKey;
 pub use wire::Layout;
 pub use wire::NO_OFFSET;
 pub use wire::PointKind;
+pub use wire::unknown_layout;

@@ -37,6 +37,27 @@ pub(crate) const MAX_POINTS: u32 = 1024;
 /// `MAX_LAYOUTS` of `bpf/event.h`.
 pub(crate) const MAX_LAYOUTS: u32 = 256;
 
+/// The layout of a build about which nothing is known: pauses are timed, nothing is read.
+#[must_use]
+pub fn unknown_layout() -> Layout {
+    Layout {
+        tstate_interpreter: NO_OFFSET,
+        interpreters_head: NO_OFFSET,
+        finalizing: NO_OFFSET,
+        interpreter_id: NO_OFFSET,
+        gc_in_runtime: NO_OFFSET,
+        gc_in_interpreter: NO_OFFSET,
+        collecting: NO_OFFSET,
+        enabled: NO_OFFSET,
+        thresholds: [NO_OFFSET; 3],
+        check_pointer: NO_OFFSET,
+        stats: NO_OFFSET,
+        long_lived_total: NO_OFFSET,
+        heap_size: NO_OFFSET,
+        ..Layout::default()
+    }
+}
+
 /// A record made of integers only, so that any bytes of its length are a valid value.
 ///
 /// # Safety

@@ -1,14 +1,10 @@
 //! Kernel tier: the last rung. Static trace points behind a semaphore, in a running interpreter.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
-
 mod common;
 
 use gctrace_ebpf::Config;
 use gctrace_ebpf::Event;
 use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::Layout;
-use gctrace_ebpf::NO_OFFSET;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
 use gctrace_ebpf::Registers;
@@ -30,25 +26,6 @@ for _ in range(30): gc.collect()
 open('done', 'w').close()
 time.sleep(60)
 ";
-
-fn nothing_known() -> Layout {
-    Layout {
-        finalizing: NO_OFFSET,
-        interpreter_id: NO_OFFSET,
-        gc_in_runtime: NO_OFFSET,
-        gc_in_interpreter: NO_OFFSET,
-        interpreters_head: NO_OFFSET,
-        tstate_interpreter: NO_OFFSET,
-        collecting: NO_OFFSET,
-        enabled: NO_OFFSET,
-        thresholds: [NO_OFFSET; 3],
-        check_pointer: NO_OFFSET,
-        stats: NO_OFFSET,
-        long_lived_total: NO_OFFSET,
-        heap_size: NO_OFFSET,
-        ..Layout::default()
-    }
-}
 
 fn point(found: &gctrace_probes::Point, layout: u32) -> PlannedPoint {
     let kind = match found.kind {
@@ -103,7 +80,7 @@ fn static_trace_points_time_every_pause() {
         &KernelSupport::probe(),
     )
     .unwrap();
-    let layout = session.add_layout(&nothing_known()).unwrap();
+    let layout = session.add_layout(&gctrace_ebpf::unknown_layout()).unwrap();
     let points: Vec<PlannedPoint> = found
         .points
         .iter()

@@ -5,6 +5,7 @@ use gctrace_ebpf::NO_OFFSET;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
 use gctrace_ebpf::Registers;
+use gctrace_ebpf::unknown_layout;
 use gctrace_event::Interpreter;
 use gctrace_probes::Arguments;
 use gctrace_probes::Collector;
@@ -23,22 +24,7 @@ const GUARDED_SINCE: (u8, u8) = (3, 13);
 /// The layout for the BPF programs; one that reads nothing where the build's is not known: pauses
 /// are timed then, with what the function's arguments say.
 pub(crate) fn layout(resolution: &Resolution) -> Layout {
-    known_layout(resolution).unwrap_or(Layout {
-        tstate_interpreter: NO_OFFSET,
-        interpreters_head: NO_OFFSET,
-        finalizing: NO_OFFSET,
-        interpreter_id: NO_OFFSET,
-        gc_in_runtime: NO_OFFSET,
-        gc_in_interpreter: NO_OFFSET,
-        collecting: NO_OFFSET,
-        enabled: NO_OFFSET,
-        thresholds: [NO_OFFSET; 3],
-        check_pointer: NO_OFFSET,
-        stats: NO_OFFSET,
-        long_lived_total: NO_OFFSET,
-        heap_size: NO_OFFSET,
-        ..Layout::default()
-    })
+    known_layout(resolution).unwrap_or_else(unknown_layout)
 }
 
 fn known_layout(resolution: &Resolution) -> Option<Layout> {

@@ -303,7 +303,8 @@ def interrupted(*_):
         sys.exit(3)
 signal.signal(signal.SIGINT, interrupted)
 print('ready', flush=True)
-while not os.path.exists('stop'):
+folder = os.getcwd()
+while not os.path.exists('stop') and os.path.isdir(folder):
     time.sleep(0.05)
 ";
 

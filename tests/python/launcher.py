@@ -17,6 +17,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 
 from recorder import Recorder
 from recorder import collect
@@ -51,6 +52,8 @@ def run_role(role, folder):
     if role == "spawn":
         subprocess.check_call(command(sys.executable, folder, "grandchild"))
     work(recorder, folder, role, os.environ.get("RANK"))
+    if role == "spawn":
+        time.sleep(1)  # its environment, and so its rank, can be read only while it lives
 
 
 def launch(folder, pythons):

@@ -1,6 +1,7 @@
 //! Writes a trace of a given size, as long training of several processes would, to measure
 //! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
 
+use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
@@ -136,6 +137,9 @@ impl Series {
             oldest_objects: Some(self.heap),
             heap_objects: None,
             unfinished: false,
+            stack: None,
+            young_count: None,
+            counters: Counters::default(),
         }
     }
 }

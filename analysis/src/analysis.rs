@@ -255,7 +255,10 @@ impl Analysis {
                     trace.end = Some(end);
                 }
             }
-            Record::Pause(_) => {}
+            Record::Pause(_)
+            | Record::Frame(_)
+            | Record::Counters(_)
+            | Record::Pressure(_) => {}
         }
     }
 

@@ -4,6 +4,7 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
+use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
@@ -76,6 +77,9 @@ fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         oldest_objects: None,
         heap_objects: None,
         unfinished: false,
+        stack: None,
+        young_count: None,
+        counters: Counters::default(),
     }
 }
 

@@ -34,6 +34,12 @@ pub(crate) fn push_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> 
 
 /// Appends the lines of one record, [`SEPARATOR`] before each.
 pub(crate) fn push_record(out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+    if matches!(
+        record,
+        Record::Frame(_) | Record::Counters(_) | Record::Pressure(_)
+    ) {
+        return Ok(());
+    }
     out.extend_from_slice(SEPARATOR);
     match record {
         Record::Pause(pause) => push_pause(out, pause),
@@ -42,6 +48,7 @@ pub(crate) fn push_record(out: &mut Vec<u8>, record: &Record) -> io::Result<()> 
         Record::ThreadName { pid, tid, name } => push_name(out, "thread_name", *pid, *tid, name),
         Record::Settings(settings) => push_settings(out, settings),
         Record::Note(note) => push_note(out, note),
+        Record::Frame(_) | Record::Counters(_) | Record::Pressure(_) => Ok(()),
         Record::End(end) => push_metadata(out, "gctrace_end", 0, end.ended_ns, end),
     }
 }

@@ -79,6 +79,14 @@ pub struct Pause {
     pub heap_objects: Option<u64>,
     /// The thread or process ended inside the pause; `end_ns` is that moment.
     pub unfinished: bool,
+    /// Where the program was when the pause began: the innermost Python frame of the collecting
+    /// thread. `None` where stacks were not recorded or there was no Python frame.
+    pub stack: Option<FrameId>,
+    /// `gc.get_count()[0]` when the pause began: container objects allocated less those freed since
+    /// the last collection (never counted below 0).
+    pub young_count: Option<u64>,
+    /// Performance counters of the collecting thread between begin and end.
+    pub counters: Counters,
 }
 
 impl Pause {
@@ -90,6 +98,185 @@ impl Pause {
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
+}
+
+/// Names a [`Frame`] within one trace; counted from 1.
+pub type FrameId = u32;
+
+/// A Python frame as a node of the tree of all stacks of a trace: a stack is named by its innermost
+/// frame and stored once, however often it is met. Shared by all processes of the trace. A frame is
+/// written before the first record that names it, and its parent before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// Its name.
+    pub id: FrameId,
+    /// The frame that called it; `None` for the outermost.
+    pub parent: Option<FrameId>,
+    /// Qualified name of the function where the interpreter has it (3.11 and later), otherwise its
+    /// name. [`Frame::OUTER`] stands for the frames beyond `--stack-depth`, [`Frame::UNREADABLE`] for
+    /// one whose code object could not be read.
+    pub function: String,
+    /// `co_filename`; empty for the two special frames.
+    pub file: String,
+    /// Line that was being executed, where the code object tells one.
+    pub line: Option<u32>,
+}
+
+impl Frame {
+    /// `function` of the frame that stands for all those beyond `--stack-depth`.
+    pub const OUTER: &'static str = "[outer frames not recorded]";
+    /// `function` of a frame whose code object could not be read.
+    pub const UNREADABLE: &'static str = "[frame not readable]";
+}
+
+/// A performance counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Counter {
+    /// Processor cycles.
+    Cycles,
+    /// Instructions retired.
+    Instructions,
+    /// Last-level cache misses as the kernel's generic event counts them.
+    CacheMisses,
+    /// Loads that missed the last-level cache.
+    LlcLoadMisses,
+    /// Loads that missed the data TLB.
+    DtlbLoadMisses,
+    /// Mispredicted branches.
+    BranchMisses,
+    /// Page faults, minor and major.
+    PageFaults,
+    /// Page faults that waited for a disk.
+    MajorFaults,
+    /// Context switches, voluntary or not.
+    ContextSwitches,
+    /// Moves to another CPU.
+    CpuMigrations,
+    /// Time on a CPU, in nanoseconds.
+    TaskClock,
+    /// The kernel's per-CPU clock, in nanoseconds: counts as hardware counters do, on any machine.
+    CpuClock,
+}
+
+impl Counter {
+    /// All counters, in the order in which they are shown.
+    pub const ALL: [Self; 12] = [
+        Self::Cycles,
+        Self::Instructions,
+        Self::CacheMisses,
+        Self::LlcLoadMisses,
+        Self::DtlbLoadMisses,
+        Self::BranchMisses,
+        Self::PageFaults,
+        Self::MajorFaults,
+        Self::ContextSwitches,
+        Self::CpuMigrations,
+        Self::TaskClock,
+        Self::CpuClock,
+    ];
+
+    /// Its name in `perf list`, on the command line, in traces and in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::Instructions => "instructions",
+            Self::CacheMisses => "cache-misses",
+            Self::LlcLoadMisses => "LLC-load-misses",
+            Self::DtlbLoadMisses => "dTLB-load-misses",
+            Self::BranchMisses => "branch-misses",
+            Self::PageFaults => "page-faults",
+            Self::MajorFaults => "major-faults",
+            Self::ContextSwitches => "context-switches",
+            Self::CpuMigrations => "cpu-migrations",
+            Self::TaskClock => "task-clock",
+            Self::CpuClock => "cpu-clock",
+        }
+    }
+
+    /// The counter of this name.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|counter| counter.as_str().as_bytes() == name)
+    }
+}
+
+/// Values of counters over some stretch; those that were not counted are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    values: [Option<u64>; Counter::ALL.len()],
+    /// Hardware counters had to share the processor's registers with others: their values are scaled
+    /// up from the part of the time in which they counted.
+    pub scaled: bool,
+    /// The thread moved to another CPU: values of per-CPU counters were dropped, being wrong.
+    pub migrated: bool,
+}
+
+impl Counters {
+    /// The value of a counter, if it was counted.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> Option<u64> {
+        self.values.get(counter as usize).copied().flatten()
+    }
+
+    /// Sets the value of a counter.
+    pub fn set(&mut self, counter: Counter, value: u64) {
+        if let Some(place) = self.values.get_mut(counter as usize) {
+            *place = Some(value);
+        }
+    }
+
+    /// The counters that were counted and their values, in the order of [`Counter::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        Counter::ALL
+            .into_iter()
+            .filter_map(|counter| Some((counter, self.get(counter)?)))
+    }
+
+    /// Nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+/// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process ends
+/// and when the recording does; the last one counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessCounters {
+    /// Process.
+    pub pid: u32,
+    /// From when on they counted.
+    pub since_ns: u64,
+    /// When they were read.
+    pub at_ns: u64,
+    /// The values.
+    pub counters: Counters,
+}
+
+/// Allocation pressure of one process over one interval: signals that cost nothing to collect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Process.
+    pub pid: u32,
+    /// Start of the interval.
+    pub since_ns: u64,
+    /// Its end.
+    pub at_ns: u64,
+    /// Collections of any generation that ended in it.
+    pub collections: u64,
+    /// Container objects allocated less those freed, summed over those collections
+    /// ([`Pause::young_count`]).
+    pub net_containers: u64,
+    /// `gc.get_count()` as last seen, at the begin of the last collection.
+    pub counts: Option<[u32; 3]>,
+    /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where this was not
+    /// recorded.
+    pub arenas_mapped: Option<u64>,
+    /// Arenas that it unmapped.
+    pub arenas_unmapped: Option<u64>,
 }
 
 /// The interpreter of a process, as far as it was resolved.
@@ -202,6 +389,12 @@ pub enum Record {
     },
     /// Collector settings.
     Settings(Settings),
+    /// A Python frame that later records name.
+    Frame(Frame),
+    /// Counters of a whole process.
+    Counters(ProcessCounters),
+    /// Allocation pressure of a process over an interval.
+    Pressure(Pressure),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

@@ -6,6 +6,7 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
@@ -63,7 +64,7 @@ prop_compose! {
         Record::Pause(Pause {
             pid, tid, begin_ns, end_ns: begin_ns + length_ns, generation, reason, collected,
             uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
-            unfinished,
+            unfinished, stack: None, young_count: None, counters: Counters::default(),
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use super::events::Event;
 use super::value::Value;
+use crate::Counters;
 use crate::End;
 use crate::Header;
 use crate::Interpreter;
@@ -100,6 +101,9 @@ fn pause(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<Pause, U
         oldest_objects: None,
         heap_objects: None,
         unfinished: false,
+        stack: None,
+        young_count: None,
+        counters: Counters::default(),
     };
     for (key, value) in event.args.members() {
         argument(&mut pause, key, value, report);

@@ -1,5 +1,6 @@
 //! Small traces for the tests of this crate.
 
+use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
@@ -36,6 +37,9 @@ pub(crate) fn pause(n: u64) -> Record {
         oldest_objects: Some(1_000),
         heap_objects: None,
         unfinished: false,
+        stack: None,
+        young_count: None,
+        counters: Counters::default(),
     })
 }
 

@@ -431,6 +431,12 @@ pub struct Header {
     pub min_pause_ns: u64,
     /// Whether children were followed.
     pub follow: bool,
+    /// Most frames of a stack that were recorded; 0 where stacks were not.
+    pub stack_depth: u32,
+    /// Names of the counters that were recorded ([`Counter::as_str`]).
+    pub counters: Vec<String>,
+    /// Counters that were asked for and could not be had, by name, and why.
+    pub counters_missing: BTreeMap<String, String>,
 }
 
 /// What one kind of probe cost.

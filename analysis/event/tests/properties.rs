@@ -26,6 +26,7 @@ use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
 use gctrace_event::read::Item;
 use gctrace_event::read::TraceReader;
+use proptest::collection::btree_map;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -99,7 +100,7 @@ prop_compose! {
         ended_ns in time(),
         why in any::<String>(),
         exit_code in any::<Option<i32>>(),
-        lost in proptest::collection::btree_map(any::<String>(), any::<u64>(), 0..3),
+        lost in btree_map(any::<String>(), any::<u64>(), 0..3),
         omitted in any::<(u64, u64)>(),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
     ) -> End {
@@ -142,12 +143,15 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        follow in any::<bool>(),
+        (follow, stack_depth) in any::<(bool, u32)>(),
+        counters in vec(any::<String>(), 0..3),
+        counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Header {
         let started_ns = started_ns >> 2;
         Header {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
-            started_ns, started_unix_ns, min_pause_ns, follow,
+            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, counters,
+            counters_missing,
         }
     }
 }

@@ -45,5 +45,6 @@ pub(crate) fn header<'a>(
         started_unix_ns: clock::unix_ns(),
         min_pause_ns: u64::try_from(config.min_pause.as_nanos()).unwrap_or(u64::MAX),
         follow: config.follow,
+        ..Header::default()
     }
 }

@@ -58,6 +58,7 @@ static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
 struct gc_state {
 	u64 address;           /* 0 if it could not be found                                      */
 	u64 interpreter;       /* address of PyInterpreterState                                   */
+	u64 tstate;            /* address of PyThreadState if the function was given it, or 0     */
 	s32 shift;             /* bytes by which the generations lie elsewhere than the layout says */
 	u32 reserved;
 };
@@ -87,6 +88,7 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 	u64 runtime = registers->ip + point->runtime_delta;
 
 	state->address = 0;
+	state->tstate = 0;
 	state->shift = 0;
 	if (layout->gc_in_runtime != NO_OFFSET) {
 		state->interpreter = read_pointer(runtime + layout->interpreters_head);
@@ -98,8 +100,10 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 
 		state->interpreter = read_pointer(tstate + layout->tstate_interpreter);
 		if (state->interpreter &&
-		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state, block))
+		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state, block)) {
+			state->tstate = tstate;
 			return;
+		}
 	}
 	state->interpreter = read_pointer(runtime + layout->interpreters_head);
 	if (state->interpreter)

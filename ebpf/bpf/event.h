@@ -39,6 +39,14 @@ enum point_kind {
 #define MAX_THREADS 8192
 #define MAX_PROCESSES 32768
 #define MAX_FILES 16384
+/* --stack-depth at most. */
+#define MAX_STACK_DEPTH 64
+/* Bytes copied of a code object's strings, from the start of the string object on, and of its line
+ * table: small enough for most, or large. What is longer, user space reads from the process. */
+#define FILE_NAME_BYTES 384
+#define FUNCTION_NAME_BYTES 192
+#define SMALL_TABLE_BYTES 384
+#define LARGE_TABLE_BYTES 4096
 
 struct point {
 	__s64 runtime_delta;   /* address of _PyRuntime less address of the probed instruction    */
@@ -65,6 +73,43 @@ struct generation_stats {
 	__u32 base;            /* stats_item of the first                                         */
 	__u32 stride;          /* bytes from item to item (a ring), 0 for a single item           */
 	__u32 index;           /* offset of the ring's current index (one byte), or NO_OFFSET     */
+};
+
+/* How a frame says which instruction it executes. */
+enum instruction_kind {
+	INSTRUCTION_INDEX = 1,    /* an int, -1 before the first; times `instruction_scale` bytes */
+	INSTRUCTION_POINTER = 2,  /* a pointer into the code object's bytes, or a thread's copy   */
+};
+
+/* Where the Python stack of a thread is, in bytes; NO_OFFSET where there is no such field. */
+struct frame_layout {
+	__u32 tstate_frame;        /* in PyThreadState; NO_OFFSET: stacks cannot be read          */
+	__u32 frame_indirection;   /* 3.11, 3.12: in what tstate_frame points to                  */
+	__u32 frame_bytes;         /* all fields of the frame are below; not more than FRAME_BYTES */
+	__u32 frame_code;
+	__u32 frame_back;
+	__u32 frame_instruction;
+	__u32 instruction_kind;    /* enum instruction_kind                                       */
+	__u32 instruction_scale;
+	__u32 frame_owner;         /* one byte; SHIM_OWNER and more: no Python frame              */
+	__u32 frame_tlbc_index;    /* free-threaded 3.14 and later: which copy of the bytes       */
+	__u32 code_tag_mask;       /* bits of frame_code that are not address                     */
+	__u32 code_bytes;          /* in the code object: its instructions                        */
+	__u32 code_tlbc;           /* pointer to the copies                                       */
+	__u32 code_first_traceable;/* int: instructions before it belong to no visible frame      */
+	__u32 code_version;        /* u32, another for each code object (3.12 and later)          */
+	__u32 code_filename;       /* str                                                         */
+	__u32 code_name;           /* str                                                         */
+	__u32 code_first_line;     /* int                                                         */
+	__u32 code_line_table;     /* bytes                                                       */
+	__u32 unicode_hash;        /* in a str                                                    */
+	__u32 unicode_data;        /* in a str of ASCII                                           */
+	__u32 bytes_length;        /* in a bytes: ssize_t                                         */
+	__u32 bytes_data;
+	/* The thread state of the thread that holds the GIL, where no argument says it.          */
+	__u32 runtime_tstate;      /* in _PyRuntime (3.8 - 3.11)                                  */
+	__u32 interpreter_gil;     /* in PyInterpreterState: pointer to the GIL (3.12 and later)  */
+	__u32 gil_holder;          /* in the GIL                                                  */
 };
 
 /* Offsets of one build of CPython, in bytes; NO_OFFSET where there is no such field. */
@@ -94,6 +139,7 @@ struct layout {
 	__u32 collecting_guards;
 	/* Counters of statistics miss some steps (3.14.0 - 3.14.4): do not drop a run for them.  */
 	__u32 stats_incomplete;
+	struct frame_layout frames;
 };
 
 /* An executable file as the kernel knows it. */
@@ -110,6 +156,8 @@ enum event_kind {
 	EVENT_EXEC = 3,
 	EVENT_EXIT = 4,
 	EVENT_PROGRAM_ENTRY = 5,
+	EVENT_STACK = 6,
+	EVENT_CODE = 7,
 };
 
 enum pause_flag {
@@ -120,6 +168,7 @@ enum pause_flag {
 	PAUSE_NO_STATS = 16,        /* statistics could not be read: generation from the argument */
 	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
+	PAUSE_STACK_LOST = 128,     /* its stack was not seen before and could not be sent        */
 };
 
 struct statistics {
@@ -143,10 +192,47 @@ struct pause_event {
 	__s64 heap_objects;    /* heap_size at the end, or -1                                     */
 	__s32 thresholds[GENERATIONS]; /* at the end, or -1                                       */
 	__s32 enabled;         /* at the end, or -1                                               */
+	__s32 counts[GENERATIONS]; /* of generations, at the begin, or -1                         */
 	__s32 generation_argument; /* or ARGUMENT_UNKNOWN                                         */
 	__s32 reason_argument;     /* 0 heap, 1 shutdown, 2 manual; or ARGUMENT_UNKNOWN           */
 	__u32 point;           /* index into `points`                                             */
+	__u64 stack;           /* id of a stack_event, or 0                                       */
+};
+
+/* A Python frame. */
+struct frame {
+	__u64 code;            /* address of the code object                                      */
+	__u32 offset;          /* byte offset of the instruction; NO_OFFSET before the first      */
+	__u32 identity;        /* tells code objects apart that had the same address in turn      */
+};
+
+/* A stack when it is first met. */
+struct stack_event {
+	__u32 kind;            /* EVENT_STACK                                                     */
+	__u32 pid;
+	__u64 id;              /* a hash of pid and frames, never 0                               */
+	__u32 layout;          /* index into `layouts`                                            */
+	__u32 depth;           /* frames that follow, innermost first                             */
+	__u32 truncated;       /* there are more                                                  */
 	__u32 reserved;
+	struct frame frames[MAX_STACK_DEPTH];
+};
+
+/* A code object when it is first met: followed by SMALL_TABLE_BYTES or LARGE_TABLE_BYTES of its line
+ * table. */
+struct code_event {
+	__u32 kind;            /* EVENT_CODE                                                      */
+	__u32 pid;
+	__u64 code;
+	__u32 identity;
+	__u32 layout;          /* index into `layouts`                                            */
+	__s32 first_line;
+	__u32 file_name_bytes; /* valid bytes, 0 if it could not be read                          */
+	__u32 function_name_bytes;
+	__u32 table_bytes;     /* valid bytes                                                     */
+	__s64 table_length;    /* how long it is; -1 if it could not be read                      */
+	__u8 file_name[FILE_NAME_BYTES];
+	__u8 function_name[FUNCTION_NAME_BYTES];
 };
 
 struct process_event {
@@ -171,11 +257,15 @@ enum counter {
 	COUNTER_LOST_DEPTH,                    /* nested deeper than MAX_DEPTH                    */
 	COUNTER_NOTHING_DONE,                  /* calls that collected nothing: not pauses        */
 	COUNTER_LOST_PROCESSES,                /* process table full: process not followed        */
+	COUNTER_LOST_STACKS,                   /* pause ring full: a stack not seen before        */
 	COUNTERS,
 };
 
 _Static_assert(sizeof(struct point) == 40, "point");
-_Static_assert(sizeof(struct pause_event) == 176, "pause_event");
+_Static_assert(sizeof(struct pause_event) == 192, "pause_event");
+_Static_assert(sizeof(struct frame) == 16, "frame");
+_Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
+_Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 

@@ -17,7 +17,8 @@ struct open_pause {
 	u32 flags;
 	u32 point;
 	u32 nothing_to_do;     /* another run was going on: the call returns at once              */
-	u32 reserved;
+	s32 counts[GENERATIONS];
+	u64 stack;
 };
 
 struct thread {
@@ -32,6 +33,7 @@ struct thread {
 	 * another thread's.                                                                      */
 	struct statistics after;
 	struct block block;
+	struct walk walk;
 	struct open_pause pauses[MAX_DEPTH];
 };
 
@@ -43,6 +45,9 @@ struct {
 	__type(key, u32);
 	__type(value, struct thread);
 } threads SEC(".maps");
+
+/* The count of a generation lies behind its threshold (struct gc_generation, every version). */
+#define COUNT_AFTER_THRESHOLD 4
 
 /* A struct thread is too large for the 512-byte BPF stack. */
 struct {
@@ -88,6 +93,36 @@ static __always_inline u32 reason_flags(struct pt_regs *registers, const struct 
 	return flags;
 }
 
+/* What the gc state says at the begin: its counts and statistics. */
+static __always_inline void note_state(struct thread *thread, struct open_pause *pause, const struct layout *layout)
+{
+	const struct block *block = &thread->block;
+
+	for (u32 i = 0; i < GENERATIONS; i++)
+		pause->counts[i] = layout->thresholds[i] == NO_OFFSET ? -1 :
+			block_int(block, layout->thresholds[i] + pause->gc.shift + COUNT_AFTER_THRESHOLD);
+	pause->nothing_to_do = layout->collecting_guards && block_int(block, layout->collecting) > 0;
+	if (!read_statistics(layout, block, &pause->before))
+		pause->flags |= PAUSE_NO_STATS;
+}
+
+/* Where the program is: calls that have nothing to do are not worth a stack. */
+static __always_inline void note_stack(struct pt_regs *registers, const struct point *point, struct thread *thread,
+				       struct open_pause *pause, const struct layout *layout, u32 pid)
+{
+	u64 tstate = pause->gc.tstate;
+
+	if (pause->nothing_to_do)
+		return;
+	if (!tstate)
+		tstate = current_tstate(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
+	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, pid);
+	if (pause->stack == STACK_LOST) {
+		pause->stack = 0;
+		pause->flags |= PAUSE_STACK_LOST;
+	}
+}
+
 static __always_inline void begin_pause(struct pt_regs *registers, const struct point *point, u32 point_index,
 					u32 tid, u32 pid, u64 now)
 {
@@ -107,6 +142,9 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	__sync_fetch_and_add(&threads_in_pause, 1);
 	pause = &thread->pauses[depth];
 	pause->begin_ns = now;
+	pause->stack = 0;
+	for (u32 i = 0; i < GENERATIONS; i++)
+		pause->counts[i] = -1;
 	thread->switched_out_ns = 0;
 	pause->off_cpu_at_begin = thread->off_cpu_ns;
 	pause->stopped_ns = 0;
@@ -117,13 +155,14 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	pause->flags = reason_flags(registers, point, layout, thread);
 	find_gc_state(registers, point, layout, &pause->gc, &thread->block);
 	pause->nothing_to_do = 0;
-	if (!pause->gc.address) {
+	if (pause->gc.address)
+		note_state(thread, pause, layout);
+	else
 		pause->flags |= PAUSE_NO_STATS;
-		return;
-	}
-	pause->nothing_to_do = layout->collecting_guards && block_int(&thread->block, layout->collecting) > 0;
-	if (!read_statistics(layout, &thread->block, &pause->before))
-		pause->flags |= PAUSE_NO_STATS;
+	if (stack_depth)
+		note_stack(registers, point, thread, pause, layout, pid);
+	/* Our own work is not part of the pause. */
+	pause->begin_ns = bpf_ktime_get_ns();
 }
 
 static __always_inline u64 moved(struct statistics *after, const struct statistics *before)
@@ -192,7 +231,9 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->generation_argument = pause->generation_argument;
 	event->reason_argument = pause->reason_argument;
 	event->point = pause->point;
-	event->reserved = 0;
+	event->stack = pause->stack;
+	for (u32 i = 0; i < GENERATIONS; i++)
+		event->counts[i] = pause->counts[i];
 	event->interpreter = interpreter_id(layout, pause->gc.interpreter);
 	describe_heap(event, thread, layout, pause, copied);
 	bpf_ringbuf_submit(event, wake_flags());

@@ -6,6 +6,7 @@
 #include "event.h"
 #include "maps.bpf.h"
 #include "cpython.bpf.h"
+#include "stack.bpf.h"
 #include "process.bpf.c"
 #include "gc.bpf.c"
 
@@ -13,10 +14,13 @@
 struct wire_types {
 	struct pause_event pause_event;
 	struct process_event process_event;
+	struct stack_event stack_event;
+	struct code_event code_event;
 	enum event_kind event_kind;
 	enum pause_flag pause_flag;
 	enum point_kind point_kind;
 	enum counter counter;
+	enum instruction_kind instruction_kind;
 	struct file_key file_key;
 	struct point point;
 	struct layout layout;

@@ -1,10 +1,13 @@
 //! Bytes of the ring buffers -> events. Pure: nothing here touches libbpf.
 
+use crate::wire::CodeWire;
 use crate::wire::EventKind;
 use crate::wire::FileKey;
+use crate::wire::NO_OFFSET;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
+use crate::wire::StackWire;
 use crate::wire::Wire;
 use gctrace_event::Counters;
 use gctrace_event::Pause;
@@ -17,6 +20,68 @@ pub enum Event {
     Pause(PauseEvent),
     /// A process was born, changed its program, or died.
     Process(ProcessEvent),
+    /// A stack is met for the first time.
+    Stack(StackEvent),
+    /// A code object is met for the first time.
+    Code(CodeEvent),
+}
+
+/// Names a stack within one recording.
+pub type StackId = u64;
+
+/// The Python stack of a thread, sent before the first event that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackEvent {
+    /// Process.
+    pub pid: u32,
+    /// Its name.
+    pub id: StackId,
+    /// Index of the layout that [`crate::Session::add_layout`] returned for its interpreter.
+    pub layout: u32,
+    /// Frames, innermost first.
+    pub frames: Vec<StackFrame>,
+    /// There are more frames outside of these.
+    pub truncated: bool,
+}
+
+/// One Python frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackFrame {
+    /// Its code object.
+    pub code: CodeId,
+    /// Byte offset of the instruction within the code; `None` before the first one.
+    pub offset: Option<u32>,
+}
+
+/// A code object of a process; the address alone may come again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CodeId {
+    /// Address in the process.
+    pub address: u64,
+    /// Tells apart those that had the same address in turn.
+    pub identity: u32,
+}
+
+/// What names the lines of a code object, read while it was alive for certain. Memory that was not
+/// resident could not be read: such members are empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeEvent {
+    /// Process.
+    pub pid: u32,
+    /// The code object.
+    pub code: CodeId,
+    /// Index of the layout that [`crate::Session::add_layout`] returned for its interpreter.
+    pub layout: u32,
+    /// `co_firstlineno`.
+    pub first_line: i32,
+    /// First bytes of the `str` object of its file name, header included.
+    pub file_name: Vec<u8>,
+    /// First bytes of the `str` object of its name.
+    pub function_name: Vec<u8>,
+    /// First bytes of its line table.
+    pub line_table: Vec<u8>,
+    /// Length of the whole line table in bytes, where it could be read.
+    pub line_table_length: Option<u64>,
 }
 
 /// A pause and what was read beside it.
@@ -31,6 +96,10 @@ pub struct PauseEvent {
     pub enabled: Option<bool>,
     /// Forked inside its parent's pause: begin is the fork.
     pub forked: bool,
+    /// Where the program was when the pause began; [`Pause::stack`] is left for whoever names frames.
+    pub stack: Option<StackId>,
+    /// `gc.get_count()` at the begin, where it could be read.
+    pub counts: Option<[u32; 3]>,
 }
 
 /// A step in the life of a process. Times are nanoseconds of CLOCK_MONOTONIC.
@@ -84,6 +153,8 @@ pub fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {
         EventKind::EVENT_PAUSE => PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire))),
+        EventKind::EVENT_STACK => StackWire::read(bytes).map(|wire| Event::Stack(stack(&wire))),
+        EventKind::EVENT_CODE => code(bytes).map(Event::Code),
         _ => process(&ProcessWire::read(bytes)?).map(Event::Process),
     }
 }
@@ -110,6 +181,47 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             at_ns,
         },
         _ => return None,
+    })
+}
+
+fn stack(wire: &StackWire) -> StackEvent {
+    let frames = wire.frames.iter().take(wire.depth as usize);
+    StackEvent {
+        pid: wire.pid,
+        id: wire.id,
+        layout: wire.layout,
+        frames: frames
+            .map(|frame| StackFrame {
+                code: CodeId {
+                    address: frame.code,
+                    identity: frame.identity,
+                },
+                offset: (frame.offset != NO_OFFSET).then_some(frame.offset),
+            })
+            .collect(),
+        truncated: wire.truncated != 0,
+    }
+}
+
+fn code(bytes: &[u8]) -> Option<CodeEvent> {
+    let wire = CodeWire::read(bytes)?;
+    let table = bytes.get(size_of::<CodeWire>()..).unwrap_or_default();
+    let first = |bytes: &[u8], count: u32| {
+        let count = bytes.len().min(count as usize);
+        bytes.get(..count).unwrap_or_default().to_vec()
+    };
+    Some(CodeEvent {
+        pid: wire.pid,
+        code: CodeId {
+            address: wire.code,
+            identity: wire.identity,
+        },
+        layout: wire.layout,
+        first_line: wire.first_line,
+        file_name: first(&wire.file_name, wire.file_name_bytes),
+        function_name: first(&wire.function_name, wire.function_name_bytes),
+        line_table: first(table, wire.table_bytes),
+        line_table_length: u64::try_from(wire.table_length).ok(),
     })
 }
 
@@ -146,7 +258,14 @@ fn pause(wire: &PauseWire) -> PauseEvent {
             .then_some(wire.thresholds.map(|threshold| threshold.max(0))),
         enabled: (wire.enabled >= 0).then_some(wire.enabled != 0),
         forked: has(wire, PauseFlag::PAUSE_FORKED),
+        stack: (wire.stack != 0).then_some(wire.stack),
+        counts: counts(wire),
     }
+}
+
+fn counts(wire: &PauseWire) -> Option<[u32; 3]> {
+    let count = |of: usize| u32::try_from(*wire.counts.get(of)?).ok();
+    Some([count(0)?, count(1)?, count(2).unwrap_or(0)])
 }
 
 /// Counters run on modulo 2^64, and a torn read must not overflow.

@@ -4,6 +4,7 @@ use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;
 use crate::attach::plan_links;
 use crate::decode::Event;
+use crate::decode::StackId;
 use crate::decode::decode;
 use crate::error::Error;
 use crate::release::HeldProcesses;
@@ -45,6 +46,8 @@ pub struct Config {
     pub follow_children: bool,
     /// Bytes of the ring buffer for pauses: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// Python frames recorded at the begin of a pause, up to [`crate::MAX_STACK_DEPTH`]; 0: none.
+    pub stack_depth: u32,
 }
 
 /// Loaded programs. Dropping it detaches everything.
@@ -131,6 +134,10 @@ impl Counters {
                 Counter::COUNTER_LOST_PROCESSES,
                 "processes: too many at once",
             ),
+            (
+                Counter::COUNTER_LOST_STACKS,
+                "stacks of pauses: the ring buffer was full (--ring-size)",
+            ),
         ]
         .into_iter()
         .map(|(counter, what)| (what, self.value(counter.0)))
@@ -206,6 +213,12 @@ impl Session {
             file.bytes(),
             &1u32.to_ne_bytes(),
         )
+    }
+
+    /// A stack whose process is gone: should another process with its pid have the same, it is sent
+    /// again.
+    pub fn forget_stack(&self, stack: StackId) {
+        let _ = self.skeleton.maps.seen_stacks.delete(&stack.to_ne_bytes());
     }
 
     /// The processes that wait for their probes.
@@ -374,6 +387,7 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
         rodata.ring_bytes = u64::from(config.ring_bytes);
+        rodata.stack_depth = config.stack_depth.min(crate::MAX_STACK_DEPTH);
         if !nix::unistd::Uid::effective().is_root() {
             rodata.hold_only_user = nix::unistd::Uid::current().as_raw();
         }

@@ -16,17 +16,23 @@ pub(crate) mod skeleton {
 
 /// An executable file as the kernel knows it: opaque, only to be compared.
 pub use skeleton::types::file_key as FileKey;
+/// Where the Python stack of a thread is: see `struct frame_layout` in `bpf/event.h`.
+pub use skeleton::types::frame_layout as FrameOffsets;
+/// How a frame says which instruction it executes: see `enum instruction_kind` in `bpf/event.h`.
+pub use skeleton::types::instruction_kind as InstructionKind;
 /// Offsets of one build of CPython: see `struct layout` in `bpf/event.h` for each field.
 pub use skeleton::types::layout as Layout;
 /// What is at a probed address: see `enum point_kind` in `bpf/event.h`.
 pub use skeleton::types::point_kind as PointKind;
 
+pub(crate) use skeleton::types::code_event as CodeWire;
 pub(crate) use skeleton::types::counter as Counter;
 pub(crate) use skeleton::types::event_kind as EventKind;
 pub(crate) use skeleton::types::pause_event as PauseWire;
 pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;
 pub(crate) use skeleton::types::process_event as ProcessWire;
+pub(crate) use skeleton::types::stack_event as StackWire;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub const NO_OFFSET: u32 = u32::MAX;
@@ -36,6 +42,18 @@ pub(crate) const ARGUMENT_UNKNOWN: i32 = -128;
 pub(crate) const MAX_POINTS: u32 = 1024;
 /// `MAX_LAYOUTS` of `bpf/event.h`.
 pub(crate) const MAX_LAYOUTS: u32 = 256;
+
+/// `MAX_STACK_DEPTH` of `bpf/event.h`: frames of a stack at most.
+pub const MAX_STACK_DEPTH: u32 = 64;
+
+/// Stacks of this build cannot be read.
+#[must_use]
+pub fn unknown_frames() -> FrameOffsets {
+    FrameOffsets {
+        tstate_frame: NO_OFFSET,
+        ..FrameOffsets::default()
+    }
+}
 
 /// The layout of a build about which nothing is known: pauses are timed, nothing is read.
 #[must_use]
@@ -54,6 +72,7 @@ pub fn unknown_layout() -> Layout {
         stats: NO_OFFSET,
         long_lived_total: NO_OFFSET,
         heap_size: NO_OFFSET,
+        frames: unknown_frames(),
         ..Layout::default()
     }
 }
@@ -83,6 +102,10 @@ pub(crate) unsafe trait Wire: Copy {
 unsafe impl Wire for PauseWire {}
 // SAFETY: integers only.
 unsafe impl Wire for ProcessWire {}
+// SAFETY: integers only.
+unsafe impl Wire for StackWire {}
+// SAFETY: integers only.
+unsafe impl Wire for CodeWire {}
 // SAFETY: integers only.
 unsafe impl Wire for Point {}
 // SAFETY: integers only.

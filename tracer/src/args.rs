@@ -130,6 +130,10 @@ struct RecordArgs {
     /// Under sudo: run the command as root instead of as the user who typed it
     #[arg(long)]
     as_root: bool,
+    /// Python frames to record where a pause begins, innermost first; 0 records none
+    #[arg(long, value_name = "FRAMES", default_value_t = 16,
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
+    stack_depth: u32,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -199,6 +203,8 @@ pub(crate) struct RecordConfig {
     pub as_root: bool,
     /// Bytes of the ring buffer: a power of two, at least one page.
     pub ring_size: u32,
+    /// Python frames recorded where a pause begins.
+    pub stack_depth: u32,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -299,6 +305,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         min_pause: args.min_pause,
         as_root: args.as_root,
         ring_size: args.ring_size,
+        stack_depth: args.stack_depth,
         verbosity,
     })
 }

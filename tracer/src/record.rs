@@ -100,6 +100,7 @@ impl Recording {
             Config {
                 follow_children: config.follow,
                 ring_bytes: config.ring_size,
+                stack_depth: config.stack_depth,
             },
             &support,
         )?;

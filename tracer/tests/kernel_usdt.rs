@@ -76,6 +76,7 @@ fn static_trace_points_time_every_pause() {
         Config {
             follow_children: true,
             ring_bytes: 1 << 20,
+            stack_depth: 0,
         },
         &KernelSupport::probe(),
     )

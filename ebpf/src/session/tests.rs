@@ -15,6 +15,7 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
     let config = Config {
         follow_children: true,
         ring_bytes: 1 << 20,
+        stack_depth: 0,
     };
     let mut session = Session::open(config, support).unwrap();
     let (calibration, probes) = session.calibrate().unwrap();
@@ -51,6 +52,7 @@ fn a_ring_of_odd_size_is_refused() {
     let config = Config {
         follow_children: true,
         ring_bytes: 5000,
+        stack_depth: 0,
     };
     assert!(matches!(
         Session::open(config, &support),

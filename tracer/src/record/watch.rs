@@ -103,6 +103,7 @@ impl Watch {
                 self.processes.meet_thread(pid, tid, &mut self.output);
                 self.output.pause(&pause);
             }
+            Event::Stack(_) | Event::Code(_) => {}
             Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
                 self.forked(pid, parent, at_ns)
             }

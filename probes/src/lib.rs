@@ -4,6 +4,8 @@
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
 //! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
 //! [`maps`] and [`process`] read what `/proc` says about a running process.
+//! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
+//! frames.
 //!
 //! Bytes in, facts out: nothing here meets the kernel's BPF, writes to a process or prints.
 
@@ -13,6 +15,7 @@ mod elf;
 mod error;
 mod identify;
 pub mod maps;
+mod memory;
 mod placement;
 pub mod process;
 mod python;
@@ -21,12 +24,21 @@ mod resolution;
 pub use error::ResolveError;
 pub use identify::ProgramKind;
 pub use identify::identify;
+pub use memory::Memory;
+pub use memory::MemoryError;
+pub use memory::ProcessMemory;
+pub use python::code_object::CodeObject;
+pub use python::code_object::CodeObjectError;
+pub use python::code_object::decode_unicode;
+pub use python::frames;
 pub use python::layout::GcBase;
 pub use python::layout::GenerationStats;
 pub use python::layout::Layout;
 pub use python::layout::SelfCheck;
 pub use python::layout::StatsLayout;
 pub use python::layout::StatsPlace;
+pub use python::line_table;
+pub use python::line_table::LineTableFormat;
 pub use python::resolve;
 pub use python::resolve_bytes;
 pub use python::version::Version;

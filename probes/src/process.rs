@@ -41,7 +41,7 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    fn new(pid: u32, what: &'static str, source: std::io::Error) -> Self {
+    pub(crate) fn new(pid: u32, what: &'static str, source: std::io::Error) -> Self {
         use std::io::ErrorKind;
         // ESRCH (3) is what a read says of a process that ended after the open.
         match source.kind() {

@@ -1,5 +1,6 @@
 //! The answer: the collector of one file, its functions and where their probes sit.
 
+use crate::python::frames::FrameLayout;
 use crate::python::layout::Layout;
 use crate::python::version::Version;
 use serde::Deserialize;
@@ -125,6 +126,8 @@ pub struct Resolution {
     pub points: Vec<Point>,
     /// How the collector's state lies in memory; `None` where it is not known.
     pub layout: Option<Layout>,
+    /// How the Python stacks of its threads lie in memory; `None` where it is not known.
+    pub frames: Option<FrameLayout>,
     /// Address of `_PyRuntime` as the file was linked.
     pub runtime: u64,
     /// Address, as linked, at which the file's lowest mapping starts. In a process, `_PyRuntime` is

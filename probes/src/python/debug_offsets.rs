@@ -1,12 +1,13 @@
 //! `_Py_DebugOffsets`: the description of its own memory that CPython 3.13 and later put at the
 //! start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
+use super::frames::GilHolder;
 use crate::elf::Image;
 
 /// What the structure starts with.
 const COOKIE: &[u8; 8] = b"xdebugpy";
 
-/// Words to read: past the end of the `gc` group of every version known.
+/// Words to read: past the end of the `unicode_object` and `gc` groups of every version known.
 const WORDS: u64 = 100;
 
 /// The parts of `_Py_DebugOffsets` that tell where the collector's state is. In bytes.
@@ -28,7 +29,126 @@ pub(crate) struct DebugOffsets {
     pub(crate) gc_collecting: u32,
     /// 3.15 and later: size of the statistics and where the pointer to them is.
     pub(crate) generation_stats: Option<(u32, u32)>,
+    /// Where the Python stack is; `None` where something in it makes no sense.
+    pub(crate) frames: Option<FrameOffsets>,
 }
+
+/// The parts that lead from a thread to the code objects of its frames. In bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameOffsets {
+    pub(crate) threads_head: u32,
+    pub(crate) gil: GilHolder,
+    pub(crate) tstate_next: u32,
+    pub(crate) tstate_thread_id: u32,
+    pub(crate) tstate_frame: u32,
+    pub(crate) frame_code: u32,
+    pub(crate) frame_back: u32,
+    pub(crate) frame_instruction: u32,
+    pub(crate) frame_owner: u32,
+    /// Free-threaded 3.14 and later: in the frame the index, in the code object the array.
+    pub(crate) tlbc: Option<(u32, u32)>,
+    pub(crate) code_filename: u32,
+    pub(crate) code_qualname: u32,
+    pub(crate) code_line_table: u32,
+    pub(crate) code_first_line: u32,
+    pub(crate) code_bytes: u32,
+    pub(crate) object_type: u32,
+    pub(crate) type_name: u32,
+    pub(crate) bytes_length: u32,
+    pub(crate) bytes_data: u32,
+    pub(crate) unicode_state: u32,
+    pub(crate) unicode_length: u32,
+    pub(crate) unicode_ascii_size: u32,
+}
+
+/// Where the groups of [`FrameOffsets`] start in one minor version, counted as [`Positions`]. Within a
+/// group the order is the same in all.
+struct FramePositions {
+    /// `interpreter_state.ceval_gil`.
+    ceval_gil: usize,
+    /// `thread_state.next`; `thread_state.current_frame` comes two words later.
+    thread_next: usize,
+    thread_id: usize,
+    /// `interpreter_frame.previous`.
+    frame: usize,
+    /// `code_object.filename`.
+    code: usize,
+    /// `interpreter_frame.tlbc_index` and `code_object.co_tlbc`.
+    tlbc: Option<(usize, usize)>,
+    object_type: usize,
+    type_name: usize,
+    /// `bytes_object.ob_size`.
+    bytes: usize,
+    /// `unicode_object.state`.
+    unicode: usize,
+}
+
+impl FramePositions {
+    fn of(minor: u8) -> Option<Self> {
+        let (ceval_gil, thread_next, thread_id, frame, code, tlbc, object_type) = match minor {
+            13 => (14, 21, 24, 29, 35, None, 45),
+            14 => (15, 24, 27, 32, 40, Some((38, 49)), 51),
+            15 => (15, 24, 30, 40, 48, Some((46, 57)), 59),
+            _ => return None,
+        };
+        let (bytes, unicode) = match minor {
+            13 => (65, 68),
+            14 => (75, 78),
+            _ => (87, 90),
+        };
+        Some(Self {
+            ceval_gil,
+            thread_next,
+            thread_id,
+            frame,
+            code,
+            tlbc,
+            object_type,
+            type_name: object_type + 2,
+            bytes,
+            unicode,
+        })
+    }
+}
+
+impl FrameOffsets {
+    fn read(minor: u8, free_threaded: bool, offset: impl Fn(usize) -> Option<u32>) -> Option<Self> {
+        let at = FramePositions::of(minor)?;
+        let (gil_state, last_holder) = (at.ceval_gil + 1, at.ceval_gil + 4);
+        let copies = |(index, array)| Some((offset(index)?, offset(array)?));
+        Some(Self {
+            threads_head: offset(THREADS_HEAD)?,
+            gil: GilHolder {
+                pointer: offset(at.ceval_gil)?,
+                holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,
+            },
+            tstate_next: offset(at.thread_next)?,
+            tstate_thread_id: offset(at.thread_id)?,
+            tstate_frame: offset(at.thread_next + 2)?,
+            frame_back: offset(at.frame)?,
+            frame_code: offset(at.frame + 1)?,
+            frame_instruction: offset(at.frame + 2)?,
+            frame_owner: offset(at.frame + 4)?,
+            // They are 0 in builds with the lock.
+            tlbc: at.tlbc.filter(|_| free_threaded).and_then(copies),
+            code_filename: offset(at.code)?,
+            code_qualname: offset(at.code + 2)?,
+            code_line_table: offset(at.code + 3)?,
+            code_first_line: offset(at.code + 4)?,
+            code_bytes: offset(at.code + 8)?,
+            object_type: offset(at.object_type)?,
+            type_name: offset(at.type_name)?,
+            bytes_length: offset(at.bytes)?,
+            bytes_data: offset(at.bytes + 1)?,
+            unicode_state: offset(at.unicode)?,
+            unicode_length: offset(at.unicode + 1)?,
+            unicode_ascii_size: offset(at.unicode + 2)?,
+        })
+    }
+}
+
+/// `interpreter_state.threads_head`, as an index of a word.
+const THREADS_HEAD: usize = 9;
 
 /// Where the members lie in one minor version, as indices of 64-bit words, counted in the headers.
 struct Positions {
@@ -94,6 +214,7 @@ impl DebugOffsets {
             gc_size: offset(at.gc)?,
             gc_collecting: offset(at.gc + 1)?,
             generation_stats: at.generation_stats.and_then(stats),
+            frames: FrameOffsets::read(minor, word(2)? != 0, offset),
         };
         let fits = found.gc_collecting < found.gc_size
             && found.interpreter_gc.checked_add(found.gc_size)? <= offset(6)?

@@ -4,9 +4,12 @@ pub(crate) mod arguments;
 mod by_code;
 mod by_symbols;
 mod by_usdt;
+pub(crate) mod code_object;
 mod debug_offsets;
 mod facts;
+pub mod frames;
 pub(crate) mod layout;
+pub mod line_table;
 mod names;
 mod points;
 pub(crate) mod version;
@@ -197,6 +200,7 @@ fn answer(
         warnings: points::warnings(facts, &points, layout.is_some()),
         points,
         layout,
+        frames: frames::frame_layout(&facts.version, debug),
         runtime: facts.runtime,
         lowest_address: image.lowest_address(),
     }

@@ -93,6 +93,7 @@ fn resolution() -> Resolution {
             ),
         ],
         layout: None,
+        frames: None,
         runtime: 0x90_0000,
         lowest_address: 0x40_0000,
         warnings: vec![],

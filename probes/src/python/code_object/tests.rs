@@ -1,0 +1,152 @@
+//! No memory and no bytes make the decoder panic or allocate without bounds.
+
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+
+use super::CodeObject;
+use super::CodeObjectError;
+use super::decode_unicode;
+use crate::python::frames::FrameLayout;
+use crate::python::frames::frame_layout;
+use crate::python::frames::walk;
+use crate::python::version::Version;
+use proptest::prelude::any;
+use proptest::proptest;
+
+fn layouts() -> Vec<FrameLayout> {
+    (8..=12)
+        .map(|minor| {
+            let version = Version {
+                major: 3,
+                minor,
+                micro: None,
+                level: String::new(),
+            };
+            frame_layout(&version, None).unwrap()
+        })
+        .collect()
+}
+
+/// A memory that repeats `bytes` everywhere but on the first page, which is never mapped.
+fn repeated(bytes: &[u8]) -> impl Fn(u64, &mut [u8]) -> std::io::Result<()> + '_ {
+    move |address, into| {
+        if address < 4096 || bytes.is_empty() {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let start = usize::try_from(address % bytes.len() as u64).unwrap();
+        let source = bytes.iter().cycle().skip(start);
+        into.iter_mut()
+            .zip(source)
+            .for_each(|(to, from)| *to = *from);
+        Ok(())
+    }
+}
+
+/// A string object as the headers of 3.12 describe it.
+fn string(layout: &FrameLayout, width: u8, ascii: bool, length: u64, text: &[u8]) -> Vec<u8> {
+    let data = if ascii {
+        layout.unicode_ascii_data
+    } else {
+        layout.unicode_compact_data
+    };
+    let mut bytes = vec![0; data as usize];
+    let state = u32::from(width) << 2 | 1 << 5 | u32::from(ascii) << 6;
+    let put = |bytes: &mut Vec<u8>, at: u32, value: &[u8]| {
+        let at = at as usize;
+        bytes[at..at + value.len()].copy_from_slice(value);
+    };
+    put(&mut bytes, layout.unicode_state, &state.to_le_bytes());
+    put(&mut bytes, layout.unicode_length, &length.to_le_bytes());
+    bytes.extend_from_slice(text);
+    bytes
+}
+
+#[test]
+fn cut_off_strings_give_what_is_there() {
+    let layout = &layouts()[4];
+    let ascii = string(layout, 1, true, 5, b"hello");
+    assert_eq!(decode_unicode(&ascii, layout).unwrap(), "hello");
+    assert_eq!(
+        decode_unicode(&ascii[..ascii.len() - 2], layout).unwrap(),
+        "hel"
+    );
+    assert_eq!(decode_unicode(&ascii[..40], layout).unwrap(), "");
+    assert_eq!(decode_unicode(&ascii[..35], layout), None);
+    let latin = string(layout, 1, false, 3, b"a\xe9b and what comes after");
+    assert_eq!(decode_unicode(&latin, layout).unwrap(), "a\u{e9}b");
+    let ucs2 = string(layout, 2, false, 2, &[0x22, 0x6f, 0x57, 0x5b]);
+    assert_eq!(decode_unicode(&ucs2, layout).unwrap(), "\u{6f22}\u{5b57}");
+    assert_eq!(
+        decode_unicode(&ucs2[..ucs2.len() - 1], layout).unwrap(),
+        "\u{6f22}"
+    );
+    let surrogate = string(layout, 2, false, 1, &[0x80, 0xdc]);
+    assert_eq!(decode_unicode(&surrogate, layout).unwrap(), "\u{fffd}");
+    let legacy = string(layout, 0, false, 2, b"ab");
+    assert_eq!(decode_unicode(&legacy, layout), None);
+    let negative = string(layout, 1, true, u64::MAX, b"ab");
+    assert_eq!(decode_unicode(&negative, layout), None);
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_an_error() {
+    for layout in layouts() {
+        let nothing = |_: u64, _: &mut [u8]| Err(std::io::ErrorKind::UnexpectedEof.into());
+        let error = CodeObject::read(&nothing, 8, &layout).unwrap_err();
+        assert!(matches!(error, CodeObjectError::Memory(_)), "{error}");
+        let zeros = |_: u64, into: &mut [u8]| {
+            into.fill(0);
+            Ok(())
+        };
+        let error = CodeObject::read(&zeros, 1 << 40, &layout).unwrap_err();
+        assert!(matches!(error, CodeObjectError::NotCode { .. }), "{error}");
+        let error = CodeObject::from_parts(1, &[], &[], &[], &layout).unwrap_err();
+        assert!(matches!(error, CodeObjectError::NotText { .. }), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_memory_gives_an_answer(
+        bytes in proptest::collection::vec(any::<u8>(), 0..512),
+        address in any::<u64>(),
+    ) {
+        // What is read first is the type's name; let half of the memories pass that.
+        let named: Vec<u8> = b"code\0\0\0\0".iter().copied().chain(bytes.iter().copied()).collect();
+        for layout in layouts() {
+            let _any_answer = decode_unicode(&bytes, &layout);
+            let _any_answer = CodeObject::from_parts(0, &bytes, &bytes, &bytes, &layout);
+            for memory in [&bytes, &named] {
+                let _any_answer = CodeObject::read(&repeated(memory), address, &layout);
+                let frames = walk(&repeated(memory), address, &layout, 64);
+                assert!(frames.map_or(0, |frames| frames.len()) <= 64);
+            }
+        }
+    }
+
+    /// The type's name is where it should be, so that the rest is read too.
+    #[test]
+    fn garbage_with_the_right_type_gives_an_answer(
+        bytes in proptest::collection::vec(any::<u8>(), 256..512),
+    ) {
+        const CODE: u64 = 1 << 32;
+        const TYPE: u64 = 2 << 32;
+        const NAME: u64 = 3 << 32;
+        for layout in layouts() {
+            let rest = repeated(&bytes);
+            let memory = |address: u64, into: &mut [u8]| {
+                let known: &[u8] = if address == CODE + u64::from(layout.object_type) {
+                    &TYPE.to_le_bytes()
+                } else if address == TYPE + u64::from(layout.type_name) {
+                    &NAME.to_le_bytes()
+                } else if address == NAME {
+                    b"code\0"
+                } else {
+                    return rest(address, into);
+                };
+                into.copy_from_slice(known);
+                Ok(())
+            };
+            let _any_answer = CodeObject::read(&memory, CODE, &layout);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `str` objects: bytes in, text out.
+
+use crate::python::frames::FrameLayout;
+
+/// The text of a `str` object of which `bytes` are the beginning, header included.
+///
+/// Where `bytes` end before the text does, what is there is the answer. Lone surrogates, by which
+/// CPython writes file names that are no UTF-8, become U+FFFD. `None`: `bytes` hold no whole header, or
+/// it is not one of a compact string (code objects have no other).
+#[must_use]
+pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
+    let header = Header::read(bytes, layout)?;
+    let text = bytes.get(header.data..).unwrap_or_default();
+    let text = text.get(..header.bytes()).unwrap_or(text);
+    let points = text.chunks_exact(header.width).map(|unit| {
+        let mut point = [0; 4];
+        for (to, from) in point.iter_mut().zip(unit) {
+            *to = *from;
+        }
+        char::from_u32(u32::from_le_bytes(point)).unwrap_or(char::REPLACEMENT_CHARACTER)
+    });
+    Some(points.collect())
+}
+
+/// What the header of a compact string says.
+pub(super) struct Header {
+    /// Number of code points.
+    length: usize,
+    /// Bytes per code point: 1, 2 or 4.
+    width: usize,
+    /// Where the text starts, in bytes from the object's start.
+    pub(super) data: usize,
+}
+
+impl Header {
+    /// How many bytes hold any string's header.
+    pub(super) fn size(layout: &FrameLayout) -> usize {
+        let fields = [
+            layout.unicode_compact_data,
+            layout.unicode_length.saturating_add(8),
+            layout.unicode_state.saturating_add(4),
+        ];
+        fields.into_iter().fold(0, u32::max) as usize
+    }
+
+    pub(super) fn read(bytes: &[u8], layout: &FrameLayout) -> Option<Self> {
+        let state = u32::from_le_bytes(array(bytes, layout.unicode_state)?);
+        let state = state.checked_shr(layout.unicode_state_shift)?;
+        let (width, compact, ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
+        (compact && matches!(width, 1 | 2 | 4)).then_some(())?;
+        let length = i64::from_le_bytes(array(bytes, layout.unicode_length)?);
+        let data = if ascii {
+            layout.unicode_ascii_data
+        } else {
+            layout.unicode_compact_data
+        };
+        Some(Self {
+            length: usize::try_from(length).ok()?,
+            width: width as usize,
+            data: data as usize,
+        })
+    }
+
+    /// Size of the text.
+    pub(super) fn bytes(&self) -> usize {
+        self.length.saturating_mul(self.width)
+    }
+}
+
+fn array<const SIZE: usize>(bytes: &[u8], offset: u32) -> Option<[u8; SIZE]> {
+    let start = offset as usize;
+    bytes.get(start..start.checked_add(SIZE)?)?.try_into().ok()
+}

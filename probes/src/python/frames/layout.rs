@@ -1,0 +1,150 @@
+//! How the Python stack of a thread, its code objects and their strings lie in memory: the vocabulary.
+//!
+//! Which numbers belong to which version is said in `versions.rs`.
+
+use crate::python::line_table::LineTableFormat;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Offsets in bytes of what leads from a thread to file, function and line of its frames.
+///
+/// `None`: this version has no such field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameLayout {
+    /// In `_PyRuntime`: pointer to the thread state that holds the global interpreter lock, null
+    /// while nobody does (3.8 - 3.11).
+    pub runtime_tstate_current: Option<u32>,
+    /// Where a later version tells the holder of the lock (3.12 and later, not in free-threaded
+    /// builds).
+    pub interpreter_gil: Option<GilHolder>,
+    /// In `PyInterpreterState`: pointer to the newest thread state.
+    pub interpreter_threads_head: u32,
+    /// In `PyThreadState`: pointer to the next older thread state of the interpreter.
+    pub tstate_next: u32,
+    /// In `PyThreadState`: 64 bits, what `pthread_self` returns in the thread
+    /// (`threading.get_ident()`); with glibc the base address of its `fs` segment.
+    pub tstate_thread_id: u32,
+    /// In `PyThreadState`: pointer to the innermost frame, or to what leads to it
+    /// ([`FrameLayout::frame_indirection`]). Null while no Python code runs.
+    pub tstate_frame: u32,
+    /// In what `tstate_frame` points to (`_PyCFrame` of 3.11 and 3.12): pointer to the innermost frame.
+    pub frame_indirection: Option<u32>,
+
+    /// In the frame: pointer to the code object, with [`FrameLayout::code_tag_mask`] in its low bits.
+    pub frame_code: u32,
+    /// In the frame: pointer to the frame that called it; null at the outermost.
+    pub frame_back: u32,
+    /// Bits of `frame_code` that are not part of the address (3.14 and later: 3, `_PyStackRef`).
+    pub code_tag_mask: u64,
+    /// Which instruction the frame executes.
+    pub instruction: Instruction,
+    /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`FrameLayout::OWNER_SHIM`] and
+    /// above: no Python frame but an entry from C; skip it.
+    pub frame_owner: Option<u32>,
+    /// In the frame: 32 bits, which thread's copy of the code it executes (free-threaded 3.14 and
+    /// later). 0 is the copy in the code object; copy `i` starts at the pointer at
+    /// `*(code + code_tlbc) + 8 + 8 * i`.
+    pub frame_tlbc_index: Option<u32>,
+
+    /// In the code object: its instructions, where [`Instruction::Pointer`] points into them; 0
+    /// otherwise.
+    pub code_bytes: u32,
+    /// In the code object: pointer to the array of the threads' copies of the code, a 64-bit count and
+    /// then that many pointers.
+    pub code_tlbc: Option<u32>,
+    /// In the code object: `int _co_firsttraceable`, in code units of two bytes (3.11 and later). A
+    /// frame at an instruction before it is incomplete and `sys._getframe()` leaves it out, unless
+    /// its owner is [`FrameLayout::OWNER_GENERATOR`].
+    pub code_first_traceable: Option<u32>,
+    /// In the code object: 32 bits, another for each code object of an interpreter (3.12 and later);
+    /// 0 once the counter has run over.
+    pub code_version: Option<u32>,
+    /// In the code object: pointer to the `str` with the file's name.
+    pub code_filename: u32,
+    /// In the code object: pointer to the `str` with the qualified name, before 3.11 with the name.
+    pub code_name: u32,
+    /// In the code object: `int co_firstlineno`.
+    pub code_first_line: u32,
+    /// In the code object: pointer to the `bytes` with the line table.
+    pub code_line_table: u32,
+    /// How that table is written.
+    pub line_table_format: LineTableFormat,
+
+    /// In any object: pointer to its type.
+    pub object_type: u32,
+    /// In a type: pointer to its name, a C string; `code` for code objects.
+    pub type_name: u32,
+    /// In a `str`: 64 bits, number of code points.
+    pub unicode_length: u32,
+    /// In a `str`: 64 bits, its hash, -1 if not known yet.
+    pub unicode_hash: u32,
+    /// In a `str`: 32 bits. From bit [`FrameLayout::unicode_state_shift`] on: three bits with the
+    /// bytes per code point (1, 2 or 4), one bit "compact" (the text follows the header), one bit
+    /// "ASCII".
+    pub unicode_state: u32,
+    /// Bits below the width: 2, and 8 in free-threaded builds from 3.14 on.
+    pub unicode_state_shift: u32,
+    /// In an ASCII `str`: the text.
+    pub unicode_ascii_data: u32,
+    /// In any other compact `str`: the text.
+    pub unicode_compact_data: u32,
+    /// In a `bytes`: 64 bits, its length.
+    pub bytes_length: u32,
+    /// In a `bytes`: its contents.
+    pub bytes_data: u32,
+}
+
+impl FrameLayout {
+    /// `FRAME_OWNED_BY_GENERATOR` (pycore_frame.h of 3.11 and later).
+    pub const OWNER_GENERATOR: u8 = 1;
+
+    /// The lowest owner that is no Python frame: `FRAME_OWNED_BY_CSTACK` of 3.12 and 3.13,
+    /// `FRAME_OWNED_BY_INTERPRETER` of 3.14 and later. 3.11 has none.
+    pub const OWNER_SHIM: u8 = 3;
+
+    /// How many bytes of a frame hold all its fields that are named here.
+    #[must_use]
+    pub fn frame_bytes(&self) -> u32 {
+        let instruction = match self.instruction {
+            Instruction::Index { offset, .. } => offset.saturating_add(4),
+            Instruction::Pointer { offset } => offset.saturating_add(8),
+        };
+        let ends = [
+            self.frame_code.saturating_add(8),
+            self.frame_back.saturating_add(8),
+            self.frame_owner.map_or(0, |owner| owner.saturating_add(1)),
+            self.frame_tlbc_index
+                .map_or(0, |index| index.saturating_add(4)),
+        ];
+        ends.into_iter().fold(instruction, u32::max)
+    }
+}
+
+/// How a frame says which instruction it executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Instruction {
+    /// `int f_lasti` (3.8 - 3.10): times `scale` it is the offset in bytes; -1: not begun.
+    Index {
+        /// In the frame.
+        offset: u32,
+        /// Bytes: 1, and 2 in 3.10.
+        scale: u32,
+    },
+    /// `prev_instr` (3.11, 3.12) or `instr_ptr` (3.13 and later): an address in the code's
+    /// instructions, or in a thread's copy of them; before their start: not begun.
+    Pointer {
+        /// In the frame.
+        offset: u32,
+    },
+}
+
+/// Which thread state holds the global interpreter lock: the pointer at `holder` in what the pointer at
+/// `pointer` in `PyInterpreterState` points to. It stays when the lock is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GilHolder {
+    /// In `PyInterpreterState`: `ceval.gil`.
+    pub pointer: u32,
+    /// In `struct _gil_runtime_state`: `last_holder`.
+    pub holder: u32,
+}

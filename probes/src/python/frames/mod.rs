@@ -1,0 +1,18 @@
+//! The Python stack of a thread.
+//!
+//! Owns where it lies in memory ([`FrameLayout`], by version) and how it is walked in a process that
+//! may be running meanwhile. What the frames' code objects say is not known here.
+
+mod layout;
+mod threads;
+mod versions;
+mod walk;
+
+pub use layout::FrameLayout;
+pub use layout::GilHolder;
+pub use layout::Instruction;
+pub use threads::current_thread;
+pub use threads::thread_by_id;
+pub(crate) use versions::frame_layout;
+pub use walk::StackFrame;
+pub use walk::walk;

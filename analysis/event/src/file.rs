@@ -13,11 +13,14 @@ use crate::End;
 use crate::Header;
 use crate::Record;
 use crate::line;
+use crate::line::Frames;
+use crate::line::Lines;
 use crate::sink::Sink;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
 use std::io;
+use std::io::BufWriter;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
@@ -78,8 +81,9 @@ pub fn compressed_by_name(path: &Path) -> bool {
 pub struct TraceFile {
     path: PathBuf,
     sink: Sink,
-    /// Lines not yet handed to the sink or the encoder.
-    lines: Vec<u8>,
+    /// Text not yet handed to the sink or the encoder.
+    pending: Vec<u8>,
+    lines: Lines,
     encoder: Option<GzEncoder<Vec<u8>>>,
     stopped: bool,
 }
@@ -102,11 +106,12 @@ impl TraceFile {
         let mut trace = Self {
             path: path.to_owned(),
             sink,
-            lines: Vec::with_capacity(BUFFER_BYTES),
+            pending: Vec::with_capacity(BUFFER_BYTES),
+            lines: Lines::default(),
             encoder: compressed.then(|| GzEncoder::new(Vec::new(), Compression::default())),
             stopped: false,
         };
-        line::push_header(&mut trace.lines, header).map_err(|source| error(path, 0, source))?;
+        line::push_header(&mut trace.pending, header).map_err(|source| error(path, 0, source))?;
         trace.flush()?;
         Ok(trace)
     }
@@ -122,12 +127,12 @@ impl TraceFile {
                 path: self.path.clone(),
             });
         }
-        let taken = self.lines.len();
-        if let Err(source) = line::push_record(&mut self.lines, record) {
-            self.lines.truncate(taken);
+        let taken = self.pending.len();
+        if let Err(source) = self.lines.push(&mut self.pending, record) {
+            self.pending.truncate(taken);
             return Err(error(&self.path, self.sink.bytes(), source));
         }
-        if self.lines.len() >= BUFFER_BYTES {
+        if self.pending.len() >= BUFFER_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -165,26 +170,74 @@ impl TraceFile {
     }
 
     fn close(&mut self, end: &End) -> io::Result<()> {
-        line::push_record(&mut self.lines, &Record::End(end.clone()))?;
-        if self.encoder.is_some() || !self.sink.overwrites() {
-            self.lines.extend_from_slice(line::FOOTER);
+        self.lines
+            .push(&mut self.pending, &Record::End(end.clone()))?;
+        let frames = std::mem::take(&mut self.lines).into_frames();
+        if !frames.is_empty() && !self.stopped {
+            self.hand_over()?;
+            if self.has_room(&frames)? {
+                return self.write_section(&frames);
+            }
         }
-        if let Some(encoder) = &mut self.encoder {
-            encoder.write_all(&self.lines)?;
-            encoder.try_finish()?;
-            self.lines.clear();
-        }
-        self.write_pending()?;
+        self.write_footer()?;
         self.sink.release()
+    }
+
+    /// Whether the section of frames fits on the disk. Compressed text that does not compress is
+    /// longer by some bytes in each block of 16 KiB or more.
+    fn has_room(&mut self, frames: &Frames) -> io::Result<bool> {
+        let mut counted = Count(0);
+        frames.write_section(&mut counted)?;
+        let bytes = counted.0 + counted.0 / 1024 + 1024;
+        Ok(self.sink.reserve_bytes(bytes).is_ok())
+    }
+
+    /// Closes the trace with the section of frames; without, if a plain file cannot take it.
+    fn write_section(&mut self, frames: &Frames) -> io::Result<()> {
+        let overwrites = self.sink.overwrites();
+        let open = self.sink.open_end();
+        match self.try_section(frames) {
+            Err(_) if overwrites => {
+                self.pending.clear();
+                self.sink.close_at(open)
+            }
+            result => result.and_then(|()| self.sink.release()),
+        }
+    }
+
+    fn try_section(&mut self, frames: &Frames) -> io::Result<()> {
+        let mut section = BufWriter::with_capacity(BUFFER_BYTES, Section(self));
+        frames.write_section(&mut section)?;
+        section.flush()?;
+        drop(section);
+        self.end_compression()?;
+        self.write_pending()
+    }
+
+    fn write_footer(&mut self) -> io::Result<()> {
+        if self.encoder.is_some() || !self.sink.overwrites() {
+            self.pending.extend_from_slice(line::FOOTER);
+        }
+        self.end_compression()?;
+        self.write_pending()
+    }
+
+    fn end_compression(&mut self) -> io::Result<()> {
+        if let Some(encoder) = &mut self.encoder {
+            encoder.write_all(&self.pending)?;
+            encoder.try_finish()?;
+            self.pending.clear();
+        }
+        Ok(())
     }
 
     /// Lines through the encoder, if there is one, to the sink.
     fn hand_over(&mut self) -> io::Result<()> {
         if let Some(encoder) = &mut self.encoder
-            && !self.lines.is_empty()
+            && !self.pending.is_empty()
         {
-            encoder.write_all(&self.lines)?;
-            self.lines.clear();
+            encoder.write_all(&self.pending)?;
+            self.pending.clear();
             encoder.flush()?;
         }
         self.write_pending()
@@ -193,7 +246,7 @@ impl TraceFile {
     fn write_pending(&mut self) -> io::Result<()> {
         match &mut self.encoder {
             Some(encoder) => self.sink.write(encoder.get_mut()),
-            None => self.sink.write(&mut self.lines),
+            None => self.sink.write(&mut self.pending),
         }
     }
 
@@ -202,6 +255,39 @@ impl TraceFile {
             self.stopped = true;
             error(&self.path, self.sink.bytes(), source)
         })
+    }
+}
+
+/// The way of the section of frames, piece by piece, through the encoder, if there is one.
+struct Section<'a>(&'a mut TraceFile);
+
+impl Write for Section<'_> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        match &mut self.0.encoder {
+            Some(encoder) => encoder.write_all(piece)?,
+            None => self.0.pending.extend_from_slice(piece),
+        }
+        self.0.write_pending()?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Counts what is written.
+struct Count(i64);
+
+impl Write for Count {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let length = i64::try_from(piece.len()).unwrap_or(i64::MAX);
+        self.0 = self.0.saturating_add(length);
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -2,7 +2,13 @@
 //!
 //! Owns the text of every event. Does not own where the text goes (`write.rs`, `file.rs`) nor how
 //! it is read back (`decode.rs`). Lines carry no separator: whoever writes them puts
-//! [`SEPARATOR`] between two and [`FOOTER`] after the last.
+//! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
+
+mod counters;
+mod frames;
+mod pressure;
+
+pub(crate) use frames::Frames;
 
 use crate::Header;
 use crate::Note;
@@ -11,6 +17,7 @@ use crate::Process;
 use crate::ProcessExit;
 use crate::Record;
 use crate::Settings;
+use pressure::Timelines;
 use serde::Serialize;
 use std::io;
 use std::io::Write;
@@ -22,6 +29,9 @@ pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.
 pub(crate) const FOOTER: &[u8] = b"\n]}\n";
 
+/// `pid` of events that are about the whole recording.
+const NO_PROCESS: u32 = 0;
+
 /// Longest process name given to trace viewers, in characters; the full command line is in
 /// `gctrace_process`.
 const PROCESS_NAME_CHARS: usize = 120;
@@ -29,27 +39,46 @@ const PROCESS_NAME_CHARS: usize = 120;
 /// Appends the first line: the opening of the file and the header event.
 pub(crate) fn push_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> {
     out.extend_from_slice(OPENING);
-    push_metadata(out, "gctrace_header", 0, header.started_ns, header)
+    push_metadata(out, "gctrace_header", NO_PROCESS, header.started_ns, header)
 }
 
-/// Appends the lines of one record, [`SEPARATOR`] before each.
-pub(crate) fn push_record(out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
-    if matches!(
-        record,
-        Record::Frame(_) | Record::Counters(_) | Record::Pressure(_)
-    ) {
-        return Ok(());
+/// What is remembered from one record to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    frames: Frames,
+    timelines: Timelines,
+}
+
+impl Lines {
+    /// Appends the lines of one record, [`SEPARATOR`] before each.
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+        out.extend_from_slice(SEPARATOR);
+        match record {
+            Record::Pause(pause) => push_pause(out, pause),
+            Record::Process(process) => push_process(out, process),
+            Record::ProcessExit(exit) => {
+                push_exit(out, exit)?;
+                self.timelines.end(out, exit.pid)
+            }
+            Record::ThreadName { pid, tid, name } => {
+                push_name(out, "thread_name", *pid, *tid, name)
+            }
+            Record::Settings(settings) => push_settings(out, settings),
+            Record::Frame(frame) => {
+                frames::push_frame(out, frame)?;
+                self.frames.add(frame);
+                Ok(())
+            }
+            Record::Counters(process) => counters::push_process_counters(out, process),
+            Record::Pressure(pressure) => self.timelines.push(out, pressure),
+            Record::Note(note) => push_note(out, note),
+            Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
+        }
     }
-    out.extend_from_slice(SEPARATOR);
-    match record {
-        Record::Pause(pause) => push_pause(out, pause),
-        Record::Process(process) => push_process(out, process),
-        Record::ProcessExit(exit) => push_exit(out, exit),
-        Record::ThreadName { pid, tid, name } => push_name(out, "thread_name", *pid, *tid, name),
-        Record::Settings(settings) => push_settings(out, settings),
-        Record::Note(note) => push_note(out, note),
-        Record::Frame(_) | Record::Counters(_) | Record::Pressure(_) => Ok(()),
-        Record::End(end) => push_metadata(out, "gctrace_end", 0, end.ended_ns, end),
+
+    /// The frames written so far.
+    pub(crate) fn into_frames(self) -> Frames {
+        self.frames
     }
 }
 
@@ -63,6 +92,7 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
     push_us(out, pause.begin_ns)?;
     out.extend_from_slice(br#","dur":"#);
     push_us(out, pause.duration_ns())?;
+    push_optional(out, "sf", pause.stack)?;
     write!(out, r#","args":{{"reason":"{}""#, pause.reason.as_str())?;
     push_optional(out, "generation", generation)?;
     push_optional(out, "collected", pause.collected)?;
@@ -72,9 +102,11 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
     push_optional(out, "stop_the_world_ns", pause.stop_the_world_ns)?;
     push_optional(out, "oldest_objects", pause.oldest_objects)?;
     push_optional(out, "heap_objects", pause.heap_objects)?;
+    push_optional(out, "young_count", pause.young_count)?;
     if pause.unfinished {
         out.extend_from_slice(br#","unfinished":true"#);
     }
+    counters::push_counters(out, &pause.counters)?;
     out.extend_from_slice(b"}}");
     Ok(())
 }
@@ -204,12 +236,14 @@ fn push_metadata<T: Serialize>(
     ns: u64,
     args: &T,
 ) -> io::Result<()> {
-    write!(
-        out,
-        r#"{{"ph":"M","name":"{name}","pid":{pid},"tid":{pid},"ts":"#
-    )?;
+    push_metadata_head(out, name, pid)?;
+    out.extend_from_slice(br#","ts":"#);
     push_us(out, ns)?;
     push_args(out, args)
+}
+
+fn push_metadata_head(out: &mut Vec<u8>, name: &str, pid: u32) -> io::Result<()> {
+    write!(out, r#"{{"ph":"M","name":"{name}","pid":{pid},"tid":{pid}"#)
 }
 
 /// An instant event, shown by viewers as a mark on the process, or on the whole trace without one.
@@ -221,7 +255,7 @@ fn push_instant<T: Serialize>(
     args: &T,
 ) -> io::Result<()> {
     let scope = if pid.is_some() { "p" } else { "g" };
-    let pid = pid.unwrap_or(0);
+    let pid = pid.unwrap_or(NO_PROCESS);
     write!(
         out,
         r#"{{"ph":"i","s":"{scope}","cat":"gctrace","name":"{name}","pid":{pid},"tid":{pid},"ts":"#

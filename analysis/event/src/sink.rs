@@ -32,6 +32,13 @@ pub(crate) struct Sink {
     footer: &'static [u8],
 }
 
+/// The place where a trace was closed, see [`Sink::open_end`].
+#[derive(Debug)]
+pub(crate) struct OpenEnd {
+    at: u64,
+    footer: &'static [u8],
+}
+
 impl Sink {
     /// Empties a regular file and reserves its first space.
     pub(crate) fn new(file: File, footer: &'static [u8]) -> io::Result<Self> {
@@ -136,15 +143,20 @@ impl Sink {
     /// Holds disk space behind the end of the trace. An error means that the next records would
     /// not fit; the space held before is still there.
     pub(crate) fn reserve(&mut self) -> io::Result<()> {
+        self.reserve_bytes(RESERVE_BYTES)
+    }
+
+    /// As [`Sink::reserve`], as much as is needed.
+    pub(crate) fn reserve_bytes(&mut self, bytes: i64) -> io::Result<()> {
+        let end = i64::try_from(self.end).unwrap_or(i64::MAX);
+        if self.regular && beyond_size_limit(end.saturating_add(bytes)) {
+            return Err(Errno::EFBIG.into());
+        }
         if !self.reserves {
             return Ok(());
         }
-        let end = i64::try_from(self.end).unwrap_or(i64::MAX);
-        if beyond_size_limit(end.saturating_add(RESERVE_BYTES)) {
-            return Err(Errno::EFBIG.into());
-        }
         let keep_size = FallocateFlags::FALLOC_FL_KEEP_SIZE;
-        match fallocate(&self.file, keep_size, end, RESERVE_BYTES) {
+        match fallocate(&self.file, keep_size, end, bytes) {
             Ok(()) | Err(Errno::EINTR) => Ok(()),
             Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(errno.into()),
             Err(_) => {
@@ -153,6 +165,25 @@ impl Sink {
                 Ok(())
             }
         }
+    }
+
+    /// Takes the footer away: what is written next closes the JSON itself. Returns what
+    /// [`Sink::close_at`] needs to go back if that fails.
+    pub(crate) fn open_end(&mut self) -> OpenEnd {
+        OpenEnd {
+            at: self.end,
+            footer: std::mem::take(&mut self.footer),
+        }
+    }
+
+    /// Forgets what was written since [`Sink::open_end`] and closes the JSON there. The footer was
+    /// in that place before, so there is room for it.
+    pub(crate) fn close_at(&mut self, open: OpenEnd) -> io::Result<()> {
+        self.end = open.at;
+        self.footer = open.footer;
+        self.write_at(self.footer, self.end)
+            .map_err(|(_, error)| error)?;
+        self.release()
     }
 
     /// Gives back the space held and not used.

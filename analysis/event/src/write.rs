@@ -7,6 +7,7 @@ use crate::End;
 use crate::Header;
 use crate::Record;
 use crate::line;
+use crate::line::Lines;
 use std::io;
 use std::io::Write;
 
@@ -19,6 +20,7 @@ use std::io::Write;
 pub struct TraceWriter<W: Write> {
     out: W,
     line: Vec<u8>,
+    lines: Lines,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -30,6 +32,7 @@ impl<W: Write> TraceWriter<W> {
         let mut writer = Self {
             out,
             line: Vec::new(),
+            lines: Lines::default(),
         };
         line::push_header(&mut writer.line, header)?;
         writer.write_line()?;
@@ -41,17 +44,20 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// Those of `W`.
     pub fn write(&mut self, record: &Record) -> io::Result<()> {
-        line::push_record(&mut self.line, record)?;
+        self.lines.push(&mut self.line, record)?;
         self.write_line()
     }
 
-    /// Writes the last line, closes the JSON, flushes and hands back `W`.
+    /// Writes the last line and the section of frames, closes the JSON, flushes and hands back `W`.
     ///
     /// # Errors
     /// Those of `W`.
     pub fn finish(mut self, end: &End) -> io::Result<W> {
         self.write(&Record::End(end.clone()))?;
-        self.out.write_all(line::FOOTER)?;
+        match self.lines.into_frames() {
+            frames if frames.is_empty() => self.out.write_all(line::FOOTER)?,
+            frames => frames.write_section(&mut self.out)?,
+        }
         self.out.flush()?;
         Ok(self.out)
     }

@@ -1,0 +1,201 @@
+//! The frames of a trace: their events, and Chrome's own section `stackFrames`.
+//!
+//! Owns what has to be remembered of frames until the trace ends, in a compact form. Does not own
+//! whether there is room for the section (`file.rs`).
+
+use super::NO_PROCESS;
+use super::push_metadata_head;
+use crate::Frame;
+use crate::FrameId;
+use indexmap::IndexSet;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::io::Write;
+use std::num::NonZero;
+
+/// Most memory for names and files, which are stored once each; together with
+/// [`MAX_FRAMES`] some 60 MB. Beyond either the section is left out.
+const MAX_NAME_BYTES: usize = 16 * 1024 * 1024;
+/// Most frames; one takes about 40 bytes.
+const MAX_FRAMES: usize = 1_000_000;
+
+/// What stands behind the last event where the section follows: closes the array.
+const BEFORE: &[u8] = b"\n],\n\"stackFrames\":{\n";
+/// Behind the last frame: closes the section and the object.
+const BEHIND: &[u8] = b"\n}}\n";
+
+/// The frames written so far.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    frames: BTreeMap<FrameId, Entry>,
+    /// Functions and files; frames name them by index.
+    names: IndexSet<Box<str>>,
+    name_bytes: usize,
+    /// There were too many: the section would not be whole.
+    given_up: bool,
+}
+
+/// 16 bytes: there can be many.
+#[derive(Debug)]
+struct Entry {
+    parent: Option<NonZero<FrameId>>,
+    function: u32,
+    file: u32,
+    line: Option<NonZero<u32>>,
+}
+
+#[derive(Serialize)]
+struct FrameArgs<'a> {
+    id: FrameId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<FrameId>,
+    function: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    file: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+/// An entry of the section. Viewers look names up as keys of an object, hence `parent` as text.
+#[derive(Serialize)]
+struct SectionEntry<'a> {
+    name: &'a str,
+    category: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+}
+
+/// Appends the event of a frame. It has no time: it holds for the whole trace.
+pub(super) fn push_frame(out: &mut Vec<u8>, frame: &Frame) -> io::Result<()> {
+    push_metadata_head(out, "gctrace_frame", NO_PROCESS)?;
+    let args = FrameArgs {
+        id: frame.id,
+        parent: frame.parent,
+        function: &frame.function,
+        file: &frame.file,
+        line: frame.line,
+    };
+    super::push_args(out, &args)
+}
+
+impl Frames {
+    /// Remembers a frame for the section. A frame whose parent is not known is an outermost one,
+    /// and the first of an id stays: `chrome://tracing` refuses a whole trace in which a parent is
+    /// missing, and a circle would never end.
+    pub(super) fn add(&mut self, frame: &Frame) {
+        if self.given_up || self.frames.contains_key(&frame.id) {
+            return;
+        }
+        if self.frames.len() >= MAX_FRAMES || self.name_bytes >= MAX_NAME_BYTES {
+            *self = Self {
+                given_up: true,
+                ..Self::default()
+            };
+            return;
+        }
+        let entry = Entry {
+            parent: frame
+                .parent
+                .filter(|parent| self.frames.contains_key(parent))
+                .and_then(NonZero::new),
+            function: self.name(&frame.function),
+            file: self.name(&frame.file),
+            line: frame.line.and_then(NonZero::new),
+        };
+        self.frames.insert(frame.id, entry);
+    }
+
+    /// The index of a name; there are at most two names a frame, so it fits.
+    fn name(&mut self, name: &str) -> u32 {
+        let index = self.names.get_index_of(name).unwrap_or_else(|| {
+            self.name_bytes = self.name_bytes.saturating_add(name.len());
+            self.names.insert_full(name.into()).0
+        });
+        u32::try_from(index).unwrap_or(u32::MAX)
+    }
+
+    fn name_at(&self, index: u32) -> &str {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        self.names.get_index(index).map_or("", |name| &**name)
+    }
+
+    /// No section is needed, or it would not be whole.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Writes the section, from the end of the last event to the end of the file.
+    pub(crate) fn write_section(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut before = BEFORE;
+        for (id, entry) in &self.frames {
+            out.write_all(before)?;
+            before = super::SEPARATOR;
+            write!(out, "\"{id}\":")?;
+            let section = SectionEntry {
+                name: &self.display_name(entry),
+                category: "python",
+                parent: entry.parent.map(|parent| parent.to_string()),
+            };
+            serde_json::to_writer(&mut *out, &section)?;
+        }
+        out.write_all(BEHIND)
+    }
+
+    /// `function (file:line)`, as far as they are known.
+    fn display_name(&self, entry: &Entry) -> String {
+        let (function, file) = (self.name_at(entry.function), self.name_at(entry.file));
+        match (function, file, entry.line) {
+            (function, "", _) => function.to_owned(),
+            (function, file, None) => format!("{function} ({file})"),
+            (function, file, Some(line)) => format!("{function} ({file}:{line})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(id: FrameId, parent: Option<FrameId>) -> Frame {
+        Frame {
+            id,
+            parent,
+            function: "step".to_owned(),
+            file: "train.py".to_owned(),
+            line: Some(id),
+        }
+    }
+
+    fn section(frames: &Frames) -> serde_json::Value {
+        let mut text = b"{\"traceEvents\":[".to_vec();
+        frames.write_section(&mut text).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()["stackFrames"].take()
+    }
+
+    #[test]
+    fn every_parent_is_there_and_there_are_no_circles() {
+        let mut frames = Frames::default();
+        frames.add(&frame(1, Some(1)));
+        frames.add(&frame(2, Some(9)));
+        frames.add(&frame(3, Some(2)));
+        frames.add(&frame(2, Some(3)));
+        let expected = serde_json::json!({
+            "1": {"name": "step (train.py:1)", "category": "python"},
+            "2": {"name": "step (train.py:2)", "category": "python"},
+            "3": {"name": "step (train.py:3)", "category": "python", "parent": "2"},
+        });
+        assert_eq!(section(&frames), expected);
+    }
+
+    #[test]
+    fn too_many_frames_are_no_section() {
+        let mut frames = Frames::default();
+        (1..=MAX_FRAMES as FrameId).for_each(|id| frames.add(&frame(id, None)));
+        assert!(!frames.is_empty());
+        frames.add(&frame(FrameId::MAX, None));
+        assert!(frames.is_empty());
+        frames.add(&frame(1, None));
+        assert!(frames.is_empty(), "half a section is worse than none");
+    }
+}

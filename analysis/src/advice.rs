@@ -4,6 +4,7 @@
 //! advice saves is an upper bound drawn from this recording, never a promise: gctrace has not
 //! seen the program with the change.
 
+mod places;
 mod texts;
 
 use crate::report::Advice;
@@ -54,6 +55,11 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
         && cpu.off_cpu_ratio >= PREEMPTED_RATIO
     {
         list.push(texts::preempted(cpu));
+    }
+    if let Some(counters) = &report.counters
+        && facts.worth(counters.major_fault_pauses)
+    {
+        list.push(texts::swapped_out(report, counters, &facts));
     }
     list.sort_by_key(|advice| {
         let doubtful = advice.id == "freeze" && most.growth.as_ref().is_some_and(still_growing);

@@ -7,6 +7,8 @@ use crate::process::ProcessState;
 use crate::process::generation_index;
 use crate::process::reason_index;
 use crate::report::Effort;
+use crate::stacks::StackTree;
+use crate::stacks::TraceFrames;
 use crate::tally::Tally;
 use crate::tally::freed_nothing;
 use crate::worst::Worst;
@@ -43,6 +45,7 @@ pub struct Analysis {
     pub(crate) nothing: Nothing,
     pub(crate) unfinished: Effort,
     pub(crate) unreadable: Vec<String>,
+    pub(crate) stacks: StackTree,
     current: Current,
 }
 
@@ -52,6 +55,7 @@ struct Current {
     processes: HashMap<u32, Incarnations>,
     thread_names: HashMap<(u32, u32), String>,
     process_names: HashMap<u32, String>,
+    frames: TraceFrames,
     /// First and last moment of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -127,6 +131,7 @@ impl Default for Analysis {
             nothing: Nothing::default(),
             unfinished: Effort::default(),
             unreadable: Vec::new(),
+            stacks: StackTree::default(),
             current: Current::default(),
         }
     }
@@ -186,6 +191,7 @@ impl Analysis {
                 break;
             }
             process.name = current.process_names.get(&process.pid).cloned();
+            process.stacks.resolve(&current.frames, &mut self.stacks);
             if let Some((begin, end)) = current.spans.get(&process.pid) {
                 process.see_at_work(*begin, *end);
             }
@@ -255,10 +261,20 @@ impl Analysis {
                     trace.end = Some(end);
                 }
             }
-            Record::Pause(_)
-            | Record::Frame(_)
-            | Record::Counters(_)
-            | Record::Pressure(_) => {}
+            Record::Frame(frame) => self.current.frames.add(frame, &mut self.stacks),
+            Record::Counters(whole) => {
+                let index = self.process_at(whole.pid, whole.since_ns);
+                if let Some(process) = self.processes.get_mut(index) {
+                    process.counters.set_whole(whole);
+                }
+            }
+            Record::Pressure(pressure) => {
+                let index = self.process_at(pressure.pid, pressure.since_ns);
+                if let Some(process) = self.processes.get_mut(index) {
+                    process.pressure.add(&pressure);
+                }
+            }
+            Record::Pause(_) => {}
         }
     }
 

@@ -65,24 +65,29 @@ struct Point {
     duration_ns: u64,
 }
 
+/// Objects that a full collection looked at: those it left and those it freed.
+pub(crate) fn examined(pause: &Pause) -> Option<u64> {
+    let left = pause.heap_objects.or(pause.oldest_objects)?;
+    Some(left.saturating_add(pause.collected.unwrap_or(0)))
+}
+
 impl GrowthState {
-    /// Takes a full collection. What it looked at is what it left and what it freed; where that
-    /// is not known, or the interpreter was ending, it says nothing about growth.
+    /// Takes a full collection. Where it is not known what it looked at, or the interpreter was
+    /// ending, it says nothing about growth.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a fit needs no more than 52 bits"
     )]
     pub(crate) fn add(&mut self, pause: &Pause) {
-        let Some(left) = pause.heap_objects.or(pause.oldest_objects) else {
+        let Some(objects) = examined(pause) else {
             return;
         };
         if pause.reason == Reason::Shutdown || pause.unfinished {
             return;
         }
-        let freed = pause.collected.unwrap_or(0);
         let point = Point {
             begin_ns: pause.begin_ns,
-            objects: left.saturating_add(freed),
+            objects,
             duration_ns: pause.duration_ns(),
         };
         self.regression

@@ -1,15 +1,19 @@
 //! gctrace's analysis: events in, report out.
 //!
-//! Pure: nothing here opens files or prints. Memory is bounded by the number of processes, not by
-//! the number of events.
+//! Pure: nothing here opens files or prints. Memory is bounded by the number of processes and of
+//! distinct stacks, not by the number of events.
 
 mod advice;
 mod analysis;
+mod counters;
 mod distribution;
 mod growth;
+pub mod paths;
+mod pressure;
 mod process;
 mod regression;
 pub mod report;
+mod stacks;
 mod summary;
 mod tally;
 mod union;
@@ -18,3 +22,5 @@ mod verdict;
 mod worst;
 
 pub use analysis::Analysis;
+pub use stacks::ProcessStacks;
+pub use stacks::WeightedStack;

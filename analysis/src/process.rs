@@ -1,11 +1,20 @@
 //! What is known of one process while a trace is read.
 
+use crate::counters::CounterState;
+use crate::growth;
 use crate::growth::GrowthState;
+use crate::pressure::PressureState;
 use crate::report::Basis;
 use crate::report::Effort;
 use crate::report::InterpreterReport;
+use crate::report::Lines;
+use crate::report::PressureReport;
 use crate::report::ProcessReport;
 use crate::report::SettingsReport;
+use crate::stacks::Limits;
+use crate::stacks::Ranking;
+use crate::stacks::StackTree;
+use crate::stacks::TraceStacks;
 use crate::tally::Tally;
 use crate::tally::rate;
 use crate::tally::ratio;
@@ -63,6 +72,9 @@ pub(crate) struct ProcessState {
     freed_by_automatic: u64,
     paused: Union,
     growth: GrowthState,
+    pub(crate) stacks: TraceStacks,
+    pub(crate) pressure: PressureState,
+    pub(crate) counters: Box<CounterState>,
 }
 
 impl ProcessState {
@@ -84,6 +96,9 @@ impl ProcessState {
             freed_by_automatic: 0,
             paused: Union::default(),
             growth: GrowthState::default(),
+            stacks: TraceStacks::default(),
+            pressure: PressureState::default(),
+            counters: Box::default(),
         }
     }
 
@@ -141,9 +156,14 @@ impl ProcessState {
             let freed = pause.collected.unwrap_or(0);
             self.freed_by_automatic = self.freed_by_automatic.saturating_add(freed);
         }
-        if self.is_full(pause) {
+        let full = self.is_full(pause);
+        if full {
             self.growth.add(pause);
         }
+        self.stacks.add(pause, full);
+        self.pressure.add_pause(pause);
+        let examined = growth::examined(pause).filter(|_| full);
+        self.counters.add(pause, examined);
     }
 
     /// Whether the collection went through the whole heap. Free-threaded builds know no other,
@@ -207,7 +227,26 @@ impl ProcessState {
         self.paused.inexact()
     }
 
-    pub(crate) fn report(&self, started_ns: u64, observed: (u64, u64, Basis)) -> ProcessReport {
+    fn lines(&self, tree: &StackTree) -> Option<Lines> {
+        let mut ranking = Ranking::new(tree, self.tally.time_ns());
+        ranking.add(&self.stacks);
+        ranking.report(Limits::PROCESS)
+    }
+
+    fn pressure(&self, observed_ns: u64) -> Option<PressureReport> {
+        let described = self.described.as_ref();
+        let interpreter = described.and_then(|process| process.interpreter.as_ref());
+        let version = interpreter.map(|interpreter| interpreter.version.as_str());
+        self.pressure.report(observed_ns, version)
+    }
+
+    /// `observed`: as [`ProcessState::observed`] says.
+    pub(crate) fn report(
+        &self,
+        started_ns: u64,
+        observed: (u64, u64, Basis),
+        tree: &StackTree,
+    ) -> ProcessReport {
         let (begin_ns, end_ns, basis) = observed;
         let observed_ns = end_ns - begin_ns;
         let described = self.described.as_ref();
@@ -246,6 +285,9 @@ impl ProcessState {
                     changes: *changes,
                 }),
             growth: self.growth.report(started_ns),
+            lines: self.lines(tree),
+            pressure: self.pressure(observed_ns),
+            counters: self.counters.report(),
             exit_code: self.exit.and_then(|exit| exit.code),
             exit_signal: self.exit.and_then(|exit| exit.signal),
         }

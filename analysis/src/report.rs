@@ -5,9 +5,14 @@
 //! are counts. Each object says in `basis` what its figures rest on; one without has the basis of
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
 
+mod counters;
 mod evidence;
+mod lines;
+mod pressure;
 mod processes;
 
+pub use counters::CounterReport;
+pub use counters::CountersReport;
 pub use evidence::Advice;
 pub use evidence::CpuTime;
 pub use evidence::Effort;
@@ -22,6 +27,13 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use lines::LineEffort;
+pub use lines::LineReport;
+pub use lines::Lines;
+pub use lines::Location;
+pub use lines::StackReport;
+pub use pressure::ArenasReport;
+pub use pressure::PressureReport;
 pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
@@ -68,6 +80,12 @@ pub struct Report {
     pub by_reason: Vec<Group>,
     /// The longest pauses, longest first, at most ten.
     pub worst: Vec<WorstPause>,
+    /// Python lines and stacks that trigger collections; absent where no pause has a stack.
+    pub lines: Option<Lines>,
+    /// Allocation pressure of all processes that ran the collector, where recorded.
+    pub pressure: Option<PressureReport>,
+    /// Performance counters of all processes that ran the collector, where recorded.
+    pub counters: Option<CountersReport>,
     /// Collections that freed no object.
     pub freed_nothing: FreedNothing,
     /// Collections that the program asked for.

@@ -3,11 +3,16 @@
 use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
+use crate::counters::CounterState;
+use crate::pressure;
+use crate::process::ProcessState;
 use crate::report::Basis;
+use crate::report::CountersReport;
 use crate::report::Effort;
 use crate::report::ExplicitCalls;
 use crate::report::FreedNothing;
 use crate::report::Group;
+use crate::report::Lines;
 use crate::report::Missing;
 use crate::report::OwnCost;
 use crate::report::ProbeReport;
@@ -17,6 +22,8 @@ use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::WorstPause;
+use crate::stacks::Limits;
+use crate::stacks::Ranking;
 use crate::tally::Tally;
 use crate::tally::rate;
 use crate::tally::ratio;
@@ -52,10 +59,17 @@ impl Analysis {
             by_generation: self.groups(["0", "1", "2", "unknown"], &self.by_generation),
             by_reason,
             worst: self.worst_pauses(),
+            lines: self.lines(),
+            pressure: pressure::together(
+                processes
+                    .iter()
+                    .filter_map(|process| process.pressure.as_ref()),
+            ),
+            counters: self.counters(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
             own_cost: self.own_cost(totals.observed_ns),
-            not_covered: not_covered(processes.len()),
+            not_covered: self.not_covered(processes.len()),
             totals,
             traces,
             processes,
@@ -76,7 +90,7 @@ impl Analysis {
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let (_, last_ns) = trace.span.unwrap_or_default();
                 let observed = process.observed(ended_ns, last_ns);
-                Some(process.report(trace.started_ns(), observed))
+                Some(process.report(trace.started_ns(), observed, &self.stacks))
             })
             .collect();
         reports.sort_by_key(|process| {
@@ -89,6 +103,22 @@ impl Analysis {
         reports
     }
 
+    fn lines(&self) -> Option<Lines> {
+        let mut ranking = Ranking::new(&self.stacks, self.all.time_ns());
+        for process in &self.processes {
+            ranking.add(&process.stacks);
+        }
+        ranking.report(Limits::ALL)
+    }
+
+    fn counters(&self) -> Option<CountersReport> {
+        let mut sum = CounterState::default();
+        for process in &self.processes {
+            sum.merge(&process.counters);
+        }
+        sum.report()
+    }
+
     fn totals(&self, processes: &[ProcessReport], missing: &Missing) -> Totals {
         let sum =
             |of: fn(&ProcessReport) -> u64| processes.iter().map(of).fold(0, u64::saturating_add);
@@ -96,7 +126,7 @@ impl Analysis {
         let observed_ns = sum(|process| process.observed_ns);
         let stopped_ns = sum(|process| process.stopped_ns).saturating_add(omitted_ns);
         let measured = |process: &ProcessReport| process.basis == Basis::Measured;
-        let known = |process: &&crate::process::ProcessState| process.described.is_some();
+        let known = |process: &&ProcessState| process.described.is_some();
         let quiet = || {
             let quiet = self.processes.iter().filter(known);
             quiet.filter(|process| process.tally.count() == 0)
@@ -253,6 +283,29 @@ impl Analysis {
         }
     }
 
+    fn not_covered(&self, processes: usize) -> Vec<String> {
+        let mut list = vec![
+            "What the pauses cost the GPU: these traces hold no GPU work, so a pause may have \
+             been hidden behind queued kernels or have left the GPU idle."
+                .to_owned(),
+        ];
+        if processes > 1 {
+            list.push(
+                "What a pause of one process cost the others that wait for it, as ranks of a \
+                 distributed job do in a collective."
+                    .to_owned(),
+            );
+        }
+        let stacks = |process: &ProcessState| !process.stacks.is_empty();
+        if processes > 0 && !self.processes.iter().any(stacks) {
+            list.push(
+                "Which Python lines trigger the collections: these traces hold no stacks."
+                    .to_owned(),
+            );
+        }
+        list
+    }
+
     fn missing(&self) -> Missing {
         let mut missing = Missing {
             unfinished: self.unfinished,
@@ -379,6 +432,10 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
             .iter()
             .map(|anomaly| format!("{}: {}", anomaly.position, anomaly.problem))
             .collect(),
+        stack_depth: header.map(|header| header.stack_depth),
+        counters_missing: header
+            .map(|header| header.counters_missing.clone())
+            .unwrap_or_default(),
         notes: trace.notes.iter().map(note).collect(),
         notes_left_out: trace.notes_left_out,
     }
@@ -389,20 +446,4 @@ fn note(note: &Note) -> String {
         Some(pid) => format!("process {pid}: {}", note.message),
         None => note.message.clone(),
     }
-}
-
-fn not_covered(processes: usize) -> Vec<String> {
-    let mut list = vec![
-        "What the pauses cost the GPU: these traces hold no GPU work, so a pause may have been \
-         hidden behind queued kernels or have left the GPU idle."
-            .to_owned(),
-    ];
-    if processes > 1 {
-        list.push(
-            "What a pause of one process cost the others that wait for it, as ranks of a \
-             distributed job do in a collective."
-                .to_owned(),
-        );
-    }
-    list
 }

@@ -1,9 +1,11 @@
 //! The words of each advice.
 
 use super::Facts;
+use super::places;
 use super::still_growing;
 use crate::report::Advice;
 use crate::report::Basis;
+use crate::report::CountersReport;
 use crate::report::CpuTime;
 use crate::report::Effort;
 use crate::report::ProcessReport;
@@ -13,6 +15,7 @@ use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
 use crate::units::three_digits;
+use gctrace_event::Counter;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
@@ -78,23 +81,25 @@ pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
         rate if rate > 0.0 => format!(", one every {} s", three_digits(1.0 / rate)),
         _ => String::new(),
     });
+    let callers = places::explicit(report);
     let mut advice = advice(
         "explicit-calls",
         "Find the explicit gc.collect() calls and remove those in the loop.",
         format!(
-            "{}{rate} took {} ({} of the pause time){}. Libraries call it too.",
+            "{}{rate} took {} ({} of the pause time){}.{}",
             counted(facts.manual.count, "explicit call"),
             duration(facts.manual.time_ns),
             percent(facts.share(facts.manual)),
             for_nothing(calls.pauses.freed_nothing),
+            callers.as_deref().unwrap_or(" Libraries call it too."),
         ),
     );
-    advice.code = Some(
+    advice.code = callers.is_none().then(|| {
         "grep -rn --include='*.py' 'gc\\.collect(' .\n\
          # and in the libraries:\n\
          python -c 'import site; print(*site.getsitepackages())'"
-            .to_owned(),
-    );
+            .to_owned()
+    });
     advice.risk = Some(
         "A call before a phase that needs much memory may be there on purpose; calls before \
          torch.cuda.empty_cache() free GPU memory only if cycles hold tensors."
@@ -126,6 +131,7 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &Facts) -> Ad
         percent(facts.share(facts.automatic_full)),
         for_nothing(nothing),
     );
+    why += &places::automatic_full(report, facts.automatic_full);
     if let Some(growth) = &most.growth
         && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
     {
@@ -211,7 +217,7 @@ pub(crate) fn raise_threshold(report: &Report, most: &ProcessReport, facts: &Fac
                 Some(_) => format!("{young}, {middle}, {old}"),
                 None => "not in the trace".to_owned(),
             },
-        ),
+        ) + &places::automatic_partial(report, facts.automatic_partial),
     );
     advice.code = Some(format!(
         "import gc\ngc.set_threshold({raised}, {middle}, {old})"
@@ -283,6 +289,37 @@ pub(crate) fn preempted(cpu: &CpuTime) -> Advice {
             .to_owned(),
     );
     advice.saves_at_most_ns = Some(cpu.pause_ns.saturating_sub(cpu.on_cpu_ns));
+    advice
+}
+
+pub(crate) fn swapped_out(report: &Report, counters: &CountersReport, facts: &Facts) -> Advice {
+    let pauses = counters.major_fault_pauses;
+    let faults = counters.counters.iter();
+    let faults = faults.filter(|counter| counter.name == Counter::MajorFaults.as_str());
+    let faults = faults.map(|counter| counter.inside).sum();
+    let mut advice = advice(
+        "swapped-out",
+        "Give the machine more memory, or the program less: the heap is swapped out.",
+        format!(
+            "{} of {} waited for a disk, {} together, and took {} of the pause time. A collection \
+             looks at every object, so it brings back all that the system had put aside.",
+            count(pauses.count),
+            counted(report.totals.pauses.count, "pause"),
+            counted(faults, "time"),
+            percent(facts.share(pauses)),
+        ),
+    );
+    advice.code = Some(
+        "free -h; vmstat 1   # are si and so above 0?\n\
+         swapon --show"
+            .to_owned(),
+    );
+    advice.risk = Some(
+        "At the start of a program such waits are files being read for the first time, not \
+         swapping."
+            .to_owned(),
+    );
+    advice.saves_at_most_ns = Some(pauses.time_ns);
     advice
 }
 

@@ -1,9 +1,12 @@
 //! The parts of a report about one trace or one process.
 
 use super::Basis;
+use super::CountersReport;
 use super::Effort;
 use super::Growth;
+use super::Lines;
 use super::Pauses;
+use super::PressureReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -57,6 +60,10 @@ pub struct TraceReport {
     pub lost: u64,
     /// Things that made no sense, the first few with their place.
     pub anomalies: Vec<String>,
+    /// Most frames of a stack that were recorded; 0 where stacks were not.
+    pub stack_depth: Option<u32>,
+    /// Counters that were asked for and that the machine does not have, by name, and why.
+    pub counters_missing: std::collections::BTreeMap<String, String>,
     /// What the recorder had to say, at most 100 notes; `notes_left_out` counts the others.
     pub notes: Vec<String>,
     /// Notes beyond those in `notes`.
@@ -110,6 +117,12 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the full collection grows with the heap.
     pub growth: Option<Growth>,
+    /// Python lines and stacks that trigger its collections; absent where no pause has a stack.
+    pub lines: Option<Lines>,
+    /// Its allocation pressure, where recorded.
+    pub pressure: Option<PressureReport>,
+    /// Its performance counters, where recorded.
+    pub counters: Option<CountersReport>,
     /// Exit code.
     pub exit_code: Option<i32>,
     /// Signal that ended it.

@@ -1,0 +1,83 @@
+//! Where in the program an advice applies: the words for Python lines.
+
+use crate::paths;
+use crate::report::Effort;
+use crate::report::LineEffort;
+use crate::report::Location;
+use crate::report::Report;
+use crate::tally::ratio;
+use crate::units::counted;
+use crate::units::duration;
+use crate::units::percent;
+
+/// Lines named in one sentence.
+const NAMED: usize = 3;
+/// From this share of the time on one line is worth a sentence.
+const MOST: f64 = 0.3;
+
+/// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
+fn place(location: &Location) -> String {
+    let line = location
+        .line
+        .map_or(String::new(), |line| format!(":{line}"));
+    match location.file.as_str() {
+        "" => location.function.clone(),
+        file => format!("{}{line} in {}", paths::short(file), location.function),
+    }
+}
+
+/// Which lines call `gc.collect()`; nothing where that is not known.
+pub(crate) fn explicit(report: &Report) -> Option<String> {
+    let lines = &report.lines.as_ref()?.explicit;
+    let named: Vec<String> = lines
+        .iter()
+        .take(NAMED)
+        .map(|line| {
+            format!(
+                "{} ({}, {})",
+                place(&line.location),
+                counted(line.pauses.count, "call"),
+                duration(line.pauses.time_ns)
+            )
+        })
+        .collect();
+    let more = match lines.len() > NAMED {
+        true => ", and others",
+        false => "",
+    };
+    (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
+}
+
+/// The line that triggers most automatic full collections, where one stands out.
+pub(crate) fn automatic_full(report: &Report, all: Effort) -> String {
+    let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
+    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+        format!(
+            " {} of that time was triggered by {}, which makes objects most often.",
+            percent(share),
+            place(&line.location)
+        )
+    })
+}
+
+/// The line that triggers most automatic collections, where one stands out.
+pub(crate) fn automatic_partial(report: &Report, all: Effort) -> String {
+    let line = report
+        .lines
+        .as_ref()
+        .and_then(|lines| lines.automatic_partial.first());
+    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+        format!(
+            " {} of that time was triggered by {}: fewer container objects made there are fewer \
+             collections.",
+            percent(share),
+            place(&line.location)
+        )
+    })
+}
+
+fn stands_out(line: Option<&LineEffort>, all: Effort) -> Option<(&LineEffort, f64)> {
+    let line = line?;
+    let share = ratio(line.pauses.time_ns, all.time_ns).filter(|share| *share >= MOST)?;
+    Some((line, share.min(1.0)))
+}

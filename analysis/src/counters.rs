@@ -1,0 +1,221 @@
+//! Performance counters inside pauses, and of whole processes.
+//!
+//! Owns the sums and the ratios made of them. Every ratio is taken over exactly those pauses that
+//! have both of its values.
+
+use crate::report::Basis;
+use crate::report::CounterReport;
+use crate::report::CountersReport;
+use crate::report::Effort;
+use crate::tally::ratio;
+use gctrace_event::Counter;
+use gctrace_event::Pause;
+use gctrace_event::ProcessCounters;
+
+const COUNTERS: usize = Counter::ALL.len();
+
+/// Sums over one process, or several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CounterState {
+    pauses: u64,
+    /// Value and number of pauses.
+    inside: [Pair; COUNTERS],
+    /// Value, and instructions of the same pauses.
+    by_instructions: [Pair; COUNTERS],
+    /// Value, and nanoseconds on a processor in the same pauses.
+    by_cpu_ns: [Pair; COUNTERS],
+    /// Value, and objects examined in the same pauses.
+    by_objects: [Pair; COUNTERS],
+    migrated_pauses: u64,
+    scaled_pauses: u64,
+    major_fault_pauses: Effort,
+    examined_pauses: u64,
+    examined_objects: u64,
+    /// Of one process, as last read.
+    whole: Option<ProcessCounters>,
+    /// Of several processes: whole and inside, of those that tell both.
+    compared: [Option<Pair>; COUNTERS],
+    scaled_processes: u64,
+}
+
+/// Two sums over the same things.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Pair {
+    value: u64,
+    other: u64,
+}
+
+impl Pair {
+    fn add(&mut self, value: u64, other: u64) {
+        self.value = self.value.saturating_add(value);
+        self.other = self.other.saturating_add(other);
+    }
+
+    fn per(self, many: f64) -> Option<f64> {
+        ratio(self.value, self.other).map(|ratio| ratio * many)
+    }
+}
+
+impl CounterState {
+    /// Takes a pause. `examined`: objects that it went through, where known.
+    pub(crate) fn add(&mut self, pause: &Pause, examined: Option<u64>) {
+        self.pauses += 1;
+        let counters = &pause.counters;
+        self.migrated_pauses += u64::from(counters.migrated);
+        self.scaled_pauses += u64::from(counters.scaled);
+        if counters.is_empty() {
+            return;
+        }
+        if counters.get(Counter::MajorFaults).unwrap_or(0) > 0 {
+            self.major_fault_pauses.add(pause.duration_ns());
+        }
+        if let Some(objects) = examined {
+            self.examined_pauses += 1;
+            self.examined_objects = self.examined_objects.saturating_add(objects);
+        }
+        let instructions = counters.get(Counter::Instructions);
+        let cpu_ns = counters.get(Counter::TaskClock);
+        for (counter, value) in counters.iter() {
+            let add = |pairs: &mut [Pair; COUNTERS], other: Option<u64>| {
+                if let (Some(pair), Some(other)) = (pairs.get_mut(counter as usize), other) {
+                    pair.add(value, other);
+                }
+            };
+            add(&mut self.inside, Some(1));
+            add(&mut self.by_instructions, instructions);
+            add(&mut self.by_cpu_ns, cpu_ns);
+            add(&mut self.by_objects, examined);
+        }
+    }
+
+    /// Takes totals of the process; the latest count.
+    pub(crate) fn set_whole(&mut self, whole: ProcessCounters) {
+        let newer = |known: &ProcessCounters| whole.at_ns >= known.at_ns;
+        if self.whole.as_ref().is_none_or(newer) {
+            self.whole = Some(whole);
+        }
+    }
+
+    /// Adds another process.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.pauses += other.pauses;
+        for (sums, others) in [
+            (&mut self.inside, &other.inside),
+            (&mut self.by_instructions, &other.by_instructions),
+            (&mut self.by_cpu_ns, &other.by_cpu_ns),
+            (&mut self.by_objects, &other.by_objects),
+        ] {
+            for (sum, other) in sums.iter_mut().zip(others) {
+                sum.add(other.value, other.other);
+            }
+        }
+        self.migrated_pauses += other.migrated_pauses;
+        self.scaled_pauses += other.scaled_pauses;
+        self.major_fault_pauses.add_all(&other.major_fault_pauses);
+        self.examined_pauses += other.examined_pauses;
+        self.examined_objects = self.examined_objects.saturating_add(other.examined_objects);
+        self.scaled_processes += other.scaled_processes;
+        self.scaled_processes += u64::from(other.whole.as_ref().is_some_and(|w| w.counters.scaled));
+        for counter in Counter::ALL {
+            let place = self.compared.get_mut(counter as usize);
+            if let (Some(place), Some(pair)) = (place, other.compared(counter)) {
+                place.get_or_insert_default().add(pair.value, pair.other);
+            }
+        }
+    }
+
+    /// Whole and inside, where both are known.
+    fn compared(&self, counter: Counter) -> Option<Pair> {
+        let before = self.compared.get(counter as usize).copied().flatten();
+        let inside = self.inside(counter);
+        let whole = self
+            .whole
+            .as_ref()
+            .and_then(|whole| whole.counters.get(counter));
+        match whole.filter(|_| inside.other > 0) {
+            Some(value) => Some(Pair {
+                value,
+                other: inside.value,
+            }),
+            None => before,
+        }
+    }
+
+    fn inside(&self, counter: Counter) -> Pair {
+        self.inside
+            .get(counter as usize)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Whole less inside.
+    fn outside(&self, counter: Counter) -> Option<u64> {
+        let pair = self.compared(counter)?;
+        Some(pair.value.saturating_sub(pair.other))
+    }
+
+    /// The report on one process or, after [`CounterState::merge`], several; `None` where nothing
+    /// was counted.
+    pub(crate) fn report(&self) -> Option<CountersReport> {
+        let counters: Vec<CounterReport> = Counter::ALL
+            .into_iter()
+            .filter_map(|counter| self.counter(counter))
+            .collect();
+        if counters.is_empty() {
+            return None;
+        }
+        let ipc = |cycles: Option<u64>, instructions: Option<u64>| ratio(instructions?, cycles?);
+        let cycles = self.by_instructions.get(Counter::Cycles as usize);
+        let whole_scaled = self
+            .whole
+            .as_ref()
+            .is_some_and(|whole| whole.counters.scaled);
+        Some(CountersReport {
+            basis: Basis::Inferred,
+            pauses: self.pauses,
+            counters,
+            inside_ipc: cycles.and_then(|pair| ipc(Some(pair.value), Some(pair.other))),
+            outside_ipc: ipc(
+                self.outside(Counter::Cycles),
+                self.outside(Counter::Instructions),
+            ),
+            migrated_pauses: self.migrated_pauses,
+            scaled_pauses: self.scaled_pauses,
+            scaled_processes: self.scaled_processes + u64::from(whole_scaled),
+            major_fault_pauses: self.major_fault_pauses,
+            examined_pauses: self.examined_pauses,
+            examined_objects: self.examined_objects,
+        })
+    }
+
+    fn counter(&self, counter: Counter) -> Option<CounterReport> {
+        let inside = self.inside(counter);
+        let outside = self.outside(counter);
+        if inside.other == 0 {
+            return None;
+        }
+        let pair = |pairs: &[Pair; COUNTERS], many| pairs.get(counter as usize)?.per(many);
+        let outside_per = |of: Counter, many: f64| {
+            let pair = Pair {
+                value: outside?,
+                other: self.outside(of)?,
+            };
+            pair.per(many).filter(|_| of != counter)
+        };
+        let unless = |of: Counter, value: Option<f64>| value.filter(|_| of != counter);
+        let instructions = pair(&self.by_instructions, 1e3);
+        let whole = self.compared(counter);
+        Some(CounterReport {
+            name: counter.as_str().to_owned(),
+            inside: inside.value,
+            inside_pauses: inside.other,
+            outside,
+            inside_ratio: whole.and_then(|pair| ratio(pair.other.min(pair.value), pair.value)),
+            inside_per_1000_instructions: unless(Counter::Instructions, instructions),
+            outside_per_1000_instructions: outside_per(Counter::Instructions, 1e3),
+            inside_per_cpu_s: unless(Counter::TaskClock, pair(&self.by_cpu_ns, 1e9)),
+            outside_per_cpu_s: outside_per(Counter::TaskClock, 1e9),
+            per_1000_objects: pair(&self.by_objects, 1e3),
+        })
+    }
+}

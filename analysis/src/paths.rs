@@ -1,0 +1,98 @@
+//! Python's file names: whose code it is, and how to say it briefly.
+//!
+//! Goes by the path alone, as recorded in the code object; nothing here looks at files.
+
+/// Whether a file belongs to the standard library or to an installed package rather than to the
+/// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
+/// `site-packages` or Debian's `dist-packages`, or is frozen into the interpreter.
+#[must_use]
+pub fn is_library(file: &str) -> bool {
+    file.starts_with("<frozen ")
+        || file == "<__array_function__ internals>"
+        || after(file).is_some()
+}
+
+/// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
+/// are.
+#[must_use]
+pub fn short(file: &str) -> &str {
+    after(file).unwrap_or(file)
+}
+
+/// What comes after the last directory of a library.
+fn after(file: &str) -> Option<&str> {
+    let mut rest = file;
+    let mut found = None;
+    let mut before = "";
+    while let Some((directory, behind)) = rest.split_once('/') {
+        if is_root(before, directory) {
+            found = Some(behind);
+        }
+        (before, rest) = (directory, behind);
+    }
+    found
+}
+
+fn is_root(before: &str, directory: &str) -> bool {
+    match directory {
+        "site-packages" | "dist-packages" => true,
+        _ if directory.ends_with(".zip") => is_python(directory.trim_end_matches(".zip")),
+        _ => matches!(before, "lib" | "lib64" | "Lib") && is_python(directory),
+    }
+}
+
+/// `python3`, `python3.11`, `python3.13t`, `pypy3.10`.
+fn is_python(directory: &str) -> bool {
+    let version = directory
+        .strip_prefix("python")
+        .or_else(|| directory.strip_prefix("pypy"));
+    version.is_some_and(|version| {
+        let digits = version.trim_end_matches('t');
+        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries() {
+        for (file, name) in [
+            ("/usr/lib/python3.11/json/decoder.py", "json/decoder.py"),
+            ("/usr/lib64/python3.9/ast.py", "ast.py"),
+            ("/opt/lib/python3.13t/ast.py", "ast.py"),
+            ("/usr/lib/python3/dist-packages/six.py", "six.py"),
+            (
+                "/v/lib/python3.12/site-packages/torch/optim/adam.py",
+                "torch/optim/adam.py",
+            ),
+            (".venv/lib/python3.12/site-packages/a.py", "a.py"),
+            ("/app/lib/python311.zip/ast.py", "ast.py"),
+            (
+                "<frozen importlib._bootstrap>",
+                "<frozen importlib._bootstrap>",
+            ),
+        ] {
+            assert!(is_library(file), "{file}");
+            assert_eq!(short(file), name);
+        }
+    }
+
+    #[test]
+    fn own() {
+        for file in [
+            "train.py",
+            "/home/me/python3.11/train.py",
+            "/home/me/lib/train.py",
+            "/home/me/lib/python/train.py",
+            "/home/me/site-packages",
+            "<string>",
+            "<stdin>",
+            "",
+        ] {
+            assert!(!is_library(file), "{file}");
+            assert_eq!(short(file), file);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Allocation pressure of one process, summed over its intervals.
+
+use crate::report::ArenasReport;
+use crate::report::Basis;
+use crate::report::PressureReport;
+use crate::tally::rate;
+use gctrace_event::Pause;
+use gctrace_event::Pressure;
+
+/// Bytes of an arena from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`, `ARENA_BITS` 20).
+const ARENA_BYTES: i64 = 1 << 20;
+/// Bytes of an arena before (`Objects/obmalloc.c`, `ARENA_SIZE` 256 << 10).
+const OLD_ARENA_BYTES: i64 = 256 << 10;
+
+/// Sums over one process, or several.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PressureState {
+    intervals: u64,
+    covered_ns: u64,
+    net_containers: u64,
+    arenas: Option<Arenas>,
+    /// Pauses that tell the count of the youngest generation, and these counts added.
+    counting_pauses: u64,
+    counted_in_pauses: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Arenas {
+    covered_ns: u64,
+    mapped: u64,
+    unmapped: u64,
+}
+
+impl PressureState {
+    pub(crate) fn add(&mut self, pressure: &Pressure) {
+        let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
+        self.intervals += 1;
+        self.covered_ns = self.covered_ns.saturating_add(length_ns);
+        self.net_containers = self.net_containers.saturating_add(pressure.net_containers);
+        if let (Some(mapped), Some(unmapped)) = (pressure.arenas_mapped, pressure.arenas_unmapped) {
+            let arenas = self.arenas.get_or_insert_default();
+            arenas.covered_ns = arenas.covered_ns.saturating_add(length_ns);
+            arenas.mapped = arenas.mapped.saturating_add(mapped);
+            arenas.unmapped = arenas.unmapped.saturating_add(unmapped);
+        }
+    }
+
+    pub(crate) fn add_pause(&mut self, pause: &Pause) {
+        if let Some(count) = pause.young_count {
+            self.counting_pauses += 1;
+            self.counted_in_pauses = self.counted_in_pauses.saturating_add(count);
+        }
+    }
+
+    /// `None` where nothing tells. `observed_ns`: how long the process was recorded. `version`: of
+    /// its interpreter.
+    pub(crate) fn report(&self, observed_ns: u64, version: Option<&str>) -> Option<PressureReport> {
+        let (basis, covered_ns, net_containers) = match (self.intervals, self.counting_pauses) {
+            (0, 0) => return None,
+            (0, _) => (Basis::Inferred, observed_ns, self.counted_in_pauses),
+            _ => (Basis::Measured, self.covered_ns, self.net_containers),
+        };
+        Some(PressureReport {
+            basis,
+            covered_ns,
+            net_containers,
+            net_containers_per_s: rate(net_containers, covered_ns),
+            arenas: self
+                .arenas
+                .map(|arenas| arenas.report(version.and_then(arena_bytes))),
+        })
+    }
+}
+
+impl Arenas {
+    fn report(self, arena_bytes: Option<i64>) -> ArenasReport {
+        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let balance = signed(self.mapped).saturating_sub(signed(self.unmapped));
+        ArenasReport {
+            covered_ns: self.covered_ns,
+            mapped: self.mapped,
+            unmapped: self.unmapped,
+            mapped_per_s: rate(self.mapped, self.covered_ns),
+            unmapped_per_s: rate(self.unmapped, self.covered_ns),
+            balance,
+            balance_bytes: arena_bytes.map(|bytes| balance.saturating_mul(bytes)),
+        }
+    }
+}
+
+/// Size of an arena in this version of CPython.
+fn arena_bytes(version: &str) -> Option<i64> {
+    let minor = version.strip_prefix("3.")?;
+    let digits = minor.find(|c: char| !c.is_ascii_digit());
+    let minor: u32 = minor.get(..digits.unwrap_or(minor.len()))?.parse().ok()?;
+    Some(match minor {
+        0..10 => OLD_ARENA_BYTES,
+        _ => ARENA_BYTES,
+    })
+}
+
+/// Several processes together: sums, and rates per second of one process's time.
+pub(crate) fn together<'a>(
+    reports: impl Iterator<Item = &'a PressureReport>,
+) -> Option<PressureReport> {
+    reports.cloned().reduce(|sum, report| {
+        let covered_ns = sum.covered_ns.saturating_add(report.covered_ns);
+        let net_containers = sum.net_containers.saturating_add(report.net_containers);
+        PressureReport {
+            basis: match (sum.basis, report.basis) {
+                (Basis::Measured, Basis::Measured) => Basis::Measured,
+                _ => Basis::Inferred,
+            },
+            covered_ns,
+            net_containers,
+            net_containers_per_s: rate(net_containers, covered_ns),
+            arenas: match (sum.arenas, report.arenas) {
+                (Some(sum), Some(report)) => Some(arenas_together(&sum, &report)),
+                (sum, report) => sum.or(report),
+            },
+        }
+    })
+}
+
+fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
+    let arenas = Arenas {
+        covered_ns: a.covered_ns.saturating_add(b.covered_ns),
+        mapped: a.mapped.saturating_add(b.mapped),
+        unmapped: a.unmapped.saturating_add(b.unmapped),
+    };
+    let bytes = a.balance_bytes.zip(b.balance_bytes);
+    ArenasReport {
+        balance_bytes: bytes.map(|(a, b)| a.saturating_add(b)),
+        ..arenas.report(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_by_version() {
+        assert_eq!(arena_bytes("3.9.18"), Some(256 << 10));
+        assert_eq!(arena_bytes("3.10.13"), Some(1 << 20));
+        assert_eq!(arena_bytes("3.14"), Some(1 << 20));
+        assert_eq!(arena_bytes("3.15.0a1"), Some(1 << 20));
+        for unknown in ["", "3.", "4.0", "3.x"] {
+            assert_eq!(arena_bytes(unknown), None, "{unknown}");
+        }
+    }
+}

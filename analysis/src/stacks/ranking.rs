@@ -1,0 +1,202 @@
+//! Which lines and stacks cost most.
+
+use super::LocationId;
+use super::NodeId;
+use super::StackSums;
+use super::StackTree;
+use super::TraceStacks;
+use crate::report::Effort;
+use crate::report::LineEffort;
+use crate::report::LineReport;
+use crate::report::Lines;
+use crate::report::Location;
+use crate::report::StackReport;
+use crate::tally::ratio;
+use gctrace_event::Frame;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Lines listed beside another.
+const WITH: usize = 3;
+/// Lines listed for one kind of collection.
+const OF_A_KIND: usize = 5;
+/// Index of [`gctrace_event::Reason::Manual`] in arrays by reason.
+const MANUAL: usize = 1;
+
+/// How many lines and stacks are listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    lines: usize,
+    stacks: usize,
+}
+
+impl Limits {
+    /// For all processes together.
+    pub(crate) const ALL: Self = Self {
+        lines: 50,
+        stacks: 20,
+    };
+    /// For one of maybe thousands of processes.
+    pub(crate) const PROCESS: Self = Self {
+        lines: 20,
+        stacks: 5,
+    };
+}
+
+/// Sums over one or more processes, on the way to a report.
+pub(crate) struct Ranking<'a> {
+    tree: &'a StackTree,
+    /// Time of all pauses, those without a stack included.
+    all_ns: u64,
+    lines: Lines,
+    innermost: BTreeMap<LocationId, Group>,
+    own: BTreeMap<LocationId, Group>,
+    stacks: BTreeMap<NodeId, StackSums>,
+}
+
+/// Pauses of one line, and of the lines at the other end.
+#[derive(Default)]
+struct Group {
+    sums: StackSums,
+    with: BTreeMap<LocationId, Effort>,
+}
+
+impl<'a> Ranking<'a> {
+    pub(crate) fn new(tree: &'a StackTree, all_ns: u64) -> Self {
+        Self {
+            tree,
+            all_ns,
+            lines: Lines::default(),
+            innermost: BTreeMap::new(),
+            own: BTreeMap::new(),
+            stacks: BTreeMap::new(),
+        }
+    }
+
+    /// Adds one process.
+    pub(crate) fn add(&mut self, stacks: &TraceStacks) {
+        let lines = &mut self.lines;
+        lines.without_stack.add_all(&stacks.without_stack);
+        lines
+            .without_stack_at_shutdown
+            .add_all(&stacks.without_stack_at_shutdown);
+        for (node, sums) in stacks.iter() {
+            self.add_stack(node, sums);
+        }
+    }
+
+    fn add_stack(&mut self, node_id: NodeId, sums: &StackSums) {
+        let Some(node) = self.tree.nodes.get(node_id) else {
+            return;
+        };
+        self.lines.with_stack.add_all(&sums.all);
+        if node.cut {
+            self.lines.stack_too_deep.add_all(&sums.all);
+        }
+        let place = self.tree.location(node.location);
+        if place.is_some_and(|place| place.function == Frame::UNREADABLE) {
+            self.lines.unreadable.add_all(&sums.all);
+        }
+        let own = node.own.unwrap_or(node.location);
+        self.stacks.entry(node_id).or_default().merge(sums);
+        let innermost = self.innermost.entry(node.location).or_default();
+        innermost.add(sums, Some(own).filter(|own| *own != node.location));
+        let executed = Some(node.location).filter(|location| *location != own);
+        self.own.entry(own).or_default().add(sums, executed);
+    }
+
+    /// The report on everything added, `None` if nothing had a stack.
+    pub(crate) fn report(self, limits: Limits) -> Option<Lines> {
+        if self.stacks.is_empty() {
+            return None;
+        }
+        let of_kind = |effort: fn(&StackSums) -> Effort| {
+            let efforts = self
+                .own
+                .iter()
+                .map(|(id, group)| (*id, effort(&group.sums)));
+            let used: BTreeMap<_, _> = efforts.filter(|(_, effort)| effort.count > 0).collect();
+            self.efforts(&used, OF_A_KIND)
+        };
+        Some(Lines {
+            explicit: of_kind(|sums| sums.by_reason.get(MANUAL).copied().unwrap_or_default()),
+            automatic_full: of_kind(|sums| sums.automatic_full),
+            automatic_partial: of_kind(StackSums::automatic_partial),
+            innermost: self.line_reports(&self.innermost, limits),
+            innermost_total: self.innermost.len() as u64,
+            own: self.line_reports(&self.own, limits),
+            own_total: self.own.len() as u64,
+            stacks: self.stack_reports(limits),
+            stacks_total: self.stacks.len() as u64,
+            ..self.lines
+        })
+    }
+
+    fn line_reports(
+        &self,
+        groups: &BTreeMap<LocationId, Group>,
+        limits: Limits,
+    ) -> Vec<LineReport> {
+        let mut sorted: Vec<(&Location, &Group)> = groups
+            .iter()
+            .filter_map(|(id, group)| Some((self.tree.location(*id)?, group)))
+            .collect();
+        sorted.sort_by_key(|(location, group)| (Reverse(group.sums.all.time_ns), *location));
+        let report = |(location, group): (&Location, &Group)| LineReport {
+            location: location.clone(),
+            pauses: group.sums.all,
+            time_ratio: self.share(group.sums.all),
+            max_ns: group.sums.max_ns,
+            by_generation: group.sums.by_generation,
+            by_reason: group.sums.by_reason,
+            with: self.efforts(&group.with, WITH),
+            with_total: group.with.len() as u64,
+        };
+        sorted.into_iter().take(limits.lines).map(report).collect()
+    }
+
+    fn efforts(&self, efforts: &BTreeMap<LocationId, Effort>, most: usize) -> Vec<LineEffort> {
+        let mut sorted: Vec<(&Location, Effort)> = efforts
+            .iter()
+            .filter_map(|(id, effort)| Some((self.tree.location(*id)?, *effort)))
+            .collect();
+        sorted.sort_by_key(|(location, effort)| (Reverse(effort.time_ns), *location));
+        let report = |(location, pauses): (&Location, Effort)| LineEffort {
+            location: location.clone(),
+            pauses,
+        };
+        sorted.into_iter().take(most).map(report).collect()
+    }
+
+    fn stack_reports(&self, limits: Limits) -> Vec<StackReport> {
+        let mut sorted: Vec<(NodeId, &StackSums)> =
+            self.stacks.iter().map(|(id, sums)| (*id, sums)).collect();
+        // Of equals the one whose frames come first, whatever order they were met in.
+        sorted.sort_by(|(a, a_sums), (b, b_sums)| {
+            let frames = || self.tree.frames(*a).cmp(self.tree.frames(*b));
+            let time = b_sums.all.time_ns.cmp(&a_sums.all.time_ns);
+            time.then_with(frames)
+        });
+        let report = |(id, sums): (NodeId, &StackSums)| StackReport {
+            frames: self.tree.frames(id).cloned().collect(),
+            pauses: sums.all,
+            time_ratio: self.share(sums.all),
+            max_ns: sums.max_ns,
+            by_generation: sums.by_generation,
+        };
+        sorted.into_iter().take(limits.stacks).map(report).collect()
+    }
+
+    fn share(&self, effort: Effort) -> f64 {
+        ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
+    }
+}
+
+impl Group {
+    fn add(&mut self, sums: &StackSums, with: Option<LocationId>) {
+        self.sums.merge(sums);
+        if let Some(with) = with {
+            self.with.entry(with).or_default().add_all(&sums.all);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What was spent under each stack of one process.
+
+use super::NodeId;
+use super::StackTree;
+use super::TraceFrames;
+use crate::process::generation_index;
+use crate::process::reason_index;
+use crate::report::Effort;
+use gctrace_event::FrameId;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// Distinct stacks kept per process; those beyond count as not readable.
+const STACKS_KEPT: usize = 100_000;
+/// No frame has this name: they are counted from 1.
+const NO_FRAME: FrameId = 0;
+
+/// Sums over the pauses of one stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StackSums {
+    pub(crate) all: Effort,
+    pub(crate) by_generation: [Effort; 4],
+    pub(crate) by_reason: [Effort; 4],
+    /// Automatic collections of the whole heap.
+    pub(crate) automatic_full: Effort,
+    pub(crate) max_ns: u64,
+}
+
+impl StackSums {
+    fn add(&mut self, pause: &Pause, full: bool) {
+        let time_ns = pause.duration_ns();
+        self.all.add(time_ns);
+        self.max_ns = self.max_ns.max(time_ns);
+        let generation = generation_index(pause.generation);
+        if let Some(effort) = self.by_generation.get_mut(generation) {
+            effort.add(time_ns);
+        }
+        if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
+            effort.add(time_ns);
+        }
+        if full && pause.reason == Reason::Automatic {
+            self.automatic_full.add(time_ns);
+        }
+    }
+
+    /// Automatic collections of less than the whole heap.
+    pub(crate) fn automatic_partial(&self) -> Effort {
+        let [automatic, ..] = self.by_reason;
+        Effort {
+            count: automatic.count.saturating_sub(self.automatic_full.count),
+            time_ns: automatic
+                .time_ns
+                .saturating_sub(self.automatic_full.time_ns),
+        }
+    }
+
+    /// Adds the sums of other pauses.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.all.add_all(&other.all);
+        self.automatic_full.add_all(&other.automatic_full);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        let generations = self.by_generation.iter_mut().zip(&other.by_generation);
+        let reasons = self.by_reason.iter_mut().zip(&other.by_reason);
+        for (effort, other) in generations.chain(reasons) {
+            effort.add_all(other);
+        }
+    }
+}
+
+/// Sums of one process by stack: while its trace is read under the names of that trace, then
+/// under the nodes of the tree.
+#[derive(Debug, Default)]
+pub(crate) struct TraceStacks {
+    by_frame: HashMap<FrameId, StackSums>,
+    by_node: BTreeMap<NodeId, StackSums>,
+    pub(crate) without_stack: Effort,
+    pub(crate) without_stack_at_shutdown: Effort,
+}
+
+impl TraceStacks {
+    /// Counts a pause; `full`: it went through the whole heap.
+    pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
+        let Some(mut frame) = pause.stack else {
+            match pause.reason {
+                Reason::Shutdown => &mut self.without_stack_at_shutdown,
+                _ => &mut self.without_stack,
+            }
+            .add(pause.duration_ns());
+            return;
+        };
+        if self.by_frame.len() >= STACKS_KEPT && !self.by_frame.contains_key(&frame) {
+            frame = NO_FRAME;
+        }
+        self.by_frame.entry(frame).or_default().add(pause, full);
+    }
+
+    /// Once all frames of the trace are known.
+    pub(crate) fn resolve(&mut self, frames: &TraceFrames, tree: &mut StackTree) {
+        // In order of name, so that the tree does not depend on the order within a hash table.
+        let by_frame: BTreeMap<_, _> = std::mem::take(&mut self.by_frame).into_iter().collect();
+        for (frame, sums) in by_frame {
+            match frames.resolve(frame, tree) {
+                Some(node) => self.by_node.entry(node).or_default().merge(&sums),
+                None => self.without_stack.add_all(&sums.all),
+            }
+        }
+    }
+
+    /// Stacks and their sums.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &StackSums)> {
+        self.by_node.iter().map(|(node, sums)| (*node, sums))
+    }
+
+    /// Whether any pause has a stack.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_node.is_empty()
+    }
+}

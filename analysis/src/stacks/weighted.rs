@@ -1,0 +1,96 @@
+//! Stacks with their weights, for flame graphs.
+
+use super::NodeId;
+use super::StackSums;
+use super::StackTree;
+use crate::analysis::Analysis;
+use crate::process::ProcessState;
+use crate::report::Effort;
+use crate::report::Location;
+
+/// The stacks of one process that has any.
+#[derive(Debug, Clone, Copy)]
+pub struct ProcessStacks<'a> {
+    tree: &'a StackTree,
+    process: &'a ProcessState,
+}
+
+/// One stack of a process.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightedStack<'a> {
+    tree: &'a StackTree,
+    node: NodeId,
+    sums: &'a StackSums,
+}
+
+impl Analysis {
+    /// The processes that have pauses with stacks, in the order of the traces and, within one, of
+    /// their appearance.
+    pub fn stacks(&self) -> impl Iterator<Item = ProcessStacks<'_>> {
+        let tree = &self.stacks;
+        let with = |process: &&ProcessState| !process.stacks.is_empty();
+        let processes = self.processes.iter().filter(with);
+        processes.map(move |process| ProcessStacks { tree, process })
+    }
+}
+
+impl<'a> ProcessStacks<'a> {
+    /// Index of its trace, in the order in which they were read.
+    #[must_use]
+    pub fn trace(&self) -> usize {
+        self.process.trace
+    }
+
+    /// Process id on the host.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// Rank in a distributed job, where known.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        self.process.described.as_ref()?.rank
+    }
+
+    /// Command line, or the name given by another tool; empty where neither is known.
+    #[must_use]
+    pub fn command(&self) -> String {
+        match &self.process.described {
+            Some(described) => described.command.join(" "),
+            None => self.process.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Its stacks, in no particular order.
+    pub fn stacks(&self) -> impl Iterator<Item = WeightedStack<'a>> {
+        let tree = self.tree;
+        let stacks = self.process.stacks.iter();
+        stacks.map(move |(node, sums)| WeightedStack { tree, node, sums })
+    }
+}
+
+impl<'a> WeightedStack<'a> {
+    /// Its frames from the outermost to the innermost.
+    #[must_use]
+    pub fn frames(&self) -> Vec<&'a Location> {
+        let mut frames: Vec<&Location> = self.tree.frames(self.node).collect();
+        frames.reverse();
+        frames
+    }
+
+    /// Count and time of its pauses.
+    #[must_use]
+    pub fn pauses(&self) -> Effort {
+        self.sums.all
+    }
+
+    /// The same of one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses that do
+    /// not tell.
+    #[must_use]
+    pub fn of_generation(&self, generation: u8) -> Effort {
+        let index = crate::process::generation_index(generation);
+        let effort = self.sums.by_generation.get(index);
+        effort.copied().unwrap_or_default()
+    }
+}

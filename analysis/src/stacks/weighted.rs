@@ -63,7 +63,7 @@ impl<'a> ProcessStacks<'a> {
     }
 
     /// Its stacks, in no particular order.
-    pub fn stacks(&self) -> impl Iterator<Item = WeightedStack<'a>> {
+    pub fn stacks(&self) -> impl Iterator<Item = WeightedStack<'a>> + use<'a> {
         let tree = self.tree;
         let stacks = self.process.stacks.iter();
         stacks.map(move |(node, sums)| WeightedStack { tree, node, sums })

@@ -1,0 +1,328 @@
+//! Reports on lines, allocation pressure and counters, over small traces worked out by hand.
+
+mod common;
+
+use common::MS;
+use common::START;
+use common::end;
+use common::pause;
+use common::process;
+use common::report;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::Effort;
+use gctrace_analysis::report::LineReport;
+use gctrace_event::Counter;
+use gctrace_event::Frame;
+use gctrace_event::Pause;
+use gctrace_event::Pressure;
+use gctrace_event::ProcessCounters;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+
+const JSON: &str = "/usr/lib/python3.12/json/decoder.py";
+const OWN: &str = "/home/me/train.py";
+
+fn frame(id: u32, parent: Option<u32>, file: &str, function: &str, line: u32) -> Record {
+    Record::Frame(Frame {
+        id,
+        parent,
+        function: function.to_owned(),
+        file: file.to_owned(),
+        line: Some(line),
+    })
+}
+
+fn special(id: u32, function: &str) -> Record {
+    Record::Frame(Frame {
+        id,
+        function: function.to_owned(),
+        ..Frame::default()
+    })
+}
+
+/// A program of two lines, one of which calls the json module.
+fn frames() -> Vec<Record> {
+    vec![
+        process(1, 0, "generational"),
+        frame(1, None, OWN, "main", 10),
+        frame(2, Some(1), OWN, "load", 20),
+        frame(3, Some(2), JSON, "decode", 300),
+        frame(4, Some(1), OWN, "build", 30),
+        special(5, Frame::OUTER),
+        frame(6, Some(5), JSON, "decode", 300),
+        special(7, Frame::UNREADABLE),
+    ]
+}
+
+fn at(stack: Option<u32>, from_ms: u64, length_ms: u64, generation: u8) -> Pause {
+    Pause {
+        stack,
+        generation,
+        ..pause(1, from_ms, from_ms + length_ms)
+    }
+}
+
+fn names(lines: &[LineReport]) -> Vec<(&str, Option<u32>, u64, u64)> {
+    lines
+        .iter()
+        .map(|line| {
+            let Effort { count, time_ns } = line.pauses;
+            let location = &line.location;
+            (
+                location.function.as_str(),
+                location.line,
+                count,
+                time_ns / MS,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn lines_by_time_own_and_innermost() {
+    let mut records = frames();
+    let pauses = [
+        at(Some(3), 0, 10, 0),
+        at(Some(3), 20, 30, 2),
+        at(Some(4), 60, 20, 2),
+        at(Some(6), 90, 5, 1),
+        at(Some(7), 100, 1, 0),
+        at(None, 110, 4, 0),
+        Pause {
+            reason: Reason::Shutdown,
+            ..at(None, 120, 30, 2)
+        },
+    ];
+    records.extend(pauses.map(Record::Pause));
+    let report = report(records, Some(end(1000)));
+    let lines = report.lines.as_ref().unwrap();
+    let effort = |count, ms| Effort {
+        count,
+        time_ns: ms * MS,
+    };
+    assert_eq!(lines.with_stack, effort(5, 66));
+    assert_eq!(lines.without_stack, effort(1, 4));
+    assert_eq!(lines.without_stack_at_shutdown, effort(1, 30));
+    assert_eq!(lines.stack_too_deep, effort(1, 5));
+    assert_eq!(lines.unreadable, effort(1, 1));
+    assert_eq!(
+        names(&lines.innermost),
+        [
+            ("decode", Some(300), 3, 45),
+            ("build", Some(30), 1, 20),
+            (Frame::UNREADABLE, None, 1, 1),
+        ]
+    );
+    // The library's line counts where it was called; where that is beyond what was recorded, it
+    // stands for itself.
+    assert_eq!(
+        names(&lines.own),
+        [
+            ("load", Some(20), 2, 40),
+            ("build", Some(30), 1, 20),
+            ("decode", Some(300), 1, 5),
+            (Frame::UNREADABLE, None, 1, 1),
+        ]
+    );
+    let own = &lines.own[0];
+    assert!((own.time_ratio - 0.4).abs() < 1e-12, "of all 100 ms");
+    assert_eq!(own.max_ns, 30 * MS);
+    assert_eq!(own.by_generation[0], effort(1, 10));
+    assert_eq!(own.by_generation[2], effort(1, 30));
+    assert_eq!(own.with.len(), 1);
+    assert_eq!(own.with[0].location.file, JSON);
+    let callers = &lines.innermost[0].with;
+    assert_eq!(callers[0].location.function, "load");
+    assert_eq!(callers.len(), 1);
+    let innermost: Vec<_> = lines.stacks[0].frames.iter().map(|f| f.line).collect();
+    assert_eq!(innermost, [Some(300), Some(20), Some(10)]);
+    assert_eq!(lines.stacks_total, 4);
+    assert_eq!(
+        names(&report.processes[0].lines.as_ref().unwrap().own),
+        names(&lines.own)
+    );
+}
+
+#[test]
+fn the_advice_names_the_lines() {
+    let mut records = frames();
+    let manual = Pause {
+        reason: Reason::Manual,
+        ..at(Some(4), 0, 50, 2)
+    };
+    records.push(Record::Pause(manual));
+    records.push(Record::Pause(at(Some(3), 100, 60, 2)));
+    records.push(Record::Pause(at(Some(2), 200, 40, 0)));
+    let report = report(records, Some(end(1000)));
+    let why = |id| {
+        let advice = report.advice.iter().find(|advice| advice.id == id);
+        advice.unwrap().why.clone()
+    };
+    let explicit = why("explicit-calls");
+    assert!(
+        explicit.contains("/home/me/train.py:30 in build (1 call, 50.0 ms)"),
+        "{explicit}"
+    );
+    assert!(why("freeze").contains("100 % of that time was triggered by /home/me/train.py:20"));
+    assert!(why("raise-threshold").contains("train.py:20 in load"));
+}
+
+#[test]
+fn without_stacks_there_are_no_lines() {
+    let records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 0, 1))];
+    let report = report(records, Some(end(100)));
+    assert!(report.lines.is_none() && report.processes[0].lines.is_none());
+    assert!(
+        report
+            .not_covered
+            .iter()
+            .any(|gap| gap.contains("no stacks"))
+    );
+    assert!(report.pressure.is_none() && report.counters.is_none());
+}
+
+fn interval(from_ms: u64, to_ms: u64, net: u64, arenas: Option<(u64, u64)>) -> Record {
+    Record::Pressure(Pressure {
+        pid: 1,
+        since_ns: START + from_ms * MS,
+        at_ns: START + to_ms * MS,
+        net_containers: net,
+        arenas_mapped: arenas.map(|arenas| arenas.0),
+        arenas_unmapped: arenas.map(|arenas| arenas.1),
+        ..Pressure::default()
+    })
+}
+
+#[test]
+fn pressure_is_summed_over_intervals() {
+    let mut process = process(1, 0, "generational");
+    if let Record::Process(described) = &mut process {
+        described.interpreter.as_mut().unwrap().version = "3.9.18".to_owned();
+    }
+    let records = vec![
+        process,
+        Record::Pause(pause(1, 0, 1)),
+        interval(0, 500, 1000, Some((10, 12))),
+        interval(500, 2000, 3000, None),
+    ];
+    let report = report(records, Some(end(4000)));
+    let pressure = report.processes[0].pressure.as_ref().unwrap();
+    assert_eq!(pressure.basis, Basis::Measured);
+    assert_eq!(pressure.net_containers, 4000);
+    assert_eq!(pressure.net_containers_per_s, Some(2000.0));
+    let arenas = pressure.arenas.as_ref().unwrap();
+    assert_eq!(arenas.mapped_per_s, Some(20.0));
+    assert_eq!(arenas.balance, -2);
+    assert_eq!(arenas.balance_bytes, Some(-2 * (256 << 10)));
+    assert_eq!(report.pressure.as_ref(), Some(pressure));
+}
+
+#[test]
+fn pressure_without_intervals_is_inferred_from_pauses() {
+    let counting = Pause {
+        young_count: Some(700),
+        ..pause(1, 0, 1)
+    };
+    let records = vec![process(1, 0, "generational"), Record::Pause(counting)];
+    let report = report(records, Some(end(2000)));
+    let pressure = report.processes[0].pressure.as_ref().unwrap();
+    assert_eq!(pressure.basis, Basis::Inferred);
+    assert_eq!(pressure.net_containers_per_s, Some(350.0));
+    assert!(pressure.arenas.is_none());
+}
+
+/// A full collection of a thousand objects, with values of these counters.
+fn counted(from_ms: u64, values: &[(Counter, u64)]) -> Pause {
+    let mut pause = Pause {
+        generation: 2,
+        oldest_objects: Some(990),
+        collected: Some(10),
+        ..pause(1, from_ms, from_ms + 10)
+    };
+    for (counter, value) in values {
+        pause.counters.set(*counter, *value);
+    }
+    pause
+}
+
+#[test]
+fn counters_inside_against_outside() {
+    let mut whole = ProcessCounters {
+        pid: 1,
+        since_ns: START,
+        at_ns: START + 1000 * MS,
+        counters: gctrace_event::Counters::default(),
+    };
+    whole.counters.set(Counter::Cycles, 10_000);
+    whole.counters.set(Counter::Instructions, 21_000);
+    whole.counters.set(Counter::CacheMisses, 300);
+    whole.counters.set(Counter::TaskClock, 100 * MS);
+    whole.counters.scaled = true;
+    let earlier = ProcessCounters {
+        at_ns: START + 10 * MS,
+        ..whole.clone()
+    };
+    let mut moved = counted(
+        40,
+        &[(Counter::TaskClock, 10 * MS), (Counter::MajorFaults, 3)],
+    );
+    moved.counters.migrated = true;
+    let full = [
+        (Counter::Cycles, 2000),
+        (Counter::Instructions, 1000),
+        (Counter::CacheMisses, 100),
+        (Counter::TaskClock, 10 * MS),
+        (Counter::MajorFaults, 0),
+    ];
+    let records = vec![
+        process(1, 0, "generational"),
+        Record::Counters(whole),
+        Record::Counters(earlier),
+        Record::Pause(counted(0, &full)),
+        Record::Pause(counted(20, &full)),
+        Record::Pause(moved),
+    ];
+    let report = report(records, Some(end(1000)));
+    let counters = report.counters.as_ref().unwrap();
+    assert_eq!(counters.inside_ipc, Some(0.5));
+    assert_eq!(counters.outside_ipc, Some(19_000.0 / 6000.0));
+    assert_eq!((counters.pauses, counters.migrated_pauses), (3, 1));
+    assert_eq!((counters.scaled_pauses, counters.scaled_processes), (0, 1));
+    assert_eq!(counters.major_fault_pauses.count, 1);
+    assert_eq!(counters.examined_objects, 3000);
+    let of = |name: &str| counters.counters.iter().find(|c| c.name == name).unwrap();
+    let misses = of("cache-misses");
+    assert_eq!(
+        (misses.inside, misses.inside_pauses, misses.outside),
+        (200, 2, Some(100))
+    );
+    assert_eq!(
+        misses.per_1000_objects,
+        Some(100.0),
+        "two pauses of 1000 objects"
+    );
+    assert_eq!(misses.inside_per_1000_instructions, Some(100.0));
+    assert_eq!(
+        misses.outside_per_1000_instructions,
+        Some(100.0 / 19_000.0 * 1e3)
+    );
+    assert_eq!(misses.inside_per_cpu_s, Some(10_000.0));
+    let clock = of("task-clock");
+    assert_eq!(clock.outside, Some(70 * MS));
+    assert_eq!(
+        clock.inside_per_cpu_s, None,
+        "a rate of itself says nothing"
+    );
+    let faults = of("major-faults");
+    assert_eq!(
+        (faults.inside, faults.outside),
+        (3, None),
+        "no total was read"
+    );
+    assert!(
+        report
+            .advice
+            .iter()
+            .any(|advice| advice.id == "swapped-out")
+    );
+}

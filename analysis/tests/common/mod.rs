@@ -1,0 +1,111 @@
+//! Traces for tests: records in, a report out.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses its part of these; in some nothing is left over"
+)]
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
+use gctrace_event::Counters;
+use gctrace_event::End;
+use gctrace_event::FORMAT;
+use gctrace_event::Header;
+use gctrace_event::Interpreter;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::read::Ending;
+use gctrace_event::read::Item;
+
+/// The recordings begin here; one millisecond is `MS`.
+pub(crate) const START: u64 = 1_000_000_000;
+pub(crate) const MS: u64 = 1_000_000;
+
+pub(crate) fn header() -> Header {
+    Header {
+        format: FORMAT.to_owned(),
+        started_ns: START,
+        started_unix_ns: 1_700_000_000_000_000_000,
+        ..Header::default()
+    }
+}
+
+pub(crate) fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
+    Record::Process(Process {
+        pid,
+        namespace_pid: None,
+        parent: None,
+        origin: Origin::Launched,
+        since_ns: START + since_ms * MS,
+        command: vec!["python".to_owned()],
+        rank: None,
+        interpreter: Some(Interpreter {
+            collector: collector.to_owned(),
+            free_threaded: collector == "free-threaded",
+            ..Interpreter::default()
+        }),
+    })
+}
+
+pub(crate) fn exit(pid: u32, at_ms: u64) -> Record {
+    Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns: START + at_ms * MS,
+        code: Some(0),
+        signal: None,
+    })
+}
+
+/// A pause of a process's main thread, from and to in milliseconds.
+pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
+    Pause {
+        pid,
+        tid: pid,
+        begin_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+        generation: 0,
+        reason: Reason::Automatic,
+        collected: Some(1),
+        uncollectable: Some(0),
+        interpreter: Some(0),
+        cpu_ns: None,
+        stop_the_world_ns: None,
+        oldest_objects: None,
+        heap_objects: None,
+        unfinished: false,
+        stack: None,
+        young_count: None,
+        counters: Counters::default(),
+    }
+}
+
+pub(crate) fn end(at_ms: u64) -> End {
+    End {
+        ended_ns: START + at_ms * MS,
+        why: "the command ended".to_owned(),
+        ..End::default()
+    }
+}
+
+pub(crate) fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Option<End>) {
+    analysis.begin_trace(file);
+    analysis.add(Item::Header(Box::new(header())));
+    for record in records {
+        analysis.add(Item::Record(record));
+    }
+    if let Some(end) = end {
+        analysis.add(Item::Record(Record::End(end)));
+    }
+    analysis.end_trace(Ending::default(), None);
+}
+
+pub(crate) fn report(records: Vec<Record>, end: Option<End>) -> Report {
+    let mut analysis = Analysis::default();
+    add(&mut analysis, "t.json", records, end);
+    analysis.report()
+}

@@ -1,6 +1,6 @@
 //! Reading traces: ours, and any file in Chrome's trace event format.
 //!
-//! Three layers, each usable alone: [`EventReader`] finds events in a stream of bytes without
+//! Three layers, each usable alone: [`EventReader`] finds events and stack frames in a stream of bytes without
 //! knowing what they mean, [`TraceReader`] opens files and turns events into [`crate::Record`]s,
 //! and [`Value`] looks into one JSON value. Memory is one buffer, whatever the size of the file.
 
@@ -17,8 +17,10 @@ mod window;
 pub use decode::Item;
 pub use error::Position;
 pub use error::ReadError;
+pub use events::Entry;
 pub use events::Event;
 pub use events::EventReader;
+pub use events::StackFrame;
 pub use input::Input;
 pub use trace::Anomalies;
 pub use trace::Anomaly;

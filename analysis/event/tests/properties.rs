@@ -6,17 +6,21 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+use gctrace_event::Counter;
 use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
+use gctrace_event::Frame;
 use gctrace_event::Header;
 use gctrace_event::Interpreter;
 use gctrace_event::Note;
 use gctrace_event::Omitted;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
+use gctrace_event::Pressure;
 use gctrace_event::ProbeCost;
 use gctrace_event::Process;
+use gctrace_event::ProcessCounters;
 use gctrace_event::ProcessExit;
 use gctrace_event::Reason;
 use gctrace_event::Record;
@@ -52,6 +56,53 @@ fn reason() -> impl Strategy<Value = Reason> {
 }
 
 prop_compose! {
+    fn counters()(
+        values in vec((prop::sample::select(&Counter::ALL[..]), 0..(1u64 << 62)), 0..12),
+        (scaled, migrated) in any::<(bool, bool)>(),
+    ) -> Counters {
+        let mut counters = Counters::default();
+        (counters.scaled, counters.migrated) = (scaled, migrated);
+        values.iter().for_each(|(counter, value)| counters.set(*counter, *value));
+        counters
+    }
+}
+
+prop_compose! {
+    fn frame()(
+        (id, parent, line) in any::<(u32, Option<u32>, Option<u32>)>(),
+        (function, file) in any::<(String, String)>(),
+    ) -> Record {
+        Record::Frame(Frame { id, parent, function, file, line })
+    }
+}
+
+prop_compose! {
+    fn process_counters()(
+        pid in any::<u32>(),
+        (since_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        counters in counters(),
+    ) -> Record {
+        let at_ns = since_ns + length_ns;
+        Record::Counters(ProcessCounters { pid, since_ns, at_ns, counters })
+    }
+}
+
+prop_compose! {
+    fn pressure()(
+        pid in any::<u32>(),
+        (since_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (collections, net_containers) in any::<(u64, u64)>(),
+        counts in any::<Option<[u32; 3]>>(),
+        (arenas_mapped, arenas_unmapped) in any::<(Option<u64>, Option<u64>)>(),
+    ) -> Record {
+        Record::Pressure(Pressure {
+            pid, since_ns, at_ns: since_ns + length_ns, collections, net_containers, counts,
+            arenas_mapped, arenas_unmapped,
+        })
+    }
+}
+
+prop_compose! {
     fn pause()(
         (pid, tid) in any::<(u32, u32)>(),
         (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
@@ -61,11 +112,12 @@ prop_compose! {
         (stop_the_world_ns, oldest_objects, heap_objects) in (count(), count(), count()),
         interpreter in any::<Option<i64>>(),
         unfinished in any::<bool>(),
+        (stack, young_count, counters) in (any::<Option<u32>>(), count(), counters()),
     ) -> Record {
         Record::Pause(Pause {
             pid, tid, begin_ns, end_ns: begin_ns + length_ns, generation, reason, collected,
             uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
-            unfinished, stack: None, young_count: None, counters: Counters::default(),
+            unfinished, stack, young_count, counters,
         })
     }
 }
@@ -119,6 +171,9 @@ fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         4 => pause(),
         1 => process(),
+        2 => frame(),
+        1 => process_counters(),
+        1 => pressure(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
             |(pid, at_ns, code, signal)| {
                 Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })
@@ -186,6 +241,7 @@ fn read(bytes: &[u8]) -> Contents {
             Some(Item::Header(header)) => contents.header = Some(*header),
             Some(Item::Record(record)) => contents.records.push(record),
             Some(Item::ProcessName { .. }) => {}
+            Some(Item::Other(event)) if event.phase.raw_text() == Some(b"C") => {}
             Some(item) => panic!("not written by us: {item:?}"),
             None => break,
         }

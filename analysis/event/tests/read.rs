@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+use gctrace_event::Counter;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 use gctrace_event::Record;
@@ -239,4 +242,107 @@ fn nesting_does_not_exhaust_the_stack() {
     assert!(error(deep.as_bytes()).contains("less deeply nested"));
     let deep = format!("{{\"x\":{},\"traceEvents\":[]}}", "[".repeat(1_000_000));
     assert!(error(deep.as_bytes()).contains("without"));
+}
+
+/// Frames and the stacks of pauses in the order of the file.
+fn stacks(text: &str) -> (Vec<Frame>, Vec<Option<FrameId>>, Ending) {
+    let input = Input::new("t.json", Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));
+    let (mut frames, mut stacks) = (Vec::new(), Vec::new());
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Record(Record::Frame(frame)) => frames.push(frame),
+            Item::Record(Record::Pause(pause)) => stacks.push(pause.stack),
+            _ => {}
+        }
+    }
+    (frames, stacks, reader.finish())
+}
+
+#[test]
+fn stacks_of_other_tools_before_and_behind_the_events() {
+    let events = r#""traceEvents":[
+        {"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"sf":7},
+        {"ph":"X","cat":"gc","pid":1,"tid":1,"ts":9,"dur":1,"sf":"0x9f"}]"#;
+    let section = r#""stackFrames" : { "7":{"category":"x","name":"main"} ,
+        "0x9f": {"name":"step (train.py:12)","parent":7}, "8":{"name":"\u0066","parent":"0x9f"}}"#;
+    let named = FrameId::MAX;
+    let frame = |id, parent, function: &str, file: &str, line| Frame {
+        id,
+        parent,
+        function: function.to_owned(),
+        file: file.to_owned(),
+        line,
+    };
+    let expected = [
+        frame(7, None, "main", "", None),
+        frame(named, Some(7), "step", "train.py", Some(12)),
+        frame(8, Some(named), "f", "", None),
+    ];
+    for text in [
+        format!("{{{events},{section},\"x\":1}}"),
+        format!("{{\"x\":[],{section},{events}}}"),
+    ] {
+        let (frames, pauses, ending) = stacks(&text);
+        assert_eq!(frames, expected);
+        assert_eq!(pauses, [Some(7), Some(named)]);
+        assert_eq!(ending.events, 2);
+        assert_eq!(ending.anomalies.count, 0);
+        assert_eq!(ending.cut, None);
+    }
+}
+
+#[test]
+fn stacks_that_make_no_sense_are_reported_with_their_place() {
+    let text = r#"{"traceEvents":[
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"sf":[7]},
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"sf":-7}],"stackFrames":{
+"1":7,
+"2":{"parent":1},
+"3":{"name":"f","parent":{}},
+"4":{"name":"g"}}}"#;
+    let (frames, pauses, ending) = stacks(text);
+    let ids: Vec<_> = frames
+        .iter()
+        .map(|frame| (frame.id, frame.parent))
+        .collect();
+    assert_eq!(ids, [(3, None), (4, None)]);
+    assert_eq!(pauses, [None, None]);
+    let lines = ending.anomalies.first.iter();
+    let lines: Vec<u64> = lines.map(|anomaly| anomaly.position.line).collect();
+    assert_eq!(lines, [2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_cut_section_of_stacks_and_one_that_is_none() {
+    let text = r#"{"traceEvents":[],"stackFrames":{"4":{"name":"g"},"5":{"na"#;
+    let (frames, _, ending) = stacks(text);
+    assert_eq!(frames.len(), 1);
+    assert!(ending.cut.is_some());
+    let (frames, _, ending) = stacks(r#"{"stackFrames":[{"4":{"name":"g"}}],"traceEvents":[]}"#);
+    assert!(frames.is_empty());
+    assert_eq!(ending.cut, None);
+    let damaged = error(br#"{"traceEvents":[],"stackFrames":{7:{}}}"#);
+    assert!(damaged.contains("expected a key in quotes"), "{damaged}");
+}
+
+#[test]
+fn counters_and_pressure_that_make_no_sense_are_reported_with_their_place() {
+    let text = br#"{"traceEvents":[
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"args":{"counters":{"cycles":-1,"x":{},"page-faults":2,"scaled":true}}},
+{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1,"args":{"counters":7,"young_count":"x"}},
+{"ph":"M","name":"gctrace_counters","pid":1,"ts":5,"args":{"since_ns":6000}},
+{"ph":"M","name":"gctrace_pressure","pid":1,"ts":5,"args":{"since_ns":6000}},
+{"ph":"M","name":"gctrace_pressure","pid":1,"ts":5,"args":{"since_ns":0,"counts":[1,2]}},
+{"ph":"M","name":"gctrace_frame","args":{"id":"one","function":"f"}}
+]}"#;
+    let (pauses, others, ending) = collections(text).unwrap();
+    assert_eq!(pauses[0].counters.get(Counter::Cycles), None);
+    assert_eq!(pauses[0].counters.get(Counter::PageFaults), Some(2));
+    assert!(pauses[0].counters.scaled && !pauses[0].counters.migrated);
+    assert!(pauses[1].counters.is_empty());
+    assert_eq!(others, 4);
+    let lines = ending.anomalies.first.iter();
+    let lines: Vec<u64> = lines.map(|anomaly| anomaly.position.line).collect();
+    assert_eq!(lines, [2, 3, 3, 4, 5, 6, 7]);
 }

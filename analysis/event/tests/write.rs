@@ -3,12 +3,21 @@
 mod common;
 
 use common::end;
+use common::frame;
 use common::header;
 use common::pause;
+use common::pause_in;
+use gctrace_event::Counter;
+use gctrace_event::Pressure;
+use gctrace_event::Record;
 use gctrace_event::TraceFile;
 use gctrace_event::TraceWriter;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn one_event_per_line_and_valid_json() {
@@ -99,4 +108,220 @@ fn a_compressed_trace_is_readable_up_to_the_last_flush() {
     let text = String::from_utf8(bytes).unwrap();
     assert_eq!(text.matches(r#""cat":"gc""#).count(), 100);
     assert!(text.ends_with("}}"));
+}
+
+#[test]
+fn stacks_and_counters_in_a_line() {
+    let Record::Pause(mut pause) = pause_in(0, 2) else {
+        unreachable!()
+    };
+    pause.young_count = Some(701);
+    pause.counters.set(Counter::PageFaults, 3);
+    pause.counters.set(Counter::Cycles, 40_000);
+    pause.counters.migrated = true;
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    for record in [frame(1, None), frame(2, Some(1)), Record::Pause(pause)] {
+        writer.write(&record).unwrap();
+    }
+    let text = String::from_utf8(writer.finish(&end("the command ended")).unwrap()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[2],
+        concat!(
+            r#"{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{"id":2,"parent":1,"#,
+            r#""function":"Model.<locals>.step2","#,
+            r#""file":"/srv/training/site-packages/model2.py","line":2}},"#
+        )
+    );
+    assert!(
+        lines[3].contains(r#""dur":12.345,"sf":2,"args":{"#),
+        "{text}"
+    );
+    let counters =
+        r#""young_count":701,"counters":{"cycles":40000,"page-faults":3,"migrated":true}}},"#;
+    assert!(lines[3].ends_with(counters), "{text}");
+    let section = concat!(
+        "\n],\n\"stackFrames\":{\n",
+        r#""1":{"name":"Model.<locals>.step1 (/srv/training/site-packages/model1.py:1)","#,
+        r#""category":"python"},"#,
+        "\n",
+        r#""2":{"name":"Model.<locals>.step2 (/srv/training/site-packages/model2.py:2)","#,
+        r#""category":"python","parent":"1"}"#,
+        "\n}}\n"
+    );
+    assert!(text.ends_with(section), "{text}");
+}
+
+/// Writes pauses in a tree of `frames` stacks, each met when first needed.
+fn write_stacks(trace: &mut TraceFile, frames: u32) {
+    for id in 1..=frames {
+        let parent = Some(id / 2).filter(|parent| *parent > 0);
+        trace.write(&frame(id, parent)).unwrap();
+        trace.write(&pause_in(id.into(), id)).unwrap();
+    }
+}
+
+/// Whether a Python on the path finds every stack whole.
+fn python_agrees(path: &Path, pauses: u32) -> bool {
+    const CHECK: &str = r#"
+import gzip, json, sys
+opened = gzip.open if sys.argv[1].endswith(".gz") else open
+with opened(sys.argv[1], "rt", encoding="utf-8") as file:
+    trace = json.load(file)
+frames = trace["stackFrames"]
+events = {e["args"]["id"]: e["args"] for e in trace["traceEvents"] if e["name"] == "gctrace_frame"}
+assert {str(id) for id in events} == set(frames)
+pauses = [e for e in trace["traceEvents"] if e.get("cat") == "gc"]
+assert len(pauses) == int(sys.argv[2]), len(pauses)
+for pause in pauses:
+    seen, id = set(), str(pause["sf"])
+    while id is not None:
+        assert id not in seen, "a circle"
+        seen.add(id)
+        frame, event = frames[id], events[int(id)]
+        assert frame["category"] == "python"
+        assert frame["name"] == f"{event['function']} ({event['file']}:{event['line']})"
+        id = frame.get("parent")
+        assert id == (str(event["parent"]) if "parent" in event else None)
+    assert len(seen) == pause["sf"].bit_length(), "as deep as the tree is"
+"#;
+    match Command::new("python3")
+        .args(["-c", CHECK])
+        .arg(path)
+        .arg(pauses.to_string())
+        .output()
+    {
+        Ok(output) => {
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{error}");
+            true
+        }
+        Err(error) => {
+            eprintln!("skipped: no python3 to read the trace with: {error}");
+            false
+        }
+    }
+}
+
+#[test]
+fn python_reads_whole_stacks() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["trace.json", "trace.json.gz"] {
+        let path = dir.path().join(name);
+        let gz = gctrace_event::compressed_by_name(&path);
+        let file = File::create(&path).unwrap();
+        let mut trace = TraceFile::create(file, &path, gz, &header()).unwrap();
+        write_stacks(&mut trace, 5000);
+        let size = trace.finish(&end("the command ended")).unwrap();
+        assert_eq!(size, path.metadata().unwrap().len());
+        if !python_agrees(&path, 5000) {
+            return;
+        }
+    }
+}
+
+/// What the reader finds: frames, pauses in one that came before, whether the file is cut.
+fn stacks_read(path: &Path) -> (usize, usize, bool) {
+    let mut reader = TraceReader::open(path).unwrap();
+    let mut frames = std::collections::HashSet::new();
+    let mut pauses = 0;
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Record(Record::Frame(frame)) => {
+                assert!(frame.parent.is_none_or(|parent| frames.contains(&parent)));
+                assert!(frames.insert(frame.id), "frames are read once");
+            }
+            Item::Record(Record::Pause(pause)) => {
+                assert!(frames.contains(&pause.stack.unwrap()));
+                pauses += 1;
+            }
+            _ => {}
+        }
+    }
+    let ending = reader.finish();
+    assert_eq!(ending.anomalies.count, 0);
+    (frames.len(), pauses, ending.cut.is_some())
+}
+
+#[test]
+fn a_killed_recorder_leaves_its_stacks() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, cut) in [("trace.json", false), ("trace.json.gz", true)] {
+        let path = dir.path().join(name);
+        let file = File::create(&path).unwrap();
+        let mut trace = TraceFile::create(file, &path, cut, &header()).unwrap();
+        write_stacks(&mut trace, 3000);
+        trace.flush().unwrap();
+        // As killed: nothing of it runs any more.
+        std::mem::forget(trace);
+        assert_eq!(stacks_read(&path), (3000, 3000, cut));
+        if !cut {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert!(json["stackFrames"].is_null());
+        }
+    }
+}
+
+#[test]
+fn stacks_are_the_same_through_a_pipe_and_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json");
+    let mut trace =
+        TraceFile::create(File::create(&path).unwrap(), &path, false, &header()).unwrap();
+    write_stacks(&mut trace, 2000);
+    trace.finish(&end("the command ended")).unwrap();
+    assert_eq!(stacks_read(&path), (2000, 2000, false));
+
+    let (mut from, to) = std::io::pipe().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).map(|_| text)
+    });
+    let file = File::from(std::os::fd::OwnedFd::from(to));
+    let mut trace = TraceFile::create(file, "pipe".as_ref(), false, &header()).unwrap();
+    write_stacks(&mut trace, 2000);
+    trace.finish(&end("the command ended")).unwrap();
+    let text = reader.join().unwrap().unwrap();
+    assert!(text == std::fs::read_to_string(&path).unwrap());
+}
+
+#[test]
+fn pressure_is_shown_on_timelines() {
+    let pressure = Pressure {
+        pid: 100,
+        since_ns: 1_000_000_000,
+        at_ns: 3_000_000_000,
+        collections: 4,
+        net_containers: 2800,
+        counts: Some([12, 3, 1]),
+        arenas_mapped: Some(6),
+        arenas_unmapped: Some(2),
+    };
+    let mut writer = TraceWriter::new(Vec::new(), &header()).unwrap();
+    writer.write(&Record::Pressure(pressure)).unwrap();
+    let text = String::from_utf8(writer.finish(&end("the command ended")).unwrap()).unwrap();
+    let lines: Vec<&str> = text.lines().skip(1).take(4).collect();
+    assert_eq!(
+        lines,
+        [
+            concat!(
+                r#"{"ph":"M","name":"gctrace_pressure","pid":100,"tid":100,"ts":3000000.000,"#,
+                r#""args":{"since_ns":1000000000,"collections":4,"net_containers":2800,"#,
+                r#""counts":[12,3,1],"arenas_mapped":6,"arenas_unmapped":2}},"#
+            ),
+            concat!(
+                r#"{"ph":"C","cat":"gctrace","name":"allocation","pid":100,"tid":100,"#,
+                r#""ts":1000000.000,"args":{"net containers per second":1400}},"#
+            ),
+            concat!(
+                r#"{"ph":"C","cat":"gctrace","name":"gc count","pid":100,"tid":100,"#,
+                r#""ts":3000000.000,"args":{"gen0":12,"gen1":3,"gen2":1}},"#
+            ),
+            concat!(
+                r#"{"ph":"C","cat":"gctrace","name":"arenas","pid":100,"tid":100,"#,
+                r#""ts":3000000.000,"args":{"mapped less unmapped":4}},"#
+            ),
+        ]
+    );
 }

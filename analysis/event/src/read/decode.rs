@@ -1,20 +1,25 @@
 //! Events as records.
 //!
-//! Owns which event means what. A value that makes no sense is left out and said; only an event
-//! whose times or ids make no sense is left out whole.
+//! Owns which event means what; processes and the recording as a whole here, the rest in the
+//! modules below. A value that makes no sense is left out and said; only an event whose times or
+//! ids make no sense is left out whole.
+
+mod frames;
+mod pauses;
+mod pressure;
+
+pub(crate) use frames::FrameNames;
+pub(crate) use frames::stack_frame;
 
 use super::events::Event;
 use super::value::Value;
-use crate::Counters;
 use crate::End;
 use crate::Header;
 use crate::Interpreter;
 use crate::Note;
 use crate::Origin;
-use crate::Pause;
 use crate::Process;
 use crate::ProcessExit;
-use crate::Reason;
 use crate::Record;
 use crate::Settings;
 use serde::Deserialize;
@@ -24,8 +29,9 @@ use serde::Deserialize;
 pub enum Item<'a> {
     /// The first line of our traces.
     Header(Box<Header>),
-    /// A record of ours, or what other tools write with the same meaning: thread names, and
-    /// garbage collections under `cat` `gc` or the PyTorch profiler's name `Python GC`.
+    /// A record of ours, or what other tools write with the same meaning: thread names, garbage
+    /// collections under `cat` `gc` or the PyTorch profiler's name `Python GC`, and the frames of
+    /// a section `stackFrames`, which may come behind the pauses that name them.
     Record(Record),
     /// The name of a process for trace viewers; in our traces [`Record::Process`] says it better.
     ProcessName {
@@ -44,11 +50,14 @@ pub enum Item<'a> {
 pub(crate) type Problem = &'static str;
 
 /// Decodes `event`; `report` is called for every value that is left out.
-pub(crate) fn decode<'a>(event: Event<'a>, mut report: impl FnMut(Problem)) -> Item<'a> {
+pub(crate) fn decode<'a>(
+    event: Event<'a>,
+    names: &mut FrameNames,
+    mut report: impl FnMut(Problem),
+) -> Item<'a> {
     let item = match event.phase.raw_text() {
-        Some(b"X") if is_collection(&event) => {
-            pause(&event, &mut report).map(|pause| Item::Record(Record::Pause(pause)))
-        }
+        Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
+            .map(|pause| Item::Record(Record::Pause(pause))),
         Some(b"M") => metadata(&event, &mut report),
         Some(b"i") => instant(&event),
         _ => return Item::Other(event),
@@ -74,89 +83,6 @@ enum Unread {
 impl From<Problem> for Unread {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
-    }
-}
-
-fn is_collection(event: &Event<'_>) -> bool {
-    event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
-}
-
-fn pause(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<Pause, Unread> {
-    let begin_ns = time(event.ts)?;
-    let length_ns = event.dur.us_as_ns().ok_or(
-        "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
-    )?;
-    let mut pause = Pause {
-        pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
-        tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
-        begin_ns,
-        end_ns: begin_ns.saturating_add(length_ns),
-        generation: Pause::UNKNOWN_GENERATION,
-        reason: Reason::Unknown,
-        collected: None,
-        uncollectable: None,
-        interpreter: None,
-        cpu_ns: None,
-        stop_the_world_ns: None,
-        oldest_objects: None,
-        heap_objects: None,
-        unfinished: false,
-        stack: None,
-        young_count: None,
-        counters: Counters::default(),
-    };
-    for (key, value) in event.args.members() {
-        argument(&mut pause, key, value, report);
-    }
-    if pause.generation == Pause::UNKNOWN_GENERATION {
-        pause.generation = generation_in_name(event.name);
-    }
-    Ok(pause)
-}
-
-fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl FnMut(Problem)) {
-    let mut count = |slot: &mut Option<u64>, problem| match value.unsigned() {
-        Some(count) if count < MAX_COUNT => *slot = Some(count),
-        _ => report(problem),
-    };
-    match key {
-        b"collected" => count(&mut pause.collected, "\"collected\" is not a count"),
-        b"uncollectable" => count(&mut pause.uncollectable, "\"uncollectable\" is not a count"),
-        b"cpu_ns" => count(&mut pause.cpu_ns, "\"cpu_ns\" is not a time"),
-        b"stop_the_world_ns" => count(
-            &mut pause.stop_the_world_ns,
-            "\"stop_the_world_ns\" is not a time",
-        ),
-        b"oldest_objects" => count(
-            &mut pause.oldest_objects,
-            "\"oldest_objects\" is not a count",
-        ),
-        b"heap_objects" => count(&mut pause.heap_objects, "\"heap_objects\" is not a count"),
-        b"generation" => match value.unsigned() {
-            Some(generation @ 0..=2) => pause.generation = generation as u8,
-            _ => report("\"generation\" is not 0, 1 or 2"),
-        },
-        b"reason" => match value.raw_text() {
-            Some(name) => pause.reason = Reason::from_name(name),
-            None => report("\"reason\" is not a word"),
-        },
-        b"interpreter" => match value.signed() {
-            Some(id) => pause.interpreter = Some(id),
-            None => report("\"interpreter\" is not a number"),
-        },
-        b"unfinished" => pause.unfinished = value.boolean().unwrap_or(false),
-        _ => {}
-    }
-}
-
-/// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
-const MAX_COUNT: u64 = 1 << 62;
-
-/// `gc gen1` says it too.
-fn generation_in_name(name: Value<'_>) -> u8 {
-    match name.raw_text() {
-        Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',
-        _ => Pause::UNKNOWN_GENERATION,
     }
 }
 
@@ -189,6 +115,9 @@ fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<I
         },
         b"gctrace_process" => Record::Process(process(event)?),
         b"gctrace_settings" => Record::Settings(settings(event)?),
+        b"gctrace_frame" => Record::Frame(frames::frame(event)?),
+        b"gctrace_counters" => Record::Counters(pressure::process_counters(event, report)?),
+        b"gctrace_pressure" => Record::Pressure(pressure::pressure(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
         _ => return Err(Unread::Other),
     };

@@ -9,6 +9,7 @@ use super::error::excerpt;
 use super::input::Input;
 use super::scan;
 use super::scan::Fields;
+use super::scan::Member;
 use super::scan::Stop;
 use super::value::Value;
 use super::window::Window;
@@ -43,8 +44,30 @@ pub struct Event<'a> {
     pub scope: Value<'a>,
     /// `args`.
     pub args: Value<'a>,
+    /// `sf`, the key of a frame in the section `stackFrames`.
+    pub stack: Value<'a>,
     /// Where the event begins.
     pub position: Position,
+}
+
+/// A member of the section `stackFrames`.
+#[derive(Debug, Clone, Copy)]
+pub struct StackFrame<'a> {
+    /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
+    pub key: &'a [u8],
+    /// What is said of it.
+    pub value: Value<'a>,
+    /// Where it begins.
+    pub position: Position,
+}
+
+/// What a trace consists of.
+#[derive(Debug, Clone, Copy)]
+pub enum Entry<'a> {
+    /// An event.
+    Event(Event<'a>),
+    /// A frame of the section `stackFrames`, which stands before or behind the events.
+    Frame(StackFrame<'a>),
 }
 
 /// Where in the file the reader is.
@@ -56,6 +79,8 @@ enum State {
     Members,
     /// In the array of events.
     Events,
+    /// In the object of stack frames.
+    Frames,
     /// Behind everything.
     Done,
 }
@@ -67,6 +92,7 @@ pub struct EventReader {
     state: State,
     array_form: bool,
     saw_events: bool,
+    wants_frames: bool,
     cut: Option<Position>,
     skipped: Vec<(Position, &'static str)>,
 }
@@ -86,6 +112,7 @@ impl EventReader {
             state: State::Start,
             array_form: false,
             saw_events: false,
+            wants_frames: true,
             cut: None,
             skipped: Vec::new(),
         }
@@ -114,19 +141,29 @@ impl EventReader {
         std::mem::take(&mut self.skipped)
     }
 
-    /// The next event, or `None` at the end. Text that ends too early ends the events and is told
-    /// by [`EventReader::cut`].
+    /// From here on passes over the section `stackFrames`: the frames are known from events.
+    pub fn skip_frames(&mut self) {
+        self.wants_frames = false;
+    }
+
+    /// The next event or stack frame, or `None` at the end. Text that ends too early ends the
+    /// events and is told by [`EventReader::cut`].
     ///
     /// # Errors
     /// Every [`ReadError`] but those of opening. None after the first.
-    pub fn next_event(&mut self) -> Result<Option<Event<'_>>, ReadError> {
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
         loop {
             match self.state {
                 State::Start => self.begin()?,
                 State::Members => self.member()?,
                 State::Events => {
                     if let Some(fields) = self.event()? {
-                        return Ok(Some(self.take(&fields)));
+                        return Ok(Some(Entry::Event(self.take(&fields))));
+                    }
+                }
+                State::Frames => {
+                    if let Some(member) = self.frame()? {
+                        return Ok(Some(Entry::Frame(self.take_frame(member))));
                     }
                 }
                 State::Done => return Ok(None),
@@ -148,6 +185,16 @@ impl EventReader {
             id: value(&fields.id),
             scope: value(&fields.scope),
             args: value(&fields.args),
+            stack: value(&fields.stack),
+            position,
+        }
+    }
+
+    fn take_frame(&mut self, member: Member) -> StackFrame<'_> {
+        let (text, position) = self.window.take(member.value.end);
+        StackFrame {
+            key: text.get(member.key).unwrap_or_default(),
+            value: Value(text.get(member.value).unwrap_or_default()),
             position,
         }
     }
@@ -207,7 +254,9 @@ impl EventReader {
         let Some(end) = self.scanned(scan::string)? else {
             return self.end_early();
         };
-        let is_events = self.window.rest().get(..end) == Some(br#""traceEvents""#);
+        let key = self.window.rest().get(..end);
+        let is_events = key == Some(br#""traceEvents""#);
+        let is_frames = key == Some(br#""stackFrames""#) && self.wants_frames;
         self.window.advance(end);
         match self.window.peek()? {
             Some(b':') => self.window.advance(1),
@@ -224,6 +273,46 @@ impl EventReader {
             Some(_) if is_events => {
                 Err(self.not_a_trace("\"traceEvents\" is not an array".to_owned()))
             }
+            Some(b'{') if is_frames => {
+                self.window.advance(1);
+                self.state = State::Frames;
+                Ok(())
+            }
+            Some(_) => self.pass_over(),
+            None => self.end_early(),
+        }
+    }
+
+    /// The next member of the object of stack frames, if there is one.
+    fn frame(&mut self) -> Result<Option<Member>, ReadError> {
+        match self.window.peek()? {
+            Some(b'"') => {}
+            Some(b',') => {
+                self.window.advance(1);
+                return Ok(None);
+            }
+            Some(b'}') => {
+                self.window.advance(1);
+                self.state = State::Members;
+                return Ok(None);
+            }
+            Some(_) => return Err(self.syntax(0, "a key in quotes")),
+            None => return self.end_early().map(|()| None),
+        }
+        match self.scanned(scan::member)? {
+            Some(member) => Ok(Some(member)),
+            None if self.window.ended() => self.end_early().map(|()| None),
+            None => self.skip_frame().map(|()| None),
+        }
+    }
+
+    /// Passes over key and value of a frame.
+    fn skip_frame(&mut self) -> Result<(), ReadError> {
+        self.skip_noting("a stack frame over 16 MiB")?;
+        if self.window.peek()? == Some(b':') {
+            self.window.advance(1);
+        }
+        match self.window.peek()? {
             Some(_) => self.pass_over(),
             None => self.end_early(),
         }

@@ -34,6 +34,7 @@ pub(crate) struct Fields {
     pub(crate) id: Range<usize>,
     pub(crate) scope: Range<usize>,
     pub(crate) args: Range<usize>,
+    pub(crate) stack: Range<usize>,
     /// Index behind the closing brace.
     pub(crate) end: usize,
 }
@@ -51,6 +52,7 @@ impl Fields {
             b"args" => Some(&mut self.args),
             b"id" => Some(&mut self.id),
             b"s" => Some(&mut self.scope),
+            b"sf" => Some(&mut self.stack),
             _ => None,
         }
     }
@@ -66,6 +68,19 @@ pub(crate) fn event(text: &[u8], at: usize) -> Result<Fields, Stop> {
     })?;
     fields.end = end;
     Ok(fields)
+}
+
+/// One member of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// The key, without quotes.
+    pub(crate) key: Range<usize>,
+    pub(crate) value: Range<usize>,
+}
+
+/// The member whose opening quote is `text[at]`.
+pub(crate) fn member(text: &[u8], at: usize) -> Result<Member, Stop> {
+    nested_member(text, at, MAX_DEPTH)
 }
 
 /// Calls `each` with the ranges of key (without quotes) and value of every member of the object at
@@ -178,22 +193,29 @@ fn object(
     }
     loop {
         at = space(text, at);
-        expect(text, at, b'"', "a key in quotes")?;
-        let key = at + 1;
-        at = string(text, at)?;
-        let key = key..at - 1;
-        at = space(text, at);
-        expect(text, at, b':', "':'")?;
-        let begin = space(text, at + 1);
-        let end = nested(text, begin, depth)?;
-        each(key, begin..end);
-        at = space(text, end);
+        let Member { key, value } = nested_member(text, at, depth)?;
+        at = space(text, value.end);
+        each(key, value);
         match text.get(at).ok_or(Stop::More)? {
             b',' => at += 1,
             b'}' => return Ok(at + 1),
             _ => return Err(Stop::Bad(at, "',' or '}'")),
         }
     }
+}
+
+#[inline]
+fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<Member, Stop> {
+    expect(text, at, b'"', "a key in quotes")?;
+    let key_end = string(text, at)?;
+    let colon = space(text, key_end);
+    expect(text, colon, b':', "':'")?;
+    let begin = space(text, colon + 1);
+    let end = nested(text, begin, depth)?;
+    Ok(Member {
+        key: at + 1..key_end - 1,
+        value: begin..end,
+    })
 }
 
 fn array(text: &[u8], at: usize, depth: usize) -> Step {

@@ -3,9 +3,11 @@
 //! Owns what holds for the whole file: the format's version, and the list of what made no sense.
 
 use super::decode;
+use super::decode::FrameNames;
 use super::decode::Item;
 use super::error::Position;
 use super::error::ReadError;
+use super::events::Entry;
 use super::events::EventReader;
 use super::input::Input;
 use std::path::Path;
@@ -56,6 +58,9 @@ pub struct TraceReader {
     name: String,
     events: EventReader,
     anomalies: Anomalies,
+    names: FrameNames,
+    /// There was a header of ours: frames are events, the section only repeats them.
+    is_ours: bool,
 }
 
 impl TraceReader {
@@ -74,6 +79,8 @@ impl TraceReader {
             name: events.input().name().to_owned(),
             events,
             anomalies: Anomalies::default(),
+            names: FrameNames::default(),
+            is_ours: false,
         }
     }
 
@@ -105,21 +112,38 @@ impl TraceReader {
     /// The next item, or `None` at the end.
     ///
     /// # Errors
-    /// See [`EventReader::next_event`]; [`ReadError::Format`] for traces of the future.
+    /// See [`EventReader::next_entry`]; [`ReadError::Format`] for traces of the future.
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
         self.note_skipped();
-        let anomalies = &mut self.anomalies;
-        let Some(event) = self.events.next_event()? else {
+        if self.is_ours {
+            self.events.skip_frames();
+        }
+        let Some(entry) = self.events.next_entry()? else {
             return Ok(None);
         };
-        let position = event.position;
-        let item = decode::decode(event, |problem| anomalies.push(position, problem));
+        let anomalies = &mut self.anomalies;
+        let (position, item) = match entry {
+            Entry::Event(event) => {
+                let report = |problem| anomalies.push(event.position, problem);
+                let item = decode::decode(event, &mut self.names, report);
+                (event.position, item)
+            }
+            Entry::Frame(frame) => {
+                let report = |problem| anomalies.push(frame.position, problem);
+                let item = decode::stack_frame(&frame, &mut self.names, report);
+                (frame.position, item)
+            }
+        };
         match item {
             Item::Header(header) if header.format != crate::FORMAT => Err(ReadError::Format {
                 file: self.name.clone(),
                 position,
                 format: header.format,
             }),
+            Item::Header(header) => {
+                self.is_ours = true;
+                Ok(Some(Item::Header(header)))
+            }
             item => Ok(Some(item)),
         }
     }

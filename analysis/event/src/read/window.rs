@@ -74,9 +74,14 @@ impl Window {
         self.events
     }
 
-    /// Uses up the `count` bytes of an event and returns them, with the place where they begin.
+    /// As [`Window::take`], of an event.
     pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], Position) {
         self.events += 1;
+        self.take(count)
+    }
+
+    /// Uses up `count` bytes and returns them, with the place where they begin.
+    pub(crate) fn take(&mut self, count: usize) -> (&[u8], Position) {
         let begin = self.unused.start;
         self.count_lines(begin);
         let position = self.position(0);

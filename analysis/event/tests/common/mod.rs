@@ -3,6 +3,7 @@
 use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
+use gctrace_event::Frame;
 use gctrace_event::Header;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
@@ -41,6 +42,28 @@ pub(crate) fn pause(n: u64) -> Record {
         young_count: None,
         counters: Counters::default(),
     })
+}
+
+/// A frame that calls others or, with a parent, is called.
+pub(crate) fn frame(id: u32, parent: Option<u32>) -> Record {
+    Record::Frame(Frame {
+        id,
+        parent,
+        function: format!("Model.<locals>.step{}", id % 97),
+        file: format!("/srv/training/site-packages/model{}.py", id % 13),
+        line: Some(id),
+    })
+}
+
+/// A pause in a frame.
+pub(crate) fn pause_in(n: u64, stack: u32) -> Record {
+    match pause(n) {
+        Record::Pause(pause) => Record::Pause(Pause {
+            stack: Some(stack),
+            ..pause
+        }),
+        other => other,
+    }
 }
 
 /// An end with a reason.

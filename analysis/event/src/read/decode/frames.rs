@@ -1,0 +1,163 @@
+//! Frames of stacks: our events, and the section `stackFrames` of other tools.
+//!
+//! Owns how frames are named. Chrome's format lets any text name a frame; in our traces it is a
+//! number.
+
+use super::Event;
+use super::Item;
+use super::Problem;
+use super::Value;
+use crate::Frame;
+use crate::FrameId;
+use crate::Record;
+use crate::read::StackFrame;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// Most frames that are named by something else than a number; others are left out.
+const MAX_NAMES: usize = 1 << 20;
+/// Longest such name, in bytes. A name is usually a hash or an address.
+const MAX_NAME_BYTES: usize = 256;
+
+/// Numbers for the frames that are not named by one.
+#[derive(Debug, Default)]
+pub(crate) struct FrameNames(HashMap<Box<[u8]>, FrameId>);
+
+impl FrameNames {
+    /// The frame of this name.
+    pub(super) fn id(
+        &mut self,
+        name: Value<'_>,
+        report: &mut impl FnMut(Problem),
+    ) -> Option<FrameId> {
+        if let Some(id) = name.unsigned().and_then(|id| FrameId::try_from(id).ok()) {
+            return Some(id);
+        }
+        let is_number = name.unsigned().is_some();
+        match name.raw_text() {
+            Some(text) => self.text_id(text, report),
+            None if is_number => self.text_id(name.json(), report),
+            None => {
+                report("a stack frame is named by something else than a number or a text");
+                None
+            }
+        }
+    }
+
+    /// As [`FrameNames::id`], of a key.
+    fn key_id(&mut self, key: &[u8], report: &mut impl FnMut(Problem)) -> Option<FrameId> {
+        match Value(key).unsigned().map(FrameId::try_from) {
+            Some(Ok(id)) => Some(id),
+            _ => self.text_id(key, report),
+        }
+    }
+
+    /// Counted from the largest number down, so that numbers and texts can be mixed.
+    fn text_id(&mut self, text: &[u8], report: &mut impl FnMut(Problem)) -> Option<FrameId> {
+        if let Some(id) = self.0.get(text) {
+            return Some(*id);
+        }
+        if self.0.len() >= MAX_NAMES || text.len() > MAX_NAME_BYTES {
+            report("the name of a stack frame is too long, or there are too many");
+            return None;
+        }
+        let id = FrameId::MAX - FrameId::try_from(self.0.len()).ok()?;
+        self.0.insert(text.into(), id);
+        Some(id)
+    }
+}
+
+#[derive(Deserialize)]
+struct FrameArgs {
+    id: FrameId,
+    parent: Option<FrameId>,
+    function: String,
+    #[serde(default)]
+    file: String,
+    line: Option<u32>,
+}
+
+/// A frame of our traces.
+pub(super) fn frame(event: &Event<'_>) -> Result<Frame, Problem> {
+    let args: FrameArgs = event.args.parse().or(Err("a stack frame is damaged"))?;
+    Ok(Frame {
+        id: args.id,
+        parent: args.parent,
+        function: args.function,
+        file: args.file,
+        line: args.line,
+    })
+}
+
+/// A frame of the section `stackFrames`.
+pub(crate) fn stack_frame<'a>(
+    frame: &StackFrame<'_>,
+    names: &mut FrameNames,
+    mut report: impl FnMut(Problem),
+) -> Item<'a> {
+    let Some(name) = frame.value.member("name").text() else {
+        report("a stack frame has no \"name\"");
+        return Item::Unusable;
+    };
+    let Some(id) = names.key_id(frame.key, &mut report) else {
+        return Item::Unusable;
+    };
+    let parent = frame.value.member("parent");
+    let (function, file, line) = parts(&name);
+    Item::Record(Record::Frame(Frame {
+        id,
+        parent: match parent.is_missing() || parent.json() == b"null" {
+            true => None,
+            false => names.id(parent, &mut report),
+        },
+        function: function.to_owned(),
+        file: file.to_owned(),
+        line,
+    }))
+}
+
+/// Function, file and line of a name as we write it, `function (file:line)`; any other is all
+/// function.
+fn parts(name: &str) -> (&str, &str, Option<u32>) {
+    let place = name
+        .strip_suffix(')')
+        .and_then(|name| name.rsplit_once(" ("))
+        .and_then(|(function, place)| Some((function, place.rsplit_once(':')?)));
+    match place {
+        Some((function, (file, line))) if !file.is_empty() => match line.parse() {
+            Ok(line) => (function, file, Some(line)),
+            Err(_) => (name, "", None),
+        },
+        _ => (name, "", None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_tools() {
+        assert_eq!(parts("step (a b.py:12)"), ("step", "a b.py", Some(12)));
+        for name in ["step", "step (a.py)", "f(int) (x:y)", "(:1)", "", ")"] {
+            assert_eq!(parts(name), (name, "", None));
+        }
+    }
+
+    #[test]
+    fn numbers_name_themselves_and_texts_get_one() {
+        let mut names = FrameNames::default();
+        let mut reports = 0;
+        let mut id = |text: &str| names.id(Value(text.as_bytes()), &mut |_| reports += 1);
+        assert_eq!(id("5"), Some(5));
+        assert_eq!(id("\"5\""), Some(5));
+        assert_eq!(id("\"0x7f\""), Some(FrameId::MAX));
+        assert_eq!(id("94000000000000"), Some(FrameId::MAX - 1));
+        assert_eq!(id("\"94000000000000\""), Some(FrameId::MAX - 1));
+        assert_eq!(id("\"0x7f\""), Some(FrameId::MAX));
+        assert_eq!(id("[1]"), None);
+        assert_eq!(id("-1"), None);
+        assert_eq!(id(&format!("\"{}\"", "x".repeat(300))), None);
+        assert_eq!(reports, 3);
+    }
+}

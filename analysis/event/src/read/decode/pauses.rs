@@ -1,0 +1,128 @@
+//! Runs of the collector.
+//!
+//! Owns the members of a pause, ours and those of other tools.
+
+use super::Event;
+use super::FrameNames;
+use super::Problem;
+use super::Unread;
+use super::Value;
+use super::id;
+use super::time;
+use crate::Counter;
+use crate::Counters;
+use crate::Pause;
+use crate::Reason;
+
+pub(super) fn is_collection(event: &Event<'_>) -> bool {
+    event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
+}
+
+/// The pause that a complete event says.
+pub(super) fn pause(
+    event: &Event<'_>,
+    names: &mut FrameNames,
+    report: &mut impl FnMut(Problem),
+) -> Result<Pause, Unread> {
+    let begin_ns = time(event.ts)?;
+    let length_ns = event.dur.us_as_ns().ok_or(
+        "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
+    )?;
+    let mut pause = Pause {
+        pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
+        tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
+        begin_ns,
+        end_ns: begin_ns.saturating_add(length_ns),
+        generation: Pause::UNKNOWN_GENERATION,
+        reason: Reason::Unknown,
+        collected: None,
+        uncollectable: None,
+        interpreter: None,
+        cpu_ns: None,
+        stop_the_world_ns: None,
+        oldest_objects: None,
+        heap_objects: None,
+        unfinished: false,
+        stack: None,
+        young_count: None,
+        counters: Counters::default(),
+    };
+    for (key, value) in event.args.members() {
+        argument(&mut pause, key, value, report);
+    }
+    if !event.stack.is_missing() {
+        pause.stack = names.id(event.stack, report);
+    }
+    if pause.generation == Pause::UNKNOWN_GENERATION {
+        pause.generation = generation_in_name(event.name);
+    }
+    Ok(pause)
+}
+
+fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl FnMut(Problem)) {
+    let mut count = |slot: &mut Option<u64>, problem| match value.unsigned() {
+        Some(count) if count < MAX_COUNT => *slot = Some(count),
+        _ => report(problem),
+    };
+    match key {
+        b"collected" => count(&mut pause.collected, "\"collected\" is not a count"),
+        b"uncollectable" => count(&mut pause.uncollectable, "\"uncollectable\" is not a count"),
+        b"cpu_ns" => count(&mut pause.cpu_ns, "\"cpu_ns\" is not a time"),
+        b"stop_the_world_ns" => count(
+            &mut pause.stop_the_world_ns,
+            "\"stop_the_world_ns\" is not a time",
+        ),
+        b"oldest_objects" => count(
+            &mut pause.oldest_objects,
+            "\"oldest_objects\" is not a count",
+        ),
+        b"heap_objects" => count(&mut pause.heap_objects, "\"heap_objects\" is not a count"),
+        b"young_count" => count(&mut pause.young_count, "\"young_count\" is not a count"),
+        b"counters" => pause.counters = counters(value, report),
+        b"generation" => match value.unsigned() {
+            Some(generation @ 0..=2) => pause.generation = generation as u8,
+            _ => report("\"generation\" is not 0, 1 or 2"),
+        },
+        b"reason" => match value.raw_text() {
+            Some(name) => pause.reason = Reason::from_name(name),
+            None => report("\"reason\" is not a word"),
+        },
+        b"interpreter" => match value.signed() {
+            Some(id) => pause.interpreter = Some(id),
+            None => report("\"interpreter\" is not a number"),
+        },
+        b"unfinished" => pause.unfinished = value.boolean().unwrap_or(false),
+        _ => {}
+    }
+}
+
+/// Counters by their names in `perf list`; those of another name are ignored.
+pub(super) fn counters(value: Value<'_>, report: &mut impl FnMut(Problem)) -> Counters {
+    let mut counters = Counters::default();
+    if !value.is_missing() && value.json().first() != Some(&b'{') {
+        report("\"counters\" is not an object");
+    }
+    for (key, value) in value.members() {
+        match (key, Counter::from_name(key)) {
+            (_, Some(counter)) => match value.unsigned() {
+                Some(count) if count < MAX_COUNT => counters.set(counter, count),
+                _ => report("a counter is not a count"),
+            },
+            (b"scaled", None) => counters.scaled = value.boolean().unwrap_or(false),
+            (b"migrated", None) => counters.migrated = value.boolean().unwrap_or(false),
+            _ => {}
+        }
+    }
+    counters
+}
+
+/// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
+const MAX_COUNT: u64 = 1 << 62;
+
+/// `gc gen1` says it too.
+fn generation_in_name(name: Value<'_>) -> u8 {
+    match name.raw_text() {
+        Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',
+        _ => Pause::UNKNOWN_GENERATION,
+    }
+}

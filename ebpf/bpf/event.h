@@ -148,6 +148,14 @@ struct file_key {
 	__u64 device;
 };
 
+/* Arenas of a process: 1 MiB (3.10 and later) and 256 KiB (before). */
+struct arenas {
+	__u64 large_mapped;
+	__u64 large_unmapped;
+	__u64 small_mapped;
+	__u64 small_unmapped;
+};
+
 /* ---- to user space: what happened --------------------------------------------------------- */
 
 enum event_kind {
@@ -169,12 +177,63 @@ enum pause_flag {
 	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
 	PAUSE_STACK_LOST = 128,     /* its stack was not seen before and could not be sent        */
+	PAUSE_COUNTED = 256,        /* software counters were read                                */
 };
 
 struct statistics {
 	__u64 collections[GENERATIONS];
 	__u64 collected[GENERATIONS];
 	__u64 uncollectable[GENERATIONS];
+};
+
+/* What the kernel counts for each task, and so exact whatever CPU it is on. */
+struct software_counts {
+	__u64 page_faults;     /* minor and major                                                 */
+	__u64 major_faults;
+	__u64 context_switches; /* voluntary or not                                               */
+	__u64 cpu_migrations;
+};
+
+/* Counters of a CPU. */
+enum hardware_counter {
+	HARDWARE_CYCLES = 0,
+	HARDWARE_INSTRUCTIONS = 1,
+	HARDWARE_CACHE_MISSES = 2,
+	HARDWARE_LLC_LOAD_MISSES = 3,
+	HARDWARE_DTLB_LOAD_MISSES = 4,
+	HARDWARE_BRANCH_MISSES = 5,
+	HARDWARE_CPU_CLOCK = 6,    /* nanoseconds                                             */
+	HARDWARE_COUNTERS = 7,
+};
+
+/* As the kernel hands it out (struct bpf_perf_event_value): a counter that has to share the
+ * processor's registers with others counts in a part of the time only. */
+struct hardware_value {
+	__u64 value;
+	__u64 enabled_ns;
+	__u64 running_ns;      /* in which it counted                                             */
+};
+
+struct hardware_counts {
+	struct hardware_value of[HARDWARE_COUNTERS];
+};
+
+/* Software counters of a process: `ended` + those of its living threads - `base`. */
+struct process_counts {
+	__u64 since_ns;
+	__u64 until_exec;      /* counting begins at the next exec                                */
+	struct software_counts base; /* what its threads had before                               */
+	__u64 base_run_ns;
+	struct software_counts ended; /* of threads that have ended                               */
+	__u64 ended_run_ns;
+};
+
+/* A living thread, from the iterator over tasks. */
+struct task_counts {
+	__u32 pid;
+	__u32 tid;
+	struct software_counts software;
+	__u64 run_ns;          /* time on a CPU, up to the last tick or switch                    */
 };
 
 struct pause_event {
@@ -197,6 +256,15 @@ struct pause_event {
 	__s32 reason_argument;     /* 0 heap, 1 shutdown, 2 manual; or ARGUMENT_UNKNOWN           */
 	__u32 point;           /* index into `points`                                             */
 	__u64 stack;           /* id of a stack_event, or 0                                       */
+	struct software_counts software; /* with PAUSE_COUNTED                                    */
+};
+
+/* Where hardware counters are recorded, this is sent instead. */
+struct counted_pause_event {
+	struct pause_event pause;
+	__u32 asked;           /* bit mask of enum hardware_counter: recorded                     */
+	__u32 valid;           /* of these: known for this pause                                  */
+	struct hardware_counts hardware;
 };
 
 /* A Python frame. */
@@ -262,11 +330,15 @@ enum counter {
 };
 
 _Static_assert(sizeof(struct point) == 40, "point");
-_Static_assert(sizeof(struct pause_event) == 192, "pause_event");
+_Static_assert(sizeof(struct pause_event) == 224, "pause_event");
+_Static_assert(sizeof(struct counted_pause_event) == 224 + 8 + 24 * HARDWARE_COUNTERS, "counted_pause_event");
+_Static_assert(sizeof(struct process_counts) == 96, "process_counts");
+_Static_assert(sizeof(struct task_counts) == 48, "task_counts");
 _Static_assert(sizeof(struct frame) == 16, "frame");
 _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
+_Static_assert(sizeof(struct arenas) == 32, "arenas");
 
 #endif

@@ -19,6 +19,7 @@ struct open_pause {
 	u32 nothing_to_do;     /* another run was going on: the call returns at once              */
 	s32 counts[GENERATIONS];
 	u64 stack;
+	struct software_counts software;
 };
 
 struct thread {
@@ -29,6 +30,8 @@ struct thread {
 	u32 in_gc_collect;
 	u32 in_pygc_collect;
 	u32 pid;
+	u32 incarnation;       /* of the process, see `followed`                                  */
+	u32 reserved;
 	/* Working memory. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;
@@ -57,6 +60,14 @@ struct {
 	__type(value, struct thread);
 } empty_thread SEC(".maps");
 
+static __always_inline void own_by(struct thread *thread, u32 pid)
+{
+	const u32 *incarnation = bpf_map_lookup_elem(&followed, &pid);
+
+	thread->pid = pid;
+	thread->incarnation = incarnation ? *incarnation : 0;
+}
+
 static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
@@ -72,7 +83,7 @@ static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 	}
 	thread = bpf_map_lookup_elem(&threads, &tid);
 	if (thread)
-		thread->pid = pid;
+		own_by(thread, pid);
 	return thread;
 }
 
@@ -108,7 +119,7 @@ static __always_inline void note_state(struct thread *thread, struct open_pause 
 
 /* Where the program is: calls that have nothing to do are not worth a stack. */
 static __always_inline void note_stack(struct pt_regs *registers, const struct point *point, struct thread *thread,
-				       struct open_pause *pause, const struct layout *layout, u32 pid)
+				       struct open_pause *pause, const struct layout *layout)
 {
 	u64 tstate = pause->gc.tstate;
 
@@ -116,7 +127,7 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 		return;
 	if (!tstate)
 		tstate = current_tstate(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
-	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, pid);
+	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, thread->pid, thread->incarnation);
 	if (pause->stack == STACK_LOST) {
 		pause->stack = 0;
 		pause->flags |= PAUSE_STACK_LOST;
@@ -160,7 +171,11 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	else
 		pause->flags |= PAUSE_NO_STATS;
 	if (stack_depth)
-		note_stack(registers, point, thread, pause, layout, pid);
+		note_stack(registers, point, thread, pause, layout);
+	if (count_software)
+		read_software(bpf_get_current_task_btf(), &pause->software);
+	if (hardware_mask)
+		begin_hardware(tid, depth);
 	/* Our own work is not part of the pause. */
 	pause->begin_ns = bpf_ktime_get_ns();
 }
@@ -210,10 +225,34 @@ static __always_inline void describe_heap(struct pause_event *event, const struc
 	event->enabled = copied ? block_int(block, layout->enabled) : -1;
 }
 
+static __always_inline struct pause_event *reserve_pause_event(u32 tid)
+{
+	struct counted_pause_event *counted;
+
+	if (!hardware_mask)
+		return bpf_ringbuf_reserve(&pause_ring, sizeof(struct pause_event), 0);
+	counted = bpf_ringbuf_reserve(&pause_ring, sizeof(*counted), 0);
+	if (!counted)
+		return 0;
+	put_hardware(counted, tid);
+	return &counted->pause;
+}
+
+/* The thread's own counters less those at the begin. */
+static __always_inline void count_pause(struct pause_event *event, const struct open_pause *pause)
+{
+	read_software(bpf_get_current_task_btf(), &event->software);
+	event->software.page_faults -= pause->software.page_faults;
+	event->software.major_faults -= pause->software.major_faults;
+	event->software.context_switches -= pause->software.context_switches;
+	event->software.cpu_migrations -= pause->software.cpu_migrations;
+	event->flags |= PAUSE_COUNTED;
+}
+
 static __always_inline void send_pause(struct thread *thread, const struct open_pause *pause,
 				       const struct layout *layout, u32 tid, u64 now, u32 flags, bool copied)
 {
-	struct pause_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	struct pause_event *event = reserve_pause_event(tid);
 
 	if (!event) {
 		count(COUNTER_LOST_PAUSES);
@@ -236,6 +275,10 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 		event->counts[i] = pause->counts[i];
 	event->interpreter = interpreter_id(layout, pause->gc.interpreter);
 	describe_heap(event, thread, layout, pause, copied);
+	if (count_software)
+		count_pause(event, pause);
+	else
+		__builtin_memset(&event->software, 0, sizeof(event->software));
 	bpf_ringbuf_submit(event, wake_flags());
 }
 
@@ -272,14 +315,19 @@ static __always_inline void close_pause(struct thread *thread, struct open_pause
 
 static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
 {
-	u32 depth = thread->depth;
+	u32 open = thread->depth;
+	u64 depth;
 
-	if (!depth)
+	if (!open)
 		return;
-	depth -= 1;
-	thread->depth = depth;
+	thread->depth = open - 1;
+	depth = open - 1;
+	/* One register for the comparison and the uses, which the verifier does not connect otherwise. */
+	asm volatile("" : "+r"(depth));
 	if (depth < MAX_DEPTH) {
 		__sync_fetch_and_add(&threads_in_pause, -1);
+		if (hardware_mask)
+			end_hardware(tid, depth);
 		close_pause(thread, &thread->pauses[depth], tid, now);
 	}
 }
@@ -411,10 +459,12 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 	u64 now;
 	u32 tid;
 
-	if (!threads_in_pause)
-		return 0;
 	previous = (struct task_struct *)context->args[1];
 	next = (struct task_struct *)context->args[2];
+	if (hardware_mask)
+		switch_hardware(BPF_CORE_READ(previous, pid), BPF_CORE_READ(next, pid), BPF_CORE_READ(next, tgid));
+	if (!threads_in_pause)
+		return 0;
 	now = bpf_ktime_get_ns();
 	tid = BPF_CORE_READ(previous, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
@@ -448,6 +498,8 @@ static __always_inline void abandon_pauses(u32 tid, u64 now)
 			send_pause(thread, &thread->pauses[top], layout, tid, now, PAUSE_UNFINISHED, false);
 	}
 	bpf_map_delete_elem(&threads, &tid);
+	if (hardware_mask)
+		bpf_map_delete_elem(&thread_hardware, &tid);
 }
 
 /* A process forked inside a pause returns from the collector too, in its own time. */
@@ -461,7 +513,7 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 	thread = bpf_map_lookup_elem(&threads, &child);
 	if (!thread)
 		return;
-	thread->pid = child;
+	own_by(thread, child);
 	thread->off_cpu_ns = 0;
 	thread->switched_out_ns = 0;
 	for (u32 i = 0; i < MAX_DEPTH; i++) {
@@ -470,6 +522,7 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 		thread->pauses[i].begin_ns = now;
 		thread->pauses[i].off_cpu_at_begin = 0;
 		thread->pauses[i].flags |= PAUSE_FORKED;
+		__builtin_memset(&thread->pauses[i].software, 0, sizeof(thread->pauses[i].software));
 		__sync_fetch_and_add(&threads_in_pause, 1);
 	}
 }

@@ -7,12 +7,17 @@
 #include "maps.bpf.h"
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
+#include "counters.bpf.h"
 #include "process.bpf.c"
 #include "gc.bpf.c"
+#include "arena.bpf.c"
 
 /* Never used: it puts the wire records into the object's BTF, from which the Rust types come. */
 struct wire_types {
 	struct pause_event pause_event;
+	struct counted_pause_event counted_pause_event;
+	struct process_counts process_counts;
+	struct task_counts task_counts;
 	struct process_event process_event;
 	struct stack_event stack_event;
 	struct code_event code_event;
@@ -20,8 +25,10 @@ struct wire_types {
 	enum pause_flag pause_flag;
 	enum point_kind point_kind;
 	enum counter counter;
+	enum hardware_counter hardware_counter;
 	enum instruction_kind instruction_kind;
 	struct file_key file_key;
+	struct arenas arenas;
 	struct point point;
 	struct layout layout;
 };

@@ -30,7 +30,8 @@ struct {
 	__type(value, struct layout);
 } layouts SEC(".maps");
 
-/* Recorded processes: pid -> 1. */
+/* Recorded processes: pid -> its incarnation, another one for each program that it runs and for each
+ * process that has the pid in turn, never 0. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_PROCESSES);
@@ -79,6 +80,12 @@ static __always_inline void count(u32 which)
 
 	if (value)
 		*value += 1;
+}
+
+/* Microseconds, nearly: no pid comes again, and no program execs another, within one. */
+static __always_inline u32 incarnation_at(u64 now)
+{
+	return (u32)(now >> 10) | 1;
 }
 
 static __always_inline bool is_followed(u32 pid)

@@ -63,18 +63,20 @@ int on_fork(struct bpf_raw_tracepoint_args *context)
 	u32 child_tid = BPF_CORE_READ(child, pid);
 	bool launched = launcher_pid && parent_pid == launcher_pid;
 	struct process_event *event;
+	u32 incarnation;
 	u64 now;
-	u32 yes = 1;
 
 	if (child_pid != child_tid) /* a thread */
 		return 0;
 	if (!launched && (!follow_children || !is_followed(parent_pid)))
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&followed, &child_pid, &yes, BPF_ANY)) {
+	incarnation = incarnation_at(now);
+	if (bpf_map_update_elem(&followed, &child_pid, &incarnation, BPF_ANY)) {
 		count(COUNTER_LOST_PROCESSES);
 		return 0;
 	}
+	begin_process_counts(child_pid, now, launched);
 	copy_pauses_to_child(BPF_CORE_READ(parent, pid), child_pid, now);
 	event = reserve_process_event(EVENT_FORK, child_pid, now);
 	if (!event)
@@ -92,12 +94,17 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	u32 pid = BPF_CORE_READ(task, tgid);
 	struct process_event *event;
 	struct file_key key = {};
+	u32 incarnation;
 	u64 now;
 
 	if (!is_followed(pid))
 		return 0;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
+	incarnation = incarnation_at(now);
+	bpf_map_update_elem(&followed, &pid, &incarnation, BPF_EXIST);
+	if (count_software || hardware_mask)
+		restart_process_counts(pid, now);
 	key.inode = BPF_CORE_READ(task, mm, exe_file, f_inode, i_ino);
 	key.device = BPF_CORE_READ(task, mm, exe_file, f_inode, i_sb, s_dev);
 	event = reserve_process_event(EVENT_EXEC, pid, now);
@@ -120,6 +127,9 @@ int on_exit(struct bpf_raw_tracepoint_args *context)
 	struct process_event *event;
 	u64 now;
 
+	/* Threads may come here after the one that finds itself the last: they count as well. */
+	if (count_software || hardware_mask)
+		end_thread_counts(pid);
 	if (!is_followed(pid))
 		return 0;
 	now = bpf_ktime_get_ns();

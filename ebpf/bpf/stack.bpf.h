@@ -5,7 +5,8 @@
  * for certain. Used by every probe that wants a stack.
  *
  * A code object may die and another take its address. `identity` tells them apart: the version
- * number that CPython gives each code object from 3.12 on; before, a hash of what is shown of it.
+ * number that CPython gives each code object from 3.12 on; before, a hash of what is shown of it; in
+ * both, mixed with the incarnation of the process.
  */
 #ifndef GCTRACE_STACK_H
 #define GCTRACE_STACK_H
@@ -54,7 +55,7 @@ struct walk {
 	u32 depth;
 	u32 layout;            /* index                                                           */
 	u32 pid;
-	u32 reserved;
+	u32 incarnation;       /* of the process, see `followed`                                  */
 	u8 block[FRAME_BYTES];
 	u8 name[COMPARED_BYTES];
 	struct frame frames[MAX_STACK_DEPTH];
@@ -132,7 +133,7 @@ static __always_inline u32 identity_of(struct walk *walk, const struct frame_lay
 	u32 version = layout->code_version == NO_OFFSET ? 0 : read_u32(code + layout->code_version);
 
 	/* 0: the counter of versions has run over */
-	return version ? version : identity_by_content(walk, layout, code);
+	return (version ? version : identity_by_content(walk, layout, code)) ^ walk->incarnation;
 }
 
 /* A frame whose function has not begun: sys._getframe() leaves it out. Only the innermost can be one. */
@@ -292,7 +293,7 @@ static __always_inline u64 current_tstate(const struct frame_layout *layout, u64
 /* Walks the stack of a thread and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
  * and could not be sent. */
 static __always_inline u64 take_stack(struct walk *walk, const struct layout *layouts_entry, u32 layout_index,
-				      u64 tstate, u32 pid)
+				      u64 tstate, u32 pid, u32 incarnation)
 {
 	const struct frame_layout *layout = &layouts_entry->frames;
 
@@ -303,8 +304,9 @@ static __always_inline u64 take_stack(struct walk *walk, const struct layout *la
 		walk->next = read_pointer(walk->next + layout->frame_indirection);
 	walk->depth = 0;
 	walk->pid = pid;
+	walk->incarnation = incarnation;
 	walk->layout = layout_index;
-	walk->hash = mixed(pid, layout_index);
+	walk->hash = mixed(mixed(pid, incarnation), layout_index);
 	for (u32 i = 0; i < MAX_STEPS; i++)
 		if (walk->depth >= stack_depth || !step(walk, layout))
 			break;

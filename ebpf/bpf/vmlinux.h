@@ -30,6 +30,7 @@ enum { false = 0, true = 1 };
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -37,6 +38,8 @@ enum bpf_map_type {
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_EXIST = 2,
+	BPF_F_NO_PREALLOC = 1,
 };
 enum {
 	BPF_RB_NO_WAKEUP = 1,
@@ -58,6 +61,13 @@ struct pt_regs {
 /* include/trace/events: the context of a raw tracepoint */
 struct bpf_raw_tracepoint_args {
 	__u64 args[0];
+};
+
+/* include/uapi/linux/bpf.h */
+struct bpf_perf_event_value {
+	__u64 counter;
+	__u64 enabled;
+	__u64 running;
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -88,13 +98,36 @@ struct signal_struct {
 	int group_exit_code;
 };
 
+struct sched_entity {
+	u64 sum_exec_runtime;
+	u64 nr_migrations;
+};
+
 struct task_struct {
+	unsigned int flags;
 	struct mm_struct *mm;
 	int exit_code;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
+	struct sched_entity se;
+	unsigned long nvcsw;
+	unsigned long nivcsw;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+/* kernel/bpf/task_iter.c: the context of an iterator over tasks */
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 #pragma clang attribute pop

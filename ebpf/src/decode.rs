@@ -1,5 +1,6 @@
 //! Bytes of the ring buffers -> events. Pure: nothing here touches libbpf.
 
+use crate::counts;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
 use crate::wire::FileKey;
@@ -9,7 +10,6 @@ use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
 use crate::wire::Wire;
-use gctrace_event::Counters;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 
@@ -152,7 +152,7 @@ pub enum ProcessEvent {
 pub fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {
-        EventKind::EVENT_PAUSE => PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire))),
+        EventKind::EVENT_PAUSE => PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire, bytes))),
         EventKind::EVENT_STACK => StackWire::read(bytes).map(|wire| Event::Stack(stack(&wire))),
         EventKind::EVENT_CODE => code(bytes).map(Event::Code),
         _ => process(&ProcessWire::read(bytes)?).map(Event::Process),
@@ -229,9 +229,11 @@ fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
     wire.flags & flag.0 != 0
 }
 
-fn pause(wire: &PauseWire) -> PauseEvent {
+/// `bytes`: the whole record.
+fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
     let end_ns = wire.end_ns.max(wire.begin_ns);
     let length = end_ns - wire.begin_ns;
+    let cpu_ns = length.saturating_sub(wire.off_cpu_ns);
     let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
     let pause = Pause {
         pid: wire.pid,
@@ -243,14 +245,14 @@ fn pause(wire: &PauseWire) -> PauseEvent {
         collected: counted.then(|| sum(&wire.moved.collected)),
         uncollectable: counted.then(|| sum(&wire.moved.uncollectable)),
         interpreter: (wire.interpreter >= 0).then_some(wire.interpreter),
-        cpu_ns: Some(length.saturating_sub(wire.off_cpu_ns)),
+        cpu_ns: Some(cpu_ns),
         stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
         oldest_objects: u64::try_from(wire.oldest_objects).ok(),
         heap_objects: u64::try_from(wire.heap_objects).ok(),
         unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
         stack: None,
         young_count: None,
-        counters: Counters::default(),
+        counters: counts::of_pause(wire, bytes, cpu_ns),
     };
     PauseEvent {
         pause,
@@ -379,7 +381,7 @@ mod tests {
         /// The rings are ours, but nothing that is read is trusted: any bytes decode to something
         /// that makes sense, or to nothing.
         #[test]
-        fn any_bytes_decode_sensibly(kind in 0..8u32, rest in proptest::collection::vec(any::<u8>(), 0..256)) {
+        fn any_bytes_decode_sensibly(kind in 0..9u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
                 Some(Event::Pause(PauseEvent { pause, .. })) => {
@@ -389,7 +391,13 @@ mod tests {
                     prop_assert!(pause.generation < 3 || pause.generation == Pause::UNKNOWN_GENERATION);
                 }
                 Some(Event::Process(_)) => prop_assert!(bytes.len() >= size_of::<ProcessWire>()),
-                None => prop_assert!(kind > 5 || kind == 0 || bytes.len() < size_of::<PauseWire>()),
+                Some(Event::Stack(stack)) => {
+                    prop_assert!(stack.frames.len() <= crate::MAX_STACK_DEPTH as usize);
+                }
+                Some(Event::Code(code)) => {
+                    prop_assert!(code.line_table.len() <= bytes.len() - size_of::<CodeWire>());
+                }
+                None => prop_assert!(kind > 7 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }
     }

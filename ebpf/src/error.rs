@@ -24,6 +24,11 @@ pub enum Error {
         /// The kernel's reason.
         source: libbpf_rs::Error,
     },
+    /// Arenas cannot be counted.
+    #[error(
+        "arenas are not counted: the kernel's list of system call tracepoints cannot be read ({0}); mend with: mount -t tracefs nodev /sys/kernel/tracing"
+    )]
+    SystemCalls(std::io::Error),
     /// A probe could not be placed.
     #[error("cannot place probes in {}", file.display())]
     Attach {

@@ -8,8 +8,10 @@ compile_error!(
     "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"
 );
 
+mod arenas;
 mod attach;
 mod calibrate;
+mod counts;
 mod decode;
 mod error;
 mod release;
@@ -20,6 +22,7 @@ mod wire;
 pub use attach::PlannedPoint;
 pub use attach::Registers;
 pub use calibrate::Calibration;
+pub use counts::CounterSet;
 pub use decode::CodeEvent;
 pub use decode::CodeId;
 pub use decode::Event;
@@ -38,6 +41,7 @@ pub use session::Session;
 pub use session::detach;
 pub use support::Attach;
 pub use support::KernelSupport;
+pub use wire::Arenas;
 pub use wire::FileKey;
 pub use wire::FrameOffsets;
 pub use wire::InstructionKind;

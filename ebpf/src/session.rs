@@ -1,10 +1,12 @@
 //! The loaded programs: attach, follow, poll, count.
 
+mod counters;
+
 use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;
 use crate::attach::plan_links;
+use crate::counts::CounterSet;
 use crate::decode::Event;
-use crate::decode::StackId;
 use crate::decode::decode;
 use crate::error::Error;
 use crate::release::HeldProcesses;
@@ -48,6 +50,8 @@ pub struct Config {
     pub ring_bytes: u32,
     /// Python frames recorded at the begin of a pause, up to [`crate::MAX_STACK_DEPTH`]; 0: none.
     pub stack_depth: u32,
+    /// Performance counters to record.
+    pub counters: CounterSet,
 }
 
 /// Loaded programs. Dropping it detaches everything.
@@ -56,10 +60,12 @@ pub struct Session {
     rings: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<Event>>>,
     _tracepoints: Vec<Link>,
+    pub(crate) arena_links: Vec<Link>,
     attach: Attach,
     points: u32,
     layouts: u32,
-    skeleton: GctraceSkel<'static>,
+    counter_set: CounterSet,
+    pub(crate) skeleton: GctraceSkel<'static>,
 }
 
 /// The probes of one file. Dropping it takes them out; [`detach`] does so for many at once.
@@ -170,9 +176,11 @@ impl Session {
             rings,
             batch,
             _tracepoints: tracepoints,
+            arena_links: Vec::new(),
             attach: support.attach(),
             points: 0,
             layouts: 0,
+            counter_set: config.counters,
             skeleton,
         })
     }
@@ -213,12 +221,6 @@ impl Session {
             file.bytes(),
             &1u32.to_ne_bytes(),
         )
-    }
-
-    /// A stack whose process is gone: should another process with its pid have the same, it is sent
-    /// again.
-    pub fn forget_stack(&self, stack: StackId) {
-        let _ = self.skeleton.maps.seen_stacks.delete(&stack.to_ne_bytes());
     }
 
     /// The processes that wait for their probes.
@@ -384,6 +386,7 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
         .pause_ring
         .set_max_entries(config.ring_bytes)
         .map_err(Error::Load)?;
+    counters::prepare(&mut open, config.counters)?;
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
         rodata.ring_bytes = u64::from(config.ring_bytes);

@@ -14,6 +14,8 @@ pub(crate) mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/gctrace.skel.rs"));
 }
 
+/// Arenas that a process mapped and unmapped: see `struct arenas` in `bpf/event.h`.
+pub use skeleton::types::arenas as Arenas;
 /// An executable file as the kernel knows it: opaque, only to be compared.
 pub use skeleton::types::file_key as FileKey;
 /// Where the Python stack of a thread is: see `struct frame_layout` in `bpf/event.h`.
@@ -26,13 +28,19 @@ pub use skeleton::types::layout as Layout;
 pub use skeleton::types::point_kind as PointKind;
 
 pub(crate) use skeleton::types::code_event as CodeWire;
+pub(crate) use skeleton::types::counted_pause_event as CountedPauseWire;
 pub(crate) use skeleton::types::counter as Counter;
 pub(crate) use skeleton::types::event_kind as EventKind;
+pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
+pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
 pub(crate) use skeleton::types::pause_event as PauseWire;
 pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;
+pub(crate) use skeleton::types::process_counts as ProcessCountsWire;
 pub(crate) use skeleton::types::process_event as ProcessWire;
+pub(crate) use skeleton::types::software_counts as SoftwareCounts;
 pub(crate) use skeleton::types::stack_event as StackWire;
+pub(crate) use skeleton::types::task_counts as TaskCounts;
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.
 pub const NO_OFFSET: u32 = u32::MAX;
@@ -101,11 +109,21 @@ pub(crate) unsafe trait Wire: Copy {
 // SAFETY: integers only.
 unsafe impl Wire for PauseWire {}
 // SAFETY: integers only.
+unsafe impl Wire for CountedPauseWire {}
+// SAFETY: integers only.
+unsafe impl Wire for HardwareCounts {}
+// SAFETY: integers only.
+unsafe impl Wire for ProcessCountsWire {}
+// SAFETY: integers only.
+unsafe impl Wire for TaskCounts {}
+// SAFETY: integers only.
 unsafe impl Wire for ProcessWire {}
 // SAFETY: integers only.
 unsafe impl Wire for StackWire {}
 // SAFETY: integers only.
 unsafe impl Wire for CodeWire {}
+// SAFETY: integers only.
+unsafe impl Wire for Arenas {}
 // SAFETY: integers only.
 unsafe impl Wire for Point {}
 // SAFETY: integers only.

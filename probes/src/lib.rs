@@ -3,7 +3,8 @@
 //! [`resolve`] takes a file and answers whether it holds a CPython collector, where its functions
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
 //! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
-//! [`maps`] and [`process`] read what `/proc` says about a running process.
+//! [`maps`] and [`process`] read what `/proc` says about a running process. [`counters`] opens the
+//! processor's performance counters.
 //! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
 //! frames.
 //!
@@ -11,6 +12,7 @@
 
 mod cache;
 mod code;
+pub mod counters;
 mod elf;
 mod error;
 mod identify;

@@ -12,6 +12,7 @@ use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
 use clap::error::ErrorKind;
+use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -134,6 +135,10 @@ struct RecordArgs {
     #[arg(long, value_name = "FRAMES", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
     stack_depth: u32,
+    /// Performance counters to record in each pause and for whole processes: names between commas,
+    /// default, or none
+    #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
+    counters: CounterChoice,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -205,8 +210,44 @@ pub(crate) struct RecordConfig {
     pub ring_size: u32,
     /// Python frames recorded where a pause begins.
     pub stack_depth: u32,
+    /// Performance counters.
+    pub counters: CounterChoice,
     /// How much to say.
     pub verbosity: Verbosity,
+}
+
+/// Which performance counters to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CounterChoice {
+    /// The usual ones, as far as the machine has them.
+    Default,
+    /// These; may be empty.
+    Named(Vec<Counter>),
+}
+
+impl CounterChoice {
+    /// What is asked for without `--counters`: all but the kernel's clock, which repeats task-clock.
+    const DEFAULT: [Counter; 11] = [
+        Counter::Cycles,
+        Counter::Instructions,
+        Counter::CacheMisses,
+        Counter::LlcLoadMisses,
+        Counter::DtlbLoadMisses,
+        Counter::BranchMisses,
+        Counter::PageFaults,
+        Counter::MajorFaults,
+        Counter::ContextSwitches,
+        Counter::CpuMigrations,
+        Counter::TaskClock,
+    ];
+
+    /// The counters.
+    pub(crate) fn counters(&self) -> &[Counter] {
+        match self {
+            Self::Default => &Self::DEFAULT,
+            Self::Named(counters) => counters,
+        }
+    }
 }
 
 /// What a recording watches.
@@ -306,6 +347,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         as_root: args.as_root,
         ring_size: args.ring_size,
         stack_depth: args.stack_depth,
+        counters: args.counters,
         verbosity,
     })
 }

@@ -16,6 +16,7 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
         follow_children: true,
         ring_bytes: 1 << 20,
         stack_depth: 0,
+        counters: CounterSet::default(),
     };
     let mut session = Session::open(config, support).unwrap();
     let (calibration, probes) = session.calibrate().unwrap();
@@ -53,6 +54,7 @@ fn a_ring_of_odd_size_is_refused() {
         follow_children: true,
         ring_bytes: 5000,
         stack_depth: 0,
+        counters: CounterSet::default(),
     };
     assert!(matches!(
         Session::open(config, &support),

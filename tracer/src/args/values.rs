@@ -1,8 +1,10 @@
 //! Values on the command line: times, sizes, and the tip about a missing `--`.
 
+use crate::args::CounterChoice;
 use clap::error::ContextKind;
 use clap::error::ContextValue;
 use clap::error::ErrorKind;
+use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -11,6 +13,28 @@ use std::time::Duration;
 const SMALLEST_RING: u64 = 4096;
 /// Far above any use, and below the kernel's own limit on all machines.
 const LARGEST_RING: u64 = 1 << 30;
+
+/// Names of counters, as `perf list` writes them.
+pub(super) fn counters(text: &str) -> Result<CounterChoice, String> {
+    match text {
+        "default" => return Ok(CounterChoice::Default),
+        "none" => return Ok(CounterChoice::Named(Vec::new())),
+        _ => {}
+    }
+    let mut counters = Vec::new();
+    for name in text.split(',').map(str::trim) {
+        let counter = Counter::from_name(name.as_bytes())
+            .ok_or_else(|| format!("no counter is named {name:?} (known: {})", known_counters()))?;
+        if !counters.contains(&counter) {
+            counters.push(counter);
+        }
+    }
+    Ok(CounterChoice::Named(counters))
+}
+
+fn known_counters() -> String {
+    Counter::ALL.map(Counter::as_str).join(", ")
+}
 
 /// A time in seconds when it has no unit: `10`, `2.5`, `30s`, `2m`.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {

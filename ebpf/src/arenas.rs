@@ -1,0 +1,152 @@
+//! Counting arenas: the two system call tracepoints, and what they counted.
+//!
+//! While they are on, every system call on the machine takes about 30 ns longer.
+
+use crate::error::Error;
+use crate::session::Session;
+use crate::wire::Arenas;
+use crate::wire::Wire as _;
+use libbpf_rs::MapCore as _;
+use libbpf_rs::MapFlags;
+use libbpf_rs::libbpf_sys;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::io::Read as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::FromRawFd as _;
+use std::os::fd::IntoRawFd as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// Where tracefs usually is: its own place, and the older one.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+impl Session {
+    /// Counts the arenas of recorded processes from now on.
+    ///
+    /// # Errors
+    /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording goes on without.
+    pub fn count_arenas(&mut self) -> Result<(), Error> {
+        let mut links = Vec::new();
+        for (program, tracepoint) in [
+            (&self.skeleton.progs.on_mmap, "sys_enter_mmap"),
+            (&self.skeleton.progs.on_munmap, "sys_enter_munmap"),
+        ] {
+            let event = open_tracepoint(tracepoint).map_err(Error::SystemCalls)?;
+            let link = program
+                .attach_perf_event(event.as_raw_fd())
+                .map_err(|source| Error::Tracepoint { tracepoint, source })?;
+            // libbpf closes it together with the link.
+            let _ = event.into_raw_fd();
+            links.push(link);
+        }
+        self.arena_links = links;
+        Ok(())
+    }
+
+    /// What a process has mapped and unmapped since it is recorded; `None` if arenas are not counted.
+    #[must_use]
+    pub fn arenas(&self, pid: u32) -> Option<Arenas> {
+        if self.arena_links.is_empty() {
+            return None;
+        }
+        let found = self
+            .skeleton
+            .maps
+            .arenas
+            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten();
+        Some(
+            found
+                .and_then(|bytes| Arenas::read(&bytes))
+                .unwrap_or_default(),
+        )
+    }
+
+    /// The process is gone.
+    pub fn forget_arenas(&self, pid: u32) {
+        // One that mapped none has no entry.
+        let _ = self.skeleton.maps.arenas.delete(&pid.to_ne_bytes());
+    }
+}
+
+fn open_tracepoint(name: &str) -> io::Result<OwnedFd> {
+    let number = tracepoint_number(name)?;
+    let mut attributes = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: number,
+        ..Default::default()
+    };
+    // One event is enough: its program runs on every CPU (kernel/trace/bpf_trace.c).
+    let (every_process, first_cpu, no_group) = (-1, 0, -1);
+    // SAFETY: the attributes live until the call returns; it returns a new descriptor or -1.
+    let descriptor = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw mut attributes,
+            every_process,
+            first_cpu,
+            no_group,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    owned(descriptor)
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    match i32::try_from(result) {
+        // SAFETY: the kernel just gave it to us, and to nobody else.
+        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn tracepoint_number(name: &str) -> io::Result<u64> {
+    let path = format!("events/syscalls/{name}/id");
+    let found = PLACES
+        .iter()
+        .find_map(|place| std::fs::read_to_string(Path::new(place).join(&path)).ok());
+    let text = match found {
+        Some(text) => text,
+        None => read_from_own_mount(&path)?,
+    };
+    text.trim()
+        .parse()
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Containers and small systems often have no tracefs mounted: a mount of our own, which nobody else
+/// sees and which is gone with its descriptor.
+fn read_from_own_mount(path: &str) -> io::Result<String> {
+    const TRACEFS: &CStr = c"tracefs";
+    // include/uapi/linux/mount.h
+    const FSOPEN_CLOEXEC: u32 = 1;
+    const FSCONFIG_CMD_CREATE: u32 = 6;
+    const FSMOUNT_CLOEXEC: u32 = 1;
+    let nothing = std::ptr::null::<libc::c_void>();
+    // SAFETY: the name is a C string; the result is a new descriptor or -1.
+    let filesystem =
+        owned(unsafe { libc::syscall(libc::SYS_fsopen, TRACEFS.as_ptr(), FSOPEN_CLOEXEC) })?;
+    let number = filesystem.as_raw_fd();
+    // SAFETY: this command takes neither key nor value.
+    let created = unsafe {
+        libc::syscall(libc::SYS_fsconfig, number, FSCONFIG_CMD_CREATE, nothing, nothing, 0)
+    };
+    if created < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: plain numbers; the result is a new descriptor or -1.
+    let mount = owned(unsafe { libc::syscall(libc::SYS_fsmount, number, FSMOUNT_CLOEXEC, 0) })?;
+    let file = nix::fcntl::openat(
+        &mount,
+        path,
+        nix::fcntl::OFlag::O_RDONLY | nix::fcntl::OFlag::O_CLOEXEC,
+        nix::sys::stat::Mode::empty(),
+    )?;
+    let mut text = String::new();
+    File::from(file).read_to_string(&mut text)?;
+    Ok(text)
+}

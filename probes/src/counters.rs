@@ -1,0 +1,133 @@
+//! Performance counters of the processor: which of them this machine has, and opening them.
+//!
+//! One event per CPU counts whatever runs there, in user space and in the kernel, as `perf stat -a`
+//! does. Whose counts they are is not decided here: the BPF programs read them whenever a recorded
+//! thread comes to a CPU and leaves it. Counters that the kernel keeps for each thread anyway (page
+//! faults, context switches, ...) need no event and do not appear here.
+
+mod error;
+
+pub use error::CounterError;
+
+use gctrace_event::Counter;
+use perf_event::Builder;
+use perf_event::events::Cache;
+use perf_event::events::CacheId;
+use perf_event::events::CacheOp;
+use perf_event::events::CacheResult;
+use perf_event::events::Hardware;
+use perf_event::events::Software;
+use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+/// Where the kernel lists its sources of events (Documentation/ABI/testing/sysfs-bus-event_source-devices).
+const SOURCES: &str = "/sys/bus/event_source/devices";
+
+/// Names of the processor's own counting unit: most machines, and Intel's with two kinds of cores.
+const UNITS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
+
+/// An open, running counter of one CPU. Dropping it ends the counting, unless something else holds it.
+#[derive(Debug)]
+pub struct PerfEvent(perf_event::Counter);
+
+impl PerfEvent {
+    /// Its descriptor, as a BPF map of perf events takes it.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the event owns its descriptor and lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
+
+/// Whether a counter belongs to a CPU rather than to a thread, and so needs [`open`].
+#[must_use]
+pub fn is_per_cpu(counter: Counter) -> bool {
+    builder(counter).is_some()
+}
+
+/// Opens a counter on one CPU; it counts from now on.
+///
+/// # Errors
+/// Why this machine does not count it.
+pub fn open(counter: Counter, cpu: u32) -> Result<PerfEvent, CounterError> {
+    let mut builder = builder(counter).ok_or(CounterError::PerThread)?;
+    builder
+        .any_pid()
+        .one_cpu(cpu as usize)
+        .exclude_kernel(false)
+        .enabled(true)
+        .build()
+        .map(PerfEvent)
+        .map_err(|error| CounterError::new(&error, cpu, has_unit()))
+}
+
+/// Whether every one of these CPUs counts it: opens and closes it on each.
+///
+/// # Errors
+/// Why the first one that does not does not.
+pub fn check(counter: Counter, cpus: &[u32]) -> Result<(), CounterError> {
+    cpus.iter()
+        .try_for_each(|cpu| open(counter, *cpu).map(drop))
+}
+
+/// The CPUs that are running.
+///
+/// # Errors
+/// [`CounterError::Cpus`] if `/sys` does not tell.
+pub fn online_cpus() -> Result<Vec<u32>, CounterError> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).map_err(|error| CounterError::Cpus(error.to_string()))?;
+    cpu_list(text.trim()).ok_or_else(|| CounterError::Cpus(format!("{path} says {text:?}")))
+}
+
+/// Whether the kernel knows a counting unit of the processor. Virtual machines often have none.
+#[must_use]
+pub fn has_unit() -> bool {
+    UNITS
+        .iter()
+        .any(|unit| Path::new(SOURCES).join(unit).exists())
+}
+
+/// `0-3,8,10-11` (Documentation/admin-guide/cputopology.rst). No machine has more CPUs than the
+/// kernel can be built for (`NR_CPUS`, at most 8192).
+fn cpu_list(text: &str) -> Option<Vec<u32>> {
+    const MOST: u32 = 8192;
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if last >= MOST {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// The generic events, which the kernel maps to those of the processor.
+fn builder(counter: Counter) -> Option<Builder<'static>> {
+    let load_misses = |which| Cache {
+        which,
+        operation: CacheOp::READ,
+        result: CacheResult::MISS,
+    };
+    Some(match counter {
+        Counter::Cycles => Builder::new(Hardware::CPU_CYCLES),
+        Counter::Instructions => Builder::new(Hardware::INSTRUCTIONS),
+        Counter::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
+        Counter::BranchMisses => Builder::new(Hardware::BRANCH_MISSES),
+        Counter::LlcLoadMisses => Builder::new(load_misses(CacheId::LL)),
+        Counter::DtlbLoadMisses => Builder::new(load_misses(CacheId::DTLB)),
+        Counter::CpuClock => Builder::new(Software::CPU_CLOCK),
+        Counter::PageFaults
+        | Counter::MajorFaults
+        | Counter::ContextSwitches
+        | Counter::CpuMigrations
+        | Counter::TaskClock => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! Performance counters of one recording: which are recorded, and the totals of whole processes.
+//!
+//! Owns what was asked for and what this machine has of it. How counters are opened is the concern of
+//! `gctrace_probes::counters`, how they are read that of the BPF programs.
+
+use crate::record::output::Output;
+use crate::record::processes::Processes;
+use gctrace_ebpf::CounterSet;
+use gctrace_ebpf::Session;
+use gctrace_event::Counter;
+use gctrace_event::Counters;
+use gctrace_event::Header;
+use gctrace_event::ProcessCounters;
+use gctrace_event::Record;
+use gctrace_probes::counters;
+use gctrace_probes::counters::CounterError;
+use nix::sched::CpuSet;
+use nix::sched::sched_getaffinity;
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counting {
+    counted: Vec<Counter>,
+    missing: Vec<(Counter, CounterError)>,
+    cpus: Vec<u32>,
+    warned: bool,
+}
+
+impl Counting {
+    /// Finds out which of these counters this machine has.
+    pub(crate) fn examine(asked: &[Counter]) -> Self {
+        let mut counting = Self::default();
+        let cpus = counters::online_cpus();
+        for counter in asked.iter().copied() {
+            let there = match &cpus {
+                _ if !counters::is_per_cpu(counter) => Ok(()),
+                Ok(cpus) => counters::check(counter, cpus),
+                Err(error) => Err(error.clone()),
+            };
+            match there {
+                Ok(()) => counting.counted.push(counter),
+                Err(error) => counting.missing.push((counter, error)),
+            }
+        }
+        counting.cpus = cpus.unwrap_or_default();
+        counting
+    }
+
+    /// For the BPF programs.
+    pub(crate) fn set(&self) -> CounterSet {
+        CounterSet::new(self.counted.iter().copied())
+    }
+
+    /// For the trace's first line.
+    pub(crate) fn describe(&self, header: &mut Header) {
+        let name = |counter: &Counter| counter.as_str().to_owned();
+        header.counters = self.counted.iter().map(name).collect();
+        header.counters_missing = self
+            .missing
+            .iter()
+            .map(|(counter, why)| (name(counter), why.to_string()))
+            .collect();
+    }
+
+    /// What is missing, in words: one sentence for each reason.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (counter, why) in &self.missing {
+            let names = reasons.entry(why.to_string()).or_default();
+            names.push(counter.as_str());
+        }
+        let sentence =
+            |(why, names): (String, Vec<&str>)| format!("not counted: {}: {why}", names.join(", "));
+        reasons.into_iter().map(sentence).collect()
+    }
+
+    /// Opens the counters of the CPUs and hands them to the programs, which keep them.
+    pub(crate) fn open(&mut self, session: &Session) {
+        let per_cpu = self.counted.iter().copied();
+        for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
+            for cpu in self.cpus.iter().copied() {
+                let opened = counters::open(counter, cpu)
+                    .map_err(anyhow::Error::from)
+                    .and_then(|event| {
+                        Ok(session.add_perf_event(counter, cpu, event.descriptor())?)
+                    });
+                if let Err(error) = opened {
+                    let name = counter.as_str();
+                    tracing::warn!("{name} is not counted on CPU {cpu}: {error:#}");
+                }
+            }
+        }
+    }
+
+    /// Begins to count for a process that is running already.
+    pub(crate) fn begin(&mut self, session: &Session, pid: u32, now_ns: u64) {
+        let begun = session.count_process(pid, now_ns);
+        self.warn_once(begun);
+        self.visit_cpus();
+    }
+
+    /// Leaves only what was asked for: the programs read more.
+    pub(crate) fn select(&self, counters: &mut Counters) {
+        let mut selected = Counters::default();
+        selected.scaled = counters.scaled;
+        selected.migrated = counters.migrated;
+        for (counter, value) in counters
+            .iter()
+            .filter(|(one, _)| self.counted.contains(one))
+        {
+            selected.set(counter, value);
+        }
+        *counters = selected;
+    }
+
+    /// A process has ended: writes its totals, if it was one of the recording.
+    pub(crate) fn ended(
+        &mut self,
+        session: &Session,
+        pid: u32,
+        at_ns: u64,
+        processes: &Processes,
+        output: &mut Output,
+    ) {
+        if self.counted.is_empty() {
+            return;
+        }
+        let found = session.ended_process(pid, at_ns);
+        if let Some(Some(totals)) = self.warn_once(found) {
+            self.write(totals, processes, output);
+        }
+    }
+
+    /// Writes the totals of the processes that still run.
+    pub(crate) fn write_living(
+        &mut self,
+        session: &Session,
+        at_ns: u64,
+        processes: &Processes,
+        output: &mut Output,
+    ) {
+        self.visit_cpus();
+        let found = session.living_processes(at_ns);
+        for totals in self.warn_once(found).unwrap_or_default() {
+            self.write(totals, processes, output);
+        }
+    }
+
+    fn write(&self, mut totals: ProcessCounters, processes: &Processes, output: &mut Output) {
+        self.select(&mut totals.counters);
+        if processes.contains(totals.pid) && !totals.counters.is_empty() {
+            output.write(&Record::Counters(totals));
+        }
+    }
+
+    /// Counters of CPUs are accounted to processes when a CPU turns from one thread to another, which
+    /// may not happen for long while a single one computes. Our running on a CPU for a moment makes it
+    /// happen there. A CPU that we may not use is left out: what runs there is accounted later.
+    fn visit_cpus(&self) {
+        if !self.set().has_hardware() {
+            return;
+        }
+        let this = Pid::from_raw(0);
+        let Ok(before) = sched_getaffinity(this) else {
+            return;
+        };
+        for cpu in &self.cpus {
+            let mut one = CpuSet::new();
+            if one.set(*cpu as usize).is_ok() {
+                let _ = sched_setaffinity(this, &one);
+            }
+        }
+        if let Err(errno) = sched_setaffinity(this, &before) {
+            tracing::debug!("gctrace stays on one CPU: {errno}");
+        }
+    }
+
+    fn warn_once<T>(&mut self, result: Result<T, gctrace_ebpf::Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                if !std::mem::replace(&mut self.warned, true) {
+                    let message = crate::hints::chain(&error.into());
+                    tracing::warn!("counters of whole processes are incomplete: {message}");
+                }
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_said_once() {
+        let counting = Counting {
+            counted: vec![Counter::PageFaults],
+            missing: vec![
+                (Counter::Cycles, CounterError::NoUnit),
+                (Counter::BranchMisses, CounterError::NotInUnit { cpu: 3 }),
+                (Counter::Instructions, CounterError::NoUnit),
+            ],
+            ..Counting::default()
+        };
+        assert_eq!(
+            counting.missing(),
+            [
+                "not counted: cycles, instructions: the kernel sees no performance monitoring unit of the processor (virtual machines often have none)",
+                "not counted: branch-misses: the performance monitoring unit of CPU 3 does not count it",
+            ]
+        );
+        let mut header = Header::default();
+        counting.describe(&mut header);
+        assert_eq!(header.counters, ["page-faults"]);
+        assert_eq!(header.counters_missing.len(), 3);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_is_kept() {
+        let counting = Counting::examine(&[Counter::TaskClock]);
+        let mut counters = Counters::default();
+        counters.migrated = true;
+        counters.set(Counter::TaskClock, 7);
+        counters.set(Counter::PageFaults, 8);
+        counting.select(&mut counters);
+        let kept: Vec<_> = counters.iter().collect();
+        assert_eq!(kept, [(Counter::TaskClock, 7)]);
+        assert!(counters.migrated);
+    }
+
+    #[test]
+    fn nothing_asked_for_is_nothing_counted() {
+        let counting = Counting::examine(&[]);
+        assert_eq!(counting.set(), CounterSet::default());
+        assert!(counting.missing().is_empty());
+    }
+}

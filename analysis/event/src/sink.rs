@@ -235,9 +235,9 @@ fn write_all(
 mod tests {
     use super::*;
 
-    /// A file system that is full when writing and could not tell before.
-    #[test]
-    fn without_a_reserve_whole_lines_stay() {
+    /// A small file system and a trace on it whose space cannot be reserved, where this machine
+    /// lets us mount one.
+    fn small_disk() -> Option<(tempfile::TempDir, Sink)> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
@@ -246,15 +246,35 @@ mod tests {
             .is_ok_and(|status| status.success());
         if !mounted {
             eprintln!("skipped: mounting a tmpfs needs root");
-            return;
+            return None;
         }
-        let path = dir.path().join("trace");
-        let mut sink = Sink {
-            file: File::create(&path).unwrap(),
+        let sink = Sink {
+            file: File::create(dir.path().join("trace")).unwrap(),
             regular: true,
             reserves: false,
             end: 0,
             footer: b"\n]}\n",
+        };
+        Some((dir, sink))
+    }
+
+    /// The text of the trace; the small file system is gone then.
+    fn text(dir: &tempfile::TempDir, sink: Sink) -> String {
+        let text = std::fs::read_to_string(dir.path().join("trace")).unwrap();
+        let bytes = sink.bytes();
+        drop(sink);
+        let _ = std::process::Command::new("umount")
+            .arg(dir.path())
+            .status();
+        assert_eq!(text.len() as u64, bytes);
+        text
+    }
+
+    /// A file system that is full when writing and could not tell before.
+    #[test]
+    fn without_a_reserve_whole_lines_stay() {
+        let Some((dir, mut sink)) = small_disk() else {
+            return;
         };
         let mut pending = b"{\"traceEvents\":[{\"n\":-1}".to_vec();
         sink.write(&mut pending).unwrap();
@@ -268,19 +288,33 @@ mod tests {
                 break error;
             }
         };
-        let text = std::fs::read_to_string(&path).unwrap();
-        let bytes = sink.bytes();
-        drop(sink);
-        let _ = std::process::Command::new("umount")
-            .arg(dir.path())
-            .status();
+        let text = text(&dir, sink);
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        assert_eq!(text.len() as u64, bytes);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let written = json["traceEvents"].as_array().unwrap().len() - 1;
         let waiting = pending.windows(2).filter(|pair| pair == b",\n").count();
         assert_eq!(written + waiting, taken);
         assert!(text.len() > 64 * 1024 - 32, "the disk is used up");
+    }
+
+    #[test]
+    fn a_section_that_does_not_fit_is_taken_back() {
+        let Some((dir, mut sink)) = small_disk() else {
+            return;
+        };
+        let mut lines = b"{\"traceEvents\":[{\"n\":1}".to_vec();
+        sink.write(&mut lines).unwrap();
+        let open = sink.open_end();
+        let mut section = b"\n],\n\"stackFrames\":{".to_vec();
+        let error = loop {
+            section.resize(section.len() + 10_000, b' ');
+            if let Err(error) = sink.write(&mut section) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        sink.close_at(open).unwrap();
+        assert_eq!(text(&dir, sink), "{\"traceEvents\":[{\"n\":1}\n]}\n");
     }
 
     #[test]

@@ -5,18 +5,22 @@
 mod common;
 
 use common::end;
+use common::frame;
 use common::header;
 use common::pause;
+use common::pause_in;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
 use nix::sys::resource::Resource;
 use nix::sys::resource::setrlimit;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes pauses until an error, then ends the trace. Returns how many were taken, and the error.
+/// Writes pauses, each in a stack of its own, until an error, then ends the trace. Returns how many
+/// were taken, and the error.
 fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
     let file = File::create(path).unwrap();
     let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
@@ -24,7 +28,11 @@ fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
     let error = loop {
         assert!(taken < 10_000_000, "the disk never filled");
         // An error from a flush inside `write` comes after the record was taken.
-        let result = trace.write(&pause(taken * 7919));
+        let id = u32::try_from(taken + 1).unwrap();
+        if let Err(error) = trace.write(&frame(id, Some(id - 1).filter(|id| *id > 0))) {
+            break error;
+        }
+        let result = trace.write(&pause_in(taken * 7919, id));
         taken += 1;
         if let Err(error) = result {
             break error;
@@ -62,6 +70,41 @@ fn check(path: &Path, compressed: bool) {
     let last = events.last().unwrap();
     assert_eq!(last["name"], "gctrace_end");
     assert_eq!(last["args"]["why"], "disk full");
+    assert!(json["stackFrames"].is_null(), "no room for it");
+    let ids = |name: &str| -> HashSet<u64> {
+        let ids = events
+            .iter()
+            .filter(|event| event["name"] == "gctrace_frame");
+        ids.map(|event| event["args"][name].as_u64().unwrap_or(0))
+            .collect()
+    };
+    let frames = ids("id");
+    let named = events.iter().filter_map(|event| event["sf"].as_u64());
+    assert!(named.into_iter().all(|id| frames.contains(&id)));
+    assert!(
+        ids("parent")
+            .iter()
+            .all(|id| *id == 0 || frames.contains(id))
+    );
+}
+
+/// The disk has room for every record, but not for the section of frames behind them.
+fn check_without_room_for_the_section(path: &Path, compressed: bool) {
+    // As many as leave the reserve of 128 KiB free on 512 KiB, but not the section. Whether a
+    // compressed one fits is told by its size before.
+    let count = if compressed { 11_000 } else { 2_200 };
+    let file = File::create(path).unwrap();
+    let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
+    for id in 1..=count {
+        trace.write(&frame(id, None)).unwrap();
+    }
+    let size = trace.finish(&end("the command ended")).unwrap();
+    assert_eq!(size, path.metadata().unwrap().len());
+    let json: serde_json::Value = serde_json::from_str(&text(path, compressed)).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    assert_eq!(events.len(), count as usize + 2);
+    assert_eq!(events.last().unwrap()["name"], "gctrace_end");
+    assert!(json["stackFrames"].is_null(), "no room for it");
 }
 
 /// The limit is the whole process's; the other tests write less or to a file system of their own.
@@ -103,6 +146,8 @@ fn small_tmpfs() {
     for (name, compressed) in [("trace.json", false), ("trace.json.gz", true)] {
         let path = disk.0.path().join(name);
         check(&path, compressed);
+        std::fs::remove_file(&path).unwrap();
+        check_without_room_for_the_section(&path, compressed);
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,9 +1,13 @@
 //! Writes a trace of a given size, as long training of several processes would, to measure
 //! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
+//! With a fourth number every pause has counters and one of so many stacks.
 
+use gctrace_event::Counter;
 use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
 use gctrace_event::Header;
 use gctrace_event::Interpreter;
 use gctrace_event::Origin;
@@ -22,18 +26,28 @@ const START_NS: u64 = 3_600_000_000_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, bytes, processes] = arguments.as_slice() else {
-        return Err("usage: generate_trace FILE BYTES PROCESSES".into());
+    let (path, bytes, processes, stacks) = match arguments.as_slice() {
+        [path, bytes, processes] => (path, bytes, processes, "0"),
+        [path, bytes, processes, stacks] => (path, bytes, processes, stacks.as_str()),
+        _ => return Err("usage: generate_trace FILE BYTES PROCESSES [STACKS]".into()),
     };
-    let (path, bytes, processes): (_, u64, u32) =
-        (Path::new(path), bytes.parse()?, processes.parse()?);
+    let (path, bytes, processes, stacks): (_, u64, u32, u32) = (
+        Path::new(path),
+        bytes.parse()?,
+        processes.parse()?,
+        stacks.parse()?,
+    );
     let file = File::create(path)?;
     let mut trace = TraceFile::create(file, path, compressed_by_name(path), &header())?;
     let pids = 1000..1000 + processes.max(1);
     for pid in pids.clone() {
         trace.write(&Record::Process(process(pid)))?;
     }
+    for id in 1..=stacks {
+        trace.write(&Record::Frame(frame(id)))?;
+    }
     let mut series = Series {
+        stacks,
         state: 1,
         now: START_NS,
         heap: 100_000,
@@ -87,8 +101,23 @@ fn process(pid: u32) -> Process {
     }
 }
 
+/// A node of a tree in which each frame calls three others.
+fn frame(id: u32) -> Frame {
+    Frame {
+        id,
+        parent: Some((id + 1) / 3).filter(|parent| *parent > 0),
+        function: format!("Trainer.<locals>.step{}", id % 1000),
+        file: format!(
+            "/usr/lib/python3/dist-packages/trainer/module{}.py",
+            id % 50
+        ),
+        line: Some(id % 500 + 1),
+    }
+}
+
 /// Pauses of a heap that grows, one full collection in a hundred.
 struct Series {
+    stacks: u32,
     state: u64,
     now: u64,
     heap: u64,
@@ -137,9 +166,27 @@ impl Series {
             oldest_objects: Some(self.heap),
             heap_objects: None,
             unfinished: false,
-            stack: None,
-            young_count: None,
-            counters: Counters::default(),
+            stack: self.stack(),
+            young_count: Some(700).filter(|_| self.stacks > 0),
+            counters: self.counters(length),
         }
+    }
+
+    fn stack(&mut self) -> Option<FrameId> {
+        let stacks = u64::from(self.stacks);
+        (stacks > 0).then(|| u32::try_from(self.random(stacks) + 1).unwrap_or(1))
+    }
+
+    /// The software counters, which are recorded by default.
+    fn counters(&mut self, length_ns: u64) -> Counters {
+        let mut counters = Counters::default();
+        if self.stacks > 0 {
+            counters.set(Counter::PageFaults, self.random(20));
+            counters.set(Counter::MajorFaults, 0);
+            counters.set(Counter::ContextSwitches, self.random(2));
+            counters.set(Counter::CpuMigrations, 0);
+            counters.set(Counter::TaskClock, length_ns - length_ns / 50);
+        }
+        counters
     }
 }

@@ -1,5 +1,7 @@
 //! What a trace on disk looks like while it is written and afterwards.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 mod common;
 
 use common::end;

@@ -5,6 +5,8 @@
 #![expect(clippy::panic, reason = "what fails here fails the test")]
 
 mod common;
+#[path = "frames/line_tables.rs"]
+mod line_tables;
 
 use gctrace_probes::CodeObject;
 use gctrace_probes::Layout;

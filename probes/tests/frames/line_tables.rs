@@ -1,0 +1,84 @@
+//! The line table decoder against the interpreters: every instruction of some thousand code objects has
+//! the line that the interpreter says.
+
+use crate::common;
+use gctrace_probes::LineTableFormat;
+use gctrace_probes::line_table::line;
+use serde::Deserialize;
+use std::path::Path;
+use std::process::Command;
+use std::process::Stdio;
+
+/// A code object as the script describes it.
+#[derive(Deserialize)]
+struct Code {
+    name: String,
+    first_line: i32,
+    table: Vec<u8>,
+    size: u32,
+    /// Start, end, line.
+    ranges: Vec<(u32, u32, Option<u32>)>,
+}
+
+fn format(version: (u8, u8)) -> LineTableFormat {
+    match version {
+        (3, 8 | 9) => LineTableFormat::Lnotab,
+        (3, 10) => LineTableFormat::LineTable,
+        _ => LineTableFormat::Locations,
+    }
+}
+
+/// Compares all its instructions, of two bytes each; how many.
+fn compare(code: &Code, format: LineTableFormat, interpreter: &str) -> usize {
+    let mut compared = 0;
+    for (start, end, said) in &code.ranges {
+        for offset in (*start..(*end).min(code.size)).step_by(2) {
+            let found = line(format, &code.table, code.first_line, offset);
+            assert_eq!(found, *said, "{interpreter}: {} at {offset}", code.name);
+            compared += 1;
+        }
+    }
+    if format != LineTableFormat::Lnotab {
+        let beyond = line(format, &code.table, code.first_line, code.size);
+        assert_eq!(beyond, None, "{interpreter}: {}", code.name);
+    }
+    compared
+}
+
+/// Compares what the script says; how many code objects and instructions.
+fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
+    let said = Command::new(python)
+        .args(["-X", "utf8", "-c", include_str!("line_tables.py")])
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{interpreter}");
+    let text = String::from_utf8(said.stdout).unwrap();
+    let mut lines = text.lines();
+    let format = format(serde_json::from_str(lines.next().unwrap()).unwrap());
+    let codes: Vec<Code> = lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let instructions = codes
+        .iter()
+        .map(|code| compare(code, format, interpreter))
+        .sum();
+    (codes.len(), instructions)
+}
+
+#[test]
+fn lines_are_what_the_interpreter_says() {
+    let mut interpreters = 0;
+    for interpreter in common::interpreters() {
+        let (codes, instructions) = codes(&interpreter.path, &interpreter.name);
+        // All of these have most of the modules, with 700 functions and classes and more.
+        assert!(codes > 500, "{}: {codes} code objects", interpreter.name);
+        assert!(instructions > 25_000, "{}", interpreter.name);
+        eprintln!(
+            "compared {}: {codes} code objects, {instructions} instructions",
+            interpreter.name
+        );
+        interpreters += 1;
+    }
+    eprintln!("{interpreters} interpreters compared");
+}

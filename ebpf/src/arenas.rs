@@ -133,7 +133,14 @@ fn read_from_own_mount(path: &str) -> io::Result<String> {
     let number = filesystem.as_raw_fd();
     // SAFETY: this command takes neither key nor value.
     let created = unsafe {
-        libc::syscall(libc::SYS_fsconfig, number, FSCONFIG_CMD_CREATE, nothing, nothing, 0)
+        libc::syscall(
+            libc::SYS_fsconfig,
+            number,
+            FSCONFIG_CMD_CREATE,
+            nothing,
+            nothing,
+            0,
+        )
     };
     if created < 0 {
         return Err(io::Error::last_os_error());

@@ -15,6 +15,10 @@ use gctrace_event::Reason;
 
 /// Something that happened in a recorded process.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all events are pauses, the largest; a box for each would cost more than it saves"
+)]
 pub enum Event {
     /// The collector ran.
     Pause(PauseEvent),
@@ -152,7 +156,9 @@ pub enum ProcessEvent {
 pub fn decode(bytes: &[u8]) -> Option<Event> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {
-        EventKind::EVENT_PAUSE => PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire, bytes))),
+        EventKind::EVENT_PAUSE => {
+            PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire, bytes)))
+        }
         EventKind::EVENT_STACK => StackWire::read(bytes).map(|wire| Event::Stack(stack(&wire))),
         EventKind::EVENT_CODE => code(bytes).map(Event::Code),
         _ => process(&ProcessWire::read(bytes)?).map(Event::Process),

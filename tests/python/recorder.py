@@ -56,12 +56,28 @@ def hold_automatic():
     gc.set_threshold(1 << 30, 1 << 30, 1 << 30)
 
 
+# Frames noted of a stack: one more than gctrace records by itself.
+STACK_DEPTH = 17
+
+
+def stack(frame):
+    """File, function and line of a frame and its callers, innermost first."""
+    frames = []
+    while frame and len(frames) < STACK_DEPTH:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        frames.append((code.co_filename, name, frame.f_lineno))
+        frame = frame.f_back
+    return frames
+
+
 class Recorder:
-    """Listens from install() on. `base` is what gc.get_stats() said when it was made:
+    """Listens from install() on, with `stacks` to where each collection began, too. `base` is what gc.get_stats() said when it was made:
     a process or interpreter starts at 0, a forked child where its parent was."""
 
-    def __init__(self, interpreter=0):
+    def __init__(self, interpreter=0, stacks=False):
         self.interpreter = interpreter
+        self.stacks = stacks
         self.collections = []
         self.open = {}
         self.base = [dict(entry) for entry in gc.get_stats()]
@@ -85,6 +101,8 @@ class Recorder:
                 "reason": "manual" if manual else "automatic", "section": self.section,
                 "interpreter": self.interpreter, "start_ns": now, "start_cpu_ns": _cpu(),
             }
+            if self.stacks:
+                self.open[thread]["stack"] = stack(sys._getframe().f_back)
         else:
             # A child forked in the middle of a collection has another thread id.
             entry = self.open.pop(thread, None) or {"inherited": True, "pid": _pid(), "tid": thread,

@@ -142,11 +142,57 @@ def oldest(recorder):
     del kept
 
 
+def recursion(depth):
+    if depth:
+        return recursion(depth - 1) + 1
+    collect(0)
+    return 0
+
+
+def frames():
+    """A collection in every kind of frame."""
+    def generator():
+        for generation in range(3):
+            yield collect(generation)
+
+    class Holder:
+        collect(0)
+
+        def method(self):
+            return [collect(0) for _ in range(2)], (
+                collect(0),
+                {number: collect(
+                    0) for number in range(2)},
+            )
+
+    list(generator())
+    Holder().method()
+    (lambda: collect(0))()
+    for depth in (5, 13, 14, 15, 16, 30):
+        recursion(depth)
+    sorted([2, 1], key=lambda _: collect(0))
+    try:
+        raise ValueError
+    except ValueError:
+        collect(0)
+    finally:
+        collect(0)
+    exec(compile("collect(0)\n\n\ncollect(\n0)", "<n\u00e4mlich \u65e5\u672c \U0001f40d>", "exec"),
+         {"collect": collect})
+
+
+def dying_code():
+    """Code objects whose memory goes to the next: same address, another file and line."""
+    for number in range(60):
+        source = "\n" * number + "def made():\n    collect(0)\nmade()"
+        exec(compile(source, "<made %d>" % number, "exec"), {"collect": collect})
+
+
 SUBINTERPRETER = """
 import sys
 sys.path.insert(0, {folder!r})
 from recorder import Recorder, collect, garbage
-recorder = Recorder(interpreter={id})
+recorder = Recorder(interpreter={id}, stacks=True)
 if sys.version_info >= (3, 10):
     recorder.install()
 garbage(20_000)
@@ -188,7 +234,7 @@ def subinterpreters(path, truths):
 
 def main():
     path = sys.argv[1]
-    recorder = Recorder().install()
+    recorder = Recorder(stacks=True).install()
     counts = {"nested_calls": 0, "weakref_callbacks": 0}
     interpreters = []
     recorder.run("automatic", automatic)
@@ -200,6 +246,8 @@ def main():
     recorder.run("weak references", lambda: weak_references(counts))
     recorder.run("threads", threads)
     recorder.run("oldest", lambda: oldest(recorder))
+    recorder.run("frames", frames)
+    recorder.run("code objects that die", dying_code)
     recorder.run("subinterpreters", lambda: subinterpreters(path, interpreters))
     recorder.finish(path, counts=counts, interpreters=interpreters)
 

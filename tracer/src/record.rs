@@ -4,14 +4,18 @@
 //! `record/output.rs`.
 
 mod clock;
+mod counters;
 mod ending;
 mod header;
 mod interpreters;
 mod output;
 mod plan;
+mod pressure;
 mod processes;
+mod stacks;
 mod watch;
 
+use crate::args::CounterChoice;
 use crate::args::RecordConfig;
 use crate::args::Target;
 use crate::guardian::Guardian;
@@ -25,6 +29,7 @@ use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
 use crate::privileges;
+use crate::record::counters::Counting;
 use crate::record::interpreters::Interpreters;
 use crate::record::output::Output;
 use crate::record::watch::Watch;
@@ -96,28 +101,37 @@ impl Recording {
             }
         };
         let support = KernelSupport::probe();
-        let session = Session::open(
+        let mut counting = count(&config.counters);
+        let mut session = Session::open(
             Config {
                 follow_children: config.follow,
                 ring_bytes: config.ring_size,
                 stack_depth: config.stack_depth,
+                counters: counting.set(),
             },
             &support,
         )?;
-        let header = header::header(config, |name| match &launch {
+        counting.open(&session);
+        let arenas = session.count_arenas();
+        let mut header = header::header(config, |name| match &launch {
             Some(launch) => launch.variable(name),
             None => None,
         });
+        counting.describe(&mut header);
         let file = create_trace(&config.output, &invoker)?;
         let output = Output::begin(&config.output, file, &header)?;
         let held = session.held()?;
         let guardian = start_guardian(&held);
-        let watch = Watch::new(
+        let mut watch = Watch::new(
             session,
             Interpreters::new(Cache::open(&invoker)),
             output,
             held,
+            counting,
         );
+        if let Err(error) = arenas {
+            watch.degraded(error);
+        }
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");
         }
@@ -182,7 +196,7 @@ impl Recording {
             self.wait()?;
             self.take_events()?;
             self.watch.look_again();
-            self.watch.output.tick();
+            self.watch.tick();
             if let Some(why) = self.ended()? {
                 return Ok(why);
             }
@@ -209,6 +223,7 @@ impl Recording {
         for event in self.watch.session.poll(Duration::ZERO)? {
             self.watch.event(event);
         }
+        self.watch.stacks.forget_ended();
         Ok(())
     }
 
@@ -290,6 +305,19 @@ fn stay(mut launched: Launched, signals: &mut Signals, policy: &mut Policy) -> a
             }
         }
     }
+}
+
+/// What is missing of counters that were asked for by name is a warning; the default list is longer
+/// than what many machines have.
+fn count(asked: &CounterChoice) -> Counting {
+    let counting = Counting::examine(asked.counters());
+    for sentence in counting.missing() {
+        match asked {
+            CounterChoice::Default => tracing::info!("{sentence}"),
+            CounterChoice::Named(_) => tracing::warn!("{sentence}"),
+        }
+    }
+    counting
 }
 
 fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {

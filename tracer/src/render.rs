@@ -3,8 +3,11 @@
 //! Owns how a report looks; what it says comes from `gctrace_analysis`. Nothing here reads files
 //! or decides where output goes.
 
+mod counters;
 mod evidence;
+mod lines;
 mod overview;
+mod pressure;
 mod style;
 mod table;
 mod text;

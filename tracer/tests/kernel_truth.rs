@@ -76,7 +76,7 @@ fn check(test: &str, name: &str) {
     let pid = host_pid(&trace, &truth);
     let pauses = trace.pauses_of(pid);
     counts_are_equal(&pauses, &truth, &python);
-    every_callback_has_its_pause(&pauses, &truth, &python);
+    every_callback_has_its_pause(&pauses, &truth, &python, &trace.frames());
     the_rest_is_shutdown(&pauses, &truth);
 }
 
@@ -164,9 +164,14 @@ fn sum(values: &BTreeMap<u64, u64>) -> u64 {
     values.values().sum()
 }
 
-/// Every collection that a callback saw is one pause: same thread, generation, reason and numbers,
-/// and one lies inside the other.
-fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, python: &Python) {
+/// Every collection that a callback saw is one pause: same thread, generation, reason, numbers and
+/// stack, and one lies inside the other.
+fn every_callback_has_its_pause(
+    pauses: &[Pause],
+    truth: &Value,
+    python: &Python,
+    frames: &BTreeMap<u64, &Value>,
+) {
     let interpreters = truth["interpreters"].as_array().unwrap();
     for one in std::iter::once(truth).chain(interpreters) {
         let id = one["interpreter"].as_u64().unwrap();
@@ -181,6 +186,7 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, python: &Python
                 .find(|pause| of_interpreter(pause, id) && is_of(pause, callback, python));
             let pause = found.unwrap_or_else(|| panic!("no pause for {callback}"));
             agrees(pause, callback, python);
+            has_stack(pause, callback, frames);
         }
     }
 }
@@ -231,6 +237,30 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     }
     let cpu = pause.number("cpu_ns").expect("time on the CPU");
     assert!(cpu <= pause.end_ns - pause.begin_ns, "{pause:?}");
+}
+
+/// `--stack-depth` by default.
+const STACK_DEPTH: usize = 16;
+
+/// The frames of the pause are those of `sys._getframe()` in the callback: file, function and line.
+fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
+    let mut recorded = Vec::new();
+    let mut next = pause.stack;
+    while let Some(id) = next {
+        let frame = frames.get(&id).unwrap_or_else(|| panic!("no frame {id}"));
+        recorded.push(serde_json::json!([
+            frame["file"],
+            frame["function"],
+            frame["line"]
+        ]));
+        next = frame["parent"].as_u64();
+    }
+    let mut expected = callback["stack"].as_array().unwrap().clone();
+    if expected.len() > STACK_DEPTH {
+        expected.truncate(STACK_DEPTH);
+        expected.push(serde_json::json!([null, gctrace_event::Frame::OUTER, null]));
+    }
+    assert_eq!(recorded, expected, "{pause:?} {callback}");
 }
 
 /// After the script wrote its truth, only the interpreter's own end collects.

@@ -4,6 +4,7 @@ use crate::args::Verbosity;
 use crate::record::Why;
 use crate::record::clock;
 use crate::record::output::Totals;
+use crate::record::stacks::Stacks;
 use crate::record::watch::Holds;
 use crate::record::watch::Watch;
 use gctrace_ebpf::Calibration;
@@ -11,6 +12,7 @@ use gctrace_ebpf::Counters;
 use gctrace_ebpf::PointKind;
 use gctrace_event::End;
 use gctrace_event::ProbeCost;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Ends a recording.
@@ -27,6 +29,15 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
         );
         watch.output.note(None, ended_ns, message);
     }
+    watch
+        .pressures
+        .write_all(&watch.session, ended_ns, &mut watch.output);
+    watch.counting.write_living(
+        &watch.session,
+        ended_ns,
+        &watch.processes,
+        &mut watch.output,
+    );
     let calibrated = watch.session.calibrate();
     let (calibration, own_probes) = match calibrated {
         Ok((calibration, probes)) => (Some(calibration), probes),
@@ -43,11 +54,7 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
             Why::CommandEnded(ended) => Some(i32::from(ended.exit_code())),
             _ => None,
         },
-        lost: counters
-            .lost()
-            .into_iter()
-            .map(|(what, count)| (what.to_owned(), count))
-            .collect(),
+        lost: lost(&counters, &watch.stacks),
         probes: costs(&counters, calibration, watch.holds),
         ..End::default()
     };
@@ -62,6 +69,17 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
         );
     }
     Ok(())
+}
+
+/// What was lost, by where; only what was.
+fn lost(counters: &Counters, stacks: &Stacks) -> BTreeMap<String, u64> {
+    counters
+        .lost()
+        .into_iter()
+        .chain([("stacks of pauses: never received", stacks.lost())])
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| (what.to_owned(), count))
+        .collect()
 }
 
 fn words(why: Why) -> &'static str {

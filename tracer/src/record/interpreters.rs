@@ -14,6 +14,7 @@ use gctrace_ebpf::Session;
 use gctrace_event::Interpreter;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::ResolveOptions;
+use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::Candidate;
 use gctrace_probes::process;
 use std::collections::HashMap;
@@ -42,6 +43,9 @@ pub(crate) struct Interpreters {
 
 struct Armed {
     description: Interpreter,
+    /// Index of its layout in the BPF programs.
+    layout: u32,
+    frames: Option<FrameLayout>,
     probes: Attachment,
 }
 
@@ -72,6 +76,14 @@ impl Interpreters {
     /// What is known about an armed interpreter.
     pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
         self.armed.get(index).map(|armed| &armed.description)
+    }
+
+    /// Where the Python stacks are of the interpreter whose layout has this index in the BPF programs.
+    pub(crate) fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
+        self.armed
+            .iter()
+            .find(|armed| armed.layout == layout)
+            .and_then(|armed| armed.frames.as_ref())
     }
 
     /// How many files are armed.
@@ -208,6 +220,12 @@ impl Interpreters {
                 shown.display(),
                 resolution.version
             ));
+        } else if resolution.frames.is_none() {
+            self.warn(format!(
+                "{}: how frames lie in the memory of CPython {} is not known: no lines are recorded",
+                shown.display(),
+                resolution.version
+            ));
         }
         let points = plan::points(&resolution, Some(layout));
         let probes = session
@@ -219,6 +237,8 @@ impl Interpreters {
         let index = self.armed.len();
         self.armed.push(Armed {
             description: plan::describe(&resolution, shown),
+            layout,
+            frames: resolution.frames,
             probes,
         });
         self.files.insert(identity, Some(index));

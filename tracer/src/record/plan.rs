@@ -1,10 +1,13 @@
 //! What `probes` found -> what `ebpf` places. Pure translation.
 
+use gctrace_ebpf::FrameOffsets;
+use gctrace_ebpf::InstructionKind;
 use gctrace_ebpf::Layout;
 use gctrace_ebpf::NO_OFFSET;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
 use gctrace_ebpf::Registers;
+use gctrace_ebpf::unknown_frames;
 use gctrace_ebpf::unknown_layout;
 use gctrace_event::Interpreter;
 use gctrace_probes::Arguments;
@@ -16,6 +19,8 @@ use gctrace_probes::Register;
 use gctrace_probes::Resolution;
 use gctrace_probes::StatsLayout;
 use gctrace_probes::StatsPlace;
+use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::frames::Instruction;
 use std::path::Path;
 
 /// From 3.13 on `gc_collect_main` itself tests `collecting` and returns if it is set.
@@ -51,6 +56,10 @@ fn known_layout(resolution: &Resolution) -> Option<Layout> {
         heap_size: found.heap_size.unwrap_or(NO_OFFSET),
         collecting_guards: u32::from(version >= GUARDED_SINCE),
         stats_incomplete: u32::from(resolution.collector == Collector::Incremental),
+        frames: resolution
+            .frames
+            .as_ref()
+            .map_or_else(unknown_frames, frames),
         ..Layout::default()
     };
     if resolution.collector == Collector::Incremental {
@@ -59,6 +68,43 @@ fn known_layout(resolution: &Resolution) -> Option<Layout> {
     }
     statistics(&found.stats, &mut layout)?;
     Some(layout)
+}
+
+fn frames(found: &FrameLayout) -> FrameOffsets {
+    let or_none = |offset: Option<u32>| offset.unwrap_or(NO_OFFSET);
+    let (kind, instruction, scale) = match found.instruction {
+        Instruction::Index { offset, scale } => (InstructionKind::INSTRUCTION_INDEX, offset, scale),
+        Instruction::Pointer { offset } => (InstructionKind::INSTRUCTION_POINTER, offset, 1),
+    };
+    FrameOffsets {
+        tstate_frame: found.tstate_frame,
+        frame_indirection: or_none(found.frame_indirection),
+        frame_bytes: found.frame_bytes(),
+        frame_code: found.frame_code,
+        frame_back: found.frame_back,
+        frame_instruction: instruction,
+        instruction_kind: kind.0,
+        instruction_scale: scale,
+        frame_owner: or_none(found.frame_owner),
+        frame_tlbc_index: or_none(found.frame_tlbc_index),
+        // only tags: low bits
+        code_tag_mask: found.code_tag_mask as u32,
+        code_bytes: found.code_bytes,
+        code_tlbc: or_none(found.code_tlbc),
+        code_first_traceable: or_none(found.code_first_traceable),
+        code_version: or_none(found.code_version),
+        code_filename: found.code_filename,
+        code_name: found.code_name,
+        code_first_line: found.code_first_line,
+        code_line_table: found.code_line_table,
+        unicode_hash: found.unicode_hash,
+        unicode_data: found.unicode_ascii_data,
+        bytes_length: found.bytes_length,
+        bytes_data: found.bytes_data,
+        runtime_tstate: or_none(found.runtime_tstate_current),
+        interpreter_gil: or_none(found.interpreter_gil.map(|gil| gil.pointer)),
+        gil_holder: or_none(found.interpreter_gil.map(|gil| gil.holder)),
+    }
 }
 
 /// The BPF programs read the three counters of a generation side by side, as every version so far

@@ -3,11 +3,15 @@
 //! Owns the state of one recording between its events. When to poll and when to end is `record.rs`.
 
 use crate::record::clock;
+use crate::record::counters::Counting;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
 use crate::record::output::Output;
+use crate::record::pressure::ArenaSize;
+use crate::record::pressure::Pressures;
 use crate::record::processes::Processes;
+use crate::record::stacks::Stacks;
 use gctrace_ebpf::Event;
 use gctrace_ebpf::FileKey;
 use gctrace_ebpf::HeldProcesses;
@@ -26,6 +30,12 @@ pub(crate) struct Watch {
     pub processes: Processes,
     /// The trace.
     pub output: Output,
+    /// Stacks of pauses.
+    pub stacks: Stacks,
+    /// Allocation pressure.
+    pub pressures: Pressures,
+    /// Performance counters.
+    pub counting: Counting,
     held: HeldProcesses,
     /// What each process runs.
     programs: HashMap<u32, FileKey>,
@@ -53,12 +63,16 @@ impl Watch {
         interpreters: Interpreters,
         output: Output,
         held: HeldProcesses,
+        counting: Counting,
     ) -> Self {
         Self {
             session,
             interpreters,
             processes: Processes::default(),
             output,
+            stacks: Stacks::default(),
+            pressures: Pressures::new(),
+            counting,
             held,
             programs: HashMap::new(),
             usual: HashMap::new(),
@@ -72,6 +86,13 @@ impl Watch {
         self.launched = Some(pid);
     }
 
+    /// Something is not recorded that could be: said once, here and in the trace.
+    pub(crate) fn degraded(&mut self, error: gctrace_ebpf::Error) {
+        let message = crate::hints::chain(&error.into());
+        tracing::warn!("{message}");
+        self.output.note(None, clock::monotonic_ns(), message);
+    }
+
     /// Records processes that are running already, and their probes' files.
     pub(crate) fn attach_to(
         &mut self,
@@ -83,6 +104,8 @@ impl Watch {
         }
         // Followed before the probes are in: a child born in between is followed too.
         self.session.follow(pid)?;
+        self.counting
+            .begin(&self.session, pid, clock::monotonic_ns());
         self.processes
             .add(pid, parent, Origin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
@@ -98,12 +121,22 @@ impl Watch {
     /// Handles one event.
     pub(crate) fn event(&mut self, event: Event) {
         match event {
-            Event::Pause(pause) => {
+            Event::Pause(mut pause) => {
                 let (pid, tid) = (pause.pause.pid, pause.pause.tid);
+                pause.pause.stack = self.stacks.innermost(pid, pause.stack);
                 self.processes.meet_thread(pid, tid, &mut self.output);
+                self.pressures.pause(&pause);
+                self.counting.select(&mut pause.pause.counters);
                 self.output.pause(&pause);
             }
-            Event::Stack(_) | Event::Code(_) => {}
+            Event::Code(code) => {
+                let layout = self.interpreters.frame_layout(code.layout);
+                self.stacks.code(&code, layout);
+            }
+            Event::Stack(stack) => {
+                let layout = self.interpreters.frame_layout(stack.layout);
+                self.stacks.stack(&stack, layout, &mut self.output);
+            }
             Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
                 self.forked(pid, parent, at_ns)
             }
@@ -125,6 +158,11 @@ impl Watch {
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
+                self.stacks.ended(pid);
+                self.pressures
+                    .ended(&self.session, pid, at_ns, &mut self.output);
+                self.counting
+                    .ended(&self.session, pid, at_ns, &self.processes, &mut self.output);
                 self.processes.remove(pid, status, at_ns, &mut self.output);
             }
         }
@@ -236,7 +274,20 @@ impl Watch {
         }
     }
 
+    /// Writes what is due by the clock.
+    pub(crate) fn tick(&mut self) {
+        let now = clock::monotonic_ns();
+        self.pressures.tick(&self.session, now, &mut self.output);
+        self.output.tick();
+    }
+
     fn announce(&mut self, pid: u32) {
+        let interpreter = self.processes.interpreter(pid);
+        let interpreter = interpreter.and_then(|index| self.interpreters.describe(index));
+        if let Some(interpreter) = interpreter {
+            let size = ArenaSize::of(interpreter);
+            self.pressures.interpreter(pid, size, clock::monotonic_ns());
+        }
         self.processes
             .announce(pid, &self.interpreters, &mut self.output);
     }

@@ -1,5 +1,7 @@
 //! Snapshots of the text for small traces, and that JSON says the same.
 
+mod causes;
+
 use super::Style;
 use super::json;
 use super::table::WIDTH;

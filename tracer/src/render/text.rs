@@ -1,7 +1,10 @@
 //! The report for people: verdict, evidence, what to do next.
 
+use super::counters;
 use super::evidence;
+use super::lines;
 use super::overview;
+use super::pressure;
 use super::style::Style;
 use super::table::wrap;
 use gctrace_analysis::report::Advice;
@@ -22,11 +25,15 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         overview::recording(report),
         overview::pauses(report),
         overview::processes(report),
+        lines::lines(report),
+        lines::stacks(report),
         evidence::longest(report),
         evidence::freed_nothing(report),
         evidence::growth(report),
         evidence::explicit_calls(report),
+        pressure::pressure(report),
         evidence::processor(report),
+        counters::counters(report),
         evidence::own_cost(report),
         overview::missing(report),
     ];

@@ -141,6 +141,8 @@ pub struct Pause {
     pub end_ns: u64,
     pub generation: u64,
     pub reason: String,
+    /// Name of the innermost frame.
+    pub stack: Option<u64>,
     pub args: Value,
 }
 
@@ -196,6 +198,14 @@ impl Trace {
             .collect()
     }
 
+    /// Frames by name.
+    pub fn frames(&self) -> BTreeMap<u64, &Value> {
+        self.named("gctrace_frame")
+            .into_iter()
+            .map(|(_, frame)| (frame["id"].as_u64().expect("id"), frame))
+            .collect()
+    }
+
     /// The last line's arguments.
     pub fn end(&self) -> &Value {
         self.named("gctrace_end")
@@ -218,6 +228,7 @@ fn pause(event: &Value) -> Pause {
         end_ns: begin_ns + nanoseconds(&event["dur"]),
         generation: event["args"]["generation"].as_u64().unwrap(),
         reason: event["args"]["reason"].as_str().unwrap().to_owned(),
+        stack: event["sf"].as_u64(),
         args: event["args"].clone(),
     }
 }

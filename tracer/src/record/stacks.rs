@@ -1,0 +1,227 @@
+//! Stacks: from code objects and instructions to files, functions and lines.
+//!
+//! Owns the code objects and stacks that were met, and the tree of frames of the trace. Code objects
+//! come with their names and lines, read while they were alive; only what did not fit or was not
+//! resident is read from the process here.
+
+use crate::record::output::Output;
+use gctrace_ebpf::CodeEvent;
+use gctrace_ebpf::CodeId;
+use gctrace_ebpf::StackEvent;
+use gctrace_ebpf::StackFrame;
+use gctrace_ebpf::StackId;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
+use gctrace_event::Record;
+use gctrace_probes::CodeObject;
+use gctrace_probes::ProcessMemory;
+use gctrace_probes::frames::FrameLayout;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Everything known about stacks.
+#[derive(Default)]
+pub(crate) struct Stacks {
+    processes: HashMap<u32, Known>,
+    /// Processes that ended since the last look: their last pauses may still be on their way.
+    ended: Vec<u32>,
+    tree: HashMap<Node, FrameId>,
+    names: HashMap<Rc<str>, Rc<str>>,
+    /// Pauses whose stack never came.
+    lost: u64,
+}
+
+/// What is known of one process.
+#[derive(Default)]
+struct Known {
+    codes: HashMap<CodeId, Code>,
+    stacks: HashMap<StackId, FrameId>,
+}
+
+struct Code {
+    object: CodeObject,
+    file: Rc<str>,
+    function: Rc<str>,
+}
+
+/// A frame by what is shown of it, below its parent.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Node {
+    parent: Option<FrameId>,
+    function: Rc<str>,
+    file: Rc<str>,
+    line: Option<u32>,
+}
+
+impl Stacks {
+    /// A code object was met for the first time.
+    pub(crate) fn code(&mut self, event: &CodeEvent, layout: Option<&FrameLayout>) {
+        let Some(object) = layout.and_then(|layout| decode(event, layout)) else {
+            return;
+        };
+        let code = Code {
+            file: self.name(&object.file),
+            function: self.name(&object.function),
+            object,
+        };
+        let known = self.processes.entry(event.pid).or_default();
+        known.codes.insert(event.code, code);
+    }
+
+    /// A stack was met for the first time: its frames are written, each below the one that called it.
+    pub(crate) fn stack(
+        &mut self,
+        event: &StackEvent,
+        layout: Option<&FrameLayout>,
+        output: &mut Output,
+    ) {
+        let mut innermost = None;
+        if event.truncated {
+            innermost = Some(self.special(innermost, Frame::OUTER, output));
+        }
+        for frame in event.frames.iter().rev() {
+            innermost = Some(match self.node(event.pid, *frame, innermost, layout) {
+                Some(node) => self.place(node, output),
+                None => self.special(innermost, Frame::UNREADABLE, output),
+            });
+        }
+        if let Some(frame) = innermost {
+            let known = self.processes.entry(event.pid).or_default();
+            known.stacks.insert(event.id, frame);
+        }
+    }
+
+    /// The innermost frame of a stack that was met before.
+    pub(crate) fn innermost(&mut self, pid: u32, stack: Option<StackId>) -> Option<FrameId> {
+        let stack = stack?;
+        let frame = self
+            .processes
+            .get(&pid)
+            .and_then(|known| known.stacks.get(&stack))
+            .copied();
+        self.lost += u64::from(frame.is_none());
+        frame
+    }
+
+    /// A process ended or runs another program: what was met in it is no more.
+    pub(crate) fn ended(&mut self, pid: u32) {
+        self.ended.push(pid);
+    }
+
+    /// Every event that came with the end of a process was handled: it may be forgotten.
+    pub(crate) fn forget_ended(&mut self) {
+        for pid in self.ended.drain(..) {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// Pauses whose stack never came.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    fn node(
+        &mut self,
+        pid: u32,
+        frame: StackFrame,
+        parent: Option<FrameId>,
+        layout: Option<&FrameLayout>,
+    ) -> Option<Node> {
+        if !self.is_known(pid, frame.code) {
+            self.read(pid, frame.code, layout?);
+        }
+        let code = self.processes.get(&pid)?.codes.get(&frame.code)?;
+        Some(Node {
+            parent,
+            function: Rc::clone(&code.function),
+            file: Rc::clone(&code.file),
+            line: code.object.frame_line(frame.offset),
+        })
+    }
+
+    fn is_known(&self, pid: u32, code: CodeId) -> bool {
+        self.processes
+            .get(&pid)
+            .is_some_and(|known| known.codes.contains_key(&code))
+    }
+
+    /// A code object whose event was lost: it may still be there.
+    fn read(&mut self, pid: u32, id: CodeId, layout: &FrameLayout) {
+        let Some(object) = read(pid, id.address, layout) else {
+            return;
+        };
+        let code = Code {
+            file: self.name(&object.file),
+            function: self.name(&object.function),
+            object,
+        };
+        let known = self.processes.entry(pid).or_default();
+        known.codes.insert(id, code);
+    }
+
+    fn special(&mut self, parent: Option<FrameId>, function: &str, output: &mut Output) -> FrameId {
+        let node = Node {
+            parent,
+            function: self.name(function),
+            file: self.name(""),
+            line: None,
+        };
+        self.place(node, output)
+    }
+
+    /// The frame's name in the trace; written if it is new.
+    fn place(&mut self, node: Node, output: &mut Output) -> FrameId {
+        if let Some(id) = self.tree.get(&node) {
+            return *id;
+        }
+        let id = u32::try_from(self.tree.len() + 1).unwrap_or(FrameId::MAX);
+        output.write(&Record::Frame(Frame {
+            id,
+            parent: node.parent,
+            function: node.function.to_string(),
+            file: node.file.to_string(),
+            line: node.line,
+        }));
+        self.tree.insert(node, id);
+        id
+    }
+
+    /// One copy of each name.
+    fn name(&mut self, name: &str) -> Rc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Rc::clone(known);
+        }
+        let name: Rc<str> = Rc::from(name);
+        self.names.insert(Rc::clone(&name), Rc::clone(&name));
+        name
+    }
+}
+
+/// From what was read while it lived; what is cut off there, from the process, if it is still the same.
+fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
+    let copied = CodeObject::from_parts(
+        event.first_line,
+        &event.file_name,
+        &event.function_name,
+        &event.line_table,
+        layout,
+    )
+    .ok();
+    if copied.is_some() && event.line_table_length == Some(event.line_table.len() as u64) {
+        return copied;
+    }
+    let whole = read(event.pid, event.code.address, layout).filter(|whole| {
+        whole.first_line == event.first_line
+            && copied.as_ref().is_none_or(|copied| {
+                (&whole.file, &whole.function) == (&copied.file, &copied.function)
+            })
+    });
+    whole.or(copied)
+}
+
+fn read(pid: u32, address: u64, layout: &FrameLayout) -> Option<CodeObject> {
+    let memory = ProcessMemory::open(pid).ok()?;
+    CodeObject::read(&memory, address, layout)
+        .inspect_err(|error| tracing::debug!("process {pid}: {error}"))
+        .ok()
+}

@@ -1,0 +1,309 @@
+//! The section on Python lines and stacks that trigger collections.
+//!
+//! Lines are shown by the innermost one that is the program's own, because that is the one a user
+//! can change; what was being executed in a library stands below it.
+
+use super::table::Table;
+use super::table::WIDTH;
+use super::table::cut;
+use super::table::printable;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::paths;
+use gctrace_analysis::report::Effort;
+use gctrace_analysis::report::LineReport;
+use gctrace_analysis::report::Lines;
+use gctrace_analysis::report::Location;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StackReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::short_count;
+use gctrace_event::Frame;
+
+const INDENT: &str = "  ";
+/// Lines listed; the others are in the JSON.
+const LINES_SHOWN: usize = 10;
+/// Processes whose costliest line is named.
+const PROCESSES_SHOWN: usize = 10;
+/// Stacks listed.
+const STACKS_SHOWN: usize = 3;
+/// Frames of a stack: enough to see how the program came there.
+const FRAMES_SHOWN: usize = 8;
+/// From this share on a stack is worth its lines.
+const STACK_RATIO: f64 = 0.02;
+
+pub(crate) fn lines(report: &Report) -> Section {
+    Section {
+        heading: "Lines that trigger collections",
+        lines: report
+            .lines
+            .as_ref()
+            .map_or_else(Vec::new, |lines| section(lines, &report.processes)),
+    }
+}
+
+fn section(lines: &Lines, processes: &[ProcessReport]) -> Vec<String> {
+    let names = Names::new(lines);
+    let mut text = line_table(lines, &names);
+    text.extend(by_process(processes, &names));
+    for sentence in remarks(lines, &names) {
+        text.extend(wrap(&sentence, INDENT, INDENT));
+    }
+    text
+}
+
+pub(crate) fn stacks(report: &Report) -> Section {
+    let mut text = Vec::new();
+    if let Some(lines) = &report.lines {
+        let names = Names::new(lines);
+        let worth =
+            |stack: &&StackReport| stack.time_ratio >= STACK_RATIO && stack.frames.len() > 1;
+        for stack in lines.stacks.iter().filter(worth).take(STACKS_SHOWN) {
+            text.extend(stack_lines(stack, &names));
+        }
+    }
+    Section {
+        heading: "Stacks that trigger collections",
+        lines: text,
+    }
+}
+
+/// How files are called: libraries' from the package on, the program's without the directory that
+/// all of them are in.
+struct Names<'a> {
+    directory: &'a str,
+}
+
+impl<'a> Names<'a> {
+    fn new(lines: &'a Lines) -> Self {
+        let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
+        let own = lines.own.iter().map(|line| &line.location);
+        let files = own
+            .chain(stacks)
+            .filter(|location| !location.library && location.file.starts_with('/'))
+            .map(|location| location.file.as_str());
+        let directory = files.map(directory).reduce(common);
+        Self {
+            directory: directory
+                .filter(|directory| *directory != "/")
+                .unwrap_or(""),
+        }
+    }
+
+    fn file<'b>(&self, location: &'b Location) -> &'b str {
+        match location.library {
+            true => paths::short(&location.file),
+            false => location
+                .file
+                .strip_prefix(self.directory)
+                .unwrap_or(&location.file),
+        }
+    }
+
+    /// `train.py:57 in build_batch`.
+    fn place(&self, location: &Location) -> String {
+        let line = location
+            .line
+            .map_or(String::new(), |line| format!(":{line}"));
+        printable(&match location.file.as_str() {
+            "" => location.function.clone(),
+            _ => format!("{}{line} in {}", self.file(location), location.function),
+        })
+    }
+}
+
+/// The directory of a file, with its last slash.
+fn directory(file: &str) -> &str {
+    file.rfind('/')
+        .and_then(|slash| file.get(..=slash))
+        .unwrap_or("")
+}
+
+/// The directory that holds both.
+fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let slash = a.as_bytes().get(..same).unwrap_or_default();
+    let slash = slash.iter().rposition(|byte| *byte == b'/');
+    slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
+}
+
+/// Generations that any of the lines has, and how their columns are called.
+fn generations(lines: &[LineReport]) -> Vec<(usize, &'static str)> {
+    let used = |index: usize| {
+        let of = |line: &LineReport| line.by_generation.get(index).copied();
+        let efforts = lines.iter().filter_map(of);
+        efforts.map(|effort| effort.count).sum::<u64>() > 0
+    };
+    let all = ["gen 0", "gen 1", "gen 2", "gen ?"].into_iter().enumerate();
+    all.filter(|(index, _)| used(*index)).collect()
+}
+
+fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
+    let generations = generations(&lines.own);
+    let mut head = vec!["share", "time", "longest"];
+    head.extend(generations.iter().map(|(_, name)| *name));
+    head.push("line");
+    let mut table = Table::new(&head, &[head.len() - 1]);
+    let beside = head.len() - 1;
+    for line in lines.own.iter().take(LINES_SHOWN) {
+        let mut row = vec![
+            percent(line.time_ratio),
+            duration(line.pauses.time_ns),
+            duration(line.max_ns),
+        ];
+        let generation = |index: &usize| line.by_generation.get(*index).copied();
+        let counts = generations
+            .iter()
+            .filter_map(|(index, _)| generation(index));
+        row.extend(counts.map(|effort| short_count(effort.count)));
+        row.push(names.place(&line.location));
+        table.row(row);
+        if let Some(inside) = inside(line, names) {
+            let mut row = vec![String::new(); beside];
+            row.push(inside);
+            table.row(row);
+        }
+    }
+    let mut text = table.lines();
+    let more = lines.own_total.saturating_sub(LINES_SHOWN as u64);
+    if more > 0 {
+        text.push(format!(
+            "  and {} (--format json lists more)",
+            counted(more, "other line")
+        ));
+    }
+    text
+}
+
+/// The library line that was being executed most of the time, if it was one.
+fn inside(line: &LineReport, names: &Names<'_>) -> Option<String> {
+    let first = line.with.first()?;
+    let more = match line.with_total {
+        1 => String::new(),
+        total => format!(" +{}", count(total - 1)),
+    };
+    let place = names.place(&first.location);
+    Some(format!("└ {}{more}", cut_function(&place, more.len())))
+}
+
+/// Leaves room for what follows a place in the last column.
+fn cut_function(place: &str, behind: usize) -> String {
+    /// Of the last column, where all others are at their widest.
+    const ROOM: usize = 26;
+    match behind {
+        0 => place.to_owned(),
+        _ => cut(place, ROOM.saturating_sub(behind)),
+    }
+}
+
+/// Where processes differ: the costliest line of each.
+fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
+    let with: Vec<(&ProcessReport, &LineReport, &Lines)> = processes
+        .iter()
+        .filter_map(|process| {
+            let lines = process.lines.as_ref()?;
+            Some((process, lines.own.first()?, lines))
+        })
+        .collect();
+    if with.len() < 2 {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["process", "pauses", "time", "most of it by"], &[3]);
+    for (process, line, lines) in with.iter().take(PROCESSES_SHOWN) {
+        let name = match process.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => process.pid.to_string(),
+        };
+        table.row(vec![
+            name,
+            short_count(lines.with_stack.count),
+            duration(lines.with_stack.time_ns),
+            format!(
+                "{} {}",
+                percent(line.time_ratio),
+                names.place(&line.location)
+            ),
+        ]);
+    }
+    let mut text = vec![String::new()];
+    text.extend(table.lines());
+    let more = with.len().saturating_sub(PROCESSES_SHOWN) as u64;
+    if more > 0 {
+        text.push(format!("  and {}", counted(more, "other process")));
+    }
+    text
+}
+
+/// What the table does not say by itself.
+fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
+    let mut text = Vec::new();
+    let shown = lines.own.iter().take(LINES_SHOWN);
+    let inside = shown.clone().any(|line| line.with_total > 0);
+    let mut legend = String::new();
+    if inside {
+        legend += "└: the library line that was running below it, if any (+n: and n others). ";
+    }
+    let under = |line: &LineReport| {
+        !line.location.library && line.location.file.starts_with(names.directory)
+    };
+    if !names.directory.is_empty() && shown.clone().any(under) {
+        legend += &format!("Files are in {}", printable(names.directory));
+    }
+    text.push(legend.trim_end().to_owned());
+    let part = |effort: &Effort, what: &str| {
+        let pauses = counted(effort.count, "pause");
+        (effort.count > 0).then(|| format!("{pauses} ({}) {what}", duration(effort.time_ns)))
+    };
+    let without = [
+        part(
+            &lines.without_stack_at_shutdown,
+            "at the interpreter's end have no line: no Python code runs any more.",
+        ),
+        part(
+            &lines.without_stack,
+            "have none: no Python code was running, or stacks were not recorded.",
+        ),
+        part(
+            &lines.stack_too_deep,
+            "have more frames than were recorded; a deeper --stack-depth may show a line of the \
+             program.",
+        ),
+        part(&lines.unreadable, "have a line that could not be read."),
+    ];
+    text.extend(without.into_iter().flatten());
+    text.retain(|sentence| !sentence.is_empty());
+    text
+}
+
+fn stack_lines(stack: &StackReport, names: &Names<'_>) -> Vec<String> {
+    let mut text = vec![format!(
+        "  {} of the pause time, {} in {}",
+        percent(stack.time_ratio),
+        duration(stack.pauses.time_ns),
+        counted(stack.pauses.count, "pause"),
+    )];
+    let mut frames = stack.frames.as_slice();
+    let known = |frame: &Location| frame.function != Frame::OUTER;
+    let outer = frames.last().is_some_and(|frame| !known(frame));
+    if outer {
+        frames = frames.get(..frames.len() - 1).unwrap_or_default();
+    }
+    let room = WIDTH - 4;
+    let shown = frames.iter().take(FRAMES_SHOWN);
+    text.extend(shown.map(|frame| format!("    {}", cut(&names.place(frame), room))));
+    let more = frames.len().saturating_sub(FRAMES_SHOWN) as u64;
+    match (more, outer) {
+        (0, false) => {}
+        (0, true) => text.push(format!("    {}", Frame::OUTER)),
+        (more, false) => text.push(format!("    and {}", counted(more, "outer frame"))),
+        (more, true) => text.push(format!(
+            "    and {}, more than were recorded",
+            counted(more, "outer frame")
+        )),
+    }
+    text
+}

@@ -1,0 +1,133 @@
+//! The section on allocation pressure.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::ArenasReport;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::PressureReport;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::short_count;
+use gctrace_analysis::units::three_digits;
+
+const INDENT: &str = "  ";
+/// Processes listed; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 10;
+
+pub(crate) fn pressure(report: &Report) -> Section {
+    let with: Vec<(&ProcessReport, &PressureReport)> = report
+        .processes
+        .iter()
+        .filter_map(|process| Some((process, process.pressure.as_ref()?)))
+        .collect();
+    let mut lines = Vec::new();
+    if !with.is_empty() {
+        lines.extend(table(report, &with));
+        for sentence in legend(&with) {
+            lines.extend(wrap(&sentence, INDENT, INDENT));
+        }
+    }
+    Section {
+        heading: "Allocation pressure",
+        lines,
+    }
+}
+
+fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
+    let arenas = with.iter().any(|(_, pressure)| pressure.arenas.is_some());
+    let mut head = vec!["process", "net containers", "per second"];
+    if arenas {
+        head.extend(["arenas mapped/s", "unmapped/s", "balance"]);
+    }
+    let mut table = Table::new(&head, &[]);
+    let row = |name: String, pressure: &PressureReport| {
+        let mut row = vec![
+            name,
+            short_count(pressure.net_containers),
+            per_second(pressure.net_containers_per_s),
+        ];
+        if arenas {
+            row.extend(arenas_cells(pressure.arenas.as_ref()));
+        }
+        row
+    };
+    for (process, pressure) in with.iter().take(PROCESSES_SHOWN) {
+        let name = match process.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => process.pid.to_string(),
+        };
+        table.row(row(name, pressure));
+    }
+    if let Some(all) = report.pressure.as_ref().filter(|_| with.len() > 1) {
+        let mut sums = row(format!("all {}", with.len()), all);
+        // Rates of processes that did not run at the same time have no sum.
+        for (column, cell) in sums.iter_mut().enumerate() {
+            if matches!(column, 2..=4) {
+                "-".clone_into(cell);
+            }
+        }
+        table.row(sums);
+    }
+    table.lines()
+}
+
+/// `1.23 M`, `812`, `0.35`.
+fn per_second(rate: Option<f64>) -> String {
+    match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate >= 1000.0 => short_count(rate as u64),
+        Some(rate) => three_digits(rate),
+    }
+}
+
+fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
+    let Some(arenas) = arenas else {
+        return ["-", "-", "-"].map(str::to_owned);
+    };
+    let bytes = arenas
+        .balance_bytes
+        .map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes)));
+    [
+        per_second(arenas.mapped_per_s),
+        per_second(arenas.unmapped_per_s),
+        format!("{:+}{bytes}", arenas.balance),
+    ]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn mebibytes(bytes: i64) -> String {
+    match bytes as f64 / f64::from(1 << 20) {
+        size if size == 0.0 => "0 MiB".to_owned(),
+        size if size.abs() < 1024.0 => format!("{} MiB", three_digits(size)),
+        size => format!("{} GiB", three_digits(size / 1024.0)),
+    }
+}
+
+fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
+    let mut text = vec![
+        "Net containers: objects that the collector tracks, allocated less freed between \
+         collections."
+            .to_owned(),
+    ];
+    let inferred = with
+        .iter()
+        .filter(|(_, pressure)| pressure.basis == Basis::Inferred);
+    match inferred.count() {
+        0 => {}
+        all if all == with.len() => {
+            text.push("Added up from the pauses in the trace (inferred).".to_owned());
+        }
+        some => text.push(format!(
+            "Of {some} processes added up from the pauses in the trace (inferred)."
+        )),
+    }
+    if with.iter().any(|(_, pressure)| pressure.arenas.is_some()) {
+        text.push(
+            "Arenas: blocks that the allocator for small objects takes from the system; the \
+             balance is how much more it holds than at the beginning."
+                .to_owned(),
+        );
+    }
+    vec![text.join(" ")]
+}

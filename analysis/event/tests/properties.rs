@@ -34,6 +34,7 @@ use proptest::collection::btree_map;
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
+use std::collections::HashSet;
 use std::io::Cursor;
 use std::io::Write;
 
@@ -286,6 +287,59 @@ proptest! {
         let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
         while let Ok(Some(_)) = reader.next_item() {}
         let _ = reader.finish();
+    }
+}
+
+fn frame_id(record: &Record) -> Option<u32> {
+    match record {
+        Record::Frame(frame) => Some(frame.id),
+        _ => None,
+    }
+}
+
+/// What is read with a buffer of this size: as text, and whether reading ended in an error.
+fn read_with(bytes: &[u8], buffer: usize) -> (Vec<String>, bool) {
+    let input = Input::new("test", Cursor::new(bytes.to_vec())).unwrap();
+    let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
+    let mut items = Vec::new();
+    let failed = loop {
+        match reader.next_item() {
+            Ok(Some(item)) => items.push(format!("{item:?}")),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    items.push(format!("{:?}", reader.finish()));
+    (items, failed)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Traces of other tools: frames come from the section behind the events. Whole or damaged,
+    /// what is read does not depend on the buffer.
+    #[test]
+    fn the_buffer_makes_no_difference(
+        records in vec(prop_oneof![frame(), pause()], 1..8),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+    ) {
+        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let bytes = written(&header, &records, &End::default());
+        let text = String::from_utf8(bytes).unwrap();
+        let mut bytes = text.replace("gctrace_header", "other").into_bytes();
+        if damage.is_empty() {
+            let ids: Vec<u32> = records.iter().filter_map(frame_id).collect();
+            let in_section: HashSet<_> = ids.iter().collect();
+            let contents = read_with(&bytes, 64).0;
+            let read = contents.iter().filter(|item| item.starts_with("Record(Frame"));
+            prop_assert_eq!(read.count(), ids.len() + in_section.len());
+        }
+        for (index, byte) in damage {
+            *index.get_mut(&mut bytes) = byte;
+        }
+        let (small, large) = (read_with(&bytes, 16), read_with(&bytes, 1 << 16));
+        prop_assert_eq!(small.1, large.1);
+        prop_assert_eq!(small.0, large.0);
     }
 }
 

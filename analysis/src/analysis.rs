@@ -201,6 +201,9 @@ impl Analysis {
             if process.is_some_and(|process| process.trace == index) {
                 let thread = (entry.pause.pid, entry.pause.tid);
                 entry.thread = current.thread_names.get(&thread).cloned();
+                let stack = entry.pause.stack;
+                entry.node =
+                    stack.and_then(|stack| current.frames.resolve(stack, &mut self.stacks));
             }
         }
     }

@@ -119,6 +119,12 @@ impl StackTree {
         self.locations.get(id).map(Arc::as_ref)
     }
 
+    /// The innermost line of a stack that is no library's; its innermost line where all are.
+    pub(crate) fn own_line(&self, node: NodeId) -> Option<&Location> {
+        let node = self.nodes.get(node)?;
+        self.location(node.own.unwrap_or(node.location))
+    }
+
     /// The frames of a stack from the innermost to the outermost.
     fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let first = self.nodes.get(node);

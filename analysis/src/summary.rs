@@ -187,6 +187,9 @@ impl Analysis {
                     trace: process.trace,
                     rank: described.and_then(|process| process.rank),
                     thread: entry.thread.clone(),
+                    line: entry
+                        .node
+                        .and_then(|node| self.stacks.own_line(node).cloned()),
                     after_start_ns,
                     unix_ns: header
                         .map(|header| header.started_unix_ns.saturating_add(after_start_ns)),
@@ -363,6 +366,7 @@ fn worst_pause(pause: &Pause) -> WorstPause {
         rank: None,
         tid: pause.tid,
         thread: None,
+        line: None,
         after_start_ns: 0,
         begin_ns: pause.begin_ns,
         unix_ns: None,

@@ -1,5 +1,6 @@
 //! The longest pauses.
 
+use crate::stacks::NodeId;
 use gctrace_event::Pause;
 
 /// How many are kept.
@@ -12,6 +13,8 @@ pub(crate) struct Entry {
     pub(crate) pause: Pause,
     /// Name of the thread, once the whole trace is read.
     pub(crate) thread: Option<String>,
+    /// Its stack, once the whole trace is read.
+    pub(crate) node: Option<NodeId>,
 }
 
 /// The ten longest pauses, longest first; of equals the earlier.
@@ -43,6 +46,7 @@ impl Worst {
                 process,
                 pause,
                 thread,
+                node: None,
             },
         );
         self.entries.truncate(KEPT);

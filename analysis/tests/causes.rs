@@ -163,7 +163,11 @@ fn the_advice_names_the_lines() {
         explicit.contains("/home/me/train.py:30 in build (1 call, 50.0 ms)"),
         "{explicit}"
     );
-    assert!(why("freeze").contains("100 % of that time was triggered by /home/me/train.py:20"));
+    assert!(
+        why("freeze").contains(
+            "100 % of the time of these collections was triggered by /home/me/train.py:20"
+        )
+    );
     assert!(why("raise-threshold").contains("train.py:20 in load"));
 }
 

@@ -1,4 +1,4 @@
-//! `gctrace analyze`: traces in, a report out.
+//! `gctrace analyze`: traces in, a report out; also the reading of traces for `gctrace export`.
 //!
 //! Owns the order of files, errors and output. How traces are read is `gctrace_event::read`, what
 //! they mean `gctrace_analysis`, how a report looks `render`.
@@ -19,6 +19,7 @@ use progress::Progress;
 use std::io;
 use std::io::Write;
 use std::path::Path;
+use std::path::PathBuf;
 
 /// A file that could not be read, or not to its end.
 const SOME_UNREADABLE: u8 = 1;
@@ -30,10 +31,25 @@ const SOME_UNREADABLE: u8 = 1;
 /// # Errors
 /// When no trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
+    let (analysis, code) = read_all(&config.traces)?;
+    match print(&analysis, config.format) {
+        // The reader of our output has seen enough, as `head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        printed => printed.context("cannot write the report to standard output")?,
+    }
+    Ok(code)
+}
+
+/// Reads traces, naming those that cannot be read on standard error. Returns what they say, and
+/// the exit code.
+///
+/// # Errors
+/// When no trace can be read.
+pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
-    let mut progress = Progress::new(config.traces.len());
+    let mut progress = Progress::new(traces.len());
     let mut failures = Vec::new();
-    for path in &config.traces {
+    for path in traces {
         if let Err(error) = read(path, &mut analysis, &mut progress) {
             failures.push(error);
         }
@@ -45,16 +61,11 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     for error in &failures {
         eprintln!("gctrace: {error:#}");
     }
-    match print(&analysis, config.format) {
-        // The reader of our output has seen enough, as `head` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        printed => printed.context("cannot write the report to standard output")?,
-    }
-    Ok(if failures.is_empty() {
-        0
-    } else {
-        SOME_UNREADABLE
-    })
+    let code = match failures.is_empty() {
+        true => 0,
+        false => SOME_UNREADABLE,
+    };
+    Ok((analysis, code))
 }
 
 /// The last error is the one returned; those before it are said here.

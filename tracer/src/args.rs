@@ -3,7 +3,12 @@
 //! Owns every option, its help and its checks. Does nothing with them, and no other module knows
 //! clap (but `manual.rs`, which prints what is described here).
 
+mod export;
 mod values;
+
+pub(crate) use export::ExportConfig;
+pub(crate) use export::ExportFormat;
+pub(crate) use export::Weight;
 
 use clap::Args;
 use clap::CommandFactory;
@@ -26,6 +31,7 @@ Examples:
   sudo gctrace -o run.json.gz -- torchrun --nproc-per-node 8 train.py
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
   gctrace analyze trace.json                 say what the collector cost, and why
+  gctrace export trace.json -o gc.svg        flame graph: which Python lines trigger it
   gctrace doctor                             say what works on this machine
 
 Only recording needs privileges. Under sudo the command runs as the user who typed it, with that
@@ -67,6 +73,7 @@ Exit code: 0 if recording will work, 1 if something is missing.";
     override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
                       gctrace record [OPTIONS] -p PID\n       \
                       gctrace analyze TRACE...\n       \
+                      gctrace export TRACE... -o FILE\n       \
                       gctrace doctor"
 )]
 struct Cli {
@@ -88,6 +95,9 @@ enum Subcommands {
     /// Explain traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(AnalyzeArgs),
+    /// Write flame graphs of the collector's time by the Python stack that triggered it
+    #[command(after_help = export::EXAMPLES)]
+    Export(export::ExportArgs),
     /// Say what works on this machine, what does not, and the command that mends it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
@@ -183,6 +193,8 @@ pub(crate) enum Action {
     Record(RecordConfig),
     /// Report on traces.
     Analyze(AnalyzeConfig),
+    /// Write flame graphs.
+    Export(ExportConfig),
     /// Examine this machine.
     Doctor(DoctorConfig),
     /// Print a completion script.
@@ -323,6 +335,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
             traces: analyze.traces,
             format: analyze.format,
         }),
+        Some(Subcommands::Export(export)) => Action::Export(export.into()),
         Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),

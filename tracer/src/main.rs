@@ -3,6 +3,7 @@
 mod analyze;
 mod args;
 mod doctor;
+mod export;
 mod guardian;
 mod hints;
 mod launch;
@@ -41,5 +42,6 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Man(None) => Ok(manual::page(&mut std::io::stdout()).map(|()| 0)?),
         Action::Man(Some(directory)) => Ok(manual::pages(&directory).map(|()| 0)?),
         Action::Analyze(config) => analyze::run(&config),
+        Action::Export(config) => export::run(&config),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn automatic_full(report: &Report, all: Effort) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
     stands_out(line, all).map_or_else(String::new, |(line, share)| {
         format!(
-            " {} of that time was triggered by {}, which makes objects most often.",
+            " {} of the time of these collections was triggered by {}.",
             percent(share),
             place(&line.location)
         )
@@ -68,8 +68,8 @@ pub(crate) fn automatic_partial(report: &Report, all: Effort) -> String {
         .and_then(|lines| lines.automatic_partial.first());
     stands_out(line, all).map_or_else(String::new, |(line, share)| {
         format!(
-            " {} of that time was triggered by {}: fewer container objects made there are fewer \
-             collections.",
+            " {} of the time of these collections was triggered by {}: fewer container objects \
+             made there are fewer collections.",
             percent(share),
             place(&line.location)
         )

@@ -1,6 +1,7 @@
 //! The parts of a report that prove the verdict.
 
 use super::Basis;
+use super::Location;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -85,6 +86,8 @@ pub struct WorstPause {
     pub tid: u32,
     /// Name of the thread.
     pub thread: Option<String>,
+    /// The line that triggered it: the innermost that is not of a library, else the innermost.
+    pub line: Option<Location>,
     /// Begin, after the start of the recording.
     pub after_start_ns: u64,
     /// Begin, on the clock of the trace.

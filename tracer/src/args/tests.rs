@@ -54,6 +54,19 @@ fn options_of_a_recording() {
 }
 
 #[test]
+fn counters_by_name() {
+    let chosen = |text: &str| recording(&format!("gctrace {text} -- x")).counters;
+    assert_eq!(chosen(""), CounterChoice::Default);
+    assert!(!chosen("").counters().contains(&Counter::CpuClock));
+    assert_eq!(chosen("--counters default"), CounterChoice::Default);
+    assert!(chosen("--counters none").counters().is_empty());
+    assert_eq!(
+        chosen("--counters LLC-load-misses,cpu-clock,cpu-clock").counters(),
+        [Counter::LlcLoadMisses, Counter::CpuClock]
+    );
+}
+
+#[test]
 fn a_running_process() {
     for (text, duration) in [
         ("", None),
@@ -107,6 +120,30 @@ fn the_other_subcommands() {
 }
 
 #[test]
+fn exports() {
+    let default = ExportConfig {
+        traces: vec!["a".into()],
+        format: ExportFormat::Svg,
+        output: None,
+        by: Weight::Time,
+        generation: None,
+    };
+    assert_eq!(
+        parsed("gctrace export a").ok(),
+        Some(Action::Export(default))
+    );
+    let all = ExportConfig {
+        traces: vec!["a".into(), "b".into()],
+        format: ExportFormat::Speedscope,
+        output: Some("o.json".into()),
+        by: Weight::Count,
+        generation: Some(2),
+    };
+    let line = "gctrace export a b --format speedscope -o o.json --by count --generation 2";
+    assert_eq!(parsed(line).ok(), Some(Action::Export(all)));
+}
+
+#[test]
 fn arguments_that_are_not_text_reach_the_command() {
     use std::os::unix::ffi::OsStringExt;
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
@@ -123,6 +160,7 @@ fn refusals() {
     let lines = [
         "gctrace",
         "gctrace record",
+        "gctrace --counters cycels -- python",
         "gctrace -p 12 -- python",
         "gctrace -d 10 -- python",
         "gctrace -d 10",
@@ -138,6 +176,8 @@ fn refusals() {
         "gctrace -q -v -- x",
         "gctrace analyze",
         "gctrace analyze --format xml t.json",
+        "gctrace export",
+        "gctrace export --generation 3 t.json",
         "gctrace --nofollow -- x",
     ];
     let shown: Vec<String> = lines

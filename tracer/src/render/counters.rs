@@ -35,39 +35,55 @@ pub(crate) fn counters(report: &Report) -> Section {
     }
 }
 
-/// One of the figures of a counter.
-type Figure = fn(&CounterReport) -> Option<f64>;
-
 fn table(counters: &CountersReport) -> Vec<String> {
-    let columns: [(&str, &str, Figure); 3] = [
-        ("/1000 instr.", "outside", |counter| {
-            counter.inside_per_1000_instructions
-        }),
-        ("/ms on CPU", "outside", |counter| counter.inside_per_cpu_s),
-        ("/1000 objects", "", |counter| counter.per_1000_objects),
-    ];
-    let shown: Vec<_> = columns
-        .into_iter()
-        .filter(|(_, _, figure)| counters.counters.iter().any(|c| figure(c).is_some()))
-        .collect();
+    let all = &counters.counters;
+    // Time on a processor is counted on every machine, instructions where there is a PMU.
+    let rates: Option<(&str, Rates)> = if all.iter().any(|c| c.inside_per_cpu_s.is_some()) {
+        Some(("per CPU ms", per_cpu_ms))
+    } else if all.iter().any(|c| c.inside_per_1000_instructions.is_some()) {
+        Some(("per 1000 instructions", per_1000_instructions))
+    } else {
+        None
+    };
+    let objects = all.iter().any(|counter| counter.per_1000_objects.is_some());
     let mut head = vec!["", "in pauses", "of all"];
-    for (name, outside, _) in &shown {
-        head.push(name);
-        head.extend(Some(*outside).filter(|outside| !outside.is_empty()));
+    if let Some((name, _)) = rates {
+        head.extend([name, "outside"]);
     }
+    head.extend(objects.then_some("per 1000 objects"));
     let mut table = Table::new(&head, &[0]);
-    for counter in &counters.counters {
+    for counter in all {
         let mut row = vec![
             counter.name.clone(),
             value(counter),
             counter.inside_ratio.map_or_else(dash, percent),
         ];
-        for (name, ..) in &shown {
-            row.extend(figures(counter, name));
+        // Rates of a clock say nothing.
+        let cell = |rate: Option<f64>| {
+            rate.filter(|_| !is_clock(counter))
+                .map_or_else(dash, figure)
+        };
+        if let Some((_, rates)) = rates {
+            row.extend(rates(counter).map(cell));
         }
+        row.extend(objects.then(|| cell(counter.per_1000_objects)));
         table.row(row);
     }
     table.lines()
+}
+
+/// Rates of a counter inside pauses and outside.
+type Rates = fn(&CounterReport) -> [Option<f64>; 2];
+
+fn per_cpu_ms(counter: &CounterReport) -> [Option<f64>; 2] {
+    [counter.inside_per_cpu_s, counter.outside_per_cpu_s].map(|rate| Some(rate? / 1e3))
+}
+
+fn per_1000_instructions(counter: &CounterReport) -> [Option<f64>; 2] {
+    [
+        counter.inside_per_1000_instructions,
+        counter.outside_per_1000_instructions,
+    ]
 }
 
 fn dash() -> String {
@@ -88,32 +104,11 @@ fn is_clock(counter: &CounterReport) -> bool {
         .any(|clock| clock.as_str() == counter.name)
 }
 
-/// The cells of one column, or of one inside and one outside. Clocks have no rates that say
-/// anything.
-fn figures(counter: &CounterReport, column: &str) -> Vec<String> {
-    let clock = is_clock(counter);
-    let cell = |value: Option<f64>, per: f64| match value.filter(|_| !clock) {
-        Some(value) => figure(value / per),
-        None => dash(),
-    };
-    match column {
-        "/1000 instr." => vec![
-            cell(counter.inside_per_1000_instructions, 1.0),
-            cell(counter.outside_per_1000_instructions, 1.0),
-        ],
-        "/ms on CPU" => vec![
-            cell(counter.inside_per_cpu_s, 1e3),
-            cell(counter.outside_per_cpu_s, 1e3),
-        ],
-        _ => vec![cell(counter.per_1000_objects, 1.0)],
-    }
-}
-
 fn figure(value: f64) -> String {
     match value {
-        value if value == 0.0 => "0".to_owned(),
-        value if value >= 1e4 => short_count(value as u64),
-        value if value < 1e-5 => "<0.00001".to_owned(),
+        0.0 => "0".to_owned(),
+        value if value >= 999.5 => short_count(value as u64),
+        value if value < 1e-3 => "<0.001".to_owned(),
         value => three_digits(value),
     }
 }
@@ -129,7 +124,6 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
             three_digits(inside)
         ));
     }
-    text.push(scheduling(counters));
     let major = counters.major_fault_pauses;
     if major.count > 0 {
         text.push(format!(
@@ -161,30 +155,18 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
         ));
     }
     if counters.scaled_pauses > 0 || counters.scaled_processes > 0 {
+        let some = |count: u64, of: &str| (count > 0).then(|| counted(count, of));
+        let scaled = [
+            some(counters.scaled_pauses, "pause").map(|all| format!("the values of {all}")),
+            some(counters.scaled_processes, "process").map(|all| format!("the totals of {all}")),
+        ];
+        let scaled: Vec<String> = scaled.into_iter().flatten().collect();
         text.push(format!(
-            "Counters took turns on the processor: values of {} and totals of {} are scaled up.",
-            counted(counters.scaled_pauses, "pause"),
-            counted(counters.scaled_processes, "process"),
+            "Counters had to take turns; scaled up are {}.",
+            scaled.join(" and ")
         ));
     }
-    text.retain(|sentence| !sentence.is_empty());
     text
-}
-
-/// Context switches and moves in pauses, in words where there were none.
-fn scheduling(counters: &CountersReport) -> String {
-    let inside = |counter: Counter| {
-        let mut all = counters.counters.iter();
-        let found = all.find(|report| report.name == counter.as_str());
-        found.map(|report| report.inside)
-    };
-    match (
-        inside(Counter::ContextSwitches),
-        inside(Counter::CpuMigrations),
-    ) {
-        (Some(0), None | Some(0)) => "No pause was interrupted by a context switch.".to_owned(),
-        _ => String::new(),
-    }
 }
 
 /// Counters that the machine does not have, one sentence for all traces.

@@ -8,6 +8,7 @@ use super::text::Section;
 use gctrace_analysis::report::Effort;
 use gctrace_analysis::report::Growth;
 use gctrace_analysis::report::GrowthPoint;
+use gctrace_analysis::report::Location;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WorstPause;
@@ -49,7 +50,7 @@ pub(crate) fn longest(report: &Report) -> Section {
     let mut table = Table::new(&head, &[4, 7]);
     let with_trace = report.traces.len() > 1;
     for pause in &report.worst {
-        table.row(worst_row(pause, with_trace));
+        table.row(worst_row(pause, with_trace, report.processes.len() == 1));
     }
     let mut lines = match report.worst.is_empty() {
         true => Vec::new(),
@@ -64,9 +65,11 @@ pub(crate) fn longest(report: &Report) -> Section {
     }
 }
 
-fn worst_row(pause: &WorstPause, with_trace: bool) -> Vec<String> {
+/// `alone`: no other process has pauses, so that its id need not be said beside a line.
+fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short_count);
     let mut place = match pause.rank {
+        _ if alone && pause.line.is_some() => String::new(),
         Some(rank) => format!("rank {rank}"),
         None => pause.pid.to_string(),
     };
@@ -79,6 +82,11 @@ fn worst_row(pause: &WorstPause, with_trace: bool) -> Vec<String> {
             Some(thread) => format!(" {}", printable(thread)),
             None => format!(" thread {}", pause.tid),
         };
+    }
+    if let Some(line) = &pause.line {
+        place = format!("{place} {}", file_and_line(line))
+            .trim_start()
+            .to_owned();
     }
     if pause.unfinished {
         place += " (cut)";
@@ -98,6 +106,16 @@ fn worst_row(pause: &WorstPause, with_trace: bool) -> Vec<String> {
         known(pause.objects),
         place,
     ]
+}
+
+/// `loader.py:31`: enough to find it in the section on lines.
+fn file_and_line(location: &Location) -> String {
+    let file = location.file.rsplit('/').next().unwrap_or_default();
+    match (file, location.line) {
+        ("", _) => printable(&location.function),
+        (file, Some(line)) => printable(&format!("{file}:{line}")),
+        (file, None) => printable(file),
+    }
 }
 
 /// Seconds to the millisecond: exact enough to find the pause in a trace viewer.

@@ -131,40 +131,38 @@ fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
     slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
 }
 
-/// Generations that any of the lines has, and how their columns are called.
+/// Generations that any of the lines has: their index and name.
 fn generations(lines: &[LineReport]) -> Vec<(usize, &'static str)> {
     let used = |index: usize| {
         let of = |line: &LineReport| line.by_generation.get(index).copied();
         let efforts = lines.iter().filter_map(of);
         efforts.map(|effort| effort.count).sum::<u64>() > 0
     };
-    let all = ["gen 0", "gen 1", "gen 2", "gen ?"].into_iter().enumerate();
+    let all = ["0", "1", "2", "?"].into_iter().enumerate();
     all.filter(|(index, _)| used(*index)).collect()
 }
 
 fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
     let generations = generations(&lines.own);
-    let mut head = vec!["share", "time", "longest"];
-    head.extend(generations.iter().map(|(_, name)| *name));
-    head.push("line");
-    let mut table = Table::new(&head, &[head.len() - 1]);
-    let beside = head.len() - 1;
+    let heads: Vec<&str> = generations.iter().map(|(_, name)| *name).collect();
+    let by_generation = format!("gen {}", heads.join("/"));
+    let head = ["share", "time", "longest", &by_generation, "line"];
+    let mut table = Table::new(&head, &[4]);
     for line in lines.own.iter().take(LINES_SHOWN) {
-        let mut row = vec![
+        let efforts = generations
+            .iter()
+            .filter_map(|(index, _)| line.by_generation.get(*index));
+        let counts: Vec<String> = efforts.map(|effort| short_count(effort.count)).collect();
+        table.row(vec![
             percent(line.time_ratio),
             duration(line.pauses.time_ns),
             duration(line.max_ns),
-        ];
-        let generation = |index: &usize| line.by_generation.get(*index).copied();
-        let counts = generations
-            .iter()
-            .filter_map(|(index, _)| generation(index));
-        row.extend(counts.map(|effort| short_count(effort.count)));
-        row.push(names.place(&line.location));
-        table.row(row);
-        if let Some(inside) = inside(line, names) {
-            let mut row = vec![String::new(); beside];
-            row.push(inside);
+            counts.join("/"),
+            names.place(&line.location),
+        ]);
+        if let Some(below) = below(line, names) {
+            let mut row = vec![String::new(); 4];
+            row.push(below);
             table.row(row);
         }
     }
@@ -180,24 +178,12 @@ fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
 }
 
 /// The library line that was being executed most of the time, if it was one.
-fn inside(line: &LineReport, names: &Names<'_>) -> Option<String> {
-    let first = line.with.first()?;
-    let more = match line.with_total {
-        1 => String::new(),
-        total => format!(" +{}", count(total - 1)),
-    };
-    let place = names.place(&first.location);
-    Some(format!("└ {}{more}", cut_function(&place, more.len())))
-}
-
-/// Leaves room for what follows a place in the last column.
-fn cut_function(place: &str, behind: usize) -> String {
-    /// Of the last column, where all others are at their widest.
-    const ROOM: usize = 26;
-    match behind {
-        0 => place.to_owned(),
-        _ => cut(place, ROOM.saturating_sub(behind)),
-    }
+fn below(line: &LineReport, names: &Names<'_>) -> Option<String> {
+    let place = names.place(&line.with.first()?.location);
+    Some(match line.with_total {
+        1 => format!("└ {place}"),
+        total => format!("└+{} {place}", count(total - 1)),
+    })
 }
 
 /// Where processes differ: the costliest line of each.
@@ -240,41 +226,43 @@ fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
 
 /// What the table does not say by itself.
 fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
-    let mut text = Vec::new();
-    let shown = lines.own.iter().take(LINES_SHOWN);
-    let inside = shown.clone().any(|line| line.with_total > 0);
-    let mut legend = String::new();
-    if inside {
-        legend += "└: the library line that was running below it, if any (+n: and n others). ";
+    let shown = || lines.own.iter().take(LINES_SHOWN);
+    let mut legend = Vec::new();
+    if shown().any(|line| line.with_total > 0) {
+        legend.push("└ the library line that was running below it (+n: and n others).".to_owned());
     }
     let under = |line: &LineReport| {
         !line.location.library && line.location.file.starts_with(names.directory)
     };
-    if !names.directory.is_empty() && shown.clone().any(under) {
-        legend += &format!("Files are in {}", printable(names.directory));
+    if !names.directory.is_empty() && shown().any(under) {
+        legend.push(format!("Files are in {}", printable(names.directory)));
     }
-    text.push(legend.trim_end().to_owned());
-    let part = |effort: &Effort, what: &str| {
+    let mut text = vec![legend.join(" ")];
+    let some = |effort: &Effort, what: &str| {
         let pauses = counted(effort.count, "pause");
-        (effort.count > 0).then(|| format!("{pauses} ({}) {what}", duration(effort.time_ns)))
+        (effort.count > 0).then(|| format!("{pauses} ({}){what}", duration(effort.time_ns)))
     };
     let without = [
-        part(
+        some(
             &lines.without_stack_at_shutdown,
-            "at the interpreter's end have no line: no Python code runs any more.",
+            " at the interpreter's end, when no Python code runs any more",
         ),
-        part(
+        some(
             &lines.without_stack,
-            "have none: no Python code was running, or stacks were not recorded.",
+            " while no Python code was running, or without a record of it",
         ),
-        part(
-            &lines.stack_too_deep,
-            "have more frames than were recorded; a deeper --stack-depth may show a line of the \
-             program.",
-        ),
-        part(&lines.unreadable, "have a line that could not be read."),
+        some(&lines.unreadable, " whose line could not be read"),
     ];
-    text.extend(without.into_iter().flatten());
+    let without: Vec<String> = without.into_iter().flatten().collect();
+    if !without.is_empty() {
+        text.push(format!("Without a line: {}.", without.join("; ")));
+    }
+    text.extend(some(&lines.stack_too_deep, "").map(|pauses| {
+        format!(
+            "Deeper than was recorded: {pauses}. A larger --stack-depth may show a line of the \
+             program there."
+        )
+    }));
     text.retain(|sentence| !sentence.is_empty());
     text
 }

@@ -38,7 +38,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<Str
     let arenas = with.iter().any(|(_, pressure)| pressure.arenas.is_some());
     let mut head = vec!["process", "net containers", "per second"];
     if arenas {
-        head.extend(["arenas mapped/s", "unmapped/s", "balance"]);
+        head.extend(["arenas/s", "unmapped/s", "balance"]);
     }
     let mut table = Table::new(&head, &[]);
     let row = |name: String, pressure: &PressureReport| {
@@ -98,7 +98,7 @@ fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn mebibytes(bytes: i64) -> String {
     match bytes as f64 / f64::from(1 << 20) {
-        size if size == 0.0 => "0 MiB".to_owned(),
+        0.0 => "0 MiB".to_owned(),
         size if size.abs() < 1024.0 => format!("{} MiB", three_digits(size)),
         size => format!("{} GiB", three_digits(size / 1024.0)),
     }
@@ -124,8 +124,8 @@ fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
     }
     if with.iter().any(|(_, pressure)| pressure.arenas.is_some()) {
         text.push(
-            "Arenas: blocks that the allocator for small objects takes from the system; the \
-             balance is how much more it holds than at the beginning."
+            "Arenas: blocks that the allocator for small objects maps and unmaps; the balance is how \
+             much more it holds than at the beginning."
                 .to_owned(),
         );
     }

@@ -1,0 +1,166 @@
+//! `gctrace export`: GC time by triggering stack, for flame graph viewers.
+//!
+//! Owns which stacks are exported with which weight, and where the output goes. The formats are in
+//! `export/`; how traces are read is `analyze.rs`.
+
+mod collapsed;
+mod flamegraph;
+mod speedscope;
+
+use crate::analyze;
+use crate::args::ExportConfig;
+use crate::args::ExportFormat;
+use crate::args::Weight;
+use anyhow::Context;
+use gctrace_analysis::Analysis;
+use gctrace_analysis::ProcessStacks;
+use gctrace_analysis::WeightedStack;
+use gctrace_analysis::report::Location;
+use std::fs::File;
+use std::io;
+use std::io::BufWriter;
+use std::io::Write;
+
+/// The stacks of one process, with weights above 0.
+struct Process<'a> {
+    /// Its rank, id and command.
+    name: String,
+    /// In the order of their frames, so that the output is always the same and stacks with common
+    /// outer frames are neighbours.
+    stacks: Vec<Stack<'a>>,
+}
+
+/// One stack.
+struct Stack<'a> {
+    /// From the outermost to the innermost.
+    frames: Vec<&'a Location>,
+    /// Nanoseconds or pauses.
+    weight: u64,
+}
+
+/// Writes the stacks of all traces in one file. Returns the exit code: 0, or 1 if any trace was not
+/// read to its end because of an error.
+///
+/// # Errors
+/// When no trace can be read, none holds stacks (of the generation asked for), or the output cannot
+/// be written.
+pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+    let (analysis, code) = analyze::read_all(&config.traces)?;
+    let processes = processes(&analysis, config);
+    if processes.is_empty() {
+        return Err(nothing(&analysis, config));
+    }
+    match write(&processes, config) {
+        // The reader of our output has seen enough, as `head` does.
+        Err(error) if config.output.is_none() && error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written.with_context(|| match &config.output {
+            Some(path) => format!("cannot write {}", path.display()),
+            None => "cannot write to standard output".to_owned(),
+        })?,
+    }
+    Ok(code)
+}
+
+fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<Process<'a>> {
+    let many_traces = config.traces.len() > 1;
+    analysis
+        .stacks()
+        .map(|process| Process {
+            name: name(&process, many_traces),
+            stacks: stacks(process.stacks(), config),
+        })
+        .filter(|process| !process.stacks.is_empty())
+        .collect()
+}
+
+fn stacks<'a>(
+    all: impl Iterator<Item = WeightedStack<'a>>,
+    config: &ExportConfig,
+) -> Vec<Stack<'a>> {
+    let mut stacks: Vec<Stack<'a>> = all
+        .map(|stack| Stack {
+            frames: stack.frames(),
+            weight: weight(&stack, config),
+        })
+        .filter(|stack| stack.weight > 0)
+        .collect();
+    stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
+    stacks
+}
+
+fn weight(stack: &WeightedStack<'_>, config: &ExportConfig) -> u64 {
+    let pauses = match config.generation {
+        Some(generation) => stack.of_generation(generation),
+        None => stack.pauses(),
+    };
+    match config.by {
+        Weight::Time => pauses.time_ns,
+        Weight::Count => pauses.count,
+    }
+}
+
+/// `rank 3: python train.py (4242)`.
+fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
+    let command = match process.command() {
+        command if command.is_empty() => "process".to_owned(),
+        command => command,
+    };
+    let trace = match many_traces {
+        true => format!("#{} ", process.trace() + 1),
+        false => String::new(),
+    };
+    let rank = process
+        .rank()
+        .map_or(String::new(), |rank| format!("rank {rank}: "));
+    format!("{trace}{rank}{command} ({})", process.pid())
+}
+
+/// Why there is nothing to export.
+fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
+    let any = analysis.stacks().next().is_some();
+    match config.generation.filter(|_| any) {
+        Some(generation) => anyhow::anyhow!(
+            "no collection of generation {generation} has a stack. Without --generation those of \
+             the others are exported"
+        ),
+        None => anyhow::anyhow!(
+            "no stack in {}: recorded with --stack-depth 0, by an older gctrace or by another \
+             tool, or no collection ran. To record stacks: sudo gctrace -- python SCRIPT.py",
+            match config.traces.as_slice() {
+                [trace] => trace.display().to_string(),
+                traces => format!("{} traces", traces.len()),
+            }
+        ),
+    }
+}
+
+fn write(processes: &[Process<'_>], config: &ExportConfig) -> io::Result<()> {
+    match &config.output {
+        Some(path) => write_to(BufWriter::new(File::create(path)?), processes, config),
+        None => write_to(BufWriter::new(io::stdout().lock()), processes, config),
+    }
+}
+
+fn write_to(
+    mut out: impl Write,
+    processes: &[Process<'_>],
+    config: &ExportConfig,
+) -> io::Result<()> {
+    match config.format {
+        ExportFormat::Collapsed => collapsed::write(processes, &mut out)?,
+        ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out)?,
+        ExportFormat::Svg => flamegraph::write(processes, config, &mut out)?,
+    }
+    out.flush()
+}
+
+/// `build_batch (train.py:57)`, on one line.
+fn frame_name(frame: &Location) -> String {
+    let name = match (frame.file.as_str(), frame.line) {
+        ("", _) => frame.function.clone(),
+        (file, Some(line)) => format!("{} ({file}:{line})", frame.function),
+        (file, None) => format!("{} ({file})", frame.function),
+    };
+    let plain = |char: char| if char.is_control() { '\u{fffd}' } else { char };
+    name.chars().map(plain).collect()
+}

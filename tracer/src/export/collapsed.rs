@@ -1,0 +1,43 @@
+//! Brendan Gregg's collapsed stacks: one line per stack, frames from the outermost to the innermost
+//! with semicolons between them, a blank, and the weight (github.com/brendangregg/FlameGraph,
+//! `flamegraph.pl`).
+
+use super::Process;
+use super::frame_name;
+use std::io;
+use std::io::Write;
+
+/// Writes the stacks; of several processes each under a frame with its name. The weight is in whole
+/// nanoseconds or a number of pauses.
+pub(super) fn write(processes: &[Process<'_>], out: &mut impl Write) -> io::Result<()> {
+    for line in lines(processes) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// The lines without their ends.
+pub(super) fn lines<'a>(processes: &'a [Process<'_>]) -> impl Iterator<Item = String> + 'a {
+    let several = processes.len() > 1;
+    processes.iter().flat_map(move |process| {
+        let root = several.then(|| separated(&process.name));
+        process.stacks.iter().map(move |stack| {
+            let frames = stack
+                .frames
+                .iter()
+                .map(|frame| separated(&frame_name(frame)));
+            let names: Vec<String> = root.iter().cloned().chain(frames).collect();
+            format!("{} {}", names.join(";"), stack.weight)
+        })
+    })
+}
+
+/// A name without what ends one in this format.
+fn separated(name: &str) -> String {
+    let plain = |char: char| match char {
+        ';' => ':',
+        char if char.is_control() => '\u{fffd}',
+        char => char,
+    };
+    name.chars().map(plain).collect()
+}

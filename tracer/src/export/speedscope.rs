@@ -1,0 +1,120 @@
+//! The file format of speedscope (<https://www.speedscope.app/file-format-schema.json>): one
+//! `sampled` profile per process, one sample per stack.
+//!
+//! A sample stands for all pauses of its stack, so that the file grows with the number of stacks
+//! and not with that of pauses; when each pause was is in the trace itself.
+
+use super::Process;
+use crate::args::Weight;
+use gctrace_analysis::report::Location;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+use std::io::Write;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: &'static str,
+    active_profile_index: usize,
+    shared: Shared<'a>,
+    profiles: Vec<Profile<'a>>,
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    frames: Vec<Frame<'a>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    file: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: &'a str,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    /// Indices of frames, the outermost first.
+    samples: Vec<Vec<usize>>,
+    weights: Vec<u64>,
+}
+
+/// Writes the file, on one line.
+pub(super) fn write(processes: &[Process<'_>], by: Weight, out: &mut impl Write) -> io::Result<()> {
+    let mut frames = Frames::default();
+    let profiles = processes
+        .iter()
+        .map(|process| profile(process, by, &mut frames))
+        .collect();
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        exporter: concat!("gctrace ", env!("CARGO_PKG_VERSION")),
+        name: "Garbage collection by triggering stack",
+        active_profile_index: 0,
+        shared: Shared {
+            frames: frames.list.into_iter().map(frame).collect(),
+        },
+        profiles,
+    };
+    serde_json::to_writer(&mut *out, &file)?;
+    writeln!(out)
+}
+
+/// All frames, each once.
+#[derive(Default)]
+struct Frames<'a> {
+    list: Vec<&'a Location>,
+    indices: HashMap<&'a Location, usize>,
+}
+
+impl<'a> Frames<'a> {
+    fn index(&mut self, frame: &'a Location) -> usize {
+        let next = self.list.len();
+        let index = *self.indices.entry(frame).or_insert(next);
+        if index == next {
+            self.list.push(frame);
+        }
+        index
+    }
+}
+
+fn frame(location: &Location) -> Frame<'_> {
+    Frame {
+        name: &location.function,
+        file: &location.file,
+        line: location.line,
+    }
+}
+
+fn profile<'a>(process: &'a Process<'a>, by: Weight, frames: &mut Frames<'a>) -> Profile<'a> {
+    let mut index = |frame: &&'a Location| frames.index(frame);
+    let samples = process.stacks.iter();
+    let samples = samples.map(|stack| stack.frames.iter().map(&mut index).collect());
+    let samples = samples.collect();
+    let weights: Vec<u64> = process.stacks.iter().map(|stack| stack.weight).collect();
+    Profile {
+        kind: "sampled",
+        name: &process.name,
+        unit: match by {
+            Weight::Time => "nanoseconds",
+            Weight::Count => "none",
+        },
+        start_value: 0,
+        end_value: weights.iter().copied().fold(0, u64::saturating_add),
+        samples,
+        weights,
+    }
+}

@@ -1,0 +1,217 @@
+//! `gctrace export` as users run it. Needs no privileges.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+
+const US: u64 = 1000;
+
+/// A process: pid, and its pauses as generation, length in µs and stack.
+type Process<'a> = (u32, &'a [(u8, u64, Option<u32>)]);
+
+fn trace(directory: &Path, name: &str, processes: &[Process<'_>]) -> PathBuf {
+    let mut lines = vec![
+        r#"{"ph":"M","name":"gctrace_header","pid":0,"tid":0,"ts":0,"args":{"format":"gctrace.trace/1","started_ns":0}}"#.to_owned(),
+        frame(1, None, "train.py", "<module>", 9),
+        frame(2, Some(1), "train.py", "a;b c", 5),
+        frame(3, Some(2), "/usr/lib/python3.12/json/decoder.py", "decode", 40),
+    ];
+    for (pid, pauses) in processes {
+        lines.push(format!(
+            r#"{{"ph":"M","name":"gctrace_process","pid":{pid},"tid":{pid},"ts":0.000,"args":{{"origin":"launched","command":["python","train.py"]}}}}"#
+        ));
+        for (n, (generation, us, stack)) in pauses.iter().enumerate() {
+            let sf = stack.map_or(String::new(), |stack| format!(r#","sf":{stack}"#));
+            lines.push(format!(
+                r#"{{"ph":"X","cat":"gc","name":"gc gen{generation}","pid":{pid},"tid":{pid},"ts":{n}000.000,"dur":{us}.000{sf},"args":{{"generation":{generation},"reason":"automatic"}}}}"#
+            ));
+        }
+    }
+    let path = directory.join(name);
+    let text = format!("{{\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn frame(id: u32, parent: Option<u32>, file: &str, function: &str, line: u32) -> String {
+    let parent = parent.map_or(String::new(), |parent| format!(r#""parent":{parent},"#));
+    format!(
+        r#"{{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{{"id":{id},{parent}"function":"{function}","file":"{file}","line":{line}}}}}"#
+    )
+}
+
+const PAUSES: [(u8, u64, Option<u32>); 5] = [
+    (0, 100, Some(3)),
+    (2, 900, Some(3)),
+    (0, 50, Some(2)),
+    (1, 7, Some(1)),
+    (2, 3000, None),
+];
+
+fn export(path: &Path, options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gctrace"))
+        .arg("export")
+        .arg(path)
+        .args(options)
+        .output()
+        .unwrap()
+}
+
+fn printed(path: &Path, options: &[&str]) -> String {
+    let output = export(path, options);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert_eq!(error, "");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The weights of collapsed lines added.
+fn sum(collapsed: &str) -> u64 {
+    let weights = collapsed
+        .lines()
+        .map(|line| line.rsplit_once(' ').unwrap().1);
+    weights.map(|weight| weight.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn collapsed_stacks_hold_all_time_with_a_stack() {
+    let place = tempfile::tempdir().unwrap();
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES)]);
+    let lines = printed(&path, &["--format", "collapsed"]);
+    let expected = "\
+<module> (train.py:9) 7000
+<module> (train.py:9);a:b c (train.py:5) 50000
+<module> (train.py:9);a:b c (train.py:5);decode (/usr/lib/python3.12/json/decoder.py:40) 1000000
+";
+    assert_eq!(lines, expected);
+    assert_eq!(sum(&lines), 1057 * US);
+    let full = printed(&path, &["--format", "collapsed", "--generation", "2"]);
+    assert_eq!(sum(&full), 900 * US);
+    assert_eq!(full.lines().count(), 1);
+    let counts = printed(&path, &["--format", "collapsed", "--by", "count"]);
+    assert_eq!(sum(&counts), 4);
+}
+
+#[test]
+fn several_processes_and_traces_have_a_frame_each() {
+    let place = tempfile::tempdir().unwrap();
+    let one = trace(place.path(), "a.json", &[(7, &PAUSES), (8, &PAUSES)]);
+    let lines = printed(&one, &["--format", "collapsed"]);
+    assert_eq!(sum(&lines), 2 * 1057 * US);
+    let of = |root: &str| lines.lines().filter(|line| line.starts_with(root)).count();
+    assert_eq!(of("python train.py (7);<module>"), 3);
+    assert_eq!(of("python train.py (8);<module>"), 3);
+    let two = trace(place.path(), "b.json", &[(7, &PAUSES)]);
+    let two = two.to_str().unwrap();
+    let lines = printed(&one, &[two, "--format", "collapsed"]);
+    assert_eq!(sum(&lines), 3 * 1057 * US);
+    assert!(
+        lines.contains("\n#2 python train.py (7);<module>"),
+        "{lines}"
+    );
+}
+
+/// What the schema of speedscope's file format asks for.
+#[test]
+fn speedscope() {
+    let place = tempfile::tempdir().unwrap();
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES), (8, &PAUSES[..1])]);
+    let out = place.path().join("o.json");
+    let nothing = printed(
+        &path,
+        &["--format", "speedscope", "-o", out.to_str().unwrap()],
+    );
+    assert_eq!(nothing, "");
+    let json: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(
+        json["$schema"],
+        "https://www.speedscope.app/file-format-schema.json"
+    );
+    let frames = json["shared"]["frames"].as_array().unwrap();
+    assert_eq!(frames.len(), 3);
+    assert!(frames.iter().all(|frame| frame["name"].is_string()));
+    let profiles = json["profiles"].as_array().unwrap();
+    assert_eq!(profiles.len(), 2);
+    for (profile, total) in profiles.iter().zip([1057 * US, 100 * US]) {
+        assert_eq!(profile["type"], "sampled");
+        assert_eq!(profile["unit"], "nanoseconds");
+        assert!(profile["name"].is_string());
+        let samples = profile["samples"].as_array().unwrap();
+        let weights = profile["weights"].as_array().unwrap();
+        assert_eq!(samples.len(), weights.len());
+        let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+        assert_eq!(sum, total);
+        assert_eq!(profile["startValue"], 0);
+        assert_eq!(profile["endValue"], total);
+        let indices = samples.iter().flat_map(|sample| sample.as_array().unwrap());
+        for index in indices {
+            assert!(index.as_u64().unwrap() < frames.len() as u64);
+        }
+    }
+    // The outermost frame comes first.
+    let sample = &profiles[0]["samples"][2];
+    let name = |n: usize| &frames[usize::try_from(sample[n].as_u64().unwrap()).unwrap()]["name"];
+    assert_eq!((name(0), name(2)), (&"<module>".into(), &"decode".into()));
+}
+
+#[test]
+fn svg_is_well_formed_and_names_the_frames() {
+    let place = tempfile::tempdir().unwrap();
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES)]);
+    let svg = printed(&path, &[]);
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains("&lt;module&gt; (train.py:9) (1,057 µs, 100.00%)"));
+    assert!(svg.contains("time by triggering stack"));
+    let svg = printed(&path, &["--by", "count", "--generation", "0"]);
+    assert!(svg.contains("&lt;module&gt; (train.py:9) (2 pauses, 100.00%)"));
+    let python =
+        "import sys, xml.dom.minidom; xml.dom.minidom.parseString(sys.stdin.buffer.read())";
+    let checked = Command::new("python3")
+        .args(["-c", python])
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut child) = checked else {
+        eprintln!("not checked as XML: there is no python3 here");
+        return;
+    };
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), svg.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// Exit code 1, nothing on standard output, and a message that holds all of these.
+fn refused(path: &Path, options: &[&str], says: &[&str]) {
+    let output = export(path, options);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let error = String::from_utf8(output.stderr).unwrap();
+    for part in says {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn without_stacks() {
+    let place = tempfile::tempdir().unwrap();
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES[4..])]);
+    refused(
+        &path,
+        &[],
+        &["no stack in", "t.json", "--stack-depth 0", "sudo gctrace"],
+    );
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES[2..3])]);
+    refused(
+        &path,
+        &["--generation", "2"],
+        &["no collection of generation 2 has a stack"],
+    );
+    refused(&place.path().join("none.json"), &[], &["No such file"]);
+    refused(
+        &path,
+        &["-o", "/nonexistent/o.svg"],
+        &["cannot write /nonexistent/o.svg", "No such file"],
+    );
+}

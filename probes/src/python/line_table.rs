@@ -143,9 +143,9 @@ mod tests {
         LineTableFormat::Locations,
     ];
 
-    /// The example of Objects/lnotab_notes.txt.
+    /// Steps of more than 255 bytes and 127 lines take several pairs (Objects/lnotab_notes.txt of 3.8).
     #[test]
-    fn lnotab_of_the_notes() {
+    fn lnotab_adds_pairs_up() {
         let table = [0, 1, 6, 1, 44, 5, 255, 0, 45, 127, 0, 73];
         let at = |offset| line(LineTableFormat::Lnotab, &table, 0, offset);
         assert_eq!(at(0), Some(1));
@@ -156,9 +156,9 @@ mod tests {
         assert_eq!(at(350), Some(207));
     }
 
-    /// The example of PEP 626's Objects/lnotab_notes.txt in 3.10.
+    /// Ranges, one of them without a line (Objects/lnotab_notes.txt of 3.10).
     #[test]
-    fn line_table_of_the_notes() {
+    fn line_table_has_ranges() {
         let table = [
             6, 1, 44, 1, 254, 5, 46, 0, 254, 127, 46, 73, 6, 0x80, 10, 1_u8,
         ];
@@ -171,6 +171,39 @@ mod tests {
         assert_eq!(at(650), None);
         assert_eq!(at(660), Some(208));
         assert_eq!(at(666), None, "beyond the end");
+    }
+
+    /// Entries of each kind (Objects/locations.md).
+    #[test]
+    fn locations_have_entries_of_many_sizes() {
+        let table = [
+            // one line, 0 lines on, 2 code units, columns
+            0x80 | 10 << 3 | 1,
+            0,
+            5,
+            // long: 200 lines on (400 as a varint of two digits), end line, columns; 1 unit
+            0x80 | 14 << 3,
+            0x50,
+            0x06,
+            0,
+            1,
+            2,
+            // none, 1 unit
+            0x80 | 15 << 3,
+            // no columns: 3 lines back, 8 units
+            0x80 | 13 << 3 | 7,
+            7,
+            // short, 1 unit
+            0x80,
+            0x10,
+        ];
+        let at = |offset| line(LineTableFormat::Locations, &table, 10, offset);
+        assert_eq!([at(0), at(3)], [Some(10); 2]);
+        assert_eq!(at(4), Some(210));
+        assert_eq!(at(6), None);
+        assert_eq!([at(8), at(23)], [Some(207); 2]);
+        assert_eq!(at(24), Some(207));
+        assert_eq!(at(26), None, "beyond the end");
     }
 
     proptest! {

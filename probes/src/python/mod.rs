@@ -189,6 +189,7 @@ fn answer(
         debug,
         initial.unwrap_or_default(),
     );
+    let frames = frames::frame_layout(&facts.version, debug);
     Resolution {
         file: file.to_owned(),
         build_id: image.build_id(),
@@ -197,10 +198,10 @@ fn answer(
         collector: facts.collector,
         rung,
         tried,
-        warnings: points::warnings(facts, &points, layout.is_some()),
+        warnings: points::warnings(facts, &points, layout.is_some(), frames.is_some()),
         points,
         layout,
-        frames: frames::frame_layout(&facts.version, debug),
+        frames,
         runtime: facts.runtime,
         lowest_address: image.lowest_address(),
     }

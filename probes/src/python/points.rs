@@ -98,7 +98,12 @@ pub(crate) fn make(
 }
 
 /// What is missing, in words for the user.
-pub(crate) fn warnings(facts: &Facts, points: &[Point], has_layout: bool) -> Vec<String> {
+pub(crate) fn warnings(
+    facts: &Facts,
+    points: &[Point],
+    has_layout: bool,
+    has_frames: bool,
+) -> Vec<String> {
     let has = |kind: &PointKind| points.iter().any(|point| point.kind == *kind);
     let usdt = points
         .iter()
@@ -107,6 +112,12 @@ pub(crate) fn warnings(facts: &Facts, points: &[Point], has_layout: bool) -> Vec
     if !has_layout {
         warnings.push(format!(
             "the memory layout of CPython {} is not known: counts and generations may be missing",
+            facts.version
+        ));
+    }
+    if !has_frames {
+        warnings.push(format!(
+            "the stacks of this CPython {} cannot be read: no lines will be shown",
             facts.version
         ));
     }

@@ -1,7 +1,5 @@
 //! No memory and no bytes make the decoder panic or allocate without bounds.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use super::CodeObject;
 use super::CodeObjectError;
 use super::decode_unicode;

@@ -8,6 +8,9 @@
 //! file that any JSON reader opens. And space on disk is reserved (`fallocate`) before records are
 //! taken into memory, so a disk that fills up is noticed while there is still room for every
 //! record already taken and for the last line.
+//!
+//! The section of frames behind the events only repeats them for viewers. It is written last, if
+//! the disk has room for all of it.
 
 use crate::End;
 use crate::Header;
@@ -157,8 +160,8 @@ impl TraceFile {
         self.sink.bytes()
     }
 
-    /// Writes the last line and closes the trace; also after an error, with the space that was
-    /// reserved for it. Returns the size of the file in bytes.
+    /// Writes the last line and, where there is room for it, the section of frames, and closes the
+    /// trace; also after an error, with the space that was reserved for the last line. Returns the size of the file in bytes.
     ///
     /// # Errors
     /// As [`TraceFile::flush`]; the trace then lacks its last line, or is cut.

@@ -161,7 +161,8 @@ impl TraceFile {
     }
 
     /// Writes the last line and, where there is room for it, the section of frames, and closes the
-    /// trace; also after an error, with the space that was reserved for the last line. Returns the size of the file in bytes.
+    /// trace; also after an error, with the space that was reserved for the last line. Returns the
+    /// size of the file in bytes.
     ///
     /// # Errors
     /// As [`TraceFile::flush`]; the trace then lacks its last line, or is cut.

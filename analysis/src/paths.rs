@@ -12,6 +12,13 @@ pub fn is_library(file: &str) -> bool {
         || after(file).is_some()
 }
 
+/// Whether a library's file belongs to an installed package rather than to the standard library.
+#[must_use]
+pub fn is_package(file: &str) -> bool {
+    file.split('/')
+        .any(|directory| matches!(directory, "site-packages" | "dist-packages"))
+}
+
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they
 /// are.
 #[must_use]

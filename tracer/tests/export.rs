@@ -155,7 +155,13 @@ fn speedscope() {
     // The outermost frame comes first.
     let sample = &profiles[0]["samples"][2];
     let name = |n: usize| &frames[usize::try_from(sample[n].as_u64().unwrap()).unwrap()]["name"];
-    assert_eq!((name(0), name(2)), (&"<module>".into(), &"decode".into()));
+    assert_eq!(
+        (name(0), name(2)),
+        (
+            &"<module> (train.py:9)".into(),
+            &"decode (decoder.py:40)".into()
+        )
+    );
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub(super) fn lines<'a>(processes: &'a [Process<'_>]) -> impl Iterator<Item = St
 }
 
 /// A name without what ends one in this format.
-fn separated(name: &str) -> String {
+pub(super) fn separated(name: &str) -> String {
     let plain = |char: char| match char {
         ';' => ':',
         char if char.is_control() => '\u{fffd}',

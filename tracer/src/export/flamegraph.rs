@@ -2,12 +2,16 @@
 
 use super::Process;
 use super::collapsed;
+use super::frame_name;
 use crate::args::ExportConfig;
 use crate::args::Weight;
+use gctrace_analysis::paths::is_package;
+use gctrace_analysis::report::Location;
 use inferno::flamegraph;
 use inferno::flamegraph::Options;
-use inferno::flamegraph::color::MultiPalette;
-use inferno::flamegraph::color::Palette;
+use inferno::flamegraph::TextTruncateDirection;
+use inferno::flamegraph::color::Color;
+use inferno::flamegraph::color::PaletteMap;
 use std::io;
 use std::io::Write;
 
@@ -40,8 +44,53 @@ pub(super) fn write(
     }
     options.subtitle =
         Some("red: the program, blue: installed packages, yellow: standard library".to_owned());
-    options.colors = Palette::Multi(MultiPalette::Python);
+    let mut colours = colours(processes);
+    options.palette_map = Some(&mut colours);
+    // The function is what to read first.
+    options.text_truncate_direction = TextTruncateDirection::Right;
     // The same trace gives the same picture.
     options.deterministic = true;
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+}
+
+/// Of what is no code.
+const GREY: Color = Color {
+    r: 170,
+    g: 170,
+    b: 170,
+};
+
+/// Colours by frame name.
+fn colours(processes: &[Process<'_>]) -> PaletteMap {
+    let mut map = PaletteMap::default();
+    // What inferno puts under everything, and what we put under each process.
+    map.insert("all", GREY);
+    for process in processes {
+        map.insert(collapsed::separated(&process.name), GREY);
+    }
+    let stacks = processes.iter().flat_map(|process| &process.stacks);
+    for frame in stacks.flat_map(|stack| &stack.frames) {
+        map.insert(collapsed::separated(&frame_name(frame)), colour(frame));
+    }
+    map
+}
+
+/// The colour of a frame by whose code it is; neighbours differ a little by line.
+fn colour(frame: &Location) -> Color {
+    /// Steps of brightness, and how many there are.
+    const STEP: u8 = 11;
+    const STEPS: u32 = 5;
+    let brighter = (frame.line.unwrap_or(0) % STEPS) as u8 * STEP;
+    let (r, g, b) = match frame {
+        frame if frame.file.is_empty() => return GREY,
+        frame if !frame.library => (215, 80, 70),
+        frame if is_package(&frame.file) => (80, 165, 190),
+        _ => (205, 185, 50),
+    };
+    let bright = |part: u8| part.saturating_add(brighter);
+    Color {
+        r: bright(r),
+        g: bright(g),
+        b: bright(b),
+    }
 }

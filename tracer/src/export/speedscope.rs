@@ -31,7 +31,7 @@ struct Shared<'a> {
 
 #[derive(Serialize)]
 struct Frame<'a> {
-    name: &'a str,
+    name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     file: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,9 +93,19 @@ impl<'a> Frames<'a> {
 
 fn frame(location: &Location) -> Frame<'_> {
     Frame {
-        name: &location.function,
+        name: name(location),
         file: &location.file,
         line: location.line,
+    }
+}
+
+/// `load (job.py:11)`: the line is what matters, and the viewer shows nothing but names at first.
+fn name(location: &Location) -> String {
+    let file = location.file.rsplit('/').next().unwrap_or_default();
+    match (file, location.line) {
+        ("", _) => location.function.clone(),
+        (file, Some(line)) => format!("{} ({file}:{line})", location.function),
+        (file, None) => format!("{} ({file})", location.function),
     }
 }
 

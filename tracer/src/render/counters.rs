@@ -183,7 +183,7 @@ fn missing(report: &Report) -> Option<String> {
     }
     let parts: Vec<String> = by_reason
         .into_iter()
-        .map(|(why, names)| printable(&format!("{} ({why})", names.join(", "))))
+        .map(|(why, names)| printable(&format!("{}: {why}", names.join(", "))))
         .collect();
     (!parts.is_empty()).then(|| format!("Not counted: {}.", parts.join("; ")))
 }

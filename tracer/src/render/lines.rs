@@ -27,6 +27,8 @@ use gctrace_event::Frame;
 const INDENT: &str = "  ";
 /// Lines listed; the others are in the JSON.
 const LINES_SHOWN: usize = 10;
+/// From this share on a line is listed.
+const LINE_RATIO: f64 = 0.005;
 /// Processes whose costliest line is named.
 const PROCESSES_SHOWN: usize = 10;
 /// Stacks listed.
@@ -148,7 +150,7 @@ fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
     let by_generation = format!("gen {}", heads.join("/"));
     let head = ["share", "time", "longest", &by_generation, "line"];
     let mut table = Table::new(&head, &[4]);
-    for line in lines.own.iter().take(LINES_SHOWN) {
+    for line in shown(lines) {
         let efforts = generations
             .iter()
             .filter_map(|(index, _)| line.by_generation.get(*index));
@@ -167,14 +169,31 @@ fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
         }
     }
     let mut text = table.lines();
-    let more = lines.own_total.saturating_sub(LINES_SHOWN as u64);
-    if more > 0 {
-        text.push(format!(
-            "  and {} (--format json lists more)",
-            counted(more, "other line")
-        ));
-    }
+    text.extend(others(lines));
     text
+}
+
+/// The lines in the table: the costliest, whatever it costs, and others worth a line.
+fn shown(lines: &Lines) -> impl Iterator<Item = &LineReport> {
+    let worth = |(index, line): &(usize, &LineReport)| *index == 0 || line.time_ratio >= LINE_RATIO;
+    let lines = lines.own.iter().take(LINES_SHOWN).enumerate();
+    lines.take_while(worth).map(|(_, line)| line)
+}
+
+/// What the lines that are not in the table cost.
+fn others(lines: &Lines) -> Option<String> {
+    let in_table = shown(lines).map(|line| line.pauses);
+    let time_ns = in_table.fold(lines.with_stack.time_ns, |rest, pauses| {
+        rest.saturating_sub(pauses.time_ns)
+    });
+    let more = lines.own_total.saturating_sub(shown(lines).count() as u64);
+    (more > 0).then(|| {
+        format!(
+            "  and {}, {} together (--format json lists more)",
+            counted(more, "other line"),
+            duration(time_ns)
+        )
+    })
 }
 
 /// The library line that was being executed most of the time, if it was one.
@@ -226,15 +245,14 @@ fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
 
 /// What the table does not say by itself.
 fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
-    let shown = || lines.own.iter().take(LINES_SHOWN);
     let mut legend = Vec::new();
-    if shown().any(|line| line.with_total > 0) {
+    if shown(lines).any(|line| line.with_total > 0) {
         legend.push("└ the library line that was running below it (+n: and n others).".to_owned());
     }
     let under = |line: &LineReport| {
         !line.location.library && line.location.file.starts_with(names.directory)
     };
-    if !names.directory.is_empty() && shown().any(under) {
+    if !names.directory.is_empty() && shown(lines).any(under) {
         legend.push(format!("Files are in {}", printable(names.directory)));
     }
     let mut text = vec![legend.join(" ")];
@@ -257,7 +275,9 @@ fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
     if !without.is_empty() {
         text.push(format!("Without a line: {}.", without.join("; ")));
     }
-    text.extend(some(&lines.stack_too_deep, "").map(|pauses| {
+    let deep = &lines.stack_too_deep;
+    let worth = deep.time_ns as f64 >= lines.with_stack.time_ns as f64 * LINE_RATIO;
+    text.extend(some(deep, "").filter(|_| worth).map(|pauses| {
         format!(
             "Deeper than was recorded: {pauses}. A larger --stack-depth may show a line of the \
              program there."

@@ -76,6 +76,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<Str
 fn per_second(rate: Option<f64>) -> String {
     match rate {
         None => "-".to_owned(),
+        Some(0.0) => "0".to_owned(),
         Some(rate) if rate >= 1000.0 => short_count(rate as u64),
         Some(rate) => three_digits(rate),
     }

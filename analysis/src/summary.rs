@@ -302,7 +302,8 @@ impl Analysis {
         let stacks = |process: &ProcessState| !process.stacks.is_empty();
         if processes > 0 && !self.processes.iter().any(stacks) {
             list.push(
-                "Which Python lines trigger the collections: these traces hold no stacks."
+                "Which Python lines trigger the collections: these traces hold no stacks \
+                 (--stack-depth 0, an older gctrace, or another tool)."
                     .to_owned(),
             );
         }

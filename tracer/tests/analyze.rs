@@ -238,6 +238,41 @@ fn json_without_escapes() {
     assert!(!outcome.out.contains('\x1b'), "no colour but on a terminal");
 }
 
+#[test]
+fn stacks_counters_and_pressure() {
+    let files = Files::new();
+    let frames = [
+        r#"{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{"id":1,"function":"main","file":"train.py","line":9}}"#,
+        r#"{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{"id":2,"parent":1,"function":"loads","file":"/usr/lib/python3.12/json/__init__.py","line":346}}"#,
+    ];
+    let pause = PAUSE.replacen(
+        r#""args":{"#,
+        r#""sf":2,"args":{"counters":{"page-faults":5},"#,
+        1,
+    );
+    let pressure = r#"{"ph":"M","name":"gctrace_pressure","pid":7,"tid":7,"ts":2000000.000,"args":{"since_ns":0,"collections":1,"net_containers":1400}}"#;
+    let path = files.add(
+        "t.json",
+        format!("[\n{},\n{pause},\n{pressure}]", frames.join(",\n")),
+    );
+    let outcome = gctrace(&[&path], b"");
+    assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+    for part in [
+        "train.py:9 in main",
+        "└ json/__init__.py:346 in loads",
+        "page-faults",
+        "700",
+    ] {
+        assert!(outcome.out.contains(part), "{part}: {}", outcome.out);
+    }
+    let outcome = gctrace(&[&path, Path::new("--format=json")], b"");
+    let json: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
+    assert_eq!(json["lines"]["own"][0]["location"]["line"], 9);
+    assert_eq!(json["lines"]["own"][0]["pauses"]["time_ns"], 50_500);
+    assert_eq!(json["counters"]["counters"][0]["inside"], 5);
+    assert_eq!(json["pressure"]["net_containers_per_s"], 700.0);
+}
+
 /// `gctrace analyze trace.json | head -1` ends quietly.
 #[test]
 fn closed_pipe() {

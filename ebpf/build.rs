@@ -5,14 +5,23 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-const SOURCE: &str = "bpf/gctrace.bpf.c";
+/// Objects: what is always loaded, and what `--alloc` needs.
+const OBJECTS: [(&str, &str); 2] = [
+    ("bpf/gctrace.bpf.c", "gctrace.skel.rs"),
+    ("bpf/alloc.bpf.c", "alloc.skel.rs"),
+];
 
 fn main() {
-    let skeleton =
-        PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("gctrace.skel.rs");
     println!("cargo:rerun-if-changed=bpf");
+    for (source, skeleton) in OBJECTS {
+        build(source, skeleton);
+    }
+}
+
+fn build(source: &str, skeleton: &str) {
+    let skeleton = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join(skeleton);
     let built = SkeletonBuilder::new()
-        .source(SOURCE)
+        .source(source)
         .clang_args(
             [
                 // -mcpu=v2: what kernels from 4.14 accept; newer clang defaults are refused by old kernels
@@ -27,7 +36,7 @@ fn main() {
         .build_and_generate(&skeleton);
     if let Err(error) = built {
         println!(
-            "cargo:warning={SOURCE} did not compile; it needs clang and llvm's BPF target (scripts/setup.sh installs them)"
+            "cargo:warning={source} did not compile; it needs clang and llvm's BPF target (scripts/setup.sh installs them)"
         );
         eprintln!("{error:?}");
         std::process::exit(1);

@@ -8,6 +8,7 @@ compile_error!(
     "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"
 );
 
+mod allocations;
 mod arenas;
 mod attach;
 mod calibrate;
@@ -19,6 +20,12 @@ mod session;
 mod support;
 mod wire;
 
+pub use allocations::AllocationCounts;
+pub use allocations::AllocationProbe;
+pub use allocations::AllocationWindow;
+pub use allocations::Allocations;
+pub use allocations::SizeSource;
+pub use allocations::WindowTarget;
 pub use attach::PlannedPoint;
 pub use attach::Registers;
 pub use calibrate::Calibration;

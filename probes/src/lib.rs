@@ -20,6 +20,7 @@ pub mod maps;
 mod memory;
 mod placement;
 pub mod process;
+pub mod progress;
 mod python;
 mod resolution;
 
@@ -29,6 +30,10 @@ pub use identify::identify;
 pub use memory::Memory;
 pub use memory::MemoryError;
 pub use memory::ProcessMemory;
+pub use python::allocator::AllocationPoint;
+pub use python::allocator::AllocationSize;
+pub use python::allocator::Allocator;
+pub use python::allocator::allocator;
 pub use python::code_object::CodeObject;
 pub use python::code_object::CodeObjectError;
 pub use python::code_object::decode_unicode;

@@ -33,12 +33,15 @@ pub(crate) enum Keep {
     Stack,
     /// The argument registers too, which the entry probe reads.
     Arguments,
+    /// Only the first argument: for an entry probe alone.
+    FirstArgument,
 }
 
 impl Keep {
     fn registers(self) -> &'static [Register] {
         match self {
             Self::Stack => &[Register::RSP],
+            Self::FirstArgument => &[Register::RDI],
             Self::Arguments => &[
                 Register::RSP,
                 Register::RDI,

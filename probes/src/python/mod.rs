@@ -1,5 +1,6 @@
 //! The interpreter in a file: the ladder by which its collector's functions are found.
 
+pub(crate) mod allocator;
 pub(crate) mod arguments;
 mod by_code;
 mod by_symbols;

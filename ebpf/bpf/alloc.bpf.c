@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: what is counted at each allocation of the one process whose window is open. An object of its
+ * own, loaded for --alloc only. Its probes come and go every few hundred milliseconds.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "event.h"
+#include "maps.bpf.h"
+#include "cpython.bpf.h"
+#include "stack.bpf.h"
+
+/* Classes of sizes: 16 bytes each up to 512 (pymalloc), then powers of two up to 1 MiB and more. */
+#define SMALL_CLASSES 32
+#define SIZE_CLASSES 44
+#define SIZE_UNKNOWN 43
+/* Cookies: the number of a register in x86-64 encodings, or one of these and a constant above. */
+#define COOKIE_CONSTANT 16
+#define COOKIE_UNKNOWN 17
+#define EVENT_ALLOCATION 100
+
+struct allocations {
+	u64 hits;
+	u64 foreign_hits;      /* of other processes that have the same file                      */
+	u64 bytes;             /* of those whose size is known                                    */
+	u64 classes[SIZE_CLASSES];
+};
+
+/* The process whose window is open. */
+struct alloc_window {
+	u64 runtime;           /* address of _PyRuntime                                           */
+	u32 pid;               /* 0: none                                                         */
+	u32 layout;            /* index into `layouts`                                            */
+	u32 incarnation;
+	u32 stack_every;       /* one of so many hits takes a stack; 0: none                      */
+};
+
+struct allocation_event {
+	u32 kind;              /* EVENT_ALLOCATION                                                */
+	u32 pid;
+	u64 stack;             /* id of a stack_event                                             */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct allocations);
+} allocations SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct alloc_window);
+} alloc_window SEC(".maps");
+
+/* Only one thread at a time holds the lock of the interpreter, and only one process has a window. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct walk);
+} alloc_walk SEC(".maps");
+
+static __always_inline u64 register_value(struct pt_regs *registers, u32 number)
+{
+	switch (number) {
+	case 0: return LOADED(ax);
+	case 1: return LOADED(cx);
+	case 2: return LOADED(dx);
+	case 3: return LOADED(bx);
+	case 5: return LOADED(bp);
+	case 6: return LOADED(si);
+	case 7: return LOADED(di);
+	case 8: return LOADED(r8);
+	case 9: return LOADED(r9);
+	case 10: return LOADED(r10);
+	case 11: return LOADED(r11);
+	case 12: return LOADED(r12);
+	case 13: return LOADED(r13);
+	case 14: return LOADED(r14);
+	case 15: return LOADED(r15);
+	default: return 0;
+	}
+}
+
+static __always_inline u32 class_of(u64 size)
+{
+	u32 class = SMALL_CLASSES;
+
+	if (size <= 512)
+		return size ? (u32)(size - 1) / 16 : 0;
+	for (u64 limit = 1024; class < SIZE_UNKNOWN - 1 && size > limit; limit *= 2)
+		class += 1;
+	return class;
+}
+
+static __always_inline void count_size(struct allocations *counted, struct pt_regs *registers, u64 cookie)
+{
+	u32 source = cookie & 0xff, class = SIZE_UNKNOWN;
+	u64 size = 0;
+
+	if (source < COOKIE_CONSTANT)
+		size = register_value(registers, source);
+	else if (source == COOKIE_CONSTANT)
+		size = cookie >> 8;
+	if (source != COOKIE_UNKNOWN) {
+		class = class_of(size);
+		counted->bytes += size;
+	}
+	if (class < SIZE_CLASSES)
+		counted->classes[class] += 1;
+}
+
+static __noinline int sample_stack(const struct alloc_window *window)
+{
+	u32 zero = 0, index = window->layout;
+	struct layout *layout = bpf_map_lookup_elem(&layouts, &index);
+	struct walk *walk = bpf_map_lookup_elem(&alloc_walk, &zero);
+	struct allocation_event *event;
+	u64 interpreter, stack;
+
+	if (!layout || !walk)
+		return 0;
+	interpreter = read_pointer(window->runtime + layout->interpreters_head);
+	stack = take_stack(walk, layout, index, current_tstate(&layout->frames, window->runtime, interpreter),
+			   window->pid, window->incarnation);
+	if (stack <= STACK_LOST)
+		return 0;
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (!event)
+		return 0;
+	event->kind = EVENT_ALLOCATION;
+	event->pid = window->pid;
+	event->stack = stack;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+SEC("uprobe.multi")
+int at_allocation(struct pt_regs *context)
+{
+	u32 zero = 0, pid = bpf_get_current_pid_tgid() >> 32;
+	struct allocations *counted = bpf_map_lookup_elem(&allocations, &zero);
+	struct alloc_window *window = bpf_map_lookup_elem(&alloc_window, &zero);
+
+	if (!counted || !window)
+		return 0;
+	if (window->pid != pid) {
+		counted->foreign_hits += 1;
+		return 0;
+	}
+	counted->hits += 1;
+	count_size(counted, context, bpf_get_attach_cookie(context));
+	if (window->stack_every && counted->hits % window->stack_every == 0)
+		sample_stack(window);
+	return 0;
+}
+
+/* Never used: it puts the records into the object's BTF. */
+struct alloc_types {
+	struct allocations allocations;
+	struct alloc_window alloc_window;
+	struct allocation_event allocation_event;
+	struct layout layout;
+};
+struct alloc_types alloc_types_in_btf = {};
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

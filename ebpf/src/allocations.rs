@@ -1,0 +1,276 @@
+//! Windows on the allocator: probes that are in for milliseconds.
+//!
+//! Owns the object of `bpf/alloc.bpf.c`. It lives on the thread that makes it. When a window opens and
+//! what its counts mean is not known here.
+
+use crate::decode::Event;
+use crate::decode::StackId;
+use crate::decode::decode;
+use crate::error::Error;
+use crate::wire::Layout;
+use crate::wire::Wire;
+use libbpf_rs::Link;
+use libbpf_rs::MapCore as _;
+use libbpf_rs::MapFlags;
+use libbpf_rs::RingBuffer;
+use libbpf_rs::RingBufferBuilder;
+use libbpf_rs::UprobeMultiOpts;
+use libbpf_rs::skel::OpenSkel as _;
+use libbpf_rs::skel::SkelBuilder as _;
+use skeleton::AllocSkel;
+use skeleton::AllocSkelBuilder;
+use skeleton::types::alloc_window;
+use skeleton::types::allocation_event;
+use skeleton::types::allocations;
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::rc::Rc;
+
+mod skeleton {
+    #![allow(
+        warnings,
+        clippy::all,
+        clippy::allow_attributes,
+        clippy::undocumented_unsafe_blocks,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "generated"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/alloc.skel.rs"));
+}
+
+// SAFETY: integers only.
+unsafe impl Wire for allocations {}
+// SAFETY: integers only.
+unsafe impl Wire for alloc_window {}
+// SAFETY: integers only.
+unsafe impl Wire for allocation_event {}
+
+/// `SIZE_CLASSES` of `bpf/alloc.bpf.c`.
+const CLASSES: usize = 44;
+/// `SMALL_CLASSES` of `bpf/alloc.bpf.c`: 16 bytes each.
+const SMALL_CLASSES: u32 = 32;
+/// `EVENT_ALLOCATION` of `bpf/alloc.bpf.c`.
+const EVENT_ALLOCATION: u32 = 100;
+/// Bytes of the ring for stacks: a window fills little of it.
+const RING_BYTES: u32 = 1 << 22;
+
+/// Where the size of an allocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeSource {
+    /// A register by its number in x86-64 encodings.
+    Register(u8),
+    /// Always this.
+    Constant(u32),
+    /// Not known.
+    Unknown,
+}
+
+impl SizeSource {
+    /// `COOKIE_CONSTANT` and `COOKIE_UNKNOWN` of `bpf/alloc.bpf.c`.
+    fn cookie(self) -> u64 {
+        match self {
+            Self::Register(number) => u64::from(number & 15),
+            Self::Constant(size) => 16 | u64::from(size) << 8,
+            Self::Unknown => 17,
+        }
+    }
+}
+
+/// A probed instruction: offset in its file, and where the size is.
+pub type AllocationProbe = (u64, SizeSource);
+
+/// The process that a window is for.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowTarget {
+    /// Process.
+    pub pid: u32,
+    /// Address of `_PyRuntime` in it.
+    pub runtime: u64,
+    /// Tells apart processes that have the same pid in turn.
+    pub incarnation: u32,
+    /// One of so many allocations takes a stack; 0: none does.
+    pub stack_every: u32,
+}
+
+/// What was counted since the programs were loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationCounts {
+    /// Allocations of processes while their window was open.
+    pub hits: u64,
+    /// Those of other processes, which paid for them too.
+    pub foreign_hits: u64,
+    /// Bytes of all whose size is known.
+    pub bytes: u64,
+    /// Largest size of a class in bytes, `None` for unknown sizes, and how many there were.
+    pub classes: Vec<(Option<u64>, u64)>,
+}
+
+/// The largest size of a class; `None` for the last, of unknown sizes.
+fn largest(class: usize) -> Option<u64> {
+    let class = u32::try_from(class).ok()?;
+    (class < CLASSES as u32 - 1).then(|| match class.checked_sub(SMALL_CLASSES) {
+        None => 16 * (u64::from(class) + 1),
+        Some(above) => 1024 << above,
+    })
+}
+
+/// The loaded programs.
+pub struct Allocations {
+    rings: RingBuffer<'static>,
+    events: Rc<RefCell<Received>>,
+    skeleton: AllocSkel<'static>,
+}
+
+#[derive(Default)]
+struct Received {
+    events: Vec<Event>,
+    samples: Vec<(u32, StackId)>,
+}
+
+/// An open window. Dropping it closes it: the probes are out at once, the call returns after a grace
+/// period of the kernel (about 35 ms).
+#[must_use = "dropping it closes the window"]
+pub struct AllocationWindow {
+    _link: Link,
+}
+
+impl Allocations {
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// [`Error::Load`].
+    pub fn load(stack_depth: u32) -> Result<Self, Error> {
+        // Borrowed by the skeleton for as long as it lives: until gctrace ends.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = AllocSkelBuilder::default().open(storage).map_err(Error::Load)?;
+        open.maps.pause_ring.set_max_entries(RING_BYTES).map_err(Error::Load)?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
+        }
+        let skeleton = open.load().map_err(Error::Load)?;
+        let events = Rc::new(RefCell::new(Received::default()));
+        let into = Rc::clone(&events);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skeleton.maps.pause_ring, move |bytes: &[u8]| {
+                into.borrow_mut().take(bytes);
+                0
+            })
+            .map_err(Error::Load)?;
+        Ok(Self {
+            rings: builder.build().map_err(Error::Load)?,
+            events,
+            skeleton,
+        })
+    }
+
+    /// Makes a layout known under the index that the session gave it.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn set_layout(&self, index: u32, layout: &Layout) -> Result<(), Error> {
+        self.skeleton
+            .maps
+            .layouts
+            .update(&index.to_ne_bytes(), layout.bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Map { map: "layouts", source })
+    }
+
+    /// Opens a window: from now on each allocation of the process is counted, and slow.
+    ///
+    /// # Errors
+    /// [`Error::Attach`], [`Error::Map`].
+    pub fn open(
+        &mut self,
+        target: WindowTarget,
+        layout: u32,
+        file: &Path,
+        probes: &[AllocationProbe],
+    ) -> Result<AllocationWindow, Error> {
+        let window = alloc_window {
+            runtime: target.runtime,
+            pid: target.pid,
+            layout,
+            incarnation: target.incarnation,
+            stack_every: target.stack_every,
+        };
+        self.skeleton
+            .maps
+            .alloc_window
+            .update(&0u32.to_ne_bytes(), window.bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Map { map: "alloc_window", source })?;
+        let options = || UprobeMultiOpts {
+            // x86-64: a file offset fits usize
+            offsets: probes.iter().map(|(offset, _)| *offset as usize).collect(),
+            cookies: probes.iter().map(|(_, size)| size.cookie()).collect(),
+            ..UprobeMultiOpts::default()
+        };
+        // Breakpoints go into this process alone. Kernels before 6.10 compare threads there, so that only the
+        // main thread would count; they refuse nothing, so all processes are probed on them.
+        let program = &self.skeleton.progs.at_allocation;
+        let only = if self.filters_processes() { target.pid.cast_signed() } else { -1 };
+        program
+            .attach_uprobe_multi_with_opts(only, file, "", options())
+            .map(|link| AllocationWindow { _link: link })
+            .map_err(|source| Error::Attach { file: file.to_owned(), source })
+    }
+
+    /// Linux 6.10 and later (46ba0e49b642, "bpf: fix multi-uprobe PID filtering logic").
+    fn filters_processes(&self) -> bool {
+        let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+        let release = release.unwrap_or_default();
+        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        (numbers.next(), numbers.next()) >= (Some(6), Some(10))
+    }
+
+    /// Hits so far.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn counts(&self) -> Result<AllocationCounts, Error> {
+        let per_cpu = self
+            .skeleton
+            .maps
+            .allocations
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Map { map: "allocations", source })?
+            .unwrap_or_default();
+        let mut sum = AllocationCounts {
+            classes: (0..CLASSES).map(|class| (largest(class), 0)).collect(),
+            ..AllocationCounts::default()
+        };
+        for counted in per_cpu.iter().filter_map(|bytes| allocations::read(bytes)) {
+            sum.hits += counted.hits;
+            sum.foreign_hits += counted.foreign_hits;
+            sum.bytes = sum.bytes.saturating_add(counted.bytes);
+            for ((_, total), one) in sum.classes.iter_mut().zip(counted.classes) {
+                *total += one;
+            }
+        }
+        Ok(sum)
+    }
+
+    /// New stacks and code objects, in order, and then the process and stack of each sampled allocation.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn take(&mut self) -> Result<(Vec<Event>, Vec<(u32, StackId)>), Error> {
+        self.rings
+            .consume()
+            .map_err(|source| Error::Map { map: "pause_ring", source })?;
+        let received = std::mem::take(&mut *self.events.borrow_mut());
+        Ok((received.events, received.samples))
+    }
+}
+
+impl Received {
+    fn take(&mut self, bytes: &[u8]) {
+        match allocation_event::read(bytes) {
+            Some(event) if event.kind == EVENT_ALLOCATION => self.samples.push((event.pid, event.stack)),
+            _ => self.events.extend(decode(bytes)),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Where variables and iterators lie, by version, as data.
+//!
+//! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
+//! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tests/progress.rs`.
+
+use crate::python::version::Version;
+
+/// Addresses of type objects in the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeAddresses {
+    /// `PyLong_Type`.
+    pub integer: u64,
+    /// `PyRangeIter_Type`.
+    pub range_iterator: u64,
+    /// `PyListIter_Type`.
+    pub list_iterator: u64,
+    /// `PyTupleIter_Type`.
+    pub tuple_iterator: u64,
+    /// `PyEnum_Type`.
+    pub enumerate: u64,
+}
+
+/// Offsets in bytes, of builds with the global interpreter lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgressLayout {
+    /// In a frame: its variables, then its evaluation stack.
+    pub(crate) locals: u32,
+    /// In a frame: pointer to the dictionary of globals.
+    pub(crate) globals: u32,
+    /// Integers keep their number of digits above three bits of tags (3.12 and later).
+    pub(crate) tagged_integers: bool,
+    /// The type objects.
+    pub(crate) types: TypeAddresses,
+    /// Address of the count of the youngest generation, where it is known.
+    pub(crate) young_count: Option<u64>,
+}
+
+impl ProgressLayout {
+    /// That of a version with the global interpreter lock; `None` where it is not known.
+    #[must_use]
+    pub fn new(version: &Version, types: TypeAddresses, young_count: Option<u64>) -> Option<Self> {
+        let (locals, globals) = match (version.major, version.minor) {
+            (3, 8 | 9) => (360, 48),
+            (3, 10) => (352, 48),
+            (3, 11) => (72, 8),
+            (3, 12 | 13) => (72, 24),
+            (3, 14 | 15) => (80, 24),
+            _ => return None,
+        };
+        Some(Self {
+            locals,
+            globals,
+            tagged_integers: version.minor >= 12,
+            types,
+            young_count,
+        })
+    }
+
+    /// Which word of an iterator counts its steps, and whether it counts down.
+    pub(crate) fn counting_word(&self, kind: u64) -> Option<(u32, bool)> {
+        let types = &self.types;
+        if kind == 0 {
+            None
+        } else if kind == types.range_iterator {
+            // {index, start, step, len} before 3.12; {start, step, len} since, of which len counts down.
+            Some(if self.tagged_integers { (32, true) } else { (16, false) })
+        } else if [types.list_iterator, types.tuple_iterator, types.enumerate].contains(&kind) {
+            Some((16, false))
+        } else {
+            None
+        }
+    }
+}

@@ -39,7 +39,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);        /* set before loading                                      */
 	__type(key, u32);
-	__type(value, struct hardware_counts);
+	__type(value, struct process_hardware);
 } process_hardware SEC(".maps");
 
 /* Which recorded process runs on a CPU, and since which values. */
@@ -47,7 +47,7 @@ struct cpu_hardware {
 	u32 pid;               /* 0: none                                                         */
 	u32 valid;             /* bit mask: counters in `base`                                    */
 	u32 switches;          /* changes whenever the CPU turns to another thread                */
-	u32 reserved;
+	u32 tid;               /* of the running thread                                           */
 	struct hardware_counts base;
 	struct hardware_counts now;     /* working memory of sched_switch                         */
 	struct hardware_counts at_exit; /* working memory of everything else                      */
@@ -240,6 +240,9 @@ static __always_inline void thread_leaves_cpu(u32 tid, const struct cpu_hardware
 	if (!own)
 		return;
 	own->switches += 1;
+	/* Leaves without having come: a switch was not seen. */
+	if (own->counting == COUNTING_OFF_CPU)
+		own->valid = 0;
 	if (own->counting != COUNTING_ON_CPU)
 		return;
 	if (own->cpu != bpf_get_smp_processor_id())
@@ -253,8 +256,10 @@ static __always_inline void thread_comes_to_cpu(u32 tid, const struct cpu_hardwa
 {
 	struct thread_hardware *own = bpf_map_lookup_elem(&thread_hardware, &tid);
 
-	if (!own || own->counting != COUNTING_OFF_CPU)
+	if (!own || own->counting == COUNTING_NOT)
 		return;
+	if (own->counting == COUNTING_ON_CPU)
+		own->valid = 0;
 	own->base = here->now;
 	own->valid &= here->valid;
 	own->cpu = bpf_get_smp_processor_id();
@@ -267,38 +272,54 @@ static __always_inline void thread_comes_to_cpu(u32 tid, const struct cpu_hardwa
 static __always_inline void account(const struct cpu_hardware *here, const struct hardware_counts *now, u32 valid)
 {
 	u32 pid = here->pid;
-	struct hardware_counts *process = bpf_map_lookup_elem(&process_hardware, &pid);
+	struct process_hardware *process = bpf_map_lookup_elem(&process_hardware, &pid);
 
 	valid &= here->valid;
 	for (u32 i = 0; process && i < HARDWARE_COUNTERS; i++) {
-		s64 value = now->of[i].value - here->base.of[i].value;
+		const struct hardware_value *from = &here->base.of[i], *to = &now->of[i];
+		struct hardware_value *sum = &process->counts.of[i];
+		s64 value = to->value - from->value;
 
 		if (!(valid & (1 << i)) || value < 0)
 			continue;
-		__sync_fetch_and_add(&process->of[i].value, value);
-		__sync_fetch_and_add(&process->of[i].enabled_ns, now->of[i].enabled_ns - here->base.of[i].enabled_ns);
-		__sync_fetch_and_add(&process->of[i].running_ns, now->of[i].running_ns - here->base.of[i].running_ns);
+		__sync_fetch_and_add(&sum->value, value);
+		__sync_fetch_and_add(&sum->enabled_ns, to->enabled_ns - from->enabled_ns);
+		__sync_fetch_and_add(&sum->running_ns, to->running_ns - from->running_ns);
 	}
 }
 
-/* At a switch: interrupts are off, so nothing else of this CPU looks at its entry. */
-static __always_inline void switch_hardware(u32 previous, u32 next, u32 next_pid)
+/* The thread that leaves is not the one that came: what ran since then is not known, so it counts
+ * for nobody. */
+static __always_inline void drop_stretch(u32 pid)
 {
-	struct cpu_hardware *here;
+	struct process_hardware *process = bpf_map_lookup_elem(&process_hardware, &pid);
+
+	if (process)
+		__sync_fetch_and_add(&process->dropped, 1);
+}
+
+/* At a switch: interrupts are off, so nothing else of this CPU looks at its entry. */
+static __always_inline void switch_hardware(u32 previous, u32 previous_pid, u32 next, u32 next_pid)
+{
 	bool recorded = next_pid && is_followed(next_pid);
-	u32 zero = 0;
+	struct cpu_hardware *here;
+	u32 zero = 0, valid;
 
 	here = bpf_map_lookup_elem(&cpu_hardware, &zero);
-	if (!here || (!here->pid && !recorded && !threads_in_pause))
+	if (!here)
 		return;
 	here->switches += 1;
-	{
-		u32 valid = read_hardware(&here->now);
-
-		if (here->pid)
-			account(here, &here->now, valid);
-		here->valid = valid;
+	if (here->tid != previous)
+		drop_stretch(previous_pid);
+	if (!here->pid && !recorded && !threads_in_pause) {
+		here->tid = next;
+		return;
 	}
+	valid = read_hardware(&here->now);
+	if (here->pid && here->tid == previous)
+		account(here, &here->now, valid);
+	here->tid = next;
+	here->valid = valid;
 	here->pid = recorded ? next_pid : 0;
 	here->base = here->now;
 	if (!threads_in_pause)
@@ -340,7 +361,7 @@ static __always_inline void begin_process_counts(u32 pid, u64 now, bool until_ex
 	if (count_software || hardware_mask)
 		bpf_map_update_elem(&process_counts, &pid, &counts, BPF_ANY);
 	if (hardware_mask) {
-		struct hardware_counts none = {};
+		struct process_hardware none = {};
 
 		bpf_map_update_elem(&process_hardware, &pid, &none, BPF_ANY);
 	}
@@ -359,7 +380,7 @@ static __always_inline void restart_process_counts(u32 pid, u64 now)
 	read_software(task, &counts->base);
 	counts->base_run_ns = task->se.sum_exec_runtime;
 	if (hardware_mask) {
-		struct hardware_counts none = {};
+		struct process_hardware none = {};
 
 		settle_hardware(pid);
 		bpf_map_update_elem(&process_hardware, &pid, &none, BPF_ANY);

@@ -178,6 +178,7 @@ enum pause_flag {
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
 	PAUSE_STACK_LOST = 128,     /* its stack was not seen before and could not be sent        */
 	PAUSE_COUNTED = 256,        /* software counters were read                                */
+	PAUSE_SWITCH_MISSED = 512,  /* time off the CPU is not known                              */
 };
 
 struct statistics {
@@ -216,6 +217,12 @@ struct hardware_value {
 
 struct hardware_counts {
 	struct hardware_value of[HARDWARE_COUNTERS];
+};
+
+/* Hardware counters of a process. */
+struct process_hardware {
+	struct hardware_counts counts;
+	__u64 dropped;         /* stretches on a CPU whose begin was not seen                     */
 };
 
 /* Software counters of a process: `ended` + those of its living threads - `base`. */

@@ -10,6 +10,7 @@ struct open_pause {
 	u64 begin_ns;
 	struct gc_state gc;
 	u64 off_cpu_at_begin;
+	u64 missed_at_begin;
 	u64 stopped_ns;
 	struct statistics before;
 	s32 generation_argument;
@@ -24,6 +25,7 @@ struct open_pause {
 
 struct thread {
 	u64 switched_out_ns;
+	u64 switches_missed;   /* times it came to a CPU unseen                                   */
 	u64 off_cpu_ns;        /* grows while the thread has an open pause and does not run       */
 	u64 world_stopped_ns;  /* when this thread asked the others to stop, 0 if it did not      */
 	u32 depth;             /* open pauses                                                     */
@@ -158,6 +160,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		pause->counts[i] = -1;
 	thread->switched_out_ns = 0;
 	pause->off_cpu_at_begin = thread->off_cpu_ns;
+	pause->missed_at_begin = thread->switches_missed;
 	pause->stopped_ns = 0;
 	pause->point = point_index;
 	pause->generation_argument = point->generation_register == REGISTER_NONE ?
@@ -265,6 +268,9 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->begin_ns = pause->begin_ns;
 	event->end_ns = now;
 	event->off_cpu_ns = thread->off_cpu_ns - pause->off_cpu_at_begin;
+	/* It runs now: if it is thought to be off the CPU, it came back unseen. */
+	if (thread->switched_out_ns || thread->switches_missed != pause->missed_at_begin)
+		event->flags |= PAUSE_SWITCH_MISSED;
 	event->stopped_ns = pause->stopped_ns;
 	event->moved = thread->after;
 	event->generation_argument = pause->generation_argument;
@@ -462,14 +468,19 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 	previous = (struct task_struct *)context->args[1];
 	next = (struct task_struct *)context->args[2];
 	if (hardware_mask)
-		switch_hardware(BPF_CORE_READ(previous, pid), BPF_CORE_READ(next, pid), BPF_CORE_READ(next, tgid));
+		switch_hardware(BPF_CORE_READ(previous, pid), BPF_CORE_READ(previous, tgid),
+				BPF_CORE_READ(next, pid), BPF_CORE_READ(next, tgid));
 	if (!threads_in_pause)
 		return 0;
 	now = bpf_ktime_get_ns();
 	tid = BPF_CORE_READ(previous, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
-	if (thread && thread->depth)
+	if (thread && thread->depth) {
+		/* Leaves without having come: the tracepoint does not show every switch. */
+		if (thread->switched_out_ns)
+			thread->switches_missed += 1;
 		thread->switched_out_ns = now;
+	}
 	tid = BPF_CORE_READ(next, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
 	if (thread && thread->switched_out_ns) {
@@ -521,6 +532,7 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 			break;
 		thread->pauses[i].begin_ns = now;
 		thread->pauses[i].off_cpu_at_begin = 0;
+		thread->pauses[i].missed_at_begin = thread->switches_missed;
 		thread->pauses[i].flags |= PAUSE_FORKED;
 		__builtin_memset(&thread->pauses[i].software, 0, sizeof(thread->pauses[i].software));
 		__sync_fetch_and_add(&threads_in_pause, 1);

@@ -59,7 +59,7 @@ pub(crate) fn slot(counter: Counter) -> Option<HardwareCounter> {
 }
 
 /// The counters of a pause. `bytes`: the whole record, of which `wire` is the begin.
-pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: u64) -> Counters {
+pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: Option<u64>) -> Counters {
     let mut counters = Counters::default();
     if wire.flags & PauseFlag::PAUSE_COUNTED.0 != 0 {
         add_software(&mut counters, &wire.software, cpu_ns);
@@ -71,13 +71,15 @@ pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: u64) -> Counters 
     counters
 }
 
-/// Adds what the kernel counted for a task, or several.
-pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run_ns: u64) {
+/// Adds what the kernel counted for a task, or several. `run_ns`: time on a CPU, where known.
+pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run_ns: Option<u64>) {
     counters.set(Counter::PageFaults, counts.page_faults);
     counters.set(Counter::MajorFaults, counts.major_faults);
     counters.set(Counter::ContextSwitches, counts.context_switches);
     counters.set(Counter::CpuMigrations, counts.cpu_migrations);
-    counters.set(Counter::TaskClock, run_ns);
+    if let Some(run_ns) = run_ns {
+        counters.set(Counter::TaskClock, run_ns);
+    }
 }
 
 /// Adds the counters of CPUs that are in `valid`. What counted in a part of the time only is scaled
@@ -175,11 +177,11 @@ mod tests {
             hardware: counts(7, 1, 1),
             ..CountedPauseWire::default()
         };
-        let counters = of_pause(&wire.pause, wire.bytes(), 0);
+        let counters = of_pause(&wire.pause, wire.bytes(), None);
         assert_eq!(counters.get(Counter::Cycles), Some(7));
         assert_eq!(counters.get(Counter::Instructions), None);
         assert!(counters.migrated);
-        let plain = of_pause(&wire.pause, wire.pause.bytes(), 0);
+        let plain = of_pause(&wire.pause, wire.pause.bytes(), None);
         assert!(plain.is_empty() && !plain.migrated);
     }
 }

@@ -239,7 +239,8 @@ fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
 fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
     let end_ns = wire.end_ns.max(wire.begin_ns);
     let length = end_ns - wire.begin_ns;
-    let cpu_ns = length.saturating_sub(wire.off_cpu_ns);
+    let cpu_ns = (!has(wire, PauseFlag::PAUSE_SWITCH_MISSED))
+        .then_some(length.saturating_sub(wire.off_cpu_ns));
     let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
     let pause = Pause {
         pid: wire.pid,
@@ -251,13 +252,13 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         collected: counted.then(|| sum(&wire.moved.collected)),
         uncollectable: counted.then(|| sum(&wire.moved.uncollectable)),
         interpreter: (wire.interpreter >= 0).then_some(wire.interpreter),
-        cpu_ns: Some(cpu_ns),
+        cpu_ns,
         stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
         oldest_objects: u64::try_from(wire.oldest_objects).ok(),
         heap_objects: u64::try_from(wire.heap_objects).ok(),
         unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
         stack: None,
-        young_count: None,
+        young_count: counts(wire).map(|counts| u64::from(counts[0])),
         counters: counts::of_pause(wire, bytes, cpu_ns),
     };
     PauseEvent {

@@ -38,6 +38,7 @@ pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;
 pub(crate) use skeleton::types::process_counts as ProcessCountsWire;
 pub(crate) use skeleton::types::process_event as ProcessWire;
+pub(crate) use skeleton::types::process_hardware as ProcessHardware;
 pub(crate) use skeleton::types::software_counts as SoftwareCounts;
 pub(crate) use skeleton::types::stack_event as StackWire;
 pub(crate) use skeleton::types::task_counts as TaskCounts;
@@ -111,7 +112,7 @@ unsafe impl Wire for PauseWire {}
 // SAFETY: integers only.
 unsafe impl Wire for CountedPauseWire {}
 // SAFETY: integers only.
-unsafe impl Wire for HardwareCounts {}
+unsafe impl Wire for ProcessHardware {}
 // SAFETY: integers only.
 unsafe impl Wire for ProcessCountsWire {}
 // SAFETY: integers only.

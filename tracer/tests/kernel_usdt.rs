@@ -77,6 +77,7 @@ fn static_trace_points_time_every_pause() {
             follow_children: true,
             ring_bytes: 1 << 20,
             stack_depth: 0,
+            counters: gctrace_ebpf::CounterSet::default(),
         },
         &KernelSupport::probe(),
     )

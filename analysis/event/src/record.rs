@@ -68,7 +68,8 @@ pub struct Pause {
     pub uncollectable: Option<u64>,
     /// Interpreter id (0 is the main interpreter), where known.
     pub interpreter: Option<i64>,
-    /// Time the collecting thread was on a CPU between begin and end.
+    /// Time the collecting thread was on a CPU between begin and end; `None` where the kernel's
+    /// tracepoint did not show every switch of it.
     pub cpu_ns: Option<u64>,
     /// Free-threaded builds: time within the run during which the other threads were stopped.
     pub stop_the_world_ns: Option<u64>,
@@ -210,7 +211,9 @@ pub struct Counters {
     /// Hardware counters had to share the processor's registers with others: their values are scaled
     /// up from the part of the time in which they counted.
     pub scaled: bool,
-    /// The thread moved to another CPU: values of per-CPU counters were dropped, being wrong.
+    /// Values of per-CPU counters were dropped rather than shown wrong: the thread came to a CPU
+    /// unseen, or a reading of them was interrupted. (Of a whole process: they are too low by such
+    /// stretches.) A move to another CPU that was seen does no harm.
     pub migrated: bool,
 }
 
@@ -277,6 +280,45 @@ pub struct Pressure {
     pub arenas_mapped: Option<u64>,
     /// Arenas that it unmapped.
     pub arenas_unmapped: Option<u64>,
+}
+
+/// What short windows on the allocator saw of one process, from `since_ns` to `at_ns`. Written again,
+/// whole, from time to time; the last one counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Allocations {
+    /// Process.
+    #[serde(skip)]
+    pub pid: u32,
+    /// When the first window opened.
+    pub since_ns: u64,
+    /// When this was written.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Windows.
+    pub windows: u64,
+    /// Allocations in them.
+    pub hits: u64,
+    /// Bytes of those whose size is known.
+    pub bytes: u64,
+    /// Largest size of a class in bytes (absent for sizes not known) and allocations of it.
+    pub classes: Vec<(Option<u64>, u64)>,
+    /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_cpu_second: Option<f64>,
+    /// Standard error of it, as a part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relative_error: Option<f64>,
+    /// What the estimate rests on, or why there is none.
+    pub basis: String,
+    /// CPU time of the process since `since_ns`.
+    pub cpu_ns: u64,
+    /// What the probes cost of it: hits times the cost of one.
+    pub cost_ns: u64,
+    /// What they were allowed to, as a part of the CPU time.
+    pub budget: f64,
+    /// Innermost frame of allocations that took a stack, and how many of them.
+    pub stacks: Vec<(FrameId, u64)>,
 }
 
 /// The interpreter of a process, as far as it was resolved.
@@ -395,6 +437,8 @@ pub enum Record {
     Counters(ProcessCounters),
     /// Allocation pressure of a process over an interval.
     Pressure(Pressure),
+    /// What windows on the allocator saw.
+    Allocations(Allocations),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

@@ -6,8 +6,8 @@ use crate::counts;
 use crate::counts::CounterSet;
 use crate::error::Error;
 use crate::wire::HardwareCounter;
-use crate::wire::HardwareCounts;
 use crate::wire::ProcessCountsWire;
+use crate::wire::ProcessHardware;
 use crate::wire::SoftwareCounts;
 use crate::wire::TaskCounts;
 use crate::wire::Wire;
@@ -100,7 +100,7 @@ impl Session {
         };
         let maps = &self.skeleton.maps;
         if self.counter_set.has_hardware() {
-            let none = HardwareCounts::default();
+            let none = ProcessHardware::default();
             update(
                 &maps.process_hardware,
                 "process_hardware",
@@ -181,12 +181,13 @@ impl Session {
             }
             subtract(&mut sum, &wire.base);
             let run_ns = run_ns.saturating_sub(wire.base_run_ns);
-            counts::add_software(&mut counters, &sum, run_ns);
+            counts::add_software(&mut counters, &sum, Some(run_ns));
         }
         if let Some(hardware) =
-            read::<HardwareCounts>(&maps.process_hardware, "process_hardware", pid)?
+            read::<ProcessHardware>(&maps.process_hardware, "process_hardware", pid)?
         {
-            counts::add_hardware(&mut counters, &hardware, self.counter_set.hardware);
+            counts::add_hardware(&mut counters, &hardware.counts, self.counter_set.hardware);
+            counters.migrated = hardware.dropped > 0;
         }
         Ok(Some(ProcessCounters {
             pid,

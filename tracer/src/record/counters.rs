@@ -93,6 +93,7 @@ impl Counting {
                 }
             }
         }
+        self.visit_cpus();
     }
 
     /// Begins to count for a process that is running already.

@@ -10,6 +10,7 @@ mod write;
 pub use file::TraceFile;
 pub use file::WriteError;
 pub use file::compressed_by_name;
+pub use record::Allocations;
 pub use record::Counter;
 pub use record::Counters;
 pub use record::End;

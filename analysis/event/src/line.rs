@@ -71,6 +71,13 @@ impl Lines {
             }
             Record::Counters(process) => counters::push_process_counters(out, process),
             Record::Pressure(pressure) => self.timelines.push(out, pressure),
+            Record::Allocations(allocations) => push_metadata(
+                out,
+                "gctrace_allocations",
+                allocations.pid,
+                allocations.at_ns,
+                allocations,
+            ),
             Record::Note(note) => push_note(out, note),
             Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
         }

@@ -284,7 +284,7 @@ pub struct Pressure {
 
 /// What short windows on the allocator saw of one process, from `since_ns` to `at_ns`. Written again,
 /// whole, from time to time; the last one counts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocations {
     /// Process.
@@ -305,18 +305,18 @@ pub struct Allocations {
     pub classes: Vec<(Option<u64>, u64)>,
     /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_cpu_second: Option<f64>,
-    /// Standard error of it, as a part of it.
+    pub per_cpu_second: Option<u64>,
+    /// Standard error of it, in millionths of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub relative_error: Option<f64>,
+    pub error_ppm: Option<u64>,
     /// What the estimate rests on, or why there is none.
     pub basis: String,
     /// CPU time of the process since `since_ns`.
     pub cpu_ns: u64,
     /// What the probes cost of it: hits times the cost of one.
     pub cost_ns: u64,
-    /// What they were allowed to, as a part of the CPU time.
-    pub budget: f64,
+    /// What they were allowed to, in millionths of the CPU time.
+    pub budget_ppm: u64,
     /// Innermost frame of allocations that took a stack, and how many of them.
     pub stacks: Vec<(FrameId, u64)>,
 }

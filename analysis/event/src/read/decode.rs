@@ -13,6 +13,7 @@ pub(crate) use frames::stack_frame;
 
 use super::events::Event;
 use super::value::Value;
+use crate::Allocations;
 use crate::End;
 use crate::Header;
 use crate::Interpreter;
@@ -118,10 +119,23 @@ fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<I
         b"gctrace_frame" => Record::Frame(frames::frame(event)?),
         b"gctrace_counters" => Record::Counters(pressure::process_counters(event, report)?),
         b"gctrace_pressure" => Record::Pressure(pressure::pressure(event)?),
+        b"gctrace_allocations" => Record::Allocations(allocations(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
         _ => return Err(Unread::Other),
     };
     Ok(Item::Record(record))
+}
+
+fn allocations(event: &Event<'_>) -> Result<Allocations, Problem> {
+    let args: Allocations = event
+        .args
+        .parse()
+        .or(Err("a summary of allocations is damaged"))?;
+    Ok(Allocations {
+        pid: id(event.pid).ok_or("the \"pid\" of allocations is not a process id")?,
+        at_ns: time(event.ts)?,
+        ..args
+    })
 }
 
 fn display_name(event: &Event<'_>) -> Result<String, Unread> {

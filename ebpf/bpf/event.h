@@ -102,7 +102,8 @@ struct frame_layout {
 	__u32 code_name;           /* str                                                         */
 	__u32 code_first_line;     /* int                                                         */
 	__u32 code_line_table;     /* bytes                                                       */
-	__u32 unicode_hash;        /* in a str                                                    */
+	__u32 unicode_length;      /* in a str: ssize_t                                           */
+	__u32 unicode_hash;
 	__u32 unicode_data;        /* in a str of ASCII                                           */
 	__u32 bytes_length;        /* in a bytes: ssize_t                                         */
 	__u32 bytes_data;

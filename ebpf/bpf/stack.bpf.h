@@ -16,6 +16,7 @@ const volatile u32 stack_depth = 0;
 
 /* Fields of a frame that are read, in every version: 3.8 has the last, at 104. */
 #define FRAME_BYTES 112
+#define PAGE_BYTES 4096
 /* What is compared of a file name before 3.12. */
 #define COMPARED_BYTES 64
 /* FRAME_OWNED_BY_CSTACK of 3.12 (3), FRAME_OWNED_BY_INTERPRETER (3) and _CSTACK (4) of 3.14. */
@@ -113,6 +114,18 @@ static __always_inline u32 instruction_offset(const struct walk *walk, const str
 	return offset < 0 || offset > 0x7fffffff ? NO_OFFSET : (u32)offset;
 }
 
+/* Copies the begin of a string's text, not more than there is of it: what lies behind changes. */
+static __always_inline void copy_text(struct walk *walk, const struct frame_layout *layout, u64 string)
+{
+	u64 length = read_pointer(string + layout->unicode_length);
+	u64 bytes = length > COMPARED_BYTES ? COMPARED_BYTES : length;
+
+	__builtin_memset(walk->name, 0, sizeof(walk->name));
+	barrier_var(bytes);
+	if (bytes <= COMPARED_BYTES)
+		bpf_probe_read_user(walk->name, bytes, (void *)(string + layout->unicode_data));
+}
+
 /* A hash of what is shown of a code object. */
 static __always_inline u32 identity_by_content(struct walk *walk, const struct frame_layout *layout, u64 code)
 {
@@ -122,9 +135,9 @@ static __always_inline u32 identity_by_content(struct walk *walk, const struct f
 	const u64 *words = (const u64 *)walk->name;
 
 	hash = mixed(hash, file);
-	if (!bpf_probe_read_user(walk->name, sizeof(walk->name), (void *)(file + layout->unicode_data)))
-		for (u32 i = 0; i < COMPARED_BYTES / 8; i++)
-			hash = mixed(hash, words[i]);
+	copy_text(walk, layout, file);
+	for (u32 i = 0; i < COMPARED_BYTES / 8; i++)
+		hash = mixed(hash, words[i]);
 	return (u32)(hash >> 16) | 1;
 }
 
@@ -136,12 +149,16 @@ static __always_inline u32 identity_of(struct walk *walk, const struct frame_lay
 	return (version ? version : identity_by_content(walk, layout, code)) ^ walk->incarnation;
 }
 
-/* A frame whose function has not begun: sys._getframe() leaves it out. Only the innermost can be one. */
-static __always_inline bool is_incomplete(const struct frame_layout *layout, u64 code, u32 owner, u32 offset)
+/* A frame whose function has not begun: sys._getframe() leaves it out. From 3.12 on only the innermost
+ * can be one; in 3.11 a collection, and so Python code, can run while a frame makes its cells. */
+static __always_inline bool is_incomplete(const struct frame_layout *layout, u64 code, u32 owner, u32 offset,
+					  u32 depth)
 {
 	u32 first;
 
 	if (layout->code_first_traceable == NO_OFFSET || owner == GENERATOR_OWNER)
+		return false;
+	if (depth && layout->code_version != NO_OFFSET)
 		return false;
 	/* counted in instructions of two bytes */
 	first = 2 * read_u32(code + layout->code_first_traceable);
@@ -165,7 +182,7 @@ static __always_inline bool step(struct walk *walk, const struct frame_layout *l
 	if (owner >= SHIM_OWNER || !code)
 		return true;
 	offset = instruction_offset(walk, layout, code);
-	if (!depth && is_incomplete(layout, code, owner, offset))
+	if (is_incomplete(layout, code, owner, offset, depth))
 		return true;
 	if (depth >= MAX_STACK_DEPTH)
 		return false;
@@ -178,13 +195,17 @@ static __always_inline bool step(struct walk *walk, const struct frame_layout *l
 	return true;
 }
 
-/* As much of a string object as there is memory after its begin: it may lie at the end of a page that
- * is the last one. */
+/* The begin of a string object, or as much of it as lies in its first page: behind a small object at
+ * the end of the heap there may be no memory yet. Names span two pages at most. */
 static __always_inline u32 read_string(u8 *into, u32 most, u64 address)
 {
-	for (u32 bytes = most; bytes >= most / 4; bytes /= 2)
-		if (!bpf_probe_read_user(into, bytes, (void *)address))
-			return bytes;
+	u64 in_page = PAGE_BYTES - (address & (PAGE_BYTES - 1));
+
+	if (!bpf_probe_read_user(into, most, (void *)address))
+		return most;
+	barrier_var(in_page);
+	if (in_page < most && !bpf_probe_read_user(into, in_page, (void *)address))
+		return in_page;
 	return 0;
 }
 

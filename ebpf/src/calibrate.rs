@@ -1,13 +1,16 @@
 //! What a probe costs on this machine: the real programs, on a function of our own.
 //!
-//! The function moves a counter in a block of memory laid out as a gc state, so the program takes
-//! the same way through every read and the ring buffer as in a traced interpreter.
+//! The function moves a counter in a block of memory laid out as a gc state, with a chain of frames as
+//! deep as is recorded, so the program takes the same way through every read and the ring buffer as
+//! in a traced interpreter of 3.12 or later.
 
 use crate::attach::PlannedPoint;
 use crate::attach::Registers;
 use crate::error::Error;
 use crate::session::Attachment;
 use crate::session::Session;
+use crate::wire::FrameOffsets;
+use crate::wire::InstructionKind;
 use crate::wire::Layout;
 use crate::wire::NO_OFFSET;
 use crate::wire::PointKind;
@@ -26,7 +29,8 @@ extern "C" fn calibration_target(_tstate: *const u64, _generation: i64, _counter
 /// Nanoseconds per hit, the least of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// Entry and return of the collector together, with everything that is read in between.
+    /// Entry and return of the collector together, with everything that is read in between; the
+    /// stack is as deep as `--stack-depth` lets it be, or deeper.
     pub collect_ns: f64,
     /// Entry and return of an explicit call (`gc.collect()`, `PyGC_Collect`) together.
     pub explicit_ns: f64,
@@ -38,8 +42,14 @@ pub struct Calibration {
 const CALLS: u32 = 200;
 const ROUNDS: u32 = 5;
 
-/// Words of the make-believe interpreter; every offset below lies inside.
+/// Words of the make-believe interpreter, before its frames; every offset below lies inside.
 const WORDS: usize = 64;
+/// Words of a make-believe frame: its code object, the next frame, its instruction.
+const FRAME_WORDS: usize = 3;
+/// Word of the make-believe code object that every frame has: its version.
+const VERSION_WORD: usize = 20;
+/// Word of the thread state with the innermost frame.
+const FRAME_WORD: usize = 21;
 /// Word that the function increments: the collections counter of the youngest generation.
 const COUNTER_WORD: usize = 16;
 
@@ -111,20 +121,50 @@ impl Session {
 
 /// Least time per call over the rounds; `between` runs after each, outside the time taken.
 fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-    let mut words = [0u64; WORDS];
-    // The thread state is at word 0; word 2 points to the interpreter, which is the same block.
-    words[2] = words.as_ptr() as u64;
+    let mut words = make_believe_process();
     let base = words.as_ptr();
+    let counter = words
+        .get_mut(COUNTER_WORD)
+        .map_or(std::ptr::null_mut(), |word| &raw mut *word);
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
         let start = Instant::now();
         for _ in 0..CALLS {
-            calibration_target(base, 0, &raw mut words[COUNTER_WORD]);
+            calibration_target(base, 0, counter);
         }
         best = best.min(start.elapsed().as_nanos() as f64 / f64::from(CALLS));
         between()?;
     }
     Ok(best)
+}
+
+/// Memory with a thread state at word 0, which is its own interpreter (at word 2) and code object, and
+/// behind it as many frames as a stack can have.
+fn make_believe_process() -> Vec<u64> {
+    let frames = crate::MAX_STACK_DEPTH as usize;
+    let mut words = vec![0u64; WORDS + frames * FRAME_WORDS];
+    let base = words.as_ptr() as u64;
+    let address = |word: usize| base + (word * size_of::<u64>()) as u64;
+    let mut put = |word: usize, value: u64| {
+        if let Some(place) = words.get_mut(word) {
+            *place = value;
+        }
+    };
+    put(2, base);
+    put(VERSION_WORD, 1);
+    put(FRAME_WORD, address(WORDS));
+    for frame in 0..frames {
+        let at = WORDS + frame * FRAME_WORDS;
+        let next = if frame + 1 < frames {
+            address(at + FRAME_WORDS)
+        } else {
+            0
+        };
+        put(at, base);
+        put(at + 1, next);
+        put(at + 2, base + 2 * frame as u64);
+    }
+    words
 }
 
 fn make_believe_layout() -> Layout {
@@ -146,7 +186,31 @@ fn make_believe_layout() -> Layout {
         heap_size: 24,
         collecting_guards: 0,
         stats_incomplete: 0,
+        frames: make_believe_frames(),
         ..Layout::default()
+    }
+}
+
+/// As in 3.12: an instruction pointer, and code objects with a version.
+fn make_believe_frames() -> FrameOffsets {
+    let word = |word: usize| (word * size_of::<u64>()) as u32;
+    FrameOffsets {
+        tstate_frame: word(FRAME_WORD),
+        frame_indirection: NO_OFFSET,
+        frame_bytes: word(FRAME_WORDS),
+        frame_code: 0,
+        frame_back: word(1),
+        frame_instruction: word(2),
+        instruction_kind: InstructionKind::INSTRUCTION_POINTER.0,
+        instruction_scale: 1,
+        frame_owner: NO_OFFSET,
+        frame_tlbc_index: NO_OFFSET,
+        code_tlbc: NO_OFFSET,
+        code_first_traceable: NO_OFFSET,
+        code_version: word(VERSION_WORD),
+        runtime_tstate: NO_OFFSET,
+        interpreter_gil: NO_OFFSET,
+        ..FrameOffsets::default()
     }
 }
 

@@ -92,6 +92,7 @@ class Recorder:
     def callback(self, phase, info, _now=time.monotonic_ns, _cpu=time.thread_time_ns,
                  _thread=threading.get_native_id, _pid=os.getpid):
         now = _now()
+        count = gc.get_count()[0]
         thread = _thread()
         if phase == "start":
             manual = getattr(MANUAL, "armed", False)
@@ -100,9 +101,11 @@ class Recorder:
                 "pid": _pid(), "tid": thread, "generation": info["generation"],
                 "reason": "manual" if manual else "automatic", "section": self.section,
                 "interpreter": self.interpreter, "start_ns": now, "start_cpu_ns": _cpu(),
+                "count": count,
             }
             if self.stacks:
                 self.open[thread]["stack"] = stack(sys._getframe().f_back)
+            self.open[thread]["count_after"] = gc.get_count()[0]
         else:
             # A child forked in the middle of a collection has another thread id.
             entry = self.open.pop(thread, None) or {"inherited": True, "pid": _pid(), "tid": thread,

@@ -223,7 +223,7 @@ impl Recording {
         for event in self.watch.session.poll(Duration::ZERO)? {
             self.watch.event(event);
         }
-        self.watch.stacks.forget_ended();
+        self.watch.handled_all();
         Ok(())
     }
 

@@ -97,6 +97,7 @@ fn frames(found: &FrameLayout) -> FrameOffsets {
         code_name: found.code_name,
         code_first_line: found.code_first_line,
         code_line_table: found.code_line_table,
+        unicode_length: found.unicode_length,
         unicode_hash: found.unicode_hash,
         unicode_data: found.unicode_ascii_data,
         bytes_length: found.bytes_length,

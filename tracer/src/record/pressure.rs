@@ -22,6 +22,8 @@ const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
 /// The intervals of every process.
 pub(crate) struct Pressures {
     processes: HashMap<u32, Interval>,
+    /// Processes that ended since the last look, and when: their last pauses may still be on their way.
+    ended: Vec<(u32, u64)>,
     written: Instant,
 }
 
@@ -73,6 +75,7 @@ impl Pressures {
     pub(crate) fn new() -> Self {
         Self {
             processes: HashMap::new(),
+            ended: Vec::new(),
             written: Instant::now(),
         }
     }
@@ -113,12 +116,19 @@ impl Pressures {
         }
     }
 
-    /// A process ended: its last interval is written.
-    pub(crate) fn ended(&mut self, session: &Session, pid: u32, at_ns: u64, output: &mut Output) {
-        if let Some(mut interval) = self.processes.remove(&pid) {
-            interval.write(session.arenas(pid), at_ns, output);
+    /// A process ended.
+    pub(crate) fn ended(&mut self, pid: u32, at_ns: u64) {
+        self.ended.push((pid, at_ns));
+    }
+
+    /// Every event that came with the end of a process was handled: its last interval is written.
+    pub(crate) fn close_ended(&mut self, session: &Session, output: &mut Output) {
+        for (pid, at_ns) in self.ended.drain(..) {
+            if let Some(mut interval) = self.processes.remove(&pid) {
+                interval.write(session.arenas(pid), at_ns, output);
+            }
+            session.forget_arenas(pid);
         }
-        session.forget_arenas(pid);
     }
 }
 

@@ -159,13 +159,18 @@ impl Watch {
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
                 self.stacks.ended(pid);
-                self.pressures
-                    .ended(&self.session, pid, at_ns, &mut self.output);
+                self.pressures.ended(pid, at_ns);
                 self.counting
                     .ended(&self.session, pid, at_ns, &self.processes, &mut self.output);
                 self.processes.remove(pid, status, at_ns, &mut self.output);
             }
         }
+    }
+
+    /// Every event that the rings held was handled.
+    pub(crate) fn handled_all(&mut self) {
+        self.stacks.forget_ended();
+        self.pressures.close_ended(&self.session, &mut self.output);
     }
 
     fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) {

@@ -277,7 +277,7 @@ impl Analysis {
                     process.pressure.add(&pressure);
                 }
             }
-            Record::Pause(_) => {}
+            Record::Pause(_) | Record::Allocations(_) => {}
         }
     }
 

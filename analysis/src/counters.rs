@@ -36,6 +36,7 @@ pub(crate) struct CounterState {
     /// Of several processes: whole and inside, of those that tell both.
     compared: [Option<Pair>; COUNTERS],
     scaled_processes: u64,
+    migrated_processes: u64,
 }
 
 /// Two sums over the same things.
@@ -114,8 +115,8 @@ impl CounterState {
         self.major_fault_pauses.add_all(&other.major_fault_pauses);
         self.examined_pauses += other.examined_pauses;
         self.examined_objects = self.examined_objects.saturating_add(other.examined_objects);
-        self.scaled_processes += other.scaled_processes;
-        self.scaled_processes += u64::from(other.whole.as_ref().is_some_and(|w| w.counters.scaled));
+        self.scaled_processes += other.scaled_processes();
+        self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
             let place = self.compared.get_mut(counter as usize);
             if let (Some(place), Some(pair)) = (place, other.compared(counter)) {
@@ -139,6 +140,16 @@ impl CounterState {
             }),
             None => before,
         }
+    }
+
+    fn scaled_processes(&self) -> u64 {
+        let whole = self.whole.as_ref();
+        self.scaled_processes + u64::from(whole.is_some_and(|whole| whole.counters.scaled))
+    }
+
+    fn migrated_processes(&self) -> u64 {
+        let whole = self.whole.as_ref();
+        self.migrated_processes + u64::from(whole.is_some_and(|whole| whole.counters.migrated))
     }
 
     fn inside(&self, counter: Counter) -> Pair {
@@ -166,10 +177,6 @@ impl CounterState {
         }
         let ipc = |cycles: Option<u64>, instructions: Option<u64>| ratio(instructions?, cycles?);
         let cycles = self.by_instructions.get(Counter::Cycles as usize);
-        let whole_scaled = self
-            .whole
-            .as_ref()
-            .is_some_and(|whole| whole.counters.scaled);
         Some(CountersReport {
             basis: Basis::Inferred,
             pauses: self.pauses,
@@ -181,7 +188,8 @@ impl CounterState {
             ),
             migrated_pauses: self.migrated_pauses,
             scaled_pauses: self.scaled_pauses,
-            scaled_processes: self.scaled_processes + u64::from(whole_scaled),
+            scaled_processes: self.scaled_processes(),
+            migrated_processes: self.migrated_processes(),
             major_fault_pauses: self.major_fault_pauses,
             examined_pauses: self.examined_pauses,
             examined_objects: self.examined_objects,

@@ -19,11 +19,14 @@ pub struct CountersReport {
     pub inside_ipc: Option<f64>,
     /// Instructions per cycle outside.
     pub outside_ipc: Option<f64>,
-    /// Pauses without per-CPU counters because the thread moved to another CPU.
+    /// Pauses without per-CPU counters: these were dropped rather than shown wrong, because the
+    /// thread came to a CPU unseen or a reading was interrupted.
     pub migrated_pauses: u64,
+    /// Processes with totals that are too low, for the same reason.
+    pub migrated_processes: u64,
     /// Pauses with values scaled up because counters had to take turns.
     pub scaled_pauses: u64,
-    /// Processes with totals scaled up for the same reason.
+    /// Processes with totals scaled up, because counters had to take turns.
     pub scaled_processes: u64,
     /// Pauses that waited for a disk (`major-faults`).
     pub major_fault_pauses: Effort,

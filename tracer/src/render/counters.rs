@@ -148,10 +148,16 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
     }
     if counters.migrated_pauses > 0 {
         text.push(format!(
-            "In {} of {} the thread moved to another CPU; values counted per CPU were dropped \
-             there.",
+            "In {} of {} values counted per CPU were dropped rather than shown wrong: the thread \
+             came to a CPU unseen.",
             count(counters.migrated_pauses),
             counted(pauses, "pause"),
+        ));
+    }
+    if counters.migrated_processes > 0 {
+        text.push(format!(
+            "Of {} the totals are too low for the same reason.",
+            counted(counters.migrated_processes, "process"),
         ));
     }
     if counters.scaled_pauses > 0 || counters.scaled_processes > 0 {

@@ -8,6 +8,7 @@ use crate::privileges::Denied;
 use crate::privileges::Facts;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
+use gctrace_probes::counters::CounterError;
 use std::fmt;
 
 /// More pids than these are only counted.
@@ -169,6 +170,7 @@ fn rights(machine: &Machine) -> Vec<Line> {
         lockdown(rights.lockdown),
         paranoid(machine),
         locked_memory(machine),
+        processor_counters(machine),
         container(machine),
     ]);
     lines
@@ -213,6 +215,31 @@ fn locked_memory(machine: &Machine) -> Line {
         None => "no limit".to_owned(),
     };
     Line::new(Verdict::Ok, "locked memory", value)
+}
+
+/// Recording works without them. Page faults, context switches and the like are counted anywhere.
+fn processor_counters(machine: &Machine) -> Line {
+    let what = "processor counters";
+    let missing: Vec<_> = machine
+        .counters
+        .iter()
+        .filter_map(|(counter, there)| Some((*counter, there.as_ref().err()?)))
+        .collect();
+    let Some((_, why)) = missing.first() else {
+        return Line::new(Verdict::Ok, what, "all");
+    };
+    if **why == CounterError::Denied {
+        return Line::new(Verdict::Unknown, what, "cannot be tried without privileges");
+    }
+    if missing.len() == machine.counters.len() {
+        return Line::new(Verdict::Note, what, format!("none: {why}"))
+            .mend("Cycles, instructions, cache and TLB misses will not be in traces; --counters lists the rest.");
+    }
+    let names: Vec<_> = missing
+        .iter()
+        .map(|(counter, _)| counter.as_str())
+        .collect();
+    Line::new(Verdict::Note, what, format!("all but {}", names.join(", "))).mend(why.to_string())
 }
 
 fn container(machine: &Machine) -> Line {

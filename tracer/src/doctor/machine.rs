@@ -2,6 +2,9 @@
 
 use crate::privileges::Facts;
 use gctrace_ebpf::KernelSupport;
+use gctrace_event::Counter;
+use gctrace_probes::counters;
+use gctrace_probes::counters::CounterError;
 use nix::sys::resource::RLIM_INFINITY;
 use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
@@ -17,6 +20,8 @@ pub(crate) struct Machine {
     pub(crate) perf_event_paranoid: Option<i32>,
     /// Bytes that may be locked; `None` without limit.
     pub(crate) locked_memory: Option<u64>,
+    /// The processor's own counters: which are there, and why others are not.
+    pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
 }
 
 impl Machine {
@@ -30,6 +35,20 @@ impl Machine {
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
             locked_memory: (limit != RLIM_INFINITY).then_some(limit),
+            counters: processor_counters(),
         }
     }
+}
+
+/// Tries each. The kernel's clock, which is there on every machine, is left out.
+fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
+    let cpus = counters::online_cpus();
+    Counter::ALL
+        .into_iter()
+        .filter(|counter| counters::is_per_cpu(*counter) && *counter != Counter::CpuClock)
+        .map(|counter| {
+            let cpus = cpus.as_ref().map_err(Clone::clone);
+            (counter, cpus.and_then(|cpus| counters::check(counter, cpus)))
+        })
+        .collect()
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::privileges::Capabilities;
 use gctrace_ebpf::KernelSupport;
+use gctrace_event::Counter;
 use gctrace_probes::Collector;
 use gctrace_probes::Point;
 use gctrace_probes::PointKind;
@@ -39,6 +40,7 @@ fn good_machine() -> Machine {
         },
         perf_event_paranoid: Some(2),
         locked_memory: Some(8 << 20),
+        counters: vec![(Counter::Cycles, Ok(())), (Counter::BranchMisses, Ok(()))],
     }
 }
 
@@ -182,4 +184,30 @@ fn a_container_with_a_seccomp_filter() {
 #[test]
 fn one_interpreter_explained() {
     insta::assert_snapshot!(explain::resolution(&resolution()));
+}
+
+#[test]
+fn missing_counters_are_named_and_do_not_stop_a_recording() {
+    let value = |counters: Vec<(Counter, Result<(), CounterError>)>| {
+        let machine = Machine {
+            counters,
+            ..good_machine()
+        };
+        let line = processor_counters(&machine);
+        assert!(draw(&machine, &interpreters()).recording_works());
+        (line.verdict, line.value)
+    };
+    let (verdict, text) = value(vec![(Counter::Cycles, Err(CounterError::NoUnit))]);
+    assert_eq!(verdict, Verdict::Note);
+    assert!(text.starts_with("none: the kernel sees no"), "{text}");
+    let (verdict, text) = value(vec![
+        (Counter::Cycles, Ok(())),
+        (
+            Counter::LlcLoadMisses,
+            Err(CounterError::NotInUnit { cpu: 0 }),
+        ),
+    ]);
+    assert_eq!((verdict, text.as_str()), (Verdict::Note, "all but LLC-load-misses"));
+    let (verdict, _) = value(vec![(Counter::Cycles, Err(CounterError::Denied))]);
+    assert_eq!(verdict, Verdict::Unknown);
 }

@@ -30,7 +30,9 @@ fn a_missing_unit_and_a_missing_event_are_told_apart() {
 
 #[test]
 fn counters_of_threads_have_no_event() {
-    let per_cpu = Counter::ALL.into_iter().filter(|counter| is_per_cpu(*counter));
+    let per_cpu = Counter::ALL
+        .into_iter()
+        .filter(|counter| is_per_cpu(*counter));
     let names: Vec<&str> = per_cpu.map(Counter::as_str).collect();
     assert_eq!(
         names,

@@ -48,7 +48,10 @@ fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
         .filter(|counter| counters::is_per_cpu(*counter) && *counter != Counter::CpuClock)
         .map(|counter| {
             let cpus = cpus.as_ref().map_err(Clone::clone);
-            (counter, cpus.and_then(|cpus| counters::check(counter, cpus)))
+            (
+                counter,
+                cpus.and_then(|cpus| counters::check(counter, cpus)),
+            )
         })
         .collect()
 }

@@ -207,7 +207,10 @@ fn missing_counters_are_named_and_do_not_stop_a_recording() {
             Err(CounterError::NotInUnit { cpu: 0 }),
         ),
     ]);
-    assert_eq!((verdict, text.as_str()), (Verdict::Note, "all but LLC-load-misses"));
+    assert_eq!(
+        (verdict, text.as_str()),
+        (Verdict::Note, "all but LLC-load-misses")
+    );
     let (verdict, _) = value(vec![(Counter::Cycles, Err(CounterError::Denied))]);
     assert_eq!(verdict, Verdict::Unknown);
 }

@@ -63,8 +63,8 @@ const GREY: Color = Color {
 /// Colours by frame name.
 fn colours(processes: &[Process<'_>]) -> PaletteMap {
     let mut map = PaletteMap::default();
-    // What inferno puts under everything, and what we put under each process.
-    map.insert("all", GREY);
+    // What inferno puts under everything has no name.
+    map.insert("", GREY);
     for process in processes {
         map.insert(collapsed::separated(&process.name), GREY);
     }

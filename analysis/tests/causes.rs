@@ -104,6 +104,7 @@ fn lines_by_time_own_and_innermost() {
     assert_eq!(lines.without_stack, effort(1, 4));
     assert_eq!(lines.without_stack_at_shutdown, effort(1, 30));
     assert_eq!(lines.stack_too_deep, effort(1, 5));
+    assert_eq!(lines.own_line_too_deep, effort(1, 5));
     assert_eq!(lines.unreadable, effort(1, 1));
     assert_eq!(
         names(&lines.innermost),

@@ -17,8 +17,10 @@ pub struct Lines {
     /// Pauses at the end of the interpreter without a stack: no Python code runs any more.
     pub without_stack_at_shutdown: Effort,
     /// Of those with a stack: longer than was recorded (`--stack-depth`), so their outermost
-    /// frames, and perhaps a line of the program itself, are not known.
+    /// frames are not known.
     pub stack_too_deep: Effort,
+    /// Of `stack_too_deep`: no recorded frame is a line of the program itself.
+    pub own_line_too_deep: Effort,
     /// Of those with a stack: the innermost frame could not be read.
     pub unreadable: Effort,
     /// By the line that was being executed, the costliest first: at most 50, of one process 20.

@@ -92,6 +92,9 @@ impl<'a> Ranking<'a> {
         self.lines.with_stack.add_all(&sums.all);
         if node.cut {
             self.lines.stack_too_deep.add_all(&sums.all);
+            if node.own.is_none() {
+                self.lines.own_line_too_deep.add_all(&sums.all);
+            }
         }
         let place = self.tree.location(node.location);
         if place.is_some_and(|place| place.function == Frame::UNREADABLE) {

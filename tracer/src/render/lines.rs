@@ -275,7 +275,7 @@ fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
     if !without.is_empty() {
         text.push(format!("Without a line: {}.", without.join("; ")));
     }
-    let deep = &lines.stack_too_deep;
+    let deep = &lines.own_line_too_deep;
     let worth = deep.time_ns as f64 >= lines.with_stack.time_ns as f64 * LINE_RATIO;
     text.extend(some(deep, "").filter(|_| worth).map(|pauses| {
         format!(

@@ -277,7 +277,18 @@ impl Analysis {
                     process.pressure.add(&pressure);
                 }
             }
-            Record::Pause(_) | Record::Allocations(_) => {}
+            Record::Allocations(allocations) => {
+                let index = self.process_at(allocations.pid, allocations.since_ns);
+                let stacks = allocations.stacks.iter().filter_map(|(frame, count)| {
+                    let node = self.current.frames.resolve(*frame, &mut self.stacks)?;
+                    Some((node, *count))
+                });
+                let stacks = stacks.collect();
+                if let Some(process) = self.processes.get_mut(index) {
+                    process.allocations.set(allocations, stacks);
+                }
+            }
+            Record::Pause(_) => {}
         }
     }
 

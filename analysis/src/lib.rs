@@ -9,6 +9,7 @@ mod counters;
 mod distribution;
 mod growth;
 pub mod paths;
+mod allocations;
 mod pressure;
 mod process;
 mod regression;

@@ -3,6 +3,7 @@
 use crate::counters::CounterState;
 use crate::growth;
 use crate::growth::GrowthState;
+use crate::allocations::AllocationState;
 use crate::pressure::PressureState;
 use crate::report::Basis;
 use crate::report::Effort;
@@ -74,6 +75,7 @@ pub(crate) struct ProcessState {
     growth: GrowthState,
     pub(crate) stacks: TraceStacks,
     pub(crate) pressure: PressureState,
+    pub(crate) allocations: AllocationState,
     pub(crate) counters: Box<CounterState>,
 }
 
@@ -98,6 +100,7 @@ impl ProcessState {
             growth: GrowthState::default(),
             stacks: TraceStacks::default(),
             pressure: PressureState::default(),
+            allocations: AllocationState::default(),
             counters: Box::default(),
         }
     }
@@ -287,6 +290,7 @@ impl ProcessState {
             growth: self.growth.report(started_ns),
             lines: self.lines(tree),
             pressure: self.pressure(observed_ns),
+            allocations: self.allocations.report(tree),
             counters: self.counters.report(),
             exit_code: self.exit.and_then(|exit| exit.code),
             exit_signal: self.exit.and_then(|exit| exit.signal),

@@ -8,6 +8,7 @@
 mod counters;
 mod evidence;
 mod lines;
+mod allocations;
 mod pressure;
 mod processes;
 
@@ -32,6 +33,9 @@ pub use lines::LineReport;
 pub use lines::Lines;
 pub use lines::Location;
 pub use lines::StackReport;
+pub use allocations::AllocationsReport;
+pub use allocations::AllocatingLine;
+pub use allocations::SizeClass;
 pub use pressure::ArenasReport;
 pub use pressure::PressureReport;
 pub use processes::InterpreterReport;

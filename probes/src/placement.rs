@@ -105,7 +105,9 @@ fn choose(body: &[Instruction], keep: Keep) -> Option<Instruction> {
     let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
     let unknown_targets = body
         .iter()
-        .any(|instruction| instruction.flow_control() == FlowControl::IndirectBranch);
+        .any(|instruction| {
+            instruction.flow_control() == FlowControl::IndirectBranch && !is_tail_call(instruction)
+        });
     for instruction in body.iter().take(LOOK_AHEAD) {
         if is_emulated(instruction) {
             // A jump table could lead back to it, but never to a `push` of the prologue, which
@@ -120,6 +122,14 @@ fn choose(body: &[Instruction], keep: Keep) -> Option<Instruction> {
         }
     }
     None
+}
+
+/// A jump through a pointer at a fixed place, as `return table.function(..)` compiles to: it leaves the
+/// function. Jump tables are read with an index, or through a register alone.
+fn is_tail_call(instruction: &Instruction) -> bool {
+    instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_index() == Register::None
+        && (instruction.is_ip_rel_memory_operand() || instruction.memory_displacement64() != 0)
 }
 
 /// Target of a direct jump or call.
@@ -217,6 +227,19 @@ mod tests {
         assert_eq!(chosen(b"\x48\x8b\x07\x90\xeb\xfd"), None);
         // mov rax,[rdi]; je +0; jmp rax: the je may be a jump table's target
         assert_eq!(chosen(b"\x48\x8b\x07\x74\x00\xff\xe0"), None);
+    }
+
+    #[test]
+    fn a_tail_call_leads_nowhere_in_the_function() {
+        // mov rsi,rdi; test rdi,rdi; js +8; jmp [rip+16] (PyObject_Malloc of 3.11)
+        let found = chosen_keeping(
+            Keep::FirstArgument,
+            b"\x48\x89\xfe\x48\x85\xff\x78\x08\xff\x25\x10\x00\x00\x00",
+        );
+        assert_eq!(found.map(|(at, _)| at), Some(6));
+        // the same, then jmp [rax*8+0x1000]
+        let table = b"\x48\x85\xff\x78\x08\xff\x24\xc5\x00\x10\x00\x00";
+        assert_eq!(chosen_keeping(Keep::FirstArgument, table), None);
     }
 
     #[test]

@@ -149,6 +149,12 @@ struct RecordArgs {
     /// default, or none
     #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
     counters: CounterChoice,
+    /// Estimate how much the program allocates and on which lines, from short windows of probes on its allocator
+    #[arg(long)]
+    alloc: bool,
+    /// With --alloc: CPU time of the program that its windows may cost, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
+    alloc_budget: f64,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -224,6 +230,8 @@ pub(crate) struct RecordConfig {
     pub stack_depth: u32,
     /// Performance counters.
     pub counters: CounterChoice,
+    /// Part of the CPU time that windows on the allocator may cost; `None`: there are none.
+    pub alloc_budget: Option<f64>,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -361,6 +369,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         ring_size: args.ring_size,
         stack_depth: args.stack_depth,
         counters: args.counters,
+        alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
         verbosity,
     })
 }

@@ -3,6 +3,7 @@
 //! Owns the order of things. What follows from an event is `record/watch.rs`; what is written,
 //! `record/output.rs`.
 
+mod allocations;
 mod clock;
 mod counters;
 mod ending;
@@ -30,6 +31,7 @@ use crate::launch::Signals;
 use crate::launch::create_trace;
 use crate::privileges;
 use crate::record::counters::Counting;
+use crate::record::allocations::AllocationWindows;
 use crate::record::interpreters::Interpreters;
 use crate::record::output::Output;
 use crate::record::watch::Watch;
@@ -131,6 +133,10 @@ impl Recording {
         );
         if let Err(error) = arenas {
             watch.degraded(error);
+        }
+        if let Some(budget) = config.alloc_budget {
+            let windows = AllocationWindows::start(budget, config.stack_depth);
+            watch.allocations = Some(windows.context("cannot start the thread that counts allocations")?);
         }
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");

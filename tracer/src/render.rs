@@ -3,6 +3,7 @@
 //! Owns how a report looks; what it says comes from `gctrace_analysis`. Nothing here reads files
 //! or decides where output goes.
 
+mod allocations;
 mod counters;
 mod evidence;
 mod lines;

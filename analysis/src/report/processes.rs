@@ -6,6 +6,7 @@ use super::Effort;
 use super::Growth;
 use super::Lines;
 use super::Pauses;
+use super::AllocationsReport;
 use super::PressureReport;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,6 +122,8 @@ pub struct ProcessReport {
     pub lines: Option<Lines>,
     /// Its allocation pressure, where recorded.
     pub pressure: Option<PressureReport>,
+    /// Its allocations as windows on the allocator saw them (`--alloc`).
+    pub allocations: Option<AllocationsReport>,
     /// Its performance counters, where recorded.
     pub counters: Option<CountersReport>,
     /// Exit code.

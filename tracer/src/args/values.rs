@@ -8,6 +8,14 @@ use gctrace_event::Counter;
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// Percent of something, more than 0 and at most 50.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent),
+        _ => Err(format!("{text:?} is not a percentage above 0 and up to 50")),
+    }
+}
+
 /// A ring buffer is a power of two and whole pages, or the kernel refuses it
 /// (`ringbuf_map_alloc`, kernel/bpf/ringbuf.c).
 const SMALLEST_RING: u64 = 4096;

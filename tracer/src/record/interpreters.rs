@@ -13,6 +13,7 @@ use gctrace_ebpf::Registers;
 use gctrace_ebpf::Session;
 use gctrace_event::Interpreter;
 use gctrace_probes::ProgramKind;
+use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::Candidate;
@@ -46,6 +47,7 @@ struct Armed {
     /// Index of its layout in the BPF programs.
     layout: u32,
     frames: Option<FrameLayout>,
+    resolution: Resolution,
     probes: Attachment,
 }
 
@@ -76,6 +78,13 @@ impl Interpreters {
     /// What is known about an armed interpreter.
     pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
         self.armed.get(index).map(|armed| &armed.description)
+    }
+
+    /// How an armed interpreter was found, and the index of its layout in the BPF programs.
+    pub(crate) fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
+        self.armed
+            .get(index)
+            .map(|armed| (armed.layout, &armed.resolution))
     }
 
     /// Where the Python stacks are of the interpreter whose layout has this index in the BPF programs.
@@ -234,20 +243,21 @@ impl Interpreters {
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }
-        let index = self.armed.len();
-        self.armed.push(Armed {
-            description: plan::describe(&resolution, shown),
-            layout,
-            frames: resolution.frames,
-            probes,
-        });
-        self.files.insert(identity, Some(index));
         tracing::info!(
             "probes placed in {} ({}, found by {})",
             shown.display(),
             resolution.version,
             resolution.rung
         );
+        let index = self.armed.len();
+        self.armed.push(Armed {
+            description: plan::describe(&resolution, shown),
+            layout,
+            frames: resolution.frames.clone(),
+            resolution,
+            probes,
+        });
+        self.files.insert(identity, Some(index));
         Ok(Some(index))
     }
 

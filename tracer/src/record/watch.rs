@@ -2,6 +2,7 @@
 //!
 //! Owns the state of one recording between its events. When to poll and when to end is `record.rs`.
 
+use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
 use crate::record::interpreters::InterpreterIndex;
@@ -34,6 +35,8 @@ pub(crate) struct Watch {
     pub stacks: Stacks,
     /// Allocation pressure.
     pub pressures: Pressures,
+    /// Windows on the allocators, with `--alloc`.
+    pub allocations: Option<AllocationWindows>,
     /// Performance counters.
     pub counting: Counting,
     held: HeldProcesses,
@@ -72,6 +75,7 @@ impl Watch {
             output,
             stacks: Stacks::default(),
             pressures: Pressures::new(),
+            allocations: None,
             counting,
             held,
             programs: HashMap::new(),
@@ -158,6 +162,9 @@ impl Watch {
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
+                if let Some(allocations) = &mut self.allocations {
+                    allocations.ended(pid);
+                }
                 self.stacks.ended(pid);
                 self.pressures.ended(pid, at_ns);
                 self.counting
@@ -283,11 +290,21 @@ impl Watch {
     pub(crate) fn tick(&mut self) {
         let now = clock::monotonic_ns();
         self.pressures.tick(&self.session, now, &mut self.output);
+        if let Some(allocations) = &mut self.allocations {
+            let layout = |index| self.interpreters.frame_layout(index);
+            allocations.tick(&mut self.stacks, layout, &mut self.output);
+        }
         self.output.tick();
     }
 
     fn announce(&mut self, pid: u32) {
         let interpreter = self.processes.interpreter(pid);
+        if let (Some(allocations), Some((layout, resolution))) = (
+            &mut self.allocations,
+            interpreter.and_then(|index| self.interpreters.resolution(index)),
+        ) {
+            allocations.watch(pid, layout, resolution);
+        }
         let interpreter = interpreter.and_then(|index| self.interpreters.describe(index));
         if let Some(interpreter) = interpreter {
             let size = ArenaSize::of(interpreter);

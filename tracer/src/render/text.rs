@@ -1,5 +1,6 @@
 //! The report for people: verdict, evidence, what to do next.
 
+use super::allocations;
 use super::counters;
 use super::evidence;
 use super::lines;
@@ -32,6 +33,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::growth(report),
         evidence::explicit_calls(report),
         pressure::pressure(report),
+        allocations::allocations(report),
         evidence::processor(report),
         counters::counters(report),
         evidence::own_cost(report),

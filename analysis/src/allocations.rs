@@ -1,0 +1,122 @@
+//! Allocations of one process, as windows on the allocator saw them.
+
+use crate::report::AllocatingLine;
+use crate::report::AllocationsReport;
+use crate::report::SizeClass;
+use crate::stacks::NodeId;
+use crate::stacks::StackTree;
+use gctrace_event::Allocations;
+use std::collections::HashMap;
+
+/// Lines of a report.
+const LINES: usize = 10;
+
+/// The last summary of the process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllocationState {
+    summary: Option<Allocations>,
+    stacks: Vec<(NodeId, u64)>,
+}
+
+impl AllocationState {
+    /// A later summary takes the place of an earlier one. `stacks`: its own, resolved.
+    pub(crate) fn set(&mut self, summary: Allocations, stacks: Vec<(NodeId, u64)>) {
+        self.summary = Some(summary);
+        self.stacks = stacks;
+    }
+
+    /// `None` where no window was opened.
+    pub(crate) fn report(&self, tree: &StackTree) -> Option<AllocationsReport> {
+        let summary = self.summary.as_ref()?;
+        let covered_ns = summary.at_ns.saturating_sub(summary.since_ns);
+        let per_cpu_s = summary.per_cpu_second.map(|rate| rate as f64);
+        let known: u64 = summary
+            .classes
+            .iter()
+            .filter(|(size, _)| size.is_some())
+            .fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        let mean_bytes = ratio(summary.bytes, known);
+        Some(AllocationsReport {
+            windows: summary.windows,
+            allocations_seen: summary.hits,
+            per_cpu_s,
+            per_s: per_cpu_s.zip(ratio(summary.cpu_ns, covered_ns)).map(|(rate, busy)| rate * busy),
+            bytes_per_cpu_s: per_cpu_s.zip(mean_bytes).map(|(rate, mean)| rate * mean),
+            relative_error: summary.error_ppm.map(|error| error as f64 / 1e6),
+            basis: summary.basis.clone(),
+            cost_ratio: ratio(summary.cost_ns, summary.cpu_ns),
+            budget_ratio: summary.budget_ppm as f64 / 1e6,
+            sizes: summary
+                .classes
+                .iter()
+                .map(|(size, count)| SizeClass {
+                    up_to_bytes: *size,
+                    share: ratio(*count, summary.hits).unwrap_or(0.0),
+                })
+                .collect(),
+            lines: self.lines(tree),
+        })
+    }
+
+    fn lines(&self, tree: &StackTree) -> Vec<AllocatingLine> {
+        let total: u64 = self.stacks.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        let mut by_line: HashMap<_, u64> = HashMap::new();
+        for (node, count) in &self.stacks {
+            if let Some(location) = tree.own_line(*node) {
+                *by_line.entry(location).or_default() += count;
+            }
+        }
+        let mut lines: Vec<_> = by_line.into_iter().collect();
+        lines.sort_by(|(a, many), (b, few)| few.cmp(many).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line))));
+        lines
+            .into_iter()
+            .take(LINES)
+            .map(|(location, count)| {
+                let share = ratio(count, total).unwrap_or(0.0);
+                AllocatingLine {
+                    location: location.clone(),
+                    samples: count,
+                    share,
+                    // of a share of independent samples (binomial)
+                    standard_error: (share * (1.0 - share) / total.max(1) as f64).sqrt(),
+                }
+            })
+            .collect()
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_follow_from_the_summary() {
+        let mut state = AllocationState::default();
+        assert!(state.report(&StackTree::default()).is_none());
+        let summary = Allocations {
+            since_ns: 1_000_000_000,
+            at_ns: 11_000_000_000,
+            windows: 20,
+            hits: 1000,
+            bytes: 32_000,
+            classes: vec![(Some(32), 800), (None, 200)],
+            per_cpu_second: Some(10_000_000),
+            error_ppm: Some(20_000),
+            cpu_ns: 5_000_000_000,
+            cost_ns: 45_000_000,
+            budget_ppm: 10_000,
+            ..Allocations::default()
+        };
+        state.set(summary, Vec::new());
+        let report = state.report(&StackTree::default()).unwrap();
+        assert_eq!(report.per_s, Some(5e6), "on a CPU half of the time");
+        assert_eq!(report.bytes_per_cpu_s, Some(4e8), "40 bytes each where the size is known");
+        assert_eq!(report.cost_ratio, Some(0.009));
+        assert_eq!(report.relative_error, Some(0.02));
+        assert_eq!(report.sizes.len(), 2);
+    }
+}

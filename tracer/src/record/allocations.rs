@@ -1,0 +1,173 @@
+//! `--alloc`: the rate of allocations, from short windows within a budget.
+//!
+//! Owns the thread on which windows open and close: that takes tens of milliseconds, during which the
+//! recording goes on. What one process is asked is `allocations/process.rs`.
+
+mod estimate;
+mod process;
+mod schedule;
+mod task_clock;
+mod worker;
+
+use crate::record::output::Output;
+use crate::record::stacks::Stacks;
+use gctrace_ebpf::Event;
+use gctrace_ebpf::StackId;
+use gctrace_event::Allocations as Summary;
+use gctrace_event::FrameId;
+use gctrace_event::Record;
+use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::Resolution;
+use std::collections::HashMap;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::Sender;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+
+/// What the thread is told.
+enum Command {
+    /// This process runs that interpreter from now on.
+    Watch {
+        pid: u32,
+        layout: u32,
+        resolution: Box<Resolution>,
+    },
+    /// It ended.
+    Ended(u32),
+}
+
+/// What the thread tells.
+enum Message {
+    /// New stacks and code objects.
+    Events(Vec<Event>),
+    /// Allocations that took a stack.
+    Samples(Vec<(u32, StackId)>),
+    /// What is known of a process.
+    Summary(Summary),
+    /// What cannot be had, for one process or for all.
+    Note(Option<u32>, String),
+}
+
+/// The thread, and what it said of lines.
+pub(crate) struct AllocationWindows {
+    commands: Option<Sender<Command>>,
+    messages: Receiver<Message>,
+    thread: Option<JoinHandle<()>>,
+    stacks: HashMap<u32, HashMap<FrameId, u64>>,
+    watched: HashMap<u32, u32>,
+}
+
+impl AllocationWindows {
+    /// `budget`: part of the CPU time of each process that its windows may cost.
+    pub(crate) fn start(budget: f64, stack_depth: u32) -> std::io::Result<Self> {
+        let (commands, to_thread) = channel();
+        let (from_thread, messages) = channel();
+        let thread = std::thread::Builder::new()
+            .name("allocations".to_owned())
+            .spawn(move || worker::run(budget, stack_depth, &to_thread, &from_thread))?;
+        Ok(Self {
+            commands: Some(commands),
+            messages,
+            thread: Some(thread),
+            stacks: HashMap::new(),
+            watched: HashMap::new(),
+        })
+    }
+
+    /// A process runs this interpreter, whose layout has that index.
+    pub(crate) fn watch(&mut self, pid: u32, layout: u32, resolution: &Resolution) {
+        if self.watched.insert(pid, layout) == Some(layout) {
+            return;
+        }
+        let resolution = Box::new(resolution.clone());
+        self.tell(Command::Watch {
+            pid,
+            layout,
+            resolution,
+        });
+    }
+
+    /// A process ended, or runs another program.
+    pub(crate) fn ended(&mut self, pid: u32) {
+        if self.watched.remove(&pid).is_some() {
+            self.tell(Command::Ended(pid));
+        }
+    }
+
+    fn tell(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            // The thread has said why, should it have ended.
+            let _ = commands.send(command);
+        }
+    }
+
+    /// Writes what the thread said.
+    pub(crate) fn tick<'a>(
+        &mut self,
+        stacks: &mut Stacks,
+        layout: impl Fn(u32) -> Option<&'a FrameLayout>,
+        output: &mut Output,
+    ) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.message(message, stacks, &layout, output);
+        }
+    }
+
+    fn message<'a>(
+        &mut self,
+        message: Message,
+        stacks: &mut Stacks,
+        layout: &impl Fn(u32) -> Option<&'a FrameLayout>,
+        output: &mut Output,
+    ) {
+        match message {
+            Message::Events(events) => {
+                for event in events {
+                    match event {
+                        Event::Code(code) => stacks.code(&code, layout(code.layout)),
+                        Event::Stack(stack) => stacks.stack(&stack, layout(stack.layout), output),
+                        Event::Pause(_) | Event::Process(_) => {}
+                    }
+                }
+            }
+            Message::Samples(samples) => {
+                for (pid, stack) in samples {
+                    if let Some(frame) = stacks.innermost(pid, Some(stack)) {
+                        *self.stacks.entry(pid).or_default().entry(frame).or_default() += 1;
+                    }
+                }
+            }
+            Message::Summary(mut summary) => {
+                summary.stacks = self.lines(summary.pid);
+                output.write(&Record::Allocations(summary));
+            }
+            Message::Note(pid, message) => {
+                tracing::warn!("{message}");
+                output.note(pid, crate::record::clock::monotonic_ns(), message);
+            }
+        }
+    }
+
+    fn lines(&self, pid: u32) -> Vec<(FrameId, u64)> {
+        let counted = self.stacks.get(&pid).into_iter().flatten();
+        let mut lines: Vec<(FrameId, u64)> = counted.map(|(frame, count)| (*frame, *count)).collect();
+        lines.sort_by_key(|(frame, count)| (std::cmp::Reverse(*count), *frame));
+        lines
+    }
+
+    /// Ends the thread, its last window closed, and writes what it still says.
+    pub(crate) fn finish<'a>(
+        mut self,
+        stacks: &mut Stacks,
+        layout: impl Fn(u32) -> Option<&'a FrameLayout>,
+        output: &mut Output,
+    ) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that counts allocations failed");
+        }
+        self.tick(stacks, layout, output);
+    }
+}

@@ -1,0 +1,285 @@
+//! One recorded process as the windows see it: where its allocator and its markers are, what was seen so
+//! far, and the cycle of undisturbed readings and a window.
+
+use super::estimate::Observations;
+use super::estimate::Reading;
+use super::schedule::LONGEST;
+use super::schedule::Schedule;
+use super::task_clock::TaskClock;
+use crate::record::clock;
+use gctrace_ebpf::AllocationCounts;
+use gctrace_ebpf::AllocationProbe;
+use gctrace_ebpf::Allocations;
+use gctrace_ebpf::WindowTarget;
+use gctrace_event::Allocations as Summary;
+use gctrace_probes::Layout;
+use gctrace_probes::ProcessMemory;
+use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::progress;
+use gctrace_probes::progress::Marker;
+use gctrace_probes::progress::MarkerKey;
+use gctrace_probes::progress::ProgressLayout;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Distances within a burst of readings.
+const BURST_GAPS: [Duration; 4] = [
+    Duration::ZERO,
+    Duration::from_micros(25),
+    Duration::from_micros(70),
+    Duration::from_micros(200),
+];
+/// A burst counts only if the process ran on a CPU for this part of it.
+const RAN: f64 = 0.97;
+/// Undisturbed readings kept for one window.
+const MOST_READINGS: usize = 400;
+/// One of so many allocations takes a stack.
+const STACK_EVERY: u32 = 61;
+/// What one hit is taken to cost before it is measured, and what it costs at least and at most on any machine
+/// (the most: single-stepped in a virtual machine).
+const HIT_NS: f64 = 900.0;
+const LEAST_HIT_NS: f64 = 100.0;
+const MOST_HIT_NS: f64 = 30_000.0;
+
+/// What does not change: the interpreter.
+pub(crate) struct Interpreter {
+    pub file: PathBuf,
+    pub layout_index: u32,
+    pub probes: Vec<AllocationProbe>,
+    pub layout: Layout,
+    pub frames: FrameLayout,
+}
+
+/// A process with windows.
+pub(crate) struct Watched {
+    pub pid: u32,
+    pub runtime: u64,
+    pub interpreter: Arc<Interpreter>,
+    progress: ProgressLayout,
+    memory: ProcessMemory,
+    clock: TaskClock,
+    schedule: Schedule,
+    budget: f64,
+    observations: Observations,
+    markers: Vec<Marker>,
+    free: Vec<Reading>,
+    seen: AllocationCounts,
+    windows: u64,
+    since_ns: u64,
+    hit_ns: f64,
+    in_windows: (f64, f64),
+}
+
+impl Watched {
+    pub(crate) fn new(
+        pid: u32,
+        runtime: u64,
+        interpreter: Arc<Interpreter>,
+        progress: ProgressLayout,
+        memory: ProcessMemory,
+        budget: f64,
+    ) -> Self {
+        Self {
+            pid,
+            runtime,
+            interpreter,
+            progress,
+            memory,
+            clock: TaskClock::new(pid),
+            schedule: Schedule::new(budget),
+            budget,
+            observations: Observations::default(),
+            markers: Vec::new(),
+            free: Vec::new(),
+            seen: AllocationCounts::default(),
+            windows: 0,
+            since_ns: clock::monotonic_ns(),
+            hit_ns: HIT_NS,
+            in_windows: (0.0, 0.0),
+        }
+    }
+
+    /// Reads the markers of the undisturbed program; finds them first where there are none.
+    pub(crate) fn observe(&mut self) {
+        if self.markers.is_empty() {
+            self.find_markers();
+        }
+        if self.free.len() >= MOST_READINGS || self.markers.is_empty() {
+            return;
+        }
+        let (cpu_begin, begin) = (self.clock.now_ns(), Instant::now());
+        let mut readings = Vec::new();
+        for gap in BURST_GAPS {
+            spin(gap);
+            let before = begin.elapsed();
+            let values = progress::sample(self.pid, &self.markers, &self.progress);
+            readings.push((middle(before, begin.elapsed()), values));
+        }
+        let wall = begin.elapsed().as_nanos() as f64;
+        let cpu = self.clock.now_ns().saturating_sub(cpu_begin) as f64;
+        if cpu < RAN * wall {
+            // It was taken off its CPU: when each value was read in its own time is known of the last only.
+            readings.drain(..readings.len() - 1);
+            readings.iter_mut().for_each(|(at, _)| *at = wall);
+        }
+        self.free.extend(readings.into_iter().map(|(at, values)| Reading {
+            at: cpu_begin as f64 + at / wall * cpu,
+            values,
+        }));
+    }
+
+    fn find_markers(&mut self) {
+        self.clock.meet_threads();
+        self.free.clear();
+        let found = gctrace_probes::frames::current_thread(
+            &self.memory,
+            self.runtime,
+            &self.interpreter.layout,
+            &self.interpreter.frames,
+        );
+        if let Ok(Some(thread)) = found {
+            self.markers = progress::find(
+                self.pid,
+                &self.memory,
+                thread,
+                &self.interpreter.frames,
+                &self.progress,
+            );
+        }
+    }
+
+    pub(crate) fn may_open(&mut self) -> bool {
+        let cpu = self.clock.now_ns();
+        !self.markers.is_empty() && self.free.len() > 4 && self.schedule.may_open(cpu)
+    }
+
+    /// Opens a window, reads hits and markers while it is open, and closes it.
+    pub(crate) fn window(&mut self, allocations: &mut Allocations) -> Result<(), gctrace_ebpf::Error> {
+        let before = allocations.counts()?;
+        let target = WindowTarget {
+            pid: self.pid,
+            runtime: self.runtime,
+            // nearly microseconds: no pid comes again within one
+            incarnation: (self.since_ns >> 10) as u32 | 1,
+            stack_every: STACK_EVERY,
+        };
+        let most = self.schedule.hits();
+        let interpreter = Arc::clone(&self.interpreter);
+        let window = allocations.open(
+            target,
+            interpreter.layout_index,
+            &interpreter.file,
+            &interpreter.probes,
+        )?;
+        let begin_ns = self.clock.now_ns();
+        let readings = self.readings_in_window(allocations, before.hits + before.foreign_hits, most);
+        let cpu_ns = self.clock.now_ns().saturating_sub(begin_ns);
+        drop(window);
+        let after = allocations.counts()?;
+        let readings = readings?;
+        self.learn_cost(cpu_ns, &readings);
+        self.close(&before, &after, &readings);
+        Ok(())
+    }
+
+    fn readings_in_window(
+        &self,
+        allocations: &Allocations,
+        before: u64,
+        most: u64,
+    ) -> Result<Vec<Reading>, gctrace_ebpf::Error> {
+        let (opened, mut readings) = (Instant::now(), Vec::new());
+        let mut gap = Duration::from_micros(50);
+        loop {
+            let first = allocations.counts()?;
+            let values = progress::sample(self.pid, &self.markers, &self.progress);
+            let second = allocations.counts()?;
+            // A reading during which much happened says little.
+            if second.hits - first.hits <= 100 {
+                let at = (first.hits + second.hits) as f64 / 2.0;
+                readings.push(Reading { at, values });
+            }
+            let hits = (second.hits + second.foreign_hits).saturating_sub(before);
+            if hits >= most || opened.elapsed() >= LONGEST {
+                return Ok(readings);
+            }
+            std::thread::sleep(gap);
+            gap = (gap * 2).min(Duration::from_micros(800));
+        }
+    }
+
+    /// What one hit costs: the time in windows per allocation, less what it takes outside of them.
+    fn learn_cost(&mut self, cpu_ns: u64, readings: &[Reading]) {
+        if let [first, .., last] = readings {
+            self.in_windows.0 += cpu_ns as f64;
+            self.in_windows.1 += last.at - first.at;
+        }
+        let (cpu_ns, hits) = self.in_windows;
+        if hits >= 1000.0 {
+            let outside = self.observations.estimate().map_or(0.0, |estimate| 1e9 / estimate.per_second);
+            self.hit_ns = (cpu_ns / hits - outside).clamp(LEAST_HIT_NS, MOST_HIT_NS);
+        }
+    }
+
+    fn close(&mut self, before: &AllocationCounts, after: &AllocationCounts, readings: &[Reading]) {
+        let keys: Vec<MarkerKey> = self.markers.iter().map(|marker| marker.key).collect();
+        self.observations.add(&keys, &self.free, readings);
+        self.windows += 1;
+        let hits = after.hits - before.hits;
+        let foreign = after.foreign_hits - before.foreign_hits;
+        self.seen.hits += hits;
+        self.seen.bytes += after.bytes.saturating_sub(before.bytes);
+        let grown = after.classes.iter().zip(&before.classes);
+        if self.seen.classes.is_empty() {
+            self.seen.classes = after.classes.iter().map(|(size, _)| (*size, 0)).collect();
+        }
+        for (total, (after, before)) in self.seen.classes.iter_mut().zip(grown) {
+            total.1 += after.1 - before.1;
+        }
+        let cost = (hits + foreign) as f64 * self.hit_ns;
+        let cpu = self.clock.now_ns();
+        self.schedule.closed(cost as u64, cpu);
+        self.markers.clear();
+        self.free.clear();
+    }
+
+    /// What is known so far; `None` before the first window.
+    pub(crate) fn summary(&mut self) -> Option<Summary> {
+        if self.windows == 0 {
+            return None;
+        }
+        let estimate = self.observations.estimate();
+        Some(Summary {
+            pid: self.pid,
+            since_ns: self.since_ns,
+            at_ns: clock::monotonic_ns(),
+            windows: self.windows,
+            hits: self.seen.hits,
+            bytes: self.seen.bytes,
+            classes: self.seen.classes.iter().filter(|(_, count)| *count > 0).copied().collect(),
+            per_cpu_second: estimate.map(|estimate| estimate.per_second as u64),
+            error_ppm: estimate.map(|estimate| (estimate.relative_error * 1e6) as u64),
+            basis: match estimate {
+                Some(estimate) => estimate.basis(),
+                None => "no variable, loop or count of the program tells its progress well enough".to_owned(),
+            },
+            cpu_ns: self.clock.now_ns(),
+            cost_ns: self.schedule.spent_ns(),
+            budget_ppm: (self.budget * 1e6) as u64,
+            stacks: Vec::new(),
+        })
+    }
+}
+
+fn middle(before: Duration, after: Duration) -> f64 {
+    (before + after).as_nanos() as f64 / 2.0
+}
+
+fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}

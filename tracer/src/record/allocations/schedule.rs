@@ -1,0 +1,106 @@
+//! When the next window may open, and for how long. Pure.
+
+use std::time::Duration;
+
+/// No window is planned shorter than this many hits: fewer tell nothing.
+pub(crate) const FEWEST_HITS: u64 = 300;
+/// And none longer: the error falls with the number of windows, not with their length.
+pub(crate) const MOST_HITS: u64 = 3000;
+/// A window ends after this in any case: a program that hardly allocates costs nothing by then.
+pub(crate) const LONGEST: Duration = Duration::from_millis(40);
+/// Least undisturbed CPU time between two windows.
+const LEAST_GAP_NS: u64 = 60_000_000;
+/// How much of what a window cost more than planned is believed the next time.
+const LEARNING: f64 = 0.3;
+
+/// Holds the cost of windows within a part of the CPU time.
+#[derive(Clone, Debug)]
+pub(crate) struct Schedule {
+    budget: f64,
+    spent_ns: f64,
+    /// What a window is expected to cost.
+    expected_ns: f64,
+    opened_at_ns: u64,
+}
+
+impl Schedule {
+    /// `budget`: part of the CPU time.
+    pub(crate) fn new(budget: f64) -> Self {
+        Self {
+            budget,
+            spent_ns: 0.0,
+            // 2,000 hits at a microsecond
+            expected_ns: 2e6,
+            opened_at_ns: 0,
+        }
+    }
+
+    /// Whether a window may open when the process has used so much CPU time in all: afterwards the cost is
+    /// still within the budget, as far as can be expected.
+    pub(crate) fn may_open(&self, cpu_ns: u64) -> bool {
+        cpu_ns.saturating_sub(self.opened_at_ns) >= LEAST_GAP_NS
+            && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
+    }
+
+    /// Hits after which the window that opens now is to end.
+    pub(crate) fn hits(&self) -> u64 {
+        // A window that costs more than a tenth of a second's budget is shortened.
+        let affordable = self.budget * 1e8 / self.expected_ns.max(1.0);
+        let hits = MOST_HITS as f64 * affordable.max(0.2);
+        (hits as u64).clamp(FEWEST_HITS, MOST_HITS)
+    }
+
+    /// A window has cost so much, when the process had used so much CPU time in all.
+    pub(crate) fn closed(&mut self, cost_ns: u64, cpu_ns: u64) {
+        let cost = cost_ns as f64;
+        self.spent_ns += cost;
+        // A dear window is believed at once, a cheap one little by little.
+        self.expected_ns = if cost > self.expected_ns {
+            cost
+        } else {
+            self.expected_ns + LEARNING * (cost - self.expected_ns)
+        };
+        self.opened_at_ns = cpu_ns;
+    }
+
+    /// Cost so far.
+    pub(crate) fn spent_ns(&self) -> u64 {
+        self.spent_ns as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever windows cost, and however that changes, the whole is over the budget by no more than what the
+        /// dearest window cost above what was expected of it.
+        #[test]
+        fn the_budget_is_held(budget in 0.001..0.1f64, costs in proptest::collection::vec(1_000..20_000_000u64, 1..200)) {
+            let mut schedule = Schedule::new(budget);
+            let (mut cpu, mut spent) = (0u64, 0u64);
+            for cost in costs {
+                while !schedule.may_open(cpu) {
+                    cpu += 10_000_000;
+                }
+                prop_assert!(spent as f64 <= budget * cpu as f64);
+                prop_assert!((FEWEST_HITS..=MOST_HITS).contains(&schedule.hits()));
+                cpu += cost;
+                spent += cost;
+                schedule.closed(cost, cpu);
+                prop_assert_eq!(schedule.spent_ns(), spent);
+            }
+        }
+    }
+
+    #[test]
+    fn a_dear_window_puts_off_the_next() {
+        let (mut cheap, mut dear) = (Schedule::new(0.01), Schedule::new(0.01));
+        cheap.closed(1_000_000, 500_000_000);
+        dear.closed(9_000_000, 500_000_000);
+        let wait = |schedule: &Schedule| (500..5000u64).find(|ms| schedule.may_open(ms * 1_000_000));
+        assert!(wait(&dear) > wait(&cheap));
+    }
+}

@@ -1,0 +1,295 @@
+//! The thread of the windows: which process is next.
+
+use super::Command;
+use super::Message;
+use super::process::Interpreter;
+use super::process::Watched;
+use gctrace_ebpf::AllocationProbe;
+use gctrace_ebpf::Allocations;
+use gctrace_ebpf::SizeSource;
+use gctrace_probes::AllocationSize;
+use gctrace_probes::Allocator;
+use gctrace_probes::GcBase;
+use gctrace_probes::Memory as _;
+use gctrace_probes::ProcessMemory;
+use gctrace_probes::Resolution;
+use gctrace_probes::maps::Candidate;
+use gctrace_probes::progress::ProgressLayout;
+use gctrace_probes::progress::TypeAddresses;
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(30);
+/// Between two summaries of a process.
+const SUMMARY: Duration = Duration::from_secs(2);
+/// A process that is not ready after this is left alone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Runs until nobody sends commands any more.
+pub(super) fn run(budget: f64, stack_depth: u32, commands: &Receiver<Command>, messages: &Sender<Message>) {
+    let allocations = match Allocations::load(stack_depth) {
+        Ok(allocations) => allocations,
+        Err(error) => {
+            let why = crate::hints::chain(&error.into());
+            let _ = messages.send(Message::Note(None, format!("allocations are not counted: {why}")));
+            return;
+        }
+    };
+    let mut worker = Worker {
+        budget,
+        allocations,
+        messages,
+        interpreters: HashMap::new(),
+        waiting: Vec::new(),
+        watched: Vec::new(),
+        next: 0,
+        told: Instant::now(),
+    };
+    loop {
+        match commands.recv_timeout(TICK) {
+            Ok(command) => worker.command(command),
+            Err(RecvTimeoutError::Timeout) => worker.tick(),
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    worker.tell_all();
+}
+
+struct Worker<'a> {
+    budget: f64,
+    allocations: Allocations,
+    messages: &'a Sender<Message>,
+    /// By the index of their layout; `None`: allocations cannot be counted in it.
+    interpreters: HashMap<u32, Option<(Arc<Interpreter>, TypeAddresses)>>,
+    waiting: Vec<Waiting>,
+    watched: Vec<Watched>,
+    next: usize,
+    told: Instant,
+}
+
+/// A process whose interpreter is not initialised yet.
+struct Waiting {
+    pid: u32,
+    layout: u32,
+    resolution: Box<Resolution>,
+    since: Instant,
+}
+
+impl Worker<'_> {
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Watch {
+                pid,
+                layout,
+                resolution,
+            } => {
+                self.end(pid);
+                self.waiting.push(Waiting {
+                    pid,
+                    layout,
+                    resolution,
+                    since: Instant::now(),
+                });
+            }
+            Command::Ended(pid) => self.end(pid),
+        }
+    }
+
+    fn end(&mut self, pid: u32) {
+        self.waiting.retain(|waiting| waiting.pid != pid);
+        for watched in self.watched.iter_mut().filter(|watched| watched.pid == pid) {
+            if let Some(summary) = watched.summary() {
+                let _ = self.messages.send(Message::Summary(summary));
+            }
+        }
+        self.watched.retain(|watched| watched.pid != pid);
+    }
+
+    fn tick(&mut self) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.begin(waiting);
+        }
+        for watched in &mut self.watched {
+            watched.observe();
+        }
+        self.open_one();
+        if self.told.elapsed() >= SUMMARY {
+            self.tell_all();
+        }
+    }
+
+    /// One window at a time: the processes take turns.
+    fn open_one(&mut self) {
+        let count = self.watched.len();
+        for turn in 0..count {
+            let index = (self.next + turn) % count;
+            let Some(watched) = self.watched.get_mut(index) else {
+                continue;
+            };
+            if !watched.may_open() {
+                continue;
+            }
+            self.next = index + 1;
+            let pid = watched.pid;
+            if let Err(error) = watched.window(&mut self.allocations) {
+                let why = crate::hints::chain(&error.into());
+                // A process that has ended is no news.
+                if Path::new(&format!("/proc/{pid}/maps")).exists() {
+                    self.note(Some(pid), format!("allocations of process {pid} are no longer counted: {why}"));
+                }
+                self.end(pid);
+            }
+            self.receive();
+            return;
+        }
+    }
+
+    /// Hands on stacks and samples.
+    fn receive(&mut self) {
+        if let Ok((events, samples)) = self.allocations.take() {
+            let _ = self.messages.send(Message::Events(events));
+            let _ = self.messages.send(Message::Samples(samples));
+        }
+    }
+
+    fn tell_all(&mut self) {
+        self.told = Instant::now();
+        for summary in self.watched.iter_mut().filter_map(Watched::summary) {
+            let _ = self.messages.send(Message::Summary(summary));
+        }
+    }
+
+    fn note(&self, pid: Option<u32>, message: String) {
+        let _ = self.messages.send(Message::Note(pid, message));
+    }
+
+    fn begin(&mut self, waiting: Waiting) {
+        if !self.interpreters.contains_key(&waiting.layout) {
+            let found = self.examine(&waiting);
+            self.interpreters.insert(waiting.layout, found);
+        }
+        let Some(Some((interpreter, types))) = self.interpreters.get(&waiting.layout) else {
+            return;
+        };
+        let watched = start(waiting.pid, &waiting.resolution, interpreter, types, self.budget);
+        match watched {
+            Some(watched) => self.watched.push(watched),
+            None if waiting.since.elapsed() < PATIENCE => self.waiting.push(waiting),
+            None => {}
+        }
+    }
+
+    /// Finds the allocator of an interpreter, once.
+    fn examine(&self, waiting: &Waiting) -> Option<(Arc<Interpreter>, TypeAddresses)> {
+        let resolution = &waiting.resolution;
+        let name = format!("CPython {}", resolution.version);
+        if resolution.free_threaded {
+            self.note(None, format!("{name} is free-threaded: its threads allocate at the same time and each by its own copy of mimalloc; allocations are not counted"));
+            return None;
+        }
+        let (Some(layout), Some(frames)) = (&resolution.layout, &resolution.frames) else {
+            self.note(None, format!("how threads lie in the memory of {name} is not known; allocations are not counted"));
+            return None;
+        };
+        let candidate = candidate(waiting.pid, resolution)?;
+        let allocator = match gctrace_probes::allocator(&candidate.openable) {
+            Ok(Some(allocator)) if !allocator.points.is_empty() => allocator,
+            Ok(_) => {
+                self.note(None, format!("no PyObject_Malloc was found in {name}; allocations are not counted"));
+                return None;
+            }
+            Err(error) => {
+                self.note(None, format!("allocations are not counted: {error}"));
+                return None;
+            }
+        };
+        self.limits(&name, &allocator);
+        let wire = crate::record::plan::layout(resolution);
+        self.allocations.set_layout(waiting.layout, &wire).ok()?;
+        let interpreter = Interpreter {
+            file: candidate.openable,
+            layout_index: waiting.layout,
+            probes: allocator.points.iter().map(probe).collect(),
+            layout: layout.clone(),
+            frames: frames.clone(),
+        };
+        Some((Arc::new(interpreter), allocator.types))
+    }
+
+    fn limits(&self, name: &str, allocator: &Allocator) {
+        if allocator.unseen > 0 {
+            self.note(None, format!("{name} calls its allocator from {} places that cannot be probed cheaply: allocations there are not counted", allocator.unseen));
+        }
+        if allocator.points.iter().any(|point| !point.emulated) {
+            self.note(None, format!("{name} has no instruction in PyObject_Malloc that the kernel emulates: a hit costs 16 us and windows are few"));
+        }
+    }
+}
+
+fn probe(point: &gctrace_probes::AllocationPoint) -> AllocationProbe {
+    let size = match point.size {
+        AllocationSize::Register(number) => SizeSource::Register(number),
+        AllocationSize::Constant(size) => SizeSource::Constant(size),
+        AllocationSize::Unknown => SizeSource::Unknown,
+    };
+    (point.file_offset, size)
+}
+
+/// The mapping of the interpreter's file in a process.
+fn candidate(pid: u32, resolution: &Resolution) -> Option<Candidate> {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let wanted = identity(&resolution.file);
+    let all = gctrace_probes::maps::candidates(pid).ok()?;
+    let same = |candidate: &&Candidate| wanted.is_some() && identity(&candidate.openable) == wanted;
+    let found = all.iter().find(same).or_else(|| match all.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    });
+    found.cloned()
+}
+
+/// Begins with a process; `None` while its interpreter is not there yet.
+fn start(
+    pid: u32,
+    resolution: &Resolution,
+    interpreter: &Arc<Interpreter>,
+    types: &TypeAddresses,
+    budget: f64,
+) -> Option<Watched> {
+    let memory = ProcessMemory::open(pid).ok()?;
+    let bias = candidate(pid, resolution)?.start.wrapping_sub(resolution.lowest_address);
+    let runtime = resolution.runtime.wrapping_add(bias);
+    let word = |address: u64| {
+        let mut bytes = [0; 8];
+        memory.read(address, &mut bytes).ok()?;
+        Some(u64::from_le_bytes(bytes)).filter(|word| *word != 0)
+    };
+    let main = word(runtime + u64::from(interpreter.layout.interpreters_head))?;
+    let gc = match interpreter.layout.gc {
+        GcBase::InRuntime(offset) => runtime + u64::from(offset),
+        GcBase::InInterpreter(offset) => main + u64::from(offset),
+    };
+    let moved = |address: u64| if address == 0 { 0 } else { address.wrapping_add(bias) };
+    let types = TypeAddresses {
+        integer: moved(types.integer),
+        range_iterator: moved(types.range_iterator),
+        list_iterator: moved(types.list_iterator),
+        tuple_iterator: moved(types.tuple_iterator),
+        enumerate: moved(types.enumerate),
+    };
+    // In struct gc_generation the count lies behind the threshold, in every version.
+    let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
+    let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
+    Some(Watched::new(pid, runtime, Arc::clone(interpreter), progress, memory, budget))
+}

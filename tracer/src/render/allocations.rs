@@ -1,0 +1,104 @@
+//! The section on allocations (`--alloc`).
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::AllocationsReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::SizeClass;
+use gctrace_analysis::units::short_count;
+
+const INDENT: &str = "  ";
+/// Processes shown; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 5;
+/// Lines and sizes shown of each.
+const LINES_SHOWN: usize = 5;
+
+pub(crate) fn allocations(report: &Report) -> Section {
+    let with: Vec<_> = report
+        .processes
+        .iter()
+        .filter_map(|process| Some((process.pid, process.allocations.as_ref()?)))
+        .collect();
+    let several = with.len() > 1;
+    let mut lines = Vec::new();
+    for (pid, allocations) in with.into_iter().take(PROCESSES_SHOWN) {
+        let who = if several { format!("Process {pid}: ") } else { String::new() };
+        lines.extend(wrap(&format!("{who}{}", rate(allocations)), INDENT, INDENT));
+        lines.extend(wrap(&cost(allocations), INDENT, INDENT));
+        lines.extend(wrap(&sizes(&allocations.sizes), INDENT, INDENT));
+        lines.extend(places(allocations));
+    }
+    Section {
+        heading: "Allocations",
+        lines,
+    }
+}
+
+fn rate(allocations: &AllocationsReport) -> String {
+    let count = |rate: f64| short_count(rate as u64);
+    match (allocations.per_cpu_s, allocations.relative_error) {
+        (Some(rate), Some(error)) => {
+            let bytes = allocations.bytes_per_cpu_s.map_or(String::new(), |bytes| {
+                format!(", {:.3} GB", bytes / 1e9)
+            });
+            let wall = allocations
+                .per_s
+                .map_or(String::new(), |rate| format!(" ({} per second of the recording)", count(rate)));
+            format!(
+                "{} allocations{bytes} per second of CPU time{wall}, give or take {:.1} %: {}.",
+                count(rate),
+                error * 100.0,
+                allocations.basis
+            )
+        }
+        _ => format!("The rate could not be estimated: {}.", allocations.basis),
+    }
+}
+
+fn cost(allocations: &AllocationsReport) -> String {
+    let cost = allocations
+        .cost_ratio
+        .map_or("an unknown part".to_owned(), |cost| format!("{:.2} %", cost * 100.0));
+    format!(
+        "{} allocations were seen in {} windows; these cost {cost} of the CPU time, allowed was {:.2} %.",
+        short_count(allocations.allocations_seen),
+        allocations.windows,
+        allocations.budget_ratio * 100.0
+    )
+}
+
+fn sizes(classes: &[SizeClass]) -> String {
+    let mut largest: Vec<&SizeClass> = classes.iter().collect();
+    largest.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let words: Vec<String> = largest
+        .iter()
+        .take(LINES_SHOWN)
+        .map(|class| {
+            let size = class
+                .up_to_bytes
+                .map_or("size not known".to_owned(), |bytes| format!("up to {bytes} bytes"));
+            format!("{size} {:.0} %", class.share * 100.0)
+        })
+        .collect();
+    format!("Sizes: {}.", words.join(", "))
+}
+
+fn places(allocations: &AllocationsReport) -> Vec<String> {
+    if allocations.lines.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["allocations", "line", "function"], &[1, 2]);
+    for line in allocations.lines.iter().take(LINES_SHOWN) {
+        let place = match line.location.line {
+            Some(number) => format!("{}:{number}", line.location.file),
+            None => line.location.file.clone(),
+        };
+        table.row(vec![
+            format!("{:.0} % +- {:.0}", line.share * 100.0, line.standard_error * 100.0),
+            place,
+            line.location.function.clone(),
+        ]);
+    }
+    table.lines()
+}

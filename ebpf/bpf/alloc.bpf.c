@@ -126,7 +126,7 @@ static __noinline int sample_stack(const struct alloc_window *window)
 		return 0;
 	interpreter = read_pointer(window->runtime + layout->interpreters_head);
 	stack = take_stack(walk, layout, index, current_tstate(&layout->frames, window->runtime, interpreter),
-			   window->pid, window->incarnation);
+			   window->pid);
 	if (stack <= STACK_LOST)
 		return 0;
 	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);

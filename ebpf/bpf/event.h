@@ -22,7 +22,8 @@ enum point_kind {
 	POINT_USDT_START = 6,     /* python:gc__start                                         */
 	POINT_USDT_DONE = 7,      /* python:gc__done                                          */
 	POINT_PROGRAM_ENTRY = 8,  /* the ELF entry point of a program that is held there once */
-	POINT_KINDS = 9,
+	POINT_CODE_DEALLOC = 9,   /* a code object is freed: first argument                     */
+	POINT_KINDS = 10,
 };
 
 #define REGISTER_NONE 0u
@@ -97,14 +98,10 @@ struct frame_layout {
 	__u32 code_bytes;          /* in the code object: its instructions                        */
 	__u32 code_tlbc;           /* pointer to the copies                                       */
 	__u32 code_first_traceable;/* int: instructions before it belong to no visible frame      */
-	__u32 code_version;        /* u32, another for each code object (3.12 and later)          */
 	__u32 code_filename;       /* str                                                         */
 	__u32 code_name;           /* str                                                         */
 	__u32 code_first_line;     /* int                                                         */
 	__u32 code_line_table;     /* bytes                                                       */
-	__u32 unicode_length;      /* in a str: ssize_t                                           */
-	__u32 unicode_hash;
-	__u32 unicode_data;        /* in a str of ASCII                                           */
 	__u32 bytes_length;        /* in a bytes: ssize_t                                         */
 	__u32 bytes_data;
 	/* The thread state of the thread that holds the GIL, where no argument says it.          */
@@ -141,6 +138,13 @@ struct layout {
 	/* Counters of statistics miss some steps (3.14.0 - 3.14.4): do not drop a run for them.  */
 	__u32 stats_incomplete;
 	struct frame_layout frames;
+};
+
+/* A recorded process. */
+struct followed_process {
+	__u32 incarnation;     /* another one for each program that it runs and for each process that
+				* has the pid in turn, never 0                                    */
+	__u32 code_deaths;     /* code objects freed so far, modulo 2^32                          */
 };
 
 /* An executable file as the kernel knows it. */
@@ -348,5 +352,6 @@ _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
+_Static_assert(sizeof(struct followed_process) == 8, "followed_process");
 
 #endif

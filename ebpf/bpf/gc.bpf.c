@@ -32,8 +32,7 @@ struct thread {
 	u32 in_gc_collect;
 	u32 in_pygc_collect;
 	u32 pid;
-	u32 incarnation;       /* of the process, see `followed`                                  */
-	u32 reserved;
+	u64 main_interpreter;  /* its address, once it was met; it never moves                    */
 	/* Working memory. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;
@@ -47,6 +46,7 @@ struct thread {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_THREADS);
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* 5 KB each */
 	__type(key, u32);
 	__type(value, struct thread);
 } threads SEC(".maps");
@@ -61,14 +61,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct thread);
 } empty_thread SEC(".maps");
-
-static __always_inline void own_by(struct thread *thread, u32 pid)
-{
-	const u32 *incarnation = bpf_map_lookup_elem(&followed, &pid);
-
-	thread->pid = pid;
-	thread->incarnation = incarnation ? *incarnation : 0;
-}
 
 static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 {
@@ -85,7 +77,7 @@ static __always_inline struct thread *thread_of(u32 tid, u32 pid)
 	}
 	thread = bpf_map_lookup_elem(&threads, &tid);
 	if (thread)
-		own_by(thread, pid);
+		thread->pid = pid;
 	return thread;
 }
 
@@ -129,7 +121,7 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 		return;
 	if (!tstate)
 		tstate = current_tstate(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
-	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, thread->pid, thread->incarnation);
+	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, thread->pid);
 	if (pause->stack == STACK_LOST) {
 		pause->stack = 0;
 		pause->flags |= PAUSE_STACK_LOST;
@@ -205,13 +197,19 @@ static __always_inline u64 wake_flags(void)
 	return filled > ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* Not remembered by address: a new interpreter often lies where the last one was. */
-static __always_inline s64 interpreter_id(const struct layout *layout, u64 interpreter)
+/* Only the main interpreter, whose id is 0, is remembered by address: a new one often lies where the
+ * last one was. */
+static __always_inline s64 interpreter_id(struct thread *thread, const struct layout *layout, u64 interpreter)
 {
 	s64 id = -1;
 
-	if (interpreter && layout->interpreter_id != NO_OFFSET)
-		bpf_probe_read_user(&id, sizeof(id), (void *)(interpreter + layout->interpreter_id));
+	if (!interpreter || layout->interpreter_id == NO_OFFSET)
+		return -1;
+	if (interpreter == thread->main_interpreter)
+		return 0;
+	bpf_probe_read_user(&id, sizeof(id), (void *)(interpreter + layout->interpreter_id));
+	if (!id)
+		thread->main_interpreter = interpreter;
 	return id;
 }
 
@@ -279,7 +277,7 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->stack = pause->stack;
 	for (u32 i = 0; i < GENERATIONS; i++)
 		event->counts[i] = pause->counts[i];
-	event->interpreter = interpreter_id(layout, pause->gc.interpreter);
+	event->interpreter = interpreter_id(thread, layout, pause->gc.interpreter);
 	describe_heap(event, thread, layout, pause, copied);
 	if (count_software)
 		count_pause(event, pause);
@@ -426,6 +424,9 @@ int at_entry(struct pt_regs *context)
 	case POINT_STOP_WORLD:
 	case POINT_START_WORLD:
 		world(point->kind, tid, now);
+		break;
+	case POINT_CODE_DEALLOC:
+		forget_code(argument(context, 1), pid);
 		break;
 	case POINT_PROGRAM_ENTRY:
 		hold_at_program_entry(pid, now);

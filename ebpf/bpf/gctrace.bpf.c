@@ -30,6 +30,7 @@ struct wire_types {
 	enum instruction_kind instruction_kind;
 	struct file_key file_key;
 	struct arenas arenas;
+	struct followed_process followed_process;
 	struct point point;
 	struct layout layout;
 };

@@ -72,7 +72,7 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 	thread = bpf_map_lookup_elem(&threads, &child);
 	if (!thread)
 		return;
-	own_by(thread, child);
+	thread->pid = child;
 	thread->off_cpu_ns = 0;
 	thread->switched_out_ns = 0;
 	for (u32 i = 0; i < MAX_DEPTH; i++) {

@@ -30,13 +30,12 @@ struct {
 	__type(value, struct layout);
 } layouts SEC(".maps");
 
-/* Recorded processes: pid -> its incarnation, another one for each program that it runs and for each
- * process that has the pid in turn, never 0. */
+/* Recorded processes, by pid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_PROCESSES);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct followed_process);
 } followed SEC(".maps");
 
 /* Processes that we stopped and that nobody has continued yet: pid -> time of the stop. The

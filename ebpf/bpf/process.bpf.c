@@ -63,7 +63,7 @@ int on_fork(struct bpf_raw_tracepoint_args *context)
 	u32 child_tid = BPF_CORE_READ(child, pid);
 	bool launched = launcher_pid && parent_pid == launcher_pid;
 	struct process_event *event;
-	u32 incarnation;
+	struct followed_process process = {};
 	u64 now;
 
 	if (child_pid != child_tid) /* a thread */
@@ -71,8 +71,8 @@ int on_fork(struct bpf_raw_tracepoint_args *context)
 	if (!launched && (!follow_children || !is_followed(parent_pid)))
 		return 0;
 	now = bpf_ktime_get_ns();
-	incarnation = incarnation_at(now);
-	if (bpf_map_update_elem(&followed, &child_pid, &incarnation, BPF_ANY)) {
+	process.incarnation = incarnation_at(now);
+	if (bpf_map_update_elem(&followed, &child_pid, &process, BPF_ANY)) {
 		count(COUNTER_LOST_PROCESSES);
 		return 0;
 	}
@@ -93,16 +93,16 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	u32 old_tid = context->args[1];
 	u32 pid = BPF_CORE_READ(task, tgid);
 	struct process_event *event;
+	struct followed_process process = {};
 	struct file_key key = {};
-	u32 incarnation;
 	u64 now;
 
 	if (!is_followed(pid))
 		return 0;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
-	incarnation = incarnation_at(now);
-	bpf_map_update_elem(&followed, &pid, &incarnation, BPF_EXIST);
+	process.incarnation = incarnation_at(now);
+	bpf_map_update_elem(&followed, &pid, &process, BPF_EXIST);
 	if (count_software || hardware_mask)
 		restart_process_counts(pid, now);
 	key.inode = BPF_CORE_READ(task, mm, exe_file, f_inode, i_ino);

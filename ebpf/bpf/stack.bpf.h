@@ -4,9 +4,9 @@
  * is needed to name their lines, are sent when they are first met, while the code objects are alive
  * for certain. Used by every probe that wants a stack.
  *
- * A code object may die and another take its address. `identity` tells them apart: the version
- * number that CPython gives each code object from 3.12 on; before, a hash of what is shown of it; in
- * both, mixed with the incarnation of the process.
+ * A code object may die and another take its address. A probe on the function that frees them
+ * forgets the code object; the next one that is met there gets another identity. In a program that
+ * frees none, as a training loop, a stack is known by one look.
  */
 #ifndef GCTRACE_STACK_H
 #define GCTRACE_STACK_H
@@ -16,9 +16,10 @@ const volatile u32 stack_depth = 0;
 
 /* Fields of a frame that are read, in every version: 3.8 has the last, at 104. */
 #define FRAME_BYTES 112
+/* Frames that lie side by side are copied together: one read of user memory costs as much as four
+ * hundred bytes of it. */
+#define FRAMES_BYTES 2048
 #define PAGE_BYTES 4096
-/* What is compared of a file name before 3.12. */
-#define COMPARED_BYTES 64
 /* FRAME_OWNED_BY_CSTACK of 3.12 (3), FRAME_OWNED_BY_INTERPRETER (3) and _CSTACK (4) of 3.14. */
 #define SHIM_OWNER 3
 /* FRAME_OWNED_BY_GENERATOR, 3.11 and later: never incomplete. */
@@ -31,17 +32,25 @@ const volatile u32 stack_depth = 0;
 struct code_key {
 	u64 code;
 	u32 pid;
-	u32 identity;
+	u32 incarnation;
 };
 
-/* Stacks and code objects that user space knows. Those not met for long are forgotten and sent again. */
+struct seen_stack {
+	u64 id;
+	u32 code_deaths;       /* of the process when this was last checked                       */
+	u32 reserved;
+};
+
+/* Stacks that user space knows, by addresses and instructions. Those not met for long are forgotten
+ * and sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SEEN_STACKS);
 	__type(key, u64);
-	__type(value, u32);
+	__type(value, struct seen_stack);
 } seen_stacks SEC(".maps");
 
+/* Code objects that user space knows, and their identities. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SEEN_CODES);
@@ -53,12 +62,13 @@ struct {
 struct walk {
 	u64 hash;
 	u64 next;              /* address of the next frame                                       */
+	u64 copied_from;       /* address of `copied`                                             */
+	u64 copied_bytes;
 	u32 depth;
 	u32 layout;            /* index                                                           */
 	u32 pid;
 	u32 incarnation;       /* of the process, see `followed`                                  */
-	u8 block[FRAME_BYTES];
-	u8 name[COMPARED_BYTES];
+	u8 copied[FRAMES_BYTES];
 	struct frame frames[MAX_STACK_DEPTH];
 };
 
@@ -69,19 +79,53 @@ static __always_inline u64 mixed(u64 hash, u64 value)
 	return hash ^ (hash >> 29);
 }
 
-static __always_inline u64 frame_word(const struct walk *walk, u32 offset)
+/* `at` is the position of the frame in what was copied. */
+static __always_inline u64 frame_word(const struct walk *walk, u64 at, u32 offset)
 {
-	return offset > FRAME_BYTES - 8 ? 0 : *(const u64 *)(walk->block + offset);
+	at += offset;
+	return at > FRAMES_BYTES - 8 ? 0 : *(const u64 *)(walk->copied + at);
 }
 
-static __always_inline u32 frame_int(const struct walk *walk, u32 offset)
+static __always_inline u32 frame_int(const struct walk *walk, u64 at, u32 offset)
 {
-	return offset > FRAME_BYTES - 4 ? 0 : *(const u32 *)(walk->block + offset);
+	at += offset;
+	return at > FRAMES_BYTES - 4 ? 0 : *(const u32 *)(walk->copied + at);
 }
 
-static __always_inline u32 frame_byte(const struct walk *walk, u32 offset)
+static __always_inline u32 frame_byte(const struct walk *walk, u64 at, u32 offset)
 {
-	return offset > FRAME_BYTES - 1 ? 0 : walk->block[offset];
+	at += offset;
+	return at > FRAMES_BYTES - 1 ? 0 : walk->copied[at];
+}
+
+static __always_inline bool copy_frames(struct walk *walk, u64 from, u64 bytes)
+{
+	barrier_var(bytes);
+	if (bytes > FRAMES_BYTES || bpf_probe_read_user(walk->copied, bytes, (void *)from))
+		return false;
+	walk->copied_from = from;
+	walk->copied_bytes = bytes;
+	return true;
+}
+
+#define NOT_COPIED (~0ull)
+
+/* The position of the next frame in what was copied. From 3.11 on a thread's frames lie one behind the
+ * other, each above the one that called it: what lies before this one in its page is copied too. */
+static __always_inline u64 position_of_frame(struct walk *walk, const struct frame_layout *layout)
+{
+	u64 frame = walk->next, bytes = layout->frame_bytes, before;
+
+	if (bytes > FRAME_BYTES)
+		return NOT_COPIED;
+	if (frame >= walk->copied_from && frame - walk->copied_from + bytes <= walk->copied_bytes)
+		return frame - walk->copied_from;
+	before = layout->instruction_kind == INSTRUCTION_POINTER ? frame & (PAGE_BYTES - 1) : 0;
+	if (before > FRAMES_BYTES - FRAME_BYTES)
+		before = FRAMES_BYTES - FRAME_BYTES;
+	if (copy_frames(walk, frame - before, before + bytes))
+		return before;
+	return NOT_COPIED;
 }
 
 static __always_inline u32 read_u32(u64 address)
@@ -94,71 +138,35 @@ static __always_inline u32 read_u32(u64 address)
 
 /* Where the instructions are that the frame executes: a free-threaded build has a copy for each
  * thread, the first of which lies in the code object. */
-static __always_inline u64 instructions_of(const struct walk *walk, const struct frame_layout *layout, u64 code)
+static __always_inline u64 instructions_of(const struct walk *walk, u64 at, const struct frame_layout *layout, u64 code)
 {
-	u32 copy = layout->frame_tlbc_index == NO_OFFSET ? 0 : frame_int(walk, layout->frame_tlbc_index);
+	u32 copy = layout->frame_tlbc_index == NO_OFFSET ? 0 : frame_int(walk, at, layout->frame_tlbc_index);
 
 	if (!copy)
 		return code + layout->code_bytes;
 	return read_pointer(read_pointer(code + layout->code_tlbc) + 8 + 8 * (u64)copy);
 }
 
-static __always_inline u32 instruction_offset(const struct walk *walk, const struct frame_layout *layout, u64 code)
+static __always_inline u32 instruction_offset(const struct walk *walk, u64 at, const struct frame_layout *layout,
+					      u64 code)
 {
 	s64 offset;
 
 	if (layout->instruction_kind == INSTRUCTION_INDEX)
-		offset = (s64)(s32)frame_int(walk, layout->frame_instruction) * layout->instruction_scale;
+		offset = (s64)(s32)frame_int(walk, at, layout->frame_instruction) * layout->instruction_scale;
 	else
-		offset = frame_word(walk, layout->frame_instruction) - instructions_of(walk, layout, code);
+		offset = frame_word(walk, at, layout->frame_instruction) - instructions_of(walk, at, layout, code);
 	return offset < 0 || offset > 0x7fffffff ? NO_OFFSET : (u32)offset;
 }
 
-/* Copies the begin of a string's text, not more than there is of it: what lies behind changes. */
-static __always_inline void copy_text(struct walk *walk, const struct frame_layout *layout, u64 string)
-{
-	u64 length = read_pointer(string + layout->unicode_length);
-	u64 bytes = length > COMPARED_BYTES ? COMPARED_BYTES : length;
-
-	__builtin_memset(walk->name, 0, sizeof(walk->name));
-	barrier_var(bytes);
-	if (bytes <= COMPARED_BYTES)
-		bpf_probe_read_user(walk->name, bytes, (void *)(string + layout->unicode_data));
-}
-
-/* A hash of what is shown of a code object. */
-static __always_inline u32 identity_by_content(struct walk *walk, const struct frame_layout *layout, u64 code)
-{
-	u64 file = read_pointer(code + layout->code_filename);
-	u64 name = read_pointer(code + layout->code_name);
-	u64 hash = mixed(read_u32(code + layout->code_first_line), read_pointer(name + layout->unicode_hash));
-	const u64 *words = (const u64 *)walk->name;
-
-	hash = mixed(hash, file);
-	copy_text(walk, layout, file);
-	for (u32 i = 0; i < COMPARED_BYTES / 8; i++)
-		hash = mixed(hash, words[i]);
-	return (u32)(hash >> 16) | 1;
-}
-
-static __always_inline u32 identity_of(struct walk *walk, const struct frame_layout *layout, u64 code)
-{
-	u32 version = layout->code_version == NO_OFFSET ? 0 : read_u32(code + layout->code_version);
-
-	/* 0: the counter of versions has run over */
-	return (version ? version : identity_by_content(walk, layout, code)) ^ walk->incarnation;
-}
-
-/* A frame whose function has not begun: sys._getframe() leaves it out. From 3.12 on only the innermost
- * can be one; in 3.11 a collection, and so Python code, can run while a frame makes its cells. */
-static __always_inline bool is_incomplete(const struct frame_layout *layout, u64 code, u32 owner, u32 offset,
-					  u32 depth)
+/* A frame whose function has not begun: sys._getframe() leaves it out. In 3.11 a collection, and so
+ * Python code, can run while a frame makes its cells. From 3.12 on it cannot: collections wait for
+ * the next check of the evaluation loop, and there is no offset to look at. */
+static __always_inline bool is_incomplete(const struct frame_layout *layout, u64 code, u32 owner, u32 offset)
 {
 	u32 first;
 
 	if (layout->code_first_traceable == NO_OFFSET || owner == GENERATOR_OWNER)
-		return false;
-	if (depth && layout->code_version != NO_OFFSET)
 		return false;
 	/* counted in instructions of two bytes */
 	first = 2 * read_u32(code + layout->code_first_traceable);
@@ -168,30 +176,30 @@ static __always_inline bool is_incomplete(const struct frame_layout *layout, u64
 /* Takes one frame; false at the end of the stack. */
 static __always_inline bool step(struct walk *walk, const struct frame_layout *layout)
 {
-	u32 owner, offset, bytes = layout->frame_bytes, depth = walk->depth;
+	u32 owner, offset, depth = walk->depth;
 	struct frame *frame;
-	u64 code;
+	u64 code, at;
 
-	if (!walk->next || bytes > FRAME_BYTES || bytes < 8)
+	if (!walk->next)
 		return false;
-	if (bpf_probe_read_user(walk->block, bytes, (void *)walk->next))
+	at = position_of_frame(walk, layout);
+	if (at == NOT_COPIED)
 		return false;
-	walk->next = frame_word(walk, layout->frame_back);
-	owner = layout->frame_owner == NO_OFFSET ? 0 : frame_byte(walk, layout->frame_owner);
-	code = frame_word(walk, layout->frame_code) & ~(u64)layout->code_tag_mask;
+	walk->next = frame_word(walk, at, layout->frame_back);
+	owner = layout->frame_owner == NO_OFFSET ? 0 : frame_byte(walk, at, layout->frame_owner);
+	code = frame_word(walk, at, layout->frame_code) & ~(u64)layout->code_tag_mask;
 	if (owner >= SHIM_OWNER || !code)
 		return true;
-	offset = instruction_offset(walk, layout, code);
-	if (is_incomplete(layout, code, owner, offset, depth))
+	offset = instruction_offset(walk, at, layout, code);
+	if (is_incomplete(layout, code, owner, offset))
 		return true;
 	if (depth >= MAX_STACK_DEPTH)
 		return false;
 	frame = &walk->frames[depth];
 	frame->code = code;
 	frame->offset = offset;
-	frame->identity = identity_of(walk, layout, code);
 	walk->depth = depth + 1;
-	walk->hash = mixed(mixed(walk->hash, code), (u64)offset << 32 | frame->identity);
+	walk->hash = mixed(walk->hash + offset, code);
 	return true;
 }
 
@@ -238,18 +246,21 @@ static __always_inline bool send_code(const struct walk *walk, const struct fram
 	return true;
 }
 
-/* Sends a code object unless user space knows it. */
-static __noinline int make_code_known(const struct walk *walk, const struct frame_layout *layout,
-				      const struct frame *frame)
+/* The identity of a code object, which is sent if user space does not know it; 0 if that failed. */
+static __noinline u32 identity_of(const struct walk *walk, const struct frame_layout *layout, struct frame *frame)
 {
-	struct code_key key = { .code = frame->code, .pid = walk->pid, .identity = frame->identity };
-	u64 table;
+	struct code_key key = { .code = frame->code, .pid = walk->pid, .incarnation = walk->incarnation };
+	const u32 *known = bpf_map_lookup_elem(&seen_codes, &key);
 	s64 length = -1;
-	u32 yes = 1;
+	u32 identity;
+	u64 table;
 	bool sent;
 
-	if (bpf_map_lookup_elem(&seen_codes, &key))
-		return 0;
+	if (known)
+		return *known;
+	/* no two within one nanosecond, and none again within four seconds at the same address */
+	identity = (u32)bpf_ktime_get_ns() | 1;
+	frame->identity = identity;
 	table = read_pointer(key.code + layout->code_line_table);
 	bpf_probe_read_user(&length, sizeof(length), (void *)(table + layout->bytes_length));
 	table += layout->bytes_data;
@@ -257,12 +268,13 @@ static __noinline int make_code_known(const struct walk *walk, const struct fram
 		sent = send_code(walk, layout, frame, length, table, LARGE_TABLE_BYTES);
 	else
 		sent = send_code(walk, layout, frame, length, table, SMALL_TABLE_BYTES);
-	if (sent)
-		bpf_map_update_elem(&seen_codes, &key, &yes, BPF_ANY);
-	return 0;
+	if (!sent)
+		return 0;
+	bpf_map_update_elem(&seen_codes, &key, &identity, BPF_ANY);
+	return identity;
 }
 
-static __always_inline bool send_stack(const struct walk *walk)
+static __always_inline bool send_stack(const struct walk *walk, u64 id)
 {
 	struct stack_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
 
@@ -270,7 +282,7 @@ static __always_inline bool send_stack(const struct walk *walk)
 		return false;
 	event->kind = EVENT_STACK;
 	event->pid = walk->pid;
-	event->id = walk->hash;
+	event->id = id;
 	event->layout = walk->layout;
 	event->depth = walk->depth;
 	event->truncated = walk->next != 0;
@@ -280,22 +292,52 @@ static __always_inline bool send_stack(const struct walk *walk)
 	return true;
 }
 
-/* Sends a stack and its code objects, these first. */
-static __noinline int make_stack_known(const struct walk *walk, const struct frame_layout *layout)
+#define STACK_LOST 1ull
+
+/* The id of a stack, none of whose code objects was looked at since one died. */
+static __noinline u64 check_stack(struct walk *walk, const struct frame_layout *layout, u32 code_deaths)
 {
-	u32 yes = 1;
+	struct seen_stack seen = { .id = walk->hash, .code_deaths = code_deaths };
+	struct seen_stack *known;
 
 	for (u32 i = 0; i < MAX_STACK_DEPTH; i++) {
+		u32 identity;
+
 		if (i >= walk->depth)
 			break;
-		make_code_known(walk, layout, &walk->frames[i]);
+		identity = identity_of(walk, layout, &walk->frames[i]);
+		if (!identity)
+			goto lost;
+		walk->frames[i].identity = identity;
+		seen.id = mixed(seen.id, identity);
 	}
-	if (!send_stack(walk)) {
-		count(COUNTER_LOST_STACKS);
-		return -1;
+	if (seen.id <= STACK_LOST)
+		seen.id = 2;
+	known = bpf_map_lookup_elem(&seen_stacks, &walk->hash);
+	if (known && known->id == seen.id) {
+		known->code_deaths = code_deaths;
+		return seen.id;
 	}
-	bpf_map_update_elem(&seen_stacks, &walk->hash, &yes, BPF_ANY);
-	return 0;
+	if (!send_stack(walk, seen.id))
+		goto lost;
+	bpf_map_update_elem(&seen_stacks, &walk->hash, &seen, BPF_ANY);
+	return seen.id;
+lost:
+	count(COUNTER_LOST_STACKS);
+	return STACK_LOST;
+}
+
+/* A code object is about to be freed. */
+static __always_inline void forget_code(u64 code, u32 pid)
+{
+	struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
+	struct code_key key = { .code = code, .pid = pid };
+
+	if (!process)
+		return;
+	key.incarnation = process->incarnation;
+	bpf_map_delete_elem(&seen_codes, &key);
+	__sync_fetch_and_add(&process->code_deaths, 1);
 }
 
 /* The thread state of the thread that holds the GIL, which is the current one in all that allocates
@@ -309,36 +351,41 @@ static __always_inline u64 current_tstate(const struct frame_layout *layout, u64
 	return read_pointer(read_pointer(interpreter + layout->interpreter_gil) + layout->gil_holder);
 }
 
-#define STACK_LOST 1ull
-
 /* Walks the stack of a thread and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
  * and could not be sent. */
 static __always_inline u64 take_stack(struct walk *walk, const struct layout *layouts_entry, u32 layout_index,
-				      u64 tstate, u32 pid, u32 incarnation)
+				      u64 tstate, u32 pid)
 {
 	const struct frame_layout *layout = &layouts_entry->frames;
+	const struct followed_process *process;
+	const struct seen_stack *known;
+	u32 code_deaths;
 
 	if (!stack_depth || layout->tstate_frame == NO_OFFSET || !tstate)
 		return 0;
+	process = bpf_map_lookup_elem(&followed, &pid);
+	if (!process)
+		return 0;
+	code_deaths = process->code_deaths;
 	walk->next = read_pointer(tstate + layout->tstate_frame);
 	if (layout->frame_indirection != NO_OFFSET && walk->next)
 		walk->next = read_pointer(walk->next + layout->frame_indirection);
+	walk->copied_bytes = 0;
 	walk->depth = 0;
 	walk->pid = pid;
-	walk->incarnation = incarnation;
+	walk->incarnation = process->incarnation;
 	walk->layout = layout_index;
-	walk->hash = mixed(mixed(pid, incarnation), layout_index);
+	walk->hash = mixed((u64)pid << 32 | walk->incarnation, layout_index);
 	for (u32 i = 0; i < MAX_STEPS; i++)
 		if (walk->depth >= stack_depth || !step(walk, layout))
 			break;
 	if (!walk->depth)
 		return 0;
 	walk->hash = mixed(walk->hash, walk->next != 0);
-	if (walk->hash <= STACK_LOST)
-		walk->hash = 2;
-	if (!bpf_map_lookup_elem(&seen_stacks, &walk->hash) && make_stack_known(walk, layout))
-		return STACK_LOST;
-	return walk->hash;
+	known = bpf_map_lookup_elem(&seen_stacks, &walk->hash);
+	if (known && known->code_deaths == code_deaths)
+		return known->id;
+	return check_stack(walk, layout, code_deaths);
 }
 
 #endif

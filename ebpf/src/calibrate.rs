@@ -46,8 +46,6 @@ const ROUNDS: u32 = 5;
 const WORDS: usize = 64;
 /// Words of a make-believe frame: its code object, the next frame, its instruction.
 const FRAME_WORDS: usize = 3;
-/// Word of the make-believe code object that every frame has: its version.
-const VERSION_WORD: usize = 20;
 /// Word of the thread state with the innermost frame.
 const FRAME_WORD: usize = 21;
 /// Word that the function increments: the collections counter of the youngest generation.
@@ -151,7 +149,6 @@ fn make_believe_process() -> Vec<u64> {
         }
     };
     put(2, base);
-    put(VERSION_WORD, 1);
     put(FRAME_WORD, address(WORDS));
     for frame in 0..frames {
         let at = WORDS + frame * FRAME_WORDS;
@@ -191,7 +188,7 @@ fn make_believe_layout() -> Layout {
     }
 }
 
-/// As in 3.12: an instruction pointer, and code objects with a version.
+/// As in 3.12: frames side by side, with an instruction pointer.
 fn make_believe_frames() -> FrameOffsets {
     let word = |word: usize| (word * size_of::<u64>()) as u32;
     FrameOffsets {
@@ -207,7 +204,6 @@ fn make_believe_frames() -> FrameOffsets {
         frame_tlbc_index: NO_OFFSET,
         code_tlbc: NO_OFFSET,
         code_first_traceable: NO_OFFSET,
-        code_version: word(VERSION_WORD),
         runtime_tstate: NO_OFFSET,
         interpreter_gil: NO_OFFSET,
         ..FrameOffsets::default()

@@ -14,6 +14,7 @@ use crate::support::Attach;
 use crate::support::KernelSupport;
 use crate::wire::Counter;
 use crate::wire::FileKey;
+use crate::wire::FollowedProcess;
 use crate::wire::Layout;
 use crate::wire::MAX_LAYOUTS;
 use crate::wire::MAX_POINTS;
@@ -201,7 +202,11 @@ impl Session {
             &self.skeleton.maps.followed,
             "followed",
             &pid.to_ne_bytes(),
-            &1u32.to_ne_bytes(),
+            FollowedProcess {
+                incarnation: 1,
+                ..FollowedProcess::default()
+            }
+            .bytes(),
         )
     }
 

@@ -31,6 +31,7 @@ pub(crate) use skeleton::types::code_event as CodeWire;
 pub(crate) use skeleton::types::counted_pause_event as CountedPauseWire;
 pub(crate) use skeleton::types::counter as Counter;
 pub(crate) use skeleton::types::event_kind as EventKind;
+pub(crate) use skeleton::types::followed_process as FollowedProcess;
 pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
 pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
 pub(crate) use skeleton::types::pause_event as PauseWire;
@@ -125,6 +126,8 @@ unsafe impl Wire for StackWire {}
 unsafe impl Wire for CodeWire {}
 // SAFETY: integers only.
 unsafe impl Wire for Arenas {}
+// SAFETY: integers only.
+unsafe impl Wire for FollowedProcess {}
 // SAFETY: integers only.
 unsafe impl Wire for Point {}
 // SAFETY: integers only.

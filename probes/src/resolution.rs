@@ -188,6 +188,9 @@ pub enum PointKind {
     StopTheWorld,
     /// `_PyEval_StartTheWorld` (free-threaded builds); the entry suffices.
     StartTheWorld,
+    /// The C function that frees code objects; the entry suffices. Its first argument is the code
+    /// object.
+    CodeDealloc,
     /// `python:gc__start`, argument: the generation.
     UsdtStart {
         /// Where the argument is, in the notation of SystemTap, for example `-4@%r12d`.

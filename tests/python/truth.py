@@ -186,6 +186,8 @@ def dying_code():
     for number in range(60):
         source = "\n" * number + "def made():\n    collect(0)\nmade()"
         exec(compile(source, "<made %d>" % number, "exec"), {"collect": collect})
+    for number in range(60):  # even the line is the same
+        exec(compile("collect(0)", "<like %d>" % number, "exec"), {"collect": collect})
 
 
 SUBINTERPRETER = """

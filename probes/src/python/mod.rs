@@ -180,8 +180,9 @@ fn answer(
     facts: &Facts,
     rung: Rung,
     tried: Vec<RungOutcome>,
-    points: Vec<Point>,
+    mut points: Vec<Point>,
 ) -> Resolution {
+    points.extend(points::code_dealloc(image, facts));
     let debug = facts.debug.as_ref();
     let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
     let layout = layout::layout(

@@ -76,6 +76,34 @@ fn whole_range(image: &Image<'_>, range: &Range<u64>) -> Range<u64> {
     }
 }
 
+/// `tp_dealloc` in `PyTypeObject`: after the header with size (24), `tp_name`, `tp_basicsize` and
+/// `tp_itemsize` (8 each). The header of a free-threaded build is 16 bytes longer.
+const TYPE_DEALLOC: u64 = 48;
+const FREE_THREADED_HEADER: u64 = 16;
+
+/// Where code objects are freed: through the exported type, as every file has it.
+pub(crate) fn code_dealloc(image: &Image<'_>, facts: &Facts) -> Option<Point> {
+    let header = if facts.free_threaded {
+        FREE_THREADED_HEADER
+    } else {
+        0
+    };
+    let slot = image
+        .dynamic_symbol("PyCode_Type")?
+        .address
+        .checked_add(TYPE_DEALLOC + header)?;
+    let function = image.pointer_at(slot)?;
+    let range = whole_range(image, &(function..function));
+    let placement = placement::place(image, &range, Keep::FirstArgument)?;
+    make(
+        image,
+        PointKind::CodeDealloc,
+        "code_dealloc",
+        range.start,
+        placement,
+    )
+}
+
 /// Puts a point together.
 pub(crate) fn make(
     image: &Image<'_>,
@@ -115,7 +143,7 @@ pub(crate) fn warnings(
             facts.version
         ));
     }
-    if !has_frames {
+    if !has_frames || !has(&PointKind::CodeDealloc) {
         warnings.push(format!(
             "the stacks of this CPython {} cannot be read: no lines will be shown",
             facts.version

@@ -102,6 +102,7 @@ fn purpose(kind: &PointKind) -> &'static str {
         PointKind::PyGcCollect => "PyGC_Collect() of the C API",
         PointKind::StopTheWorld => "other threads stop",
         PointKind::StartTheWorld => "other threads go on",
+        PointKind::CodeDealloc => "a code object is freed",
         PointKind::UsdtStart { .. } => "a collection begins",
         PointKind::UsdtDone { .. } => "a collection ends",
     }

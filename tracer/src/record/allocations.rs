@@ -16,8 +16,8 @@ use gctrace_ebpf::StackId;
 use gctrace_event::Allocations as Summary;
 use gctrace_event::FrameId;
 use gctrace_event::Record;
-use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::Resolution;
+use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::Sender;
@@ -125,15 +125,20 @@ impl AllocationWindows {
                 for event in events {
                     match event {
                         Event::Code(code) => stacks.code(&code, layout(code.layout)),
-                        Event::Stack(stack) => stacks.stack(&stack, layout(stack.layout), output),
+                        Event::Stack(stack) => stacks.stack(&stack, output),
                         Event::Pause(_) | Event::Process(_) => {}
                     }
                 }
             }
             Message::Samples(samples) => {
                 for (pid, stack) in samples {
-                    if let Some(frame) = stacks.innermost(pid, Some(stack)) {
-                        *self.stacks.entry(pid).or_default().entry(frame).or_default() += 1;
+                    if let Some(frame) = stacks.innermost(Some(stack)) {
+                        *self
+                            .stacks
+                            .entry(pid)
+                            .or_default()
+                            .entry(frame)
+                            .or_default() += 1;
                     }
                 }
             }
@@ -150,7 +155,8 @@ impl AllocationWindows {
 
     fn lines(&self, pid: u32) -> Vec<(FrameId, u64)> {
         let counted = self.stacks.get(&pid).into_iter().flatten();
-        let mut lines: Vec<(FrameId, u64)> = counted.map(|(frame, count)| (*frame, *count)).collect();
+        let mut lines: Vec<(FrameId, u64)> =
+            counted.map(|(frame, count)| (*frame, *count)).collect();
         lines.sort_by_key(|(frame, count)| (std::cmp::Reverse(*count), *frame));
         lines
     }

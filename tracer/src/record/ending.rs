@@ -131,6 +131,11 @@ fn costs(counters: &Counters, calibration: Option<Calibration>, holds: Holds) ->
             world,
             calibration.map(|c| c.entry_ns),
         ),
+        cost(
+            "code object freed",
+            counters.hits(PointKind::POINT_CODE_DEALLOC),
+            calibration.map(|c| c.entry_ns),
+        ),
         cost("program held at exec", holds.count, held_ns),
         cost(
             "collector, in processes not recorded",

@@ -229,12 +229,6 @@ impl Interpreters {
                 shown.display(),
                 resolution.version
             ));
-        } else if resolution.frames.is_none() {
-            self.warn(format!(
-                "{}: how frames lie in the memory of CPython {} is not known: no lines are recorded",
-                shown.display(),
-                resolution.version
-            ));
         }
         let points = plan::points(&resolution, Some(layout));
         let probes = session
@@ -253,7 +247,7 @@ impl Interpreters {
         self.armed.push(Armed {
             description: plan::describe(&resolution, shown),
             layout,
-            frames: resolution.frames.clone(),
+            frames: plan::lines(&resolution).cloned(),
             resolution,
             probes,
         });

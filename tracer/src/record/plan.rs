@@ -70,6 +70,15 @@ fn known_layout(resolution: &Resolution) -> Option<Layout> {
     Some(layout)
 }
 
+/// Where stacks are, if lines can be told: code objects that die must be noticed.
+pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
+    let deaths_seen = resolution
+        .points
+        .iter()
+        .any(|point| point.kind == Found::CodeDealloc);
+    resolution.frames.as_ref().filter(|_| deaths_seen)
+}
+
 fn frames(found: &FrameLayout) -> FrameOffsets {
     let or_none = |offset: Option<u32>| offset.unwrap_or(NO_OFFSET);
     let (kind, instruction, scale) = match found.instruction {
@@ -91,15 +100,16 @@ fn frames(found: &FrameLayout) -> FrameOffsets {
         code_tag_mask: found.code_tag_mask as u32,
         code_bytes: found.code_bytes,
         code_tlbc: or_none(found.code_tlbc),
-        code_first_traceable: or_none(found.code_first_traceable),
-        code_version: or_none(found.code_version),
+        // From 3.12 on (`co_version`) no collection runs in a frame that has not begun.
+        code_first_traceable: or_none(
+            found
+                .code_first_traceable
+                .filter(|_| found.code_version.is_none()),
+        ),
         code_filename: found.code_filename,
         code_name: found.code_name,
         code_first_line: found.code_first_line,
         code_line_table: found.code_line_table,
-        unicode_length: found.unicode_length,
-        unicode_hash: found.unicode_hash,
-        unicode_data: found.unicode_ascii_data,
         bytes_length: found.bytes_length,
         bytes_data: found.bytes_data,
         runtime_tstate: or_none(found.runtime_tstate_current),
@@ -173,6 +183,7 @@ fn kind(found: &Found) -> (PointKind, bool) {
         Found::PyGcCollect => (PointKind::POINT_PYGC_COLLECT, true),
         Found::StopTheWorld => (PointKind::POINT_STOP_WORLD, false),
         Found::StartTheWorld => (PointKind::POINT_START_WORLD, false),
+        Found::CodeDealloc => (PointKind::POINT_CODE_DEALLOC, false),
         Found::UsdtStart { .. } => (PointKind::POINT_USDT_START, false),
         Found::UsdtDone { .. } => (PointKind::POINT_USDT_DONE, false),
     }

@@ -23,6 +23,8 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(crate) struct Stacks {
     processes: HashMap<u32, Known>,
+    /// By name, which is never used for two: a child that was forked inside a pause tells its parent's.
+    innermost: HashMap<StackId, FrameId>,
     /// Processes that ended since the last look: their last pauses may still be on their way.
     ended: Vec<u32>,
     tree: HashMap<Node, FrameId>,
@@ -35,7 +37,7 @@ pub(crate) struct Stacks {
 #[derive(Default)]
 struct Known {
     codes: HashMap<CodeId, Code>,
-    stacks: HashMap<StackId, FrameId>,
+    stacks: Vec<StackId>,
 }
 
 struct Code {
@@ -69,36 +71,27 @@ impl Stacks {
     }
 
     /// A stack was met for the first time: its frames are written, each below the one that called it.
-    pub(crate) fn stack(
-        &mut self,
-        event: &StackEvent,
-        layout: Option<&FrameLayout>,
-        output: &mut Output,
-    ) {
+    pub(crate) fn stack(&mut self, event: &StackEvent, output: &mut Output) {
         let mut innermost = None;
         if event.truncated {
             innermost = Some(self.special(innermost, Frame::OUTER, output));
         }
         for frame in event.frames.iter().rev() {
-            innermost = Some(match self.node(event.pid, *frame, innermost, layout) {
+            innermost = Some(match self.node(event.pid, *frame, innermost) {
                 Some(node) => self.place(node, output),
                 None => self.special(innermost, Frame::UNREADABLE, output),
             });
         }
         if let Some(frame) = innermost {
             let known = self.processes.entry(event.pid).or_default();
-            known.stacks.insert(event.id, frame);
+            known.stacks.push(event.id);
+            self.innermost.insert(event.id, frame);
         }
     }
 
     /// The innermost frame of a stack that was met before.
-    pub(crate) fn innermost(&mut self, pid: u32, stack: Option<StackId>) -> Option<FrameId> {
-        let stack = stack?;
-        let frame = self
-            .processes
-            .get(&pid)
-            .and_then(|known| known.stacks.get(&stack))
-            .copied();
+    pub(crate) fn innermost(&mut self, stack: Option<StackId>) -> Option<FrameId> {
+        let frame = self.innermost.get(&stack?).copied();
         self.lost += u64::from(frame.is_none());
         frame
     }
@@ -111,7 +104,9 @@ impl Stacks {
     /// Every event that came with the end of a process was handled: it may be forgotten.
     pub(crate) fn forget_ended(&mut self) {
         for pid in self.ended.drain(..) {
-            self.processes.remove(&pid);
+            for stack in self.processes.remove(&pid).unwrap_or_default().stacks {
+                self.innermost.remove(&stack);
+            }
         }
     }
 
@@ -120,16 +115,7 @@ impl Stacks {
         self.lost
     }
 
-    fn node(
-        &mut self,
-        pid: u32,
-        frame: StackFrame,
-        parent: Option<FrameId>,
-        layout: Option<&FrameLayout>,
-    ) -> Option<Node> {
-        if !self.is_known(pid, frame.code) {
-            self.read(pid, frame.code, layout?);
-        }
+    fn node(&self, pid: u32, frame: StackFrame, parent: Option<FrameId>) -> Option<Node> {
         let code = self.processes.get(&pid)?.codes.get(&frame.code)?;
         Some(Node {
             parent,
@@ -137,26 +123,6 @@ impl Stacks {
             file: Rc::clone(&code.file),
             line: code.object.frame_line(frame.offset),
         })
-    }
-
-    fn is_known(&self, pid: u32, code: CodeId) -> bool {
-        self.processes
-            .get(&pid)
-            .is_some_and(|known| known.codes.contains_key(&code))
-    }
-
-    /// A code object whose event was lost: it may still be there.
-    fn read(&mut self, pid: u32, id: CodeId, layout: &FrameLayout) {
-        let Some(object) = read(pid, id.address, layout) else {
-            return;
-        };
-        let code = Code {
-            file: self.name(&object.file),
-            function: self.name(&object.function),
-            object,
-        };
-        let known = self.processes.entry(pid).or_default();
-        known.codes.insert(id, code);
     }
 
     fn special(&mut self, parent: Option<FrameId>, function: &str, output: &mut Output) -> FrameId {

@@ -127,7 +127,7 @@ impl Watch {
         match event {
             Event::Pause(mut pause) => {
                 let (pid, tid) = (pause.pause.pid, pause.pause.tid);
-                pause.pause.stack = self.stacks.innermost(pid, pause.stack);
+                pause.pause.stack = self.stacks.innermost(pause.stack);
                 self.processes.meet_thread(pid, tid, &mut self.output);
                 self.pressures.pause(&pause);
                 self.counting.select(&mut pause.pause.counters);
@@ -137,10 +137,7 @@ impl Watch {
                 let layout = self.interpreters.frame_layout(code.layout);
                 self.stacks.code(&code, layout);
             }
-            Event::Stack(stack) => {
-                let layout = self.interpreters.frame_layout(stack.layout);
-                self.stacks.stack(&stack, layout, &mut self.output);
-            }
+            Event::Stack(stack) => self.stacks.stack(&stack, &mut self.output),
             Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
                 self.forked(pid, parent, at_ns)
             }

@@ -63,7 +63,11 @@ impl ProgressLayout {
             None
         } else if kind == types.range_iterator {
             // {index, start, step, len} before 3.12; {start, step, len} since, of which len counts down.
-            Some(if self.tagged_integers { (32, true) } else { (16, false) })
+            Some(if self.tagged_integers {
+                (32, true)
+            } else {
+                (16, false)
+            })
         } else if [types.list_iterator, types.tuple_iterator, types.enumerate].contains(&kind) {
             Some((16, false))
         } else {

@@ -58,15 +58,8 @@ pub struct Marker {
 /// Where the number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The address of an integer object lies here.
-    IntegerAt(u64),
-    /// An iterator of this type, and which of its words counts.
-    Iterator {
-        object: u64,
-        kind: u64,
-        offset: u32,
-        down: bool,
-    },
+    /// The address of an integer or iterator object lies here.
+    Object(u64),
     /// A 32-bit number.
     Word(u64),
 }
@@ -119,25 +112,22 @@ struct Slot {
 impl Slot {
     fn marker(&self, object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<Marker> {
         let kind = word(object, 8);
-        let (kind, place) = if kind == layout.types.integer {
+        let kind = if kind == layout.types.integer {
             integer(object, layout)?;
-            (MarkerKind::Integer, Place::IntegerAt(self.address))
+            MarkerKind::Integer
         } else {
-            let (offset, down) = layout.counting_word(kind)?;
-            let place = Place::Iterator {
-                object: self.object,
-                kind,
-                offset,
-                down,
-            };
-            (MarkerKind::Iterator, place)
+            layout.counting_word(kind)?;
+            MarkerKind::Iterator
         };
         let key = MarkerKey {
             code: self.code,
             slot: self.number,
             kind,
         };
-        Some(Marker { key, place })
+        Some(Marker {
+            key,
+            place: Place::Object(self.address),
+        })
     }
 }
 
@@ -163,7 +153,13 @@ fn slots(
         };
         let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
         let locals = bytes.get(layout.locals as usize..).unwrap_or_default();
-        push_words(&mut found, code, 0, frame + u64::from(layout.locals), locals);
+        push_words(
+            &mut found,
+            code,
+            0,
+            frame + u64::from(layout.locals),
+            locals,
+        );
         let globals = word(bytes, layout.globals as usize);
         if seen.insert(globals) {
             let keys = pointer(memory, globals.wrapping_add(DICTIONARY_KEYS));
@@ -198,43 +194,59 @@ fn push_words(found: &mut Vec<Slot>, code: u64, first: u32, address: u64, bytes:
     }
 }
 
-/// The value of each marker now; `None` where it is gone.
+/// The value of each marker now; `None` where it is gone, or was replaced while it was read.
 #[must_use]
 pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Option<i64>> {
     let remote = Remote::new(pid);
-    let at: Vec<u64> = markers
+    let places: Vec<u64> = markers
         .iter()
         .map(|marker| match marker.place {
-            Place::IntegerAt(address) | Place::Word(address) => address,
-            Place::Iterator { object, .. } => object,
+            Place::Object(address) | Place::Word(address) => address,
         })
         .collect();
-    let mut first = vec![[0; OBJECT_BYTES]; markers.len()];
-    let read = remote.read(&at, &mut first);
-    let objects: Vec<u64> = markers
+    let mut words = vec![[0; 8]; markers.len()];
+    let read = remote.read(&places, &mut words);
+    let object_at = |marker: &Marker, bytes: &[u8; 8]| match marker.place {
+        Place::Object(_) => word(bytes, 0) & !3,
+        Place::Word(_) => 0,
+    };
+    let addresses: Vec<u64> = markers
         .iter()
-        .zip(&first)
-        .map(|(marker, bytes)| match marker.place {
-            Place::IntegerAt(_) => word(bytes, 0) & !3,
-            _ => 0,
-        })
+        .zip(&words)
+        .map(|(marker, bytes)| object_at(marker, bytes))
         .collect();
-    let mut second = vec![[0; OBJECT_BYTES]; markers.len()];
-    let read_second = remote.read(&objects, &mut second);
-    (markers.iter().zip(first.iter().zip(read)))
-        .zip(second.iter().zip(read_second))
-        .map(|((marker, (first, read)), (second, read_second))| match marker.place {
-            Place::Word(_) => read.then(|| (word(first, 0) & 0xffff_ffff).cast_signed()),
-            Place::IntegerAt(_) if read_second => integer(second, layout),
-            Place::IntegerAt(_) => None,
-            Place::Iterator {
-                kind, offset, down, ..
-            } => (read && word(first, 8) == kind).then(|| {
-                let value = word(first, offset as usize).cast_signed();
-                if down { value.wrapping_neg() } else { value }
-            }),
-        })
-        .collect()
+    let mut objects = vec![[0; OBJECT_BYTES]; markers.len()];
+    let objects_read = remote.read(&addresses, &mut objects);
+    // An object whose place still names it was not freed and used for another in between.
+    let mut again = vec![[0; 8]; markers.len()];
+    remote.read(&places, &mut again);
+    let mut values = Vec::with_capacity(markers.len());
+    for (index, marker) in markers.iter().enumerate() {
+        let value = match marker.place {
+            Place::Word(_) => words
+                .get(index)
+                .filter(|_| read.get(index) == Some(&true))
+                .map(|bytes| (word(bytes, 0) & 0xffff_ffff).cast_signed()),
+            Place::Object(_) => objects
+                .get(index)
+                .filter(|_| {
+                    objects_read.get(index) == Some(&true) && words.get(index) == again.get(index)
+                })
+                .and_then(|object| counted(object, marker.key.kind, layout)),
+        };
+        values.push(value);
+    }
+    values
+}
+
+/// What an object counts, if it is of that kind.
+fn counted(object: &[u8; OBJECT_BYTES], kind: MarkerKind, layout: &ProgressLayout) -> Option<i64> {
+    if kind == MarkerKind::Integer {
+        return integer(object, layout);
+    }
+    let (offset, down) = layout.counting_word(word(object, 8))?;
+    let value = word(object, offset as usize).cast_signed();
+    Some(if down { value.wrapping_neg() } else { value })
 }
 
 /// The value of an integer object of at most two digits of 30 bits.

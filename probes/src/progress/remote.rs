@@ -21,7 +21,11 @@ impl Remote {
     }
 
     /// Reads an object at each address; whether each could be read. 0 is never read.
-    pub(crate) fn read<const N: usize>(&self, addresses: &[u64], objects: &mut [[u8; N]]) -> Vec<bool> {
+    pub(crate) fn read<const N: usize>(
+        &self,
+        addresses: &[u64],
+        objects: &mut [[u8; N]],
+    ) -> Vec<bool> {
         let mut read = vec![false; addresses.len()];
         let mut next = 0;
         while next < addresses.len() {
@@ -43,8 +47,10 @@ impl Remote {
             let Some(into) = objects.get_mut(next..end) else {
                 break;
             };
-            let mut local: Vec<IoSliceMut<'_>> =
-                into.iter_mut().map(|object| IoSliceMut::new(object)).collect();
+            let mut local: Vec<IoSliceMut<'_>> = into
+                .iter_mut()
+                .map(|object| IoSliceMut::new(object))
+                .collect();
             let whole = process_vm_readv(self.pid, &mut local, &remote).unwrap_or(0) / N;
             for done in read.iter_mut().skip(next).take(whole) {
                 *done = true;

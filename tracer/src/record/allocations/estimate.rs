@@ -22,7 +22,10 @@ const SHORTEST_HITS: f64 = 50.0;
 const MOST_BACK: f64 = 0.15;
 
 /// A marker must have been there in this part of the windows, to stand for the whole program.
-const COVERAGE: f64 = 0.8;
+const COVERAGE: f64 = 0.6;
+
+/// Units counted over one distance that make shorter ones needless.
+const ENOUGH_UNITS: f64 = 300.0;
 
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
@@ -113,16 +116,24 @@ pub(crate) struct Observations {
 impl Observations {
     /// Adds one window and the undisturbed time before it, both read at the same markers.
     pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &[Reading]) {
-        self.windows += 1;
+        let mut moved = false;
         for (index, key) in keys.iter().enumerate() {
             let cycle = Cycle {
                 free: steps(free, index, SHORTEST_NS),
                 window: steps(window, index, SHORTEST_HITS),
             };
-            if cycle.free.iter().chain(&cycle.window).any(|steps| steps.forward > 0) {
+            if cycle
+                .free
+                .iter()
+                .chain(&cycle.window)
+                .any(|steps| steps.forward > 0)
+            {
                 self.markers.entry(*key).or_default().push(cycle);
+                moved = true;
             }
         }
+        // A program that waited all the time, or was not given a CPU, tells nothing.
+        self.windows += usize::from(moved);
     }
 
     /// The best estimate so far; `None` while no marker is good for one.
@@ -143,12 +154,50 @@ impl Observations {
             .map(|(_, estimate)| *estimate)
     }
 
+    /// Every marker with what was seen of it, for `-vv`.
+    pub(crate) fn explain(&self) {
+        for (key, cycles) in &self.markers {
+            let cycles = without_torn(cycles);
+            let words = |of: &dyn Fn(&Cycle) -> [Steps; SCALES]| -> Vec<String> {
+                (0..SCALES)
+                    .map(|scale| {
+                        total(
+                            &cycles,
+                            |cycle| of(cycle).get(scale).copied().unwrap_or_default(),
+                            None,
+                        )
+                    })
+                    .map(|steps| {
+                        let Steps {
+                            forward,
+                            backward,
+                            units,
+                            length,
+                        } = steps;
+                        format!("{forward}+ {backward}- {units:.0} in {length:.0}")
+                    })
+                    .collect()
+            };
+            tracing::debug!(
+                "{key:?}, {} of {} windows: {:?}\n  undisturbed {:?}\n  windows {:?}",
+                cycles.len(),
+                self.windows,
+                self.of_marker(*key, &cycles),
+                words(&|cycle| cycle.free),
+                words(&|cycle| cycle.window)
+            );
+        }
+    }
+
     fn of_marker(&self, key: MarkerKey, cycles: &[Cycle]) -> Option<(usize, Estimate)> {
         let cycles = &without_torn(cycles);
         if cycles.len() < FEWEST_WINDOWS || (cycles.len() as f64) < COVERAGE * self.windows as f64 {
             return None;
         }
-        let (free, window) = (longest(cycles, |cycle| &cycle.free)?, longest(cycles, |cycle| &cycle.window)?);
+        let (free, window) = (
+            longest(cycles, |cycle| &cycle.free)?,
+            longest(cycles, |cycle| &cycle.window)?,
+        );
         let rate = |left_out: Option<usize>| rate(cycles, free, window, left_out);
         let per_second = rate(None)?;
         let count = cycles.len() as f64;
@@ -233,7 +282,11 @@ fn total(cycles: &[Cycle], of: impl Fn(&Cycle) -> Steps, left_out: Option<usize>
 /// The longest distance over which a marker goes forward, as fast as over shorter ones.
 fn longest(cycles: &[Cycle], of: impl Fn(&Cycle) -> &[Steps; SCALES]) -> Option<usize> {
     let scale = |scale: usize| {
-        total(cycles, |cycle| of(cycle).get(scale).copied().unwrap_or_default(), None)
+        total(
+            cycles,
+            |cycle| of(cycle).get(scale).copied().unwrap_or_default(),
+            None,
+        )
     };
     let mut shorter = Steps::default();
     let mut found = None;
@@ -252,15 +305,29 @@ fn longest(cycles: &[Cycle], of: impl Fn(&Cycle) -> &[Steps; SCALES]) -> Option<
     found.filter(|_| shorter.units > 0.0)
 }
 
+/// The steps over the longest distance, and over shorter ones as far as needed: the longer, the less a reading
+/// disturbs what it times.
+fn enough(
+    cycles: &[Cycle],
+    of: impl Fn(&Cycle) -> &[Steps; SCALES],
+    longest: usize,
+    left_out: Option<usize>,
+) -> Steps {
+    let mut sum = Steps::default();
+    for scale in (0..=longest).rev() {
+        let steps = |cycle: &Cycle| of(cycle).get(scale).copied().unwrap_or_default();
+        sum.add(&total(cycles, steps, left_out));
+        if sum.units >= ENOUGH_UNITS {
+            break;
+        }
+    }
+    sum
+}
+
 /// Hits per step in the windows times steps per second outside.
 fn rate(cycles: &[Cycle], free: usize, window: usize, left_out: Option<usize>) -> Option<f64> {
-    let up_to = |steps: &[Steps; SCALES], last: usize| {
-        let mut sum = Steps::default();
-        steps.iter().take(last + 1).for_each(|steps| sum.add(steps));
-        sum
-    };
-    let free = total(cycles, |cycle| up_to(&cycle.free, free), left_out);
-    let window = total(cycles, |cycle| up_to(&cycle.window, window), left_out);
+    let free = enough(cycles, |cycle| &cycle.free, free, left_out);
+    let window = enough(cycles, |cycle| &cycle.window, window, left_out);
     let possible = free.length > 0.0 && window.units > 0.0 && free.units > 0.0;
     possible.then(|| window.length / window.units * free.units / free.length * 1e9)
 }

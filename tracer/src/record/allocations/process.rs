@@ -25,14 +25,18 @@ use std::time::Duration;
 use std::time::Instant;
 
 /// Distances within a burst of readings.
-const BURST_GAPS: [Duration; 4] = [
-    Duration::ZERO,
-    Duration::from_micros(25),
-    Duration::from_micros(70),
-    Duration::from_micros(200),
+const BURST_GAPS: [Duration; 3] = [
+    // The clock interrupts the program when it is read.
+    Duration::from_micros(20),
+    Duration::from_micros(120),
+    Duration::from_micros(250),
 ];
 /// A burst counts only if the process ran on a CPU for this part of it.
 const RAN: f64 = 0.97;
+/// After so many bursts it shows which markers move.
+const BURSTS_TO_MOVE: u32 = 2;
+/// Markers that are read from then on.
+const MOST_MARKERS: usize = 8;
 /// Undisturbed readings kept for one window.
 const MOST_READINGS: usize = 400;
 /// One of so many allocations takes a stack.
@@ -67,6 +71,8 @@ pub(crate) struct Watched {
     free: Vec<Reading>,
     seen: AllocationCounts,
     windows: u64,
+    /// Bursts of readings of these markers.
+    bursts: u32,
     since_ns: u64,
     hit_ns: f64,
     in_windows: (f64, f64),
@@ -95,6 +101,7 @@ impl Watched {
             free: Vec::new(),
             seen: AllocationCounts::default(),
             windows: 0,
+            bursts: 0,
             since_ns: clock::monotonic_ns(),
             hit_ns: HIT_NS,
             in_windows: (0.0, 0.0),
@@ -124,14 +131,33 @@ impl Watched {
             readings.drain(..readings.len() - 1);
             readings.iter_mut().for_each(|(at, _)| *at = wall);
         }
-        self.free.extend(readings.into_iter().map(|(at, values)| Reading {
-            at: cpu_begin as f64 + at / wall * cpu,
-            values,
-        }));
+        self.bursts += 1;
+        self.free
+            .extend(readings.into_iter().map(|(at, values)| Reading {
+                at: cpu_begin as f64 + at / wall * cpu,
+                values,
+            }));
+        if self.bursts == BURSTS_TO_MOVE {
+            self.keep_moving();
+        }
+    }
+
+    /// Leaves out what stands still: each word that is read takes its cache line from the program.
+    fn keep_moving(&mut self) {
+        let value = |reading: &Reading, index: usize| reading.values.get(index).copied().flatten();
+        let moving = |index: usize| {
+            let first = self.free.iter().find_map(|reading| value(reading, index));
+            let mut values = self.free.iter().filter_map(|reading| value(reading, index));
+            values.any(|value| Some(value) != first)
+        };
+        self.markers = kept(&self.markers, moving);
+        // What these readings disturbed is not used.
+        self.free.clear();
     }
 
     fn find_markers(&mut self) {
         self.clock.meet_threads();
+        self.bursts = 0;
         self.free.clear();
         let found = gctrace_probes::frames::current_thread(
             &self.memory,
@@ -152,11 +178,14 @@ impl Watched {
 
     pub(crate) fn may_open(&mut self) -> bool {
         let cpu = self.clock.now_ns();
-        !self.markers.is_empty() && self.free.len() > 4 && self.schedule.may_open(cpu)
+        self.bursts > BURSTS_TO_MOVE && self.schedule.may_open(cpu)
     }
 
     /// Opens a window, reads hits and markers while it is open, and closes it.
-    pub(crate) fn window(&mut self, allocations: &mut Allocations) -> Result<(), gctrace_ebpf::Error> {
+    pub(crate) fn window(
+        &mut self,
+        allocations: &mut Allocations,
+    ) -> Result<(), gctrace_ebpf::Error> {
         let before = allocations.counts()?;
         let target = WindowTarget {
             pid: self.pid,
@@ -167,6 +196,7 @@ impl Watched {
         };
         let most = self.schedule.hits();
         let interpreter = Arc::clone(&self.interpreter);
+        let _hurry = Hurry::begin();
         let window = allocations.open(
             target,
             interpreter.layout_index,
@@ -174,7 +204,8 @@ impl Watched {
             &interpreter.probes,
         )?;
         let begin_ns = self.clock.now_ns();
-        let readings = self.readings_in_window(allocations, before.hits + before.foreign_hits, most);
+        let readings =
+            self.readings_in_window(allocations, before.hits + before.foreign_hits, most);
         let cpu_ns = self.clock.now_ns().saturating_sub(begin_ns);
         drop(window);
         let after = allocations.counts()?;
@@ -218,7 +249,10 @@ impl Watched {
         }
         let (cpu_ns, hits) = self.in_windows;
         if hits >= 1000.0 {
-            let outside = self.observations.estimate().map_or(0.0, |estimate| 1e9 / estimate.per_second);
+            let outside = self
+                .observations
+                .estimate()
+                .map_or(0.0, |estimate| 1e9 / estimate.per_second);
             self.hit_ns = (cpu_ns / hits - outside).clamp(LEAST_HIT_NS, MOST_HIT_NS);
         }
     }
@@ -251,6 +285,7 @@ impl Watched {
             return None;
         }
         let estimate = self.observations.estimate();
+        self.observations.explain();
         Some(Summary {
             pid: self.pid,
             since_ns: self.since_ns,
@@ -258,18 +293,55 @@ impl Watched {
             windows: self.windows,
             hits: self.seen.hits,
             bytes: self.seen.bytes,
-            classes: self.seen.classes.iter().filter(|(_, count)| *count > 0).copied().collect(),
+            classes: self
+                .seen
+                .classes
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .copied()
+                .collect(),
             per_cpu_second: estimate.map(|estimate| estimate.per_second as u64),
             error_ppm: estimate.map(|estimate| (estimate.relative_error * 1e6) as u64),
             basis: match estimate {
                 Some(estimate) => estimate.basis(),
-                None => "no variable, loop or count of the program tells its progress well enough".to_owned(),
+                None => "no variable, loop or count of the program tells its progress well enough"
+                    .to_owned(),
             },
             cpu_ns: self.clock.now_ns(),
             cost_ns: self.schedule.spent_ns(),
             budget_ppm: (self.budget * 1e6) as u64,
             stacks: Vec::new(),
         })
+    }
+}
+
+fn kept<T: Copy>(all: &[T], keep: impl Fn(usize) -> bool) -> Vec<T> {
+    let chosen = all.iter().enumerate().filter(|(index, _)| keep(*index));
+    chosen.map(|(_, one)| *one).take(MOST_MARKERS).collect()
+}
+
+/// Closes windows in time although others want the CPUs: an open window costs the program much.
+struct Hurry;
+
+impl Hurry {
+    const NICENESS: i32 = -15;
+
+    fn begin() -> Self {
+        Self::set(Self::NICENESS);
+        Self
+    }
+
+    fn set(niceness: i32) {
+        // SAFETY: plain numbers; 0 is the calling thread, the only one that changes.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } != 0 {
+            tracing::debug!("windows may close late: {}", std::io::Error::last_os_error());
+        }
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        Self::set(0);
     }
 }
 

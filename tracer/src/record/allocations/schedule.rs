@@ -5,11 +5,11 @@ use std::time::Duration;
 /// No window is planned shorter than this many hits: fewer tell nothing.
 pub(crate) const FEWEST_HITS: u64 = 300;
 /// And none longer: the error falls with the number of windows, not with their length.
-pub(crate) const MOST_HITS: u64 = 3000;
+pub(crate) const MOST_HITS: u64 = 6000;
 /// A window ends after this in any case: a program that hardly allocates costs nothing by then.
 pub(crate) const LONGEST: Duration = Duration::from_millis(40);
 /// Least undisturbed CPU time between two windows.
-const LEAST_GAP_NS: u64 = 60_000_000;
+const LEAST_GAP_NS: u64 = 150_000_000;
 /// How much of what a window cost more than planned is believed the next time.
 const LEARNING: f64 = 0.3;
 
@@ -100,7 +100,8 @@ mod tests {
         let (mut cheap, mut dear) = (Schedule::new(0.01), Schedule::new(0.01));
         cheap.closed(1_000_000, 500_000_000);
         dear.closed(9_000_000, 500_000_000);
-        let wait = |schedule: &Schedule| (500..5000u64).find(|ms| schedule.may_open(ms * 1_000_000));
+        let wait =
+            |schedule: &Schedule| (500..5000u64).find(|ms| schedule.may_open(ms * 1_000_000));
         assert!(wait(&dear) > wait(&cheap));
     }
 }

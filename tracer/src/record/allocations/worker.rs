@@ -34,12 +34,20 @@ const SUMMARY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs until nobody sends commands any more.
-pub(super) fn run(budget: f64, stack_depth: u32, commands: &Receiver<Command>, messages: &Sender<Message>) {
+pub(super) fn run(
+    budget: f64,
+    stack_depth: u32,
+    commands: &Receiver<Command>,
+    messages: &Sender<Message>,
+) {
     let allocations = match Allocations::load(stack_depth) {
         Ok(allocations) => allocations,
         Err(error) => {
             let why = crate::hints::chain(&error.into());
-            let _ = messages.send(Message::Note(None, format!("allocations are not counted: {why}")));
+            let _ = messages.send(Message::Note(
+                None,
+                format!("allocations are not counted: {why}"),
+            ));
             return;
         }
     };
@@ -143,7 +151,10 @@ impl Worker<'_> {
                 let why = crate::hints::chain(&error.into());
                 // A process that has ended is no news.
                 if Path::new(&format!("/proc/{pid}/maps")).exists() {
-                    self.note(Some(pid), format!("allocations of process {pid} are no longer counted: {why}"));
+                    self.note(
+                        Some(pid),
+                        format!("allocations of process {pid} are no longer counted: {why}"),
+                    );
                 }
                 self.end(pid);
             }
@@ -179,7 +190,13 @@ impl Worker<'_> {
         let Some(Some((interpreter, types))) = self.interpreters.get(&waiting.layout) else {
             return;
         };
-        let watched = start(waiting.pid, &waiting.resolution, interpreter, types, self.budget);
+        let watched = start(
+            waiting.pid,
+            &waiting.resolution,
+            interpreter,
+            types,
+            self.budget,
+        );
         match watched {
             Some(watched) => self.watched.push(watched),
             None if waiting.since.elapsed() < PATIENCE => self.waiting.push(waiting),
@@ -203,7 +220,10 @@ impl Worker<'_> {
         let allocator = match gctrace_probes::allocator(&candidate.openable) {
             Ok(Some(allocator)) if !allocator.points.is_empty() => allocator,
             Ok(_) => {
-                self.note(None, format!("no PyObject_Malloc was found in {name}; allocations are not counted"));
+                self.note(
+                    None,
+                    format!("no PyObject_Malloc was found in {name}; allocations are not counted"),
+                );
                 return None;
             }
             Err(error) => {
@@ -268,7 +288,9 @@ fn start(
     budget: f64,
 ) -> Option<Watched> {
     let memory = ProcessMemory::open(pid).ok()?;
-    let bias = candidate(pid, resolution)?.start.wrapping_sub(resolution.lowest_address);
+    let bias = candidate(pid, resolution)?
+        .start
+        .wrapping_sub(resolution.lowest_address);
     let runtime = resolution.runtime.wrapping_add(bias);
     let word = |address: u64| {
         let mut bytes = [0; 8];
@@ -280,7 +302,13 @@ fn start(
         GcBase::InRuntime(offset) => runtime + u64::from(offset),
         GcBase::InInterpreter(offset) => main + u64::from(offset),
     };
-    let moved = |address: u64| if address == 0 { 0 } else { address.wrapping_add(bias) };
+    let moved = |address: u64| {
+        if address == 0 {
+            0
+        } else {
+            address.wrapping_add(bias)
+        }
+    };
     let types = TypeAddresses {
         integer: moved(types.integer),
         range_iterator: moved(types.range_iterator),
@@ -291,5 +319,12 @@ fn start(
     // In struct gc_generation the count lies behind the threshold, in every version.
     let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
     let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
-    Some(Watched::new(pid, runtime, Arc::clone(interpreter), progress, memory, budget))
+    Some(Watched::new(
+        pid,
+        runtime,
+        Arc::clone(interpreter),
+        progress,
+        memory,
+        budget,
+    ))
 }

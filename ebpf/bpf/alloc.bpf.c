@@ -125,7 +125,7 @@ static __noinline int sample_stack(const struct alloc_window *window)
 	if (!layout || !walk)
 		return 0;
 	interpreter = read_pointer(window->runtime + layout->interpreters_head);
-	stack = take_stack(walk, layout, index, current_tstate(&layout->frames, window->runtime, interpreter),
+	stack = take_stack(walk, layout, index, current_frame(&layout->frames, window->runtime, interpreter),
 			   window->pid);
 	if (stack <= STACK_LOST)
 		return 0;

@@ -58,7 +58,7 @@ static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
 struct gc_state {
 	u64 address;           /* 0 if it could not be found                                      */
 	u64 interpreter;       /* address of PyInterpreterState                                   */
-	u64 tstate;            /* address of PyThreadState if the function was given it, or 0     */
+	u64 frame;             /* of the thread state, see `tstate_frame`; 0 if it was not given   */
 	s32 shift;             /* bytes by which the generations lie elsewhere than the layout says */
 	u32 reserved;
 };
@@ -81,6 +81,21 @@ static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, s
 	return true;
 }
 
+/* The fields of PyThreadState that are read lie below: the last is `current_frame` of 3.13 at 72. */
+#define TSTATE_BYTES 80
+
+static __always_inline u64 tstate_word(const u64 *fields, u32 offset)
+{
+	/* chosen one by one: the verifier takes no variable offset into the stack */
+	switch (offset) {
+	case 16: return fields[2];
+	case 24: return fields[3];
+	case 56: return fields[7];
+	case 72: return fields[9];
+	default: return 0;
+	}
+}
+
 /* Finds the gc state: through the thread state the function was given, or else in the main interpreter. */
 static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
 					  const struct layout *layout, struct gc_state *state, struct block *block)
@@ -88,7 +103,7 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 	u64 runtime = registers->ip + point->runtime_delta;
 
 	state->address = 0;
-	state->tstate = 0;
+	state->frame = 0;
 	state->shift = 0;
 	if (layout->gc_in_runtime != NO_OFFSET) {
 		state->interpreter = read_pointer(runtime + layout->interpreters_head);
@@ -96,12 +111,14 @@ static __always_inline void find_gc_state(struct pt_regs *registers, const struc
 		return;
 	}
 	if (point->tstate_register != REGISTER_NONE) {
-		u64 tstate = argument(registers, point->tstate_register);
+		/* One read for both fields. */
+		u64 fields[TSTATE_BYTES / 8] = {};
 
-		state->interpreter = read_pointer(tstate + layout->tstate_interpreter);
+		bpf_probe_read_user(fields, sizeof(fields), (void *)argument(registers, point->tstate_register));
+		state->interpreter = tstate_word(fields, layout->tstate_interpreter);
 		if (state->interpreter &&
 		    take_gc_state(layout, state->interpreter + layout->gc_in_interpreter, state, block)) {
-			state->tstate = tstate;
+			state->frame = tstate_word(fields, layout->frames.tstate_frame);
 			return;
 		}
 	}

@@ -115,13 +115,13 @@ static __always_inline void note_state(struct thread *thread, struct open_pause 
 static __always_inline void note_stack(struct pt_regs *registers, const struct point *point, struct thread *thread,
 				       struct open_pause *pause, const struct layout *layout)
 {
-	u64 tstate = pause->gc.tstate;
+	u64 frame = pause->gc.frame;
 
 	if (pause->nothing_to_do)
 		return;
-	if (!tstate)
-		tstate = current_tstate(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
-	pause->stack = take_stack(&thread->walk, layout, point->layout, tstate, thread->pid);
+	if (!frame)
+		frame = current_frame(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
+	pause->stack = take_stack(&thread->walk, layout, point->layout, frame, thread->pid);
 	if (pause->stack == STACK_LOST) {
 		pause->stack = 0;
 		pause->flags |= PAUSE_STACK_LOST;

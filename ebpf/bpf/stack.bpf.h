@@ -340,36 +340,38 @@ static __always_inline void forget_code(u64 code, u32 pid)
 	__sync_fetch_and_add(&process->code_deaths, 1);
 }
 
-/* The thread state of the thread that holds the GIL, which is the current one in all that allocates
- * or collects. */
-static __always_inline u64 current_tstate(const struct frame_layout *layout, u64 runtime, u64 interpreter)
+/* What `tstate_frame` says of the thread that holds the GIL, which is the current one in all that
+ * allocates or collects. */
+static __always_inline u64 current_frame(const struct frame_layout *layout, u64 runtime, u64 interpreter)
 {
-	if (layout->runtime_tstate != NO_OFFSET)
-		return read_pointer(runtime + layout->runtime_tstate);
-	if (layout->interpreter_gil == NO_OFFSET || !interpreter)
+	u64 tstate = 0;
+
+	if (layout->tstate_frame == NO_OFFSET)
 		return 0;
-	return read_pointer(read_pointer(interpreter + layout->interpreter_gil) + layout->gil_holder);
+	if (layout->runtime_tstate != NO_OFFSET)
+		tstate = read_pointer(runtime + layout->runtime_tstate);
+	else if (layout->interpreter_gil != NO_OFFSET && interpreter)
+		tstate = read_pointer(read_pointer(interpreter + layout->interpreter_gil) + layout->gil_holder);
+	return tstate ? read_pointer(tstate + layout->tstate_frame) : 0;
 }
 
-/* Walks the stack of a thread and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
+/* Walks the stack of a thread, from what `tstate_frame` says on, and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
  * and could not be sent. */
 static __always_inline u64 take_stack(struct walk *walk, const struct layout *layouts_entry, u32 layout_index,
-				      u64 tstate, u32 pid)
+				      u64 frame, u32 pid)
 {
 	const struct frame_layout *layout = &layouts_entry->frames;
 	const struct followed_process *process;
 	const struct seen_stack *known;
 	u32 code_deaths;
 
-	if (!stack_depth || layout->tstate_frame == NO_OFFSET || !tstate)
+	if (!stack_depth || layout->tstate_frame == NO_OFFSET || !frame)
 		return 0;
 	process = bpf_map_lookup_elem(&followed, &pid);
 	if (!process)
 		return 0;
 	code_deaths = process->code_deaths;
-	walk->next = read_pointer(tstate + layout->tstate_frame);
-	if (layout->frame_indirection != NO_OFFSET && walk->next)
-		walk->next = read_pointer(walk->next + layout->frame_indirection);
+	walk->next = layout->frame_indirection == NO_OFFSET ? frame : read_pointer(frame + layout->frame_indirection);
 	walk->copied_bytes = 0;
 	walk->depth = 0;
 	walk->pid = pid;

@@ -44,10 +44,11 @@ const ROUNDS: u32 = 5;
 
 /// Words of the make-believe interpreter, before its frames; every offset below lies inside.
 const WORDS: usize = 64;
-/// Words of a make-believe frame: its code object, the next frame, its instruction.
-const FRAME_WORDS: usize = 3;
+/// Words of a make-believe frame: its code object, the next frame, its instruction, and local
+/// variables as a small function has them.
+const FRAME_WORDS: usize = 16;
 /// Word of the thread state with the innermost frame.
-const FRAME_WORD: usize = 21;
+const FRAME_WORD: usize = 9;
 /// Word that the function increments: the collections counter of the youngest generation.
 const COUNTER_WORD: usize = 16;
 
@@ -149,17 +150,17 @@ fn make_believe_process() -> Vec<u64> {
         }
     };
     put(2, base);
-    put(FRAME_WORD, address(WORDS));
+    let place = |frame: usize| WORDS + frame * FRAME_WORDS;
+    put(FRAME_WORD, address(place(frames - 1)));
     for frame in 0..frames {
-        let at = WORDS + frame * FRAME_WORDS;
-        let next = if frame + 1 < frames {
-            address(at + FRAME_WORDS)
-        } else {
+        let next = if frame == 0 {
             0
+        } else {
+            address(place(frame - 1))
         };
-        put(at, base);
-        put(at + 1, next);
-        put(at + 2, base + 2 * frame as u64);
+        put(place(frame), base);
+        put(place(frame) + 1, next);
+        put(place(frame) + 2, base + 2 * frame as u64);
     }
     words
 }
@@ -188,13 +189,13 @@ fn make_believe_layout() -> Layout {
     }
 }
 
-/// As in 3.12: frames side by side, with an instruction pointer.
+/// As in 3.12: frames side by side, each above the one that called it, with an instruction pointer.
 fn make_believe_frames() -> FrameOffsets {
     let word = |word: usize| (word * size_of::<u64>()) as u32;
     FrameOffsets {
         tstate_frame: word(FRAME_WORD),
         frame_indirection: NO_OFFSET,
-        frame_bytes: word(FRAME_WORDS),
+        frame_bytes: word(3),
         frame_code: 0,
         frame_back: word(1),
         frame_instruction: word(2),

@@ -170,6 +170,9 @@ fn slots(
         }
         frame = word(bytes, frames.frame_back as usize);
     }
+    // What is read behind the end of a frame belongs to the frame that it called, which came before.
+    let mut places = HashSet::new();
+    found.retain(|slot| places.insert(slot.address));
     found
 }
 

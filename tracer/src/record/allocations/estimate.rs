@@ -27,6 +27,9 @@ const COVERAGE: f64 = 0.6;
 /// Units counted over one distance that make shorter ones needless.
 const ENOUGH_UNITS: f64 = 300.0;
 
+/// Part of its readings that must succeed.
+const READABLE: f64 = 0.7;
+
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
 
@@ -118,6 +121,9 @@ impl Observations {
     pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &[Reading]) {
         let mut moved = false;
         for (index, key) in keys.iter().enumerate() {
+            if !is_readable(free, index) {
+                continue;
+            }
             let cycle = Cycle {
                 free: steps(free, index, SHORTEST_NS),
                 window: steps(window, index, SHORTEST_HITS),
@@ -236,6 +242,14 @@ fn clear_torn(cycles: &mut [Cycle], of: impl Fn(&mut Cycle) -> &mut [Steps; SCAL
             *steps = Steps::default();
         }
     }
+}
+
+/// A variable that changes faster than it is read can be read only while the program stands still: what such
+/// readings say is too slow.
+fn is_readable(readings: &[Reading], index: usize) -> bool {
+    let value = |reading: &Reading| reading.values.get(index).copied().flatten();
+    let there = readings.iter().filter(|reading| value(reading).is_some()).count();
+    there as f64 >= READABLE * readings.len() as f64
 }
 
 /// The step from each reading to the next, by its length in units of `shortest`.

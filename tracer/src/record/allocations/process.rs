@@ -18,6 +18,7 @@ use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::progress;
 use gctrace_probes::progress::Marker;
 use gctrace_probes::progress::MarkerKey;
+use gctrace_probes::progress::MarkerKind;
 use gctrace_probes::progress::ProgressLayout;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,16 +28,17 @@ use std::time::Instant;
 /// Distances within a burst of readings.
 const BURST_GAPS: [Duration; 3] = [
     // The clock interrupts the program when it is read.
-    Duration::from_micros(20),
-    Duration::from_micros(120),
-    Duration::from_micros(250),
+    Duration::from_micros(30),
+    // Much longer than a reading takes: meanwhile the core is shared with one (measured: a third slower).
+    Duration::from_micros(400),
+    Duration::from_micros(1500),
 ];
 /// A burst counts only if the process ran on a CPU for this part of it.
 const RAN: f64 = 0.97;
 /// After so many bursts it shows which markers move.
 const BURSTS_TO_MOVE: u32 = 2;
 /// Markers that are read from then on.
-const MOST_MARKERS: usize = 8;
+const MOST_MARKERS: usize = 10;
 /// Undisturbed readings kept for one window.
 const MOST_READINGS: usize = 400;
 /// One of so many allocations takes a stack.
@@ -119,7 +121,8 @@ impl Watched {
         let (cpu_begin, begin) = (self.clock.now_ns(), Instant::now());
         let mut readings = Vec::new();
         for gap in BURST_GAPS {
-            spin(gap);
+            // Not spinning: this CPU may share a core with the program's.
+            std::thread::sleep(gap);
             let before = begin.elapsed();
             let values = progress::sample(self.pid, &self.markers, &self.progress);
             readings.push((middle(before, begin.elapsed()), values));
@@ -150,7 +153,11 @@ impl Watched {
             let mut values = self.free.iter().filter_map(|reading| value(reading, index));
             values.any(|value| Some(value) != first)
         };
-        self.markers = kept(&self.markers, moving);
+        let mut markers = kept(&self.markers, moving);
+        // Iterators are never set back while they last, variables may be.
+        markers.sort_by_key(|marker| marker.key.kind == MarkerKind::Integer);
+        markers.truncate(MOST_MARKERS);
+        self.markers = markers;
         // What these readings disturbed is not used.
         self.free.clear();
     }
@@ -317,7 +324,7 @@ impl Watched {
 
 fn kept<T: Copy>(all: &[T], keep: impl Fn(usize) -> bool) -> Vec<T> {
     let chosen = all.iter().enumerate().filter(|(index, _)| keep(*index));
-    chosen.map(|(_, one)| *one).take(MOST_MARKERS).collect()
+    chosen.map(|(_, one)| *one).collect()
 }
 
 /// Closes windows in time although others want the CPUs: an open window costs the program much.
@@ -347,11 +354,4 @@ impl Drop for Hurry {
 
 fn middle(before: Duration, after: Duration) -> f64 {
     (before + after).as_nanos() as f64 / 2.0
-}
-
-fn spin(time: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        std::hint::spin_loop();
-    }
 }

@@ -40,6 +40,10 @@ pub(super) fn run(
     commands: &Receiver<Command>,
     messages: &Sender<Message>,
 ) {
+    // Readings are tens of microseconds apart; usually a sleep lasts 50 us longer than asked for.
+    if let Err(errno) = nix::sys::prctl::set_timerslack(1000) {
+        tracing::debug!("readings are further apart than wanted: {errno}");
+    }
     let allocations = match Allocations::load(stack_depth) {
         Ok(allocations) => allocations,
         Err(error) => {

@@ -3,6 +3,7 @@
 //! While they are on, every system call on the machine takes about 30 ns longer.
 
 use crate::error::Error;
+use crate::session::Attachment;
 use crate::session::Session;
 use crate::wire::Arenas;
 use crate::wire::Wire as _;
@@ -43,6 +44,12 @@ impl Session {
         }
         self.arena_links = links;
         Ok(())
+    }
+
+    /// Counts no longer: the links are handed back, to be closed together with others
+    /// ([`crate::detach`]), each of which takes a grace period of the kernel.
+    pub fn stop_counting_arenas(&mut self) -> Attachment {
+        Attachment::new(std::mem::take(&mut self.arena_links))
     }
 
     /// What a process has mapped and unmapped since it is recorded; `None` if arenas are not counted.

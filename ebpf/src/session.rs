@@ -76,6 +76,12 @@ pub struct Attachment {
     links: Vec<Link>,
 }
 
+impl Attachment {
+    pub(crate) fn new(links: Vec<Link>) -> Self {
+        Self { links }
+    }
+}
+
 /// Takes out the probes of many files. The kernel waits for a grace period for each link (about
 /// 45 ms); waiting for all of them at once takes no longer than for one.
 pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {

@@ -53,7 +53,7 @@ def run_role(role, folder):
         subprocess.check_call(command(sys.executable, folder, "grandchild"))
     work(recorder, folder, role, os.environ.get("RANK"))
     if role == "spawn":
-        time.sleep(1)  # its environment, and so its rank, can be read only while it lives
+        time.sleep(4)  # its environment, and so its rank, can be read only while it lives
 
 
 def launch(folder, pythons):

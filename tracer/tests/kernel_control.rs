@@ -186,6 +186,15 @@ fn processes_with(place: &Path) -> Vec<(char, u32)> {
         .collect()
 }
 
+/// How long gctrace and its command take here, undisturbed.
+fn time_of_a_whole_run(line: &str) -> Duration {
+    let place = tempfile::tempdir().unwrap();
+    let begin = std::time::Instant::now();
+    let mut gctrace = start(place.path(), &["--", "sh", "-c", line]);
+    gctrace.wait().unwrap();
+    begin.elapsed()
+}
+
 /// gctrace is killed at every stage of its start; whatever it had started or held runs to its end.
 #[test]
 fn killed_at_any_moment_nothing_stays_held() {
@@ -197,11 +206,12 @@ fn killed_at_any_moment_nothing_stays_held() {
         "touch started; exec {} -c 'open(\"ended\", \"w\")'",
         python.display()
     );
+    let whole = time_of_a_whole_run(&line);
     let (mut started, mut ended) = (0, 0);
-    for step in 0..40 {
+    for step in 0..=40 {
         let place = tempfile::tempdir().unwrap();
         let mut gctrace = start(place.path(), &["--", "sh", "-c", &line]);
-        std::thread::sleep(Duration::from_millis(5 * step));
+        std::thread::sleep(whole * step / 40);
         signal(&gctrace, Signal::SIGKILL);
         gctrace.wait().unwrap();
         common::wait_until("the command's end", || {

@@ -50,7 +50,9 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
             (None, Vec::new())
         }
     };
-    gctrace_ebpf::detach(watch.interpreters.into_probes().chain(own_probes));
+    let arenas = watch.session.stop_counting_arenas();
+    let probes = watch.interpreters.into_probes().chain(own_probes);
+    gctrace_ebpf::detach(probes.chain([arenas]));
     let end = End {
         ended_ns,
         why: words(why).to_owned(),

@@ -145,8 +145,13 @@ impl Allocations {
     pub fn load(stack_depth: u32) -> Result<Self, Error> {
         // Borrowed by the skeleton for as long as it lives: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = AllocSkelBuilder::default().open(storage).map_err(Error::Load)?;
-        open.maps.pause_ring.set_max_entries(RING_BYTES).map_err(Error::Load)?;
+        let mut open = AllocSkelBuilder::default()
+            .open(storage)
+            .map_err(Error::Load)?;
+        open.maps
+            .pause_ring
+            .set_max_entries(RING_BYTES)
+            .map_err(Error::Load)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
         }
@@ -176,7 +181,10 @@ impl Allocations {
             .maps
             .layouts
             .update(&index.to_ne_bytes(), layout.bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map { map: "layouts", source })
+            .map_err(|source| Error::Map {
+                map: "layouts",
+                source,
+            })
     }
 
     /// Opens a window: from now on each allocation of the process is counted, and slow.
@@ -201,7 +209,10 @@ impl Allocations {
             .maps
             .alloc_window
             .update(&0u32.to_ne_bytes(), window.bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map { map: "alloc_window", source })?;
+            .map_err(|source| Error::Map {
+                map: "alloc_window",
+                source,
+            })?;
         let options = || UprobeMultiOpts {
             // x86-64: a file offset fits usize
             offsets: probes.iter().map(|(offset, _)| *offset as usize).collect(),
@@ -211,18 +222,28 @@ impl Allocations {
         // Breakpoints go into this process alone. Kernels before 6.10 compare threads there, so that only the
         // main thread would count; they refuse nothing, so all processes are probed on them.
         let program = &self.skeleton.progs.at_allocation;
-        let only = if self.filters_processes() { target.pid.cast_signed() } else { -1 };
+        let only = if self.filters_processes() {
+            target.pid.cast_signed()
+        } else {
+            -1
+        };
         program
             .attach_uprobe_multi_with_opts(only, file, "", options())
             .map(|link| AllocationWindow { _link: link })
-            .map_err(|source| Error::Attach { file: file.to_owned(), source })
+            .map_err(|source| Error::Attach {
+                file: file.to_owned(),
+                source,
+            })
     }
 
     /// Linux 6.10 and later (46ba0e49b642, "bpf: fix multi-uprobe PID filtering logic").
     fn filters_processes(&self) -> bool {
-        let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+        let release =
+            nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
         let release = release.unwrap_or_default();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+        let mut numbers = release
+            .split(['.', '-'])
+            .map_while(|part| part.parse::<u32>().ok());
         (numbers.next(), numbers.next()) >= (Some(6), Some(10))
     }
 
@@ -236,7 +257,10 @@ impl Allocations {
             .maps
             .allocations
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map { map: "allocations", source })?
+            .map_err(|source| Error::Map {
+                map: "allocations",
+                source,
+            })?
             .unwrap_or_default();
         let mut sum = AllocationCounts {
             classes: (0..CLASSES).map(|class| (largest(class), 0)).collect(),
@@ -258,9 +282,10 @@ impl Allocations {
     /// # Errors
     /// [`Error::Map`].
     pub fn take(&mut self) -> Result<(Vec<Event>, Vec<(u32, StackId)>), Error> {
-        self.rings
-            .consume()
-            .map_err(|source| Error::Map { map: "pause_ring", source })?;
+        self.rings.consume().map_err(|source| Error::Map {
+            map: "pause_ring",
+            source,
+        })?;
         let received = std::mem::take(&mut *self.events.borrow_mut());
         Ok((received.events, received.samples))
     }
@@ -269,7 +294,9 @@ impl Allocations {
 impl Received {
     fn take(&mut self, bytes: &[u8]) {
         match allocation_event::read(bytes) {
-            Some(event) if event.kind == EVENT_ALLOCATION => self.samples.push((event.pid, event.stack)),
+            Some(event) if event.kind == EVENT_ALLOCATION => {
+                self.samples.push((event.pid, event.stack))
+            }
             _ => self.events.extend(decode(bytes)),
         }
     }

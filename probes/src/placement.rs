@@ -103,11 +103,9 @@ pub(crate) fn decode(image: &Image<'_>, range: &Range<u64>) -> Vec<Instruction> 
 fn choose(body: &[Instruction], keep: Keep) -> Option<Instruction> {
     let mut info = InstructionInfoFactory::new();
     let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
-    let unknown_targets = body
-        .iter()
-        .any(|instruction| {
-            instruction.flow_control() == FlowControl::IndirectBranch && !is_tail_call(instruction)
-        });
+    let unknown_targets = body.iter().any(|instruction| {
+        instruction.flow_control() == FlowControl::IndirectBranch && !is_tail_call(instruction)
+    });
     for instruction in body.iter().take(LOOK_AHEAD) {
         if is_emulated(instruction) {
             // A jump table could lead back to it, but never to a `push` of the prologue, which

@@ -30,8 +30,8 @@ use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
 use crate::privileges;
-use crate::record::counters::Counting;
 use crate::record::allocations::AllocationWindows;
+use crate::record::counters::Counting;
 use crate::record::interpreters::Interpreters;
 use crate::record::output::Output;
 use crate::record::watch::Watch;
@@ -136,7 +136,8 @@ impl Recording {
         }
         if let Some(budget) = config.alloc_budget {
             let windows = AllocationWindows::start(budget, config.stack_depth);
-            watch.allocations = Some(windows.context("cannot start the thread that counts allocations")?);
+            watch.allocations =
+                Some(windows.context("cannot start the thread that counts allocations")?);
         }
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");

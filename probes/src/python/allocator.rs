@@ -259,12 +259,18 @@ fn tested_register(way: &[Instruction]) -> Option<u8> {
     })?;
     let register = way.get(at)?.memory_base().full_register();
     let is_tested = way.iter().skip(at + 1).take(3).any(|one| {
-        one.mnemonic() == Mnemonic::Cmp && one.try_immediate(1).is_ok_and(|value| value == LARGEST_SMALL)
+        one.mnemonic() == Mnemonic::Cmp
+            && one
+                .try_immediate(1)
+                .is_ok_and(|value| value == LARGEST_SMALL)
     });
     let kept = way.iter().take(at).all(|one| {
         !info.info(one).used_registers().iter().any(|used| {
             used.register().full_register() == register
-                && matches!(used.access(), OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite)
+                && matches!(
+                    used.access(),
+                    OpAccess::Write | OpAccess::ReadWrite | OpAccess::CondWrite
+                )
         })
     });
     (is_tested && kept && register.is_gpr64()).then(|| register.number() as u8)

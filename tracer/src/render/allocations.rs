@@ -23,7 +23,11 @@ pub(crate) fn allocations(report: &Report) -> Section {
     let several = with.len() > 1;
     let mut lines = Vec::new();
     for (pid, allocations) in with.into_iter().take(PROCESSES_SHOWN) {
-        let who = if several { format!("Process {pid}: ") } else { String::new() };
+        let who = if several {
+            format!("Process {pid}: ")
+        } else {
+            String::new()
+        };
         lines.extend(wrap(&format!("{who}{}", rate(allocations)), INDENT, INDENT));
         lines.extend(wrap(&cost(allocations), INDENT, INDENT));
         lines.extend(wrap(&sizes(&allocations.sizes), INDENT, INDENT));
@@ -39,12 +43,12 @@ fn rate(allocations: &AllocationsReport) -> String {
     let count = |rate: f64| short_count(rate as u64);
     match (allocations.per_cpu_s, allocations.relative_error) {
         (Some(rate), Some(error)) => {
-            let bytes = allocations.bytes_per_cpu_s.map_or(String::new(), |bytes| {
-                format!(", {:.3} GB", bytes / 1e9)
+            let bytes = allocations
+                .bytes_per_cpu_s
+                .map_or(String::new(), |bytes| format!(", {:.3} GB", bytes / 1e9));
+            let wall = allocations.per_s.map_or(String::new(), |rate| {
+                format!(" ({} per second of the recording)", count(rate))
             });
-            let wall = allocations
-                .per_s
-                .map_or(String::new(), |rate| format!(" ({} per second of the recording)", count(rate)));
             format!(
                 "{} allocations{bytes} per second of CPU time{wall}, give or take {:.1} %: {}.",
                 count(rate),
@@ -59,7 +63,9 @@ fn rate(allocations: &AllocationsReport) -> String {
 fn cost(allocations: &AllocationsReport) -> String {
     let cost = allocations
         .cost_ratio
-        .map_or("an unknown part".to_owned(), |cost| format!("{:.2} %", cost * 100.0));
+        .map_or("an unknown part".to_owned(), |cost| {
+            format!("{:.2} %", cost * 100.0)
+        });
     format!(
         "{} allocations were seen in {} windows; these cost {cost} of the CPU time, allowed was {:.2} %.",
         short_count(allocations.allocations_seen),
@@ -77,7 +83,9 @@ fn sizes(classes: &[SizeClass]) -> String {
         .map(|class| {
             let size = class
                 .up_to_bytes
-                .map_or("size not known".to_owned(), |bytes| format!("up to {bytes} bytes"));
+                .map_or("size not known".to_owned(), |bytes| {
+                    format!("up to {bytes} bytes")
+                });
             format!("{size} {:.0} %", class.share * 100.0)
         })
         .collect();
@@ -95,7 +103,11 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
             None => line.location.file.clone(),
         };
         table.row(vec![
-            format!("{:.0} % +- {:.0}", line.share * 100.0, line.standard_error * 100.0),
+            format!(
+                "{:.0} % +- {:.0}",
+                line.share * 100.0,
+                line.standard_error * 100.0
+            ),
             place,
             line.location.function.clone(),
         ]);

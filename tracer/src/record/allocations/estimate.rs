@@ -19,7 +19,7 @@ const SHORTEST_NS: f64 = 20_000.0;
 const SHORTEST_HITS: f64 = 50.0;
 
 /// More of its steps back than this and a distance is too long for a marker.
-const MOST_BACK: f64 = 0.15;
+const MOST_BACK: f64 = 0.35;
 
 /// A marker must have been there in this part of the windows, to stand for the whole program.
 const COVERAGE: f64 = 0.6;
@@ -248,7 +248,10 @@ fn clear_torn(cycles: &mut [Cycle], of: impl Fn(&mut Cycle) -> &mut [Steps; SCAL
 /// readings say is too slow.
 fn is_readable(readings: &[Reading], index: usize) -> bool {
     let value = |reading: &Reading| reading.values.get(index).copied().flatten();
-    let there = readings.iter().filter(|reading| value(reading).is_some()).count();
+    let there = readings
+        .iter()
+        .filter(|reading| value(reading).is_some())
+        .count();
     there as f64 >= READABLE * readings.len() as f64
 }
 

@@ -35,6 +35,8 @@ const BURST_GAPS: [Duration; 3] = [
 ];
 /// A burst counts only if the process ran on a CPU for this part of it.
 const RAN: f64 = 0.97;
+/// Times that the frames are walked in search of markers.
+const LOOKS: usize = 6;
 /// After so many bursts it shows which markers move.
 const BURSTS_TO_MOVE: u32 = 2;
 /// Markers that are read from then on.
@@ -173,13 +175,21 @@ impl Watched {
             &self.interpreter.frames,
         );
         if let Ok(Some(thread)) = found {
-            self.markers = progress::find(
-                self.pid,
-                &self.memory,
-                thread,
-                &self.interpreter.frames,
-                &self.progress,
-            );
+            for _ in 0..LOOKS {
+                let found = progress::find(
+                    self.pid,
+                    &self.memory,
+                    thread,
+                    &self.interpreter.frames,
+                    &self.progress,
+                );
+                // Frames come and go while they are read: those that are often there stay.
+                for marker in found {
+                    if !self.markers.iter().any(|known| known.key == marker.key) {
+                        self.markers.push(marker);
+                    }
+                }
+            }
         }
     }
 
@@ -341,7 +351,10 @@ impl Hurry {
     fn set(niceness: i32) {
         // SAFETY: plain numbers; 0 is the calling thread, the only one that changes.
         if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } != 0 {
-            tracing::debug!("windows may close late: {}", std::io::Error::last_os_error());
+            tracing::debug!(
+                "windows may close late: {}",
+                std::io::Error::last_os_error()
+            );
         }
     }
 }

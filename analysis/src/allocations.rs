@@ -40,7 +40,9 @@ impl AllocationState {
             windows: summary.windows,
             allocations_seen: summary.hits,
             per_cpu_s,
-            per_s: per_cpu_s.zip(ratio(summary.cpu_ns, covered_ns)).map(|(rate, busy)| rate * busy),
+            per_s: per_cpu_s
+                .zip(ratio(summary.cpu_ns, covered_ns))
+                .map(|(rate, busy)| rate * busy),
             bytes_per_cpu_s: per_cpu_s.zip(mean_bytes).map(|(rate, mean)| rate * mean),
             relative_error: summary.error_ppm.map(|error| error as f64 / 1e6),
             basis: summary.basis.clone(),
@@ -59,7 +61,10 @@ impl AllocationState {
     }
 
     fn lines(&self, tree: &StackTree) -> Vec<AllocatingLine> {
-        let total: u64 = self.stacks.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
+        let total: u64 = self
+            .stacks
+            .iter()
+            .fold(0, |sum, (_, count)| sum.saturating_add(*count));
         let mut by_line: HashMap<_, u64> = HashMap::new();
         for (node, count) in &self.stacks {
             if let Some(location) = tree.own_line(*node) {
@@ -67,7 +72,10 @@ impl AllocationState {
             }
         }
         let mut lines: Vec<_> = by_line.into_iter().collect();
-        lines.sort_by(|(a, many), (b, few)| few.cmp(many).then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line))));
+        lines.sort_by(|(a, many), (b, few)| {
+            few.cmp(many)
+                .then_with(|| (&a.file, a.line).cmp(&(&b.file, b.line)))
+        });
         lines
             .into_iter()
             .take(LINES)
@@ -114,7 +122,11 @@ mod tests {
         state.set(summary, Vec::new());
         let report = state.report(&StackTree::default()).unwrap();
         assert_eq!(report.per_s, Some(5e6), "on a CPU half of the time");
-        assert_eq!(report.bytes_per_cpu_s, Some(4e8), "40 bytes each where the size is known");
+        assert_eq!(
+            report.bytes_per_cpu_s,
+            Some(4e8),
+            "40 bytes each where the size is known"
+        );
         assert_eq!(report.cost_ratio, Some(0.009));
         assert_eq!(report.relative_error, Some(0.02));
         assert_eq!(report.sizes.len(), 2);

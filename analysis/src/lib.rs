@@ -4,12 +4,12 @@
 //! distinct stacks, not by the number of events.
 
 mod advice;
+mod allocations;
 mod analysis;
 mod counters;
 mod distribution;
 mod growth;
 pub mod paths;
-mod allocations;
 mod pressure;
 mod process;
 mod regression;

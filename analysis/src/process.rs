@@ -1,9 +1,9 @@
 //! What is known of one process while a trace is read.
 
+use crate::allocations::AllocationState;
 use crate::counters::CounterState;
 use crate::growth;
 use crate::growth::GrowthState;
-use crate::allocations::AllocationState;
 use crate::pressure::PressureState;
 use crate::report::Basis;
 use crate::report::Effort;

@@ -5,13 +5,16 @@
 //! are counts. Each object says in `basis` what its figures rest on; one without has the basis of
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
 
+mod allocations;
 mod counters;
 mod evidence;
 mod lines;
-mod allocations;
 mod pressure;
 mod processes;
 
+pub use allocations::AllocatingLine;
+pub use allocations::AllocationsReport;
+pub use allocations::SizeClass;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use evidence::Advice;
@@ -33,9 +36,6 @@ pub use lines::LineReport;
 pub use lines::Lines;
 pub use lines::Location;
 pub use lines::StackReport;
-pub use allocations::AllocationsReport;
-pub use allocations::AllocatingLine;
-pub use allocations::SizeClass;
 pub use pressure::ArenasReport;
 pub use pressure::PressureReport;
 pub use processes::InterpreterReport;

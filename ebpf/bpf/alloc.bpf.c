@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Owns: what is counted at each allocation of the one process whose window is open. An object of its
- * own, loaded for --alloc only. Its probes come and go every few hundred milliseconds.
+ * own, loaded for --alloc only; the maps of maps.bpf.h and stack.bpf.h are the session's. Its probes come
+ * and go every few hundred milliseconds.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -18,7 +19,6 @@
 /* Cookies: the number of a register in x86-64 encodings, or one of these and a constant above. */
 #define COOKIE_CONSTANT 16
 #define COOKIE_UNKNOWN 17
-#define EVENT_ALLOCATION 100
 
 struct allocations {
 	u64 hits;
@@ -32,14 +32,8 @@ struct alloc_window {
 	u64 runtime;           /* address of _PyRuntime                                           */
 	u32 pid;               /* 0: none                                                         */
 	u32 layout;            /* index into `layouts`                                            */
-	u32 incarnation;
 	u32 stack_every;       /* one of so many hits takes a stack; 0: none                      */
-};
-
-struct allocation_event {
-	u32 kind;              /* EVENT_ALLOCATION                                                */
-	u32 pid;
-	u64 stack;             /* id of a stack_event                                             */
+	u32 reserved;
 };
 
 struct {
@@ -163,8 +157,6 @@ int at_allocation(struct pt_regs *context)
 struct alloc_types {
 	struct allocations allocations;
 	struct alloc_window alloc_window;
-	struct allocation_event allocation_event;
-	struct layout layout;
 };
 struct alloc_types alloc_types_in_btf = {};
 

@@ -171,6 +171,7 @@ enum event_kind {
 	EVENT_PROGRAM_ENTRY = 5,
 	EVENT_STACK = 6,
 	EVENT_CODE = 7,
+	EVENT_ALLOCATION = 8,
 };
 
 enum pause_flag {
@@ -315,6 +316,13 @@ struct code_event {
 	__u8 function_name[FUNCTION_NAME_BYTES];
 };
 
+/* An allocation in a window that took a stack. */
+struct allocation_event {
+	__u32 kind;            /* EVENT_ALLOCATION                                                */
+	__u32 pid;
+	__u64 stack;           /* id of a stack_event                                             */
+};
+
 struct process_event {
 	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY                        */
 	__u32 pid;
@@ -349,6 +357,7 @@ _Static_assert(sizeof(struct task_counts) == 48, "task_counts");
 _Static_assert(sizeof(struct frame) == 16, "frame");
 _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
+_Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");

@@ -22,6 +22,7 @@ struct wire_types {
 	struct process_event process_event;
 	struct stack_event stack_event;
 	struct code_event code_event;
+	struct allocation_event allocation_event;
 	enum event_kind event_kind;
 	enum pause_flag pause_flag;
 	enum point_kind point_kind;

@@ -3,29 +3,21 @@
 //! Owns the object of `bpf/alloc.bpf.c`. It lives on the thread that makes it. When a window opens and
 //! what its counts mean is not known here.
 
-use crate::decode::Event;
-use crate::decode::StackId;
-use crate::decode::decode;
 use crate::error::Error;
-use crate::wire::Layout;
+use crate::session::SharedMaps;
 use crate::wire::Wire;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapFlags;
-use libbpf_rs::RingBuffer;
-use libbpf_rs::RingBufferBuilder;
 use libbpf_rs::UprobeMultiOpts;
 use libbpf_rs::skel::OpenSkel as _;
 use libbpf_rs::skel::SkelBuilder as _;
 use skeleton::AllocSkel;
 use skeleton::AllocSkelBuilder;
 use skeleton::types::alloc_window;
-use skeleton::types::allocation_event;
 use skeleton::types::allocations;
-use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::path::Path;
-use std::rc::Rc;
 
 mod skeleton {
     #![allow(
@@ -45,17 +37,11 @@ mod skeleton {
 unsafe impl Wire for allocations {}
 // SAFETY: integers only.
 unsafe impl Wire for alloc_window {}
-// SAFETY: integers only.
-unsafe impl Wire for allocation_event {}
 
 /// `SIZE_CLASSES` of `bpf/alloc.bpf.c`.
 const CLASSES: usize = 44;
 /// `SMALL_CLASSES` of `bpf/alloc.bpf.c`: 16 bytes each.
 const SMALL_CLASSES: u32 = 32;
-/// `EVENT_ALLOCATION` of `bpf/alloc.bpf.c`.
-const EVENT_ALLOCATION: u32 = 100;
-/// Bytes of the ring for stacks: a window fills little of it.
-const RING_BYTES: u32 = 1 << 22;
 
 /// Where the size of an allocation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +75,6 @@ pub struct WindowTarget {
     pub pid: u32,
     /// Address of `_PyRuntime` in it.
     pub runtime: u64,
-    /// Tells apart processes that have the same pid in turn.
-    pub incarnation: u32,
     /// One of so many allocations takes a stack; 0: none does.
     pub stack_every: u32,
 }
@@ -119,15 +103,7 @@ fn largest(class: usize) -> Option<u64> {
 
 /// The loaded programs.
 pub struct Allocations {
-    rings: RingBuffer<'static>,
-    events: Rc<RefCell<Received>>,
     skeleton: AllocSkel<'static>,
-}
-
-#[derive(Default)]
-struct Received {
-    events: Vec<Event>,
-    samples: Vec<(u32, StackId)>,
 }
 
 /// An open window. Dropping it closes it: the probes are out at once, the call returns after a grace
@@ -138,53 +114,22 @@ pub struct AllocationWindow {
 }
 
 impl Allocations {
-    /// Loads the programs.
+    /// Loads the programs; stacks and samples come with the session's events.
     ///
     /// # Errors
     /// [`Error::Load`].
-    pub fn load(stack_depth: u32) -> Result<Self, Error> {
+    pub fn load(shared: &SharedMaps, stack_depth: u32) -> Result<Self, Error> {
         // Borrowed by the skeleton for as long as it lives: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = AllocSkelBuilder::default()
             .open(storage)
             .map_err(Error::Load)?;
-        open.maps
-            .pause_ring
-            .set_max_entries(RING_BYTES)
-            .map_err(Error::Load)?;
         if let Some(rodata) = open.maps.rodata_data.as_mut() {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
         }
+        shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let skeleton = open.load().map_err(Error::Load)?;
-        let events = Rc::new(RefCell::new(Received::default()));
-        let into = Rc::clone(&events);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skeleton.maps.pause_ring, move |bytes: &[u8]| {
-                into.borrow_mut().take(bytes);
-                0
-            })
-            .map_err(Error::Load)?;
-        Ok(Self {
-            rings: builder.build().map_err(Error::Load)?,
-            events,
-            skeleton,
-        })
-    }
-
-    /// Makes a layout known under the index that the session gave it.
-    ///
-    /// # Errors
-    /// [`Error::Map`].
-    pub fn set_layout(&self, index: u32, layout: &Layout) -> Result<(), Error> {
-        self.skeleton
-            .maps
-            .layouts
-            .update(&index.to_ne_bytes(), layout.bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map {
-                map: "layouts",
-                source,
-            })
+        Ok(Self { skeleton })
     }
 
     /// Opens a window: from now on each allocation of the process is counted, and slow.
@@ -202,8 +147,8 @@ impl Allocations {
             runtime: target.runtime,
             pid: target.pid,
             layout,
-            incarnation: target.incarnation,
             stack_every: target.stack_every,
+            reserved: 0,
         };
         self.skeleton
             .maps
@@ -275,29 +220,5 @@ impl Allocations {
             }
         }
         Ok(sum)
-    }
-
-    /// New stacks and code objects, in order, and then the process and stack of each sampled allocation.
-    ///
-    /// # Errors
-    /// [`Error::Map`].
-    pub fn take(&mut self) -> Result<(Vec<Event>, Vec<(u32, StackId)>), Error> {
-        self.rings.consume().map_err(|source| Error::Map {
-            map: "pause_ring",
-            source,
-        })?;
-        let received = std::mem::take(&mut *self.events.borrow_mut());
-        Ok((received.events, received.samples))
-    }
-}
-
-impl Received {
-    fn take(&mut self, bytes: &[u8]) {
-        match allocation_event::read(bytes) {
-            Some(event) if event.kind == EVENT_ALLOCATION => {
-                self.samples.push((event.pid, event.stack))
-            }
-            _ => self.events.extend(decode(bytes)),
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! Bytes of the ring buffers -> events. Pure: nothing here touches libbpf.
 
 use crate::counts;
+use crate::wire::AllocationWire;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
 use crate::wire::FileKey;
@@ -28,6 +29,8 @@ pub enum Event {
     Stack(StackEvent),
     /// A code object is met for the first time.
     Code(CodeEvent),
+    /// An allocation in a window, one of many.
+    Allocation(AllocationEvent),
 }
 
 /// Names a stack within one recording.
@@ -86,6 +89,15 @@ pub struct CodeEvent {
     pub line_table: Vec<u8>,
     /// Length of the whole line table in bytes, where it could be read.
     pub line_table_length: Option<u64>,
+}
+
+/// Where a program was when it allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationEvent {
+    /// Process.
+    pub pid: u32,
+    /// Its stack.
+    pub stack: StackId,
 }
 
 /// A pause and what was read beside it.
@@ -161,6 +173,12 @@ pub fn decode(bytes: &[u8]) -> Option<Event> {
         }
         EventKind::EVENT_STACK => StackWire::read(bytes).map(|wire| Event::Stack(stack(&wire))),
         EventKind::EVENT_CODE => code(bytes).map(Event::Code),
+        EventKind::EVENT_ALLOCATION => AllocationWire::read(bytes).map(|wire| {
+            Event::Allocation(AllocationEvent {
+                pid: wire.pid,
+                stack: wire.stack,
+            })
+        }),
         _ => process(&ProcessWire::read(bytes)?).map(Event::Process),
     }
 }
@@ -388,7 +406,7 @@ mod tests {
         /// The rings are ours, but nothing that is read is trusted: any bytes decode to something
         /// that makes sense, or to nothing.
         #[test]
-        fn any_bytes_decode_sensibly(kind in 0..9u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
+        fn any_bytes_decode_sensibly(kind in 0..10u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
                 Some(Event::Pause(PauseEvent { pause, .. })) => {
@@ -404,7 +422,8 @@ mod tests {
                 Some(Event::Code(code)) => {
                     prop_assert!(code.line_table.len() <= bytes.len() - size_of::<CodeWire>());
                 }
-                None => prop_assert!(kind > 7 || kind == 0 || bytes.len() < size_of::<StackWire>()),
+                Some(Event::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
+                None => prop_assert!(kind > 8 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }
     }

@@ -1,6 +1,9 @@
 //! The loaded programs: attach, follow, poll, count.
 
 mod counters;
+mod shared;
+
+pub use shared::SharedMaps;
 
 use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;

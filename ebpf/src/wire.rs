@@ -27,6 +27,7 @@ pub use skeleton::types::layout as Layout;
 /// What is at a probed address: see `enum point_kind` in `bpf/event.h`.
 pub use skeleton::types::point_kind as PointKind;
 
+pub(crate) use skeleton::types::allocation_event as AllocationWire;
 pub(crate) use skeleton::types::code_event as CodeWire;
 pub(crate) use skeleton::types::counted_pause_event as CountedPauseWire;
 pub(crate) use skeleton::types::counter as Counter;
@@ -118,6 +119,8 @@ unsafe impl Wire for ProcessHardware {}
 unsafe impl Wire for ProcessCountsWire {}
 // SAFETY: integers only.
 unsafe impl Wire for TaskCounts {}
+// SAFETY: integers only.
+unsafe impl Wire for AllocationWire {}
 // SAFETY: integers only.
 unsafe impl Wire for ProcessWire {}
 // SAFETY: integers only.

@@ -314,8 +314,13 @@ fn static_trace_points_are_found_with_their_counters() {
             continue;
         };
         seen += 1;
-        assert_eq!(resolution.points.len(), 2, "{}", interpreter.name);
-        for point in &resolution.points {
+        let collecting: Vec<_> = resolution
+            .points
+            .iter()
+            .filter(|point| point.kind != PointKind::CodeDealloc)
+            .collect();
+        assert_eq!(collecting.len(), 2, "{}", interpreter.name);
+        for point in collecting {
             assert_eq!(point.instruction, "nop");
             assert!(point.emulated && point.semaphore_file_offset.is_some());
         }

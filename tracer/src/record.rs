@@ -135,7 +135,8 @@ impl Recording {
             watch.degraded(error);
         }
         if let Some(budget) = config.alloc_budget {
-            let windows = AllocationWindows::start(budget, config.stack_depth);
+            let shared = watch.session.shared_maps()?;
+            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
             watch.allocations =
                 Some(windows.context("cannot start the thread that counts allocations")?);
         }
@@ -271,6 +272,9 @@ impl Recording {
     /// Takes the probes out and closes the trace. A command that still runs is left alone, but
     /// where only the trace failed, gctrace stays with it to the end: its exit code is ours.
     fn end(mut self, config: &RecordConfig, why: Why) -> anyhow::Result<u8> {
+        if let Some(allocations) = &mut self.watch.allocations {
+            allocations.stop();
+        }
         self.take_events()?;
         let result = ending::finish(self.watch, why, config.verbosity);
         if let Some(guardian) = self.guardian.take() {

@@ -58,16 +58,24 @@ fn the_rate_of_a_loop_is_estimated(test: &str, name: &str) {
         return;
     };
     let (said, summary) = record(&python.path, "integers", "8");
-    let truth = said["rounds"].as_f64().unwrap() * INTEGERS_PER_ROUND / said["cpu_s"].as_f64().unwrap();
+    let truth =
+        said["rounds"].as_f64().unwrap() * INTEGERS_PER_ROUND / said["cpu_s"].as_f64().unwrap();
     let Some(estimate) = summary["per_cpu_second"].as_f64() else {
         panic!("no estimate: {summary}");
     };
     let error = summary["error_ppm"].as_f64().unwrap() / 1e6;
     let off = estimate / truth - 1.0;
-    println!("{test}: {estimate:.0} a second, {truth:.0} in truth: {:+.1} %, stated error {:.1} %", off * 100.0, error * 100.0);
+    println!(
+        "{test}: {estimate:.0} a second, {truth:.0} in truth: {:+.1} %, stated error {:.1} %",
+        off * 100.0,
+        error * 100.0
+    );
     // The 10 %, or three of the stated standard errors on a machine busy with other things.
     assert!(off.abs() <= (3.0 * error).max(0.1), "{off:+.3}: {summary}");
-    let (cost, cpu) = (summary["cost_ns"].as_f64().unwrap(), summary["cpu_ns"].as_f64().unwrap());
+    let (cost, cpu) = (
+        summary["cost_ns"].as_f64().unwrap(),
+        summary["cpu_ns"].as_f64().unwrap(),
+    );
     assert!(cost > 0.0 && cost <= cpu, "{summary}");
     let hits = summary["hits"].as_u64().unwrap();
     let of_integers: u64 = summary["classes"]
@@ -79,7 +87,10 @@ fn the_rate_of_a_loop_is_estimated(test: &str, name: &str) {
         .sum();
     // An integer of one digit is 28 bytes, and so of the class of 32.
     assert!(of_integers * 10 >= hits * 9, "{summary}");
-    assert!(!summary["stacks"].as_array().unwrap().is_empty(), "{summary}");
+    assert!(
+        !summary["stacks"].as_array().unwrap().is_empty(),
+        "{summary}"
+    );
 }
 
 /// Byte at the start of each executable mapping's probed places: all of the interpreter's code.
@@ -87,8 +98,16 @@ fn code_of(pid: u32) -> Vec<u8> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let mut memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut code = Vec::new();
-    for line in maps.lines().filter(|line| line.contains("r-xp") && line.contains("python")) {
-        let (start, end) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+    for line in maps
+        .lines()
+        .filter(|line| line.contains("r-xp") && line.contains("python"))
+    {
+        let (start, end) = line
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .split_once('-')
+            .unwrap();
         let start = u64::from_str_radix(start, 16).unwrap();
         let end = u64::from_str_radix(end, 16).unwrap();
         let mut bytes = vec![0; usize::try_from(end - start).unwrap()];
@@ -116,7 +135,13 @@ fn no_probe_stays_when_gctrace_is_killed_in_a_window() {
     std::thread::sleep(Duration::from_millis(300));
     let before = code_of(program.id());
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_gctrace"))
-        .args(["--alloc", "--alloc-budget", "50", "-p", &program.id().to_string()])
+        .args([
+            "--alloc",
+            "--alloc-budget",
+            "50",
+            "-p",
+            &program.id().to_string(),
+        ])
         .current_dir(place.path())
         .stderr(Stdio::null())
         .spawn()
@@ -124,7 +149,11 @@ fn no_probe_stays_when_gctrace_is_killed_in_a_window() {
     // Half of the CPU time is in windows: more places differ than the collector's few.
     let differing = || {
         let now = code_of(program.id());
-        before.iter().zip(&now).filter(|(before, now)| before != now).count()
+        before
+            .iter()
+            .zip(&now)
+            .filter(|(before, now)| before != now)
+            .count()
     };
     let mut idle = usize::MAX;
     common::wait_until("a window is open", || {

@@ -1,12 +1,12 @@
 //! The parts of a report about one trace or one process.
 
+use super::AllocationsReport;
 use super::Basis;
 use super::CountersReport;
 use super::Effort;
 use super::Growth;
 use super::Lines;
 use super::Pauses;
-use super::AllocationsReport;
 use super::PressureReport;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -11,13 +11,12 @@ mod worker;
 
 use crate::record::output::Output;
 use crate::record::stacks::Stacks;
-use gctrace_ebpf::Event;
-use gctrace_ebpf::StackId;
+use gctrace_ebpf::AllocationEvent;
+use gctrace_ebpf::SharedMaps;
 use gctrace_event::Allocations as Summary;
 use gctrace_event::FrameId;
 use gctrace_event::Record;
 use gctrace_probes::Resolution;
-use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::Sender;
@@ -38,10 +37,6 @@ enum Command {
 
 /// What the thread tells.
 enum Message {
-    /// New stacks and code objects.
-    Events(Vec<Event>),
-    /// Allocations that took a stack.
-    Samples(Vec<(u32, StackId)>),
     /// What is known of a process.
     Summary(Summary),
     /// What cannot be had, for one process or for all.
@@ -59,12 +54,16 @@ pub(crate) struct AllocationWindows {
 
 impl AllocationWindows {
     /// `budget`: part of the CPU time of each process that its windows may cost.
-    pub(crate) fn start(budget: f64, stack_depth: u32) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        budget: f64,
+        stack_depth: u32,
+        shared: SharedMaps,
+    ) -> std::io::Result<Self> {
         let (commands, to_thread) = channel();
         let (from_thread, messages) = channel();
         let thread = std::thread::Builder::new()
             .name("allocations".to_owned())
-            .spawn(move || worker::run(budget, stack_depth, &to_thread, &from_thread))?;
+            .spawn(move || worker::run(budget, stack_depth, &shared, &to_thread, &from_thread))?;
         Ok(Self {
             commands: Some(commands),
             messages,
@@ -101,54 +100,26 @@ impl AllocationWindows {
         }
     }
 
-    /// Writes what the thread said.
-    pub(crate) fn tick<'a>(
-        &mut self,
-        stacks: &mut Stacks,
-        layout: impl Fn(u32) -> Option<&'a FrameLayout>,
-        output: &mut Output,
-    ) {
-        while let Ok(message) = self.messages.try_recv() {
-            self.message(message, stacks, &layout, output);
+    /// An allocation took a stack.
+    pub(crate) fn sample(&mut self, event: AllocationEvent, stacks: &mut Stacks) {
+        if let Some(frame) = stacks.innermost(Some(event.stack)) {
+            let of_process = self.stacks.entry(event.pid).or_default();
+            *of_process.entry(frame).or_default() += 1;
         }
     }
 
-    fn message<'a>(
-        &mut self,
-        message: Message,
-        stacks: &mut Stacks,
-        layout: &impl Fn(u32) -> Option<&'a FrameLayout>,
-        output: &mut Output,
-    ) {
-        match message {
-            Message::Events(events) => {
-                for event in events {
-                    match event {
-                        Event::Code(code) => stacks.code(&code, layout(code.layout)),
-                        Event::Stack(stack) => stacks.stack(&stack, output),
-                        Event::Pause(_) | Event::Process(_) => {}
-                    }
+    /// Writes what the thread said.
+    pub(crate) fn tick(&mut self, output: &mut Output) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Summary(mut summary) => {
+                    summary.stacks = self.lines(summary.pid);
+                    output.write(&Record::Allocations(summary));
                 }
-            }
-            Message::Samples(samples) => {
-                for (pid, stack) in samples {
-                    if let Some(frame) = stacks.innermost(Some(stack)) {
-                        *self
-                            .stacks
-                            .entry(pid)
-                            .or_default()
-                            .entry(frame)
-                            .or_default() += 1;
-                    }
+                Message::Note(pid, message) => {
+                    tracing::warn!("{message}");
+                    output.note(pid, crate::record::clock::monotonic_ns(), message);
                 }
-            }
-            Message::Summary(mut summary) => {
-                summary.stacks = self.lines(summary.pid);
-                output.write(&Record::Allocations(summary));
-            }
-            Message::Note(pid, message) => {
-                tracing::warn!("{message}");
-                output.note(pid, crate::record::clock::monotonic_ns(), message);
             }
         }
     }
@@ -161,19 +132,14 @@ impl AllocationWindows {
         lines
     }
 
-    /// Ends the thread, its last window closed, and writes what it still says.
-    pub(crate) fn finish<'a>(
-        mut self,
-        stacks: &mut Stacks,
-        layout: impl Fn(u32) -> Option<&'a FrameLayout>,
-        output: &mut Output,
-    ) {
+    /// Ends the thread, its last window closed: the samples of that one may still be in the ring, and what the
+    /// thread said is still to be written.
+    pub(crate) fn stop(&mut self) {
         self.commands = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
             tracing::error!("the thread that counts allocations failed");
         }
-        self.tick(stacks, layout, output);
     }
 }

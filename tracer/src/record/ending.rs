@@ -38,9 +38,8 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
         &watch.processes,
         &mut watch.output,
     );
-    if let Some(allocations) = watch.allocations.take() {
-        let layout = |index| watch.interpreters.frame_layout(index);
-        allocations.finish(&mut watch.stacks, layout, &mut watch.output);
+    if let Some(allocations) = &mut watch.allocations {
+        allocations.tick(&mut watch.output);
     }
     let calibrated = watch.session.calibrate();
     let (calibration, own_probes) = match calibrated {

@@ -138,6 +138,11 @@ impl Watch {
                 self.stacks.code(&code, layout);
             }
             Event::Stack(stack) => self.stacks.stack(&stack, &mut self.output),
+            Event::Allocation(sample) => {
+                if let Some(allocations) = &mut self.allocations {
+                    allocations.sample(sample, &mut self.stacks);
+                }
+            }
             Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
                 self.forked(pid, parent, at_ns)
             }
@@ -288,8 +293,7 @@ impl Watch {
         let now = clock::monotonic_ns();
         self.pressures.tick(&self.session, now, &mut self.output);
         if let Some(allocations) = &mut self.allocations {
-            let layout = |index| self.interpreters.frame_layout(index);
-            allocations.tick(&mut self.stacks, layout, &mut self.output);
+            allocations.tick(&mut self.output);
         }
         self.output.tick();
     }

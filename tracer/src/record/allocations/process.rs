@@ -207,8 +207,6 @@ impl Watched {
         let target = WindowTarget {
             pid: self.pid,
             runtime: self.runtime,
-            // nearly microseconds: no pid comes again within one
-            incarnation: (self.since_ns >> 10) as u32 | 1,
             stack_every: STACK_EVERY,
         };
         let most = self.schedule.hits();

@@ -6,6 +6,7 @@ use super::process::Interpreter;
 use super::process::Watched;
 use gctrace_ebpf::AllocationProbe;
 use gctrace_ebpf::Allocations;
+use gctrace_ebpf::SharedMaps;
 use gctrace_ebpf::SizeSource;
 use gctrace_probes::AllocationSize;
 use gctrace_probes::Allocator;
@@ -37,6 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) fn run(
     budget: f64,
     stack_depth: u32,
+    shared: &SharedMaps,
     commands: &Receiver<Command>,
     messages: &Sender<Message>,
 ) {
@@ -44,7 +46,7 @@ pub(super) fn run(
     if let Err(errno) = nix::sys::prctl::set_timerslack(1000) {
         tracing::debug!("readings are further apart than wanted: {errno}");
     }
-    let allocations = match Allocations::load(stack_depth) {
+    let allocations = match Allocations::load(shared, stack_depth) {
         Ok(allocations) => allocations,
         Err(error) => {
             let why = crate::hints::chain(&error.into());
@@ -162,16 +164,7 @@ impl Worker<'_> {
                 }
                 self.end(pid);
             }
-            self.receive();
             return;
-        }
-    }
-
-    /// Hands on stacks and samples.
-    fn receive(&mut self) {
-        if let Ok((events, samples)) = self.allocations.take() {
-            let _ = self.messages.send(Message::Events(events));
-            let _ = self.messages.send(Message::Samples(samples));
         }
     }
 
@@ -236,8 +229,6 @@ impl Worker<'_> {
             }
         };
         self.limits(&name, &allocator);
-        let wire = crate::record::plan::layout(resolution);
-        self.allocations.set_layout(waiting.layout, &wire).ok()?;
         let interpreter = Interpreter {
             file: candidate.openable,
             layout_index: waiting.layout,

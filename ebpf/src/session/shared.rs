@@ -1,0 +1,59 @@
+//! The session's maps, for programs of another object.
+
+use super::Session;
+use crate::error::Error;
+use libbpf_rs::MapCore as _;
+use libbpf_rs::MapHandle;
+use libbpf_rs::OpenObject;
+use libbpf_rs::skel::Skel as _;
+use std::os::fd::AsFd as _;
+
+/// Those that `maps.bpf.h` and `stack.bpf.h` declare, in each object that includes them.
+const SHARED: [&str; 10] = [
+    "points",
+    "layouts",
+    "followed",
+    "held",
+    "known_files",
+    "pause_ring",
+    "process_ring",
+    "counters",
+    "seen_stacks",
+    "seen_codes",
+];
+
+/// Handles of the maps that objects have in common; may be handed to another thread.
+#[derive(Debug)]
+pub struct SharedMaps(Vec<MapHandle>);
+
+impl Session {
+    /// Handles of the maps that another object is to use instead of its own.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if a descriptor cannot be duplicated.
+    pub fn shared_maps(&self) -> Result<SharedMaps, Error> {
+        let shared = self.skeleton.object().maps().filter(|map| {
+            let name = map.name().to_str().unwrap_or_default();
+            SHARED.contains(&name)
+        });
+        let handles = shared
+            .map(|map| MapHandle::try_from(&map))
+            .collect::<Result<_, _>>();
+        handles.map(SharedMaps).map_err(|source| Error::Map {
+            map: "pause_ring",
+            source,
+        })
+    }
+}
+
+impl SharedMaps {
+    /// Gives an object that is not loaded yet these maps in place of those of the same name.
+    pub(crate) fn lend(&self, object: &mut OpenObject) -> libbpf_rs::Result<()> {
+        for mut map in object.maps_mut() {
+            if let Some(shared) = self.0.iter().find(|shared| shared.name() == map.name()) {
+                map.reuse_fd(shared.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,6 +1,9 @@
 """Allocates at a steady rate in one of several ways, and says how many rounds it made in how much CPU time.
 
-usage: allocate.py KIND CPU_SECONDS
+usage: allocate.py KIND CPU_SECONDS [COUNTER]
+
+COUNTER: counting_allocator.c as a shared library. It counts what the object allocator is asked for; the
+program is slower meanwhile, so that its rate then says nothing.
 """
 
 import json
@@ -14,30 +17,71 @@ def integers(rounds):
     return value
 
 
-def growing(rounds):
-    kept = {}
-    for number in range(rounds):
-        kept[number * 7] = [number]
+def growing(rounds, entries):
+    for _ in range(rounds):
+        kept = {}
+        for number in range(entries):
+            kept[number * 7] = [number]
 
 
 DOCUMENT = [{"a": number, "b": [1.5, 2, 3], "c": "text%d" % number} for number in range(40)]
 TEXT = json.dumps(DOCUMENT)
 
+
+def training_step():
+    """A step of an ordinary small model on the CPU."""
+    import torch
+    from torch import nn
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.Adam(model.parameters())
+    features, labels = torch.randn(64, 64), torch.randint(0, 10, (64,))
+
+    def step():
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(features), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
 KINDS = {
-    "integers": lambda: integers(2_000_000),
-    "growing": lambda: growing(300_000),
-    "loads": lambda: json.loads(TEXT),
-    "dumps": lambda: json.dumps(DOCUMENT),
+    "integers": lambda: lambda: integers(2_000_000),
+    "growing": lambda: lambda: growing(300, 1000),
+    # Grows for tens of milliseconds, and is freed for as long: a program of two phases.
+    "phases": lambda: lambda: growing(1, 300_000),
+    "loads": lambda: lambda: json.loads(TEXT),
+    "dumps": lambda: lambda: json.dumps(DOCUMENT),
+    "torch": training_step,
 }
 
 
+def counter(library):
+    """A function that says how much was allocated since."""
+    import ctypes
+
+    counting = ctypes.PyDLL(library)
+    counting.install()
+    count = ctypes.c_ulonglong.in_dll(counting, "allocations")
+    return lambda: count.value
+
+
 def main():
-    work, seconds = KINDS[sys.argv[1]], float(sys.argv[2])
-    rounds, begin = 0, time.process_time()
+    work, seconds = KINDS[sys.argv[1]](), float(sys.argv[2])
+    work()
+    allocated = counter(sys.argv[3]) if len(sys.argv) > 3 else lambda: None
+    rounds, before, begin = 0, allocated(), time.process_time()
     while time.process_time() - begin < seconds:
         work()
         rounds += 1
-    print(json.dumps({"rounds": rounds, "cpu_s": time.process_time() - begin}), flush=True)
+    said = {"rounds": rounds, "cpu_s": time.process_time() - begin}
+    if before is not None:
+        said["allocations"] = allocated() - before
+    print(json.dumps(said), flush=True)
 
 
 main()

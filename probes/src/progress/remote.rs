@@ -60,4 +60,57 @@ impl Remote {
         }
         read
     }
+
+    /// Reads each object and then each word: where all of them can be read in one call, so that little time passes
+    /// in between. Of addresses that are 0 nothing is read.
+    pub(crate) fn read_pairs<const N: usize>(&self, objects: &[u64], words: &[u64]) -> Pairs<N> {
+        let address = |of: &[u64], index: usize| of.get(index).copied().unwrap_or(0);
+        let wanted: Vec<usize> = (0..objects.len())
+            .filter(|index| address(objects, *index) != 0)
+            .collect();
+        let vector = |of: &[u64], index: usize, len: usize| RemoteIoVec {
+            base: address(of, index) as usize,
+            len,
+        };
+        let of_objects = wanted.iter().map(|index| vector(objects, *index, N));
+        let of_words = wanted.iter().map(|index| vector(words, *index, 8));
+        let remote: Vec<RemoteIoVec> = of_objects.chain(of_words).collect();
+        let mut bytes = vec![0; wanted.len() * (N + 8)];
+        let mut local = [IoSliceMut::new(&mut bytes)];
+        let possible = !wanted.is_empty() && remote.len() <= MOST;
+        let all = possible
+            && process_vm_readv(self.pid, &mut local, &remote) == Ok(wanted.len() * (N + 8));
+        if !all {
+            return self.read_in_turn(objects, words);
+        }
+        let mut pairs = vec![None; objects.len()];
+        let (of_objects, of_words) = bytes.split_at(wanted.len() * N);
+        let read = of_objects
+            .as_chunks::<N>()
+            .0
+            .iter()
+            .zip(of_words.as_chunks::<8>().0);
+        for (index, (object, word)) in wanted.iter().zip(read) {
+            if let Some(pair) = pairs.get_mut(*index) {
+                *pair = Some((*object, *word));
+            }
+        }
+        pairs
+    }
+
+    fn read_in_turn<const N: usize>(&self, objects: &[u64], words: &[u64]) -> Pairs<N> {
+        let mut of_objects = vec![[0; N]; objects.len()];
+        let mut of_words = vec![[0; 8]; words.len()];
+        let objects_read = self.read(objects, &mut of_objects);
+        let words_read = self.read(words, &mut of_words);
+        let pairs = of_objects.into_iter().zip(of_words);
+        let read = objects_read.into_iter().zip(words_read);
+        let pairs = pairs.zip(read);
+        pairs
+            .map(|(pair, read)| (read == (true, true)).then_some(pair))
+            .collect()
+    }
 }
+
+/// Objects and words; `None` where either cannot be read.
+pub(crate) type Pairs<const N: usize> = Vec<Option<([u8; N], [u8; 8])>>;

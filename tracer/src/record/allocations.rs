@@ -4,6 +4,7 @@
 //! recording goes on. What one process is asked is `allocations/process.rs`.
 
 mod estimate;
+mod local;
 mod process;
 mod schedule;
 mod task_clock;

@@ -6,6 +6,8 @@
 //! disturbed, the marker's steps are timed. Their product is the rate; its error is found by leaving
 //! out one window at a time.
 
+use super::local;
+use super::local::Window;
 use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
 use std::collections::HashMap;
@@ -19,16 +21,19 @@ const SHORTEST_NS: f64 = 20_000.0;
 const SHORTEST_HITS: f64 = 50.0;
 
 /// More of its steps back than this and a distance is too long for a marker.
-const MOST_BACK: f64 = 0.35;
+const MOST_BACK: f64 = 0.2;
 
-/// A marker must have been there in this part of the windows, to stand for the whole program.
+/// A marker must have moved in this part of the windows since it was first met, to stand for the program since.
 const COVERAGE: f64 = 0.6;
+
+/// And these must be this part of all: what a program does at its start (imports) is another program.
+const LEAST_PART: f64 = 0.3;
 
 /// Units counted over one distance that make shorter ones needless.
 const ENOUGH_UNITS: f64 = 300.0;
 
 /// Part of its readings that must succeed.
-const READABLE: f64 = 0.7;
+const READABLE: f64 = 0.4;
 
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
@@ -39,8 +44,13 @@ const TORN: f64 = 6.0;
 /// Steps of so many units are never taken for torn: counts are coarse.
 const NEVER_TORN: f64 = 5.0;
 
-/// Estimates with a larger error than this are none.
+/// Part of the windows that must tell a rate around them, to stand for all.
+const NEARLY_ALL: f64 = 0.8;
+
+/// Estimates with a larger error than this are none: by one marker, which may be the wrong one, and around each
+/// window.
 const WORST: f64 = 0.15;
+const WORST_LOCAL: f64 = 0.3;
 
 /// An error below which a marker is good enough for the longest distance to decide between them.
 const GOOD: f64 = 0.04;
@@ -93,32 +103,64 @@ pub(crate) struct Estimate {
     pub per_second: f64,
     /// Standard error of it, as a part of it.
     pub relative_error: f64,
-    /// The marker on which it rests.
-    pub marker: MarkerKey,
+    /// On what it rests.
+    pub basis: Basis,
+    /// It rests on so many windows, of so many.
+    pub windows: (usize, usize),
+}
+
+/// What told the progress of the undisturbed program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Basis {
+    /// One marker, in all of the last windows together.
+    Marker(MarkerKind),
+    /// Around each window the marker that tells most there.
+    EachWindow,
 }
 
 impl Estimate {
     /// In words.
     pub(crate) fn basis(&self) -> String {
-        let what = match self.marker.kind {
-            MarkerKind::Integer => "an integer variable",
-            MarkerKind::Iterator => "the iterator of a loop",
-            MarkerKind::YoungCount => "the collector's count of new containers",
-        };
-        format!("progress told by {what}, timed between the windows")
+        let (used, all) = self.windows;
+        match self.basis {
+            Basis::EachWindow => {
+                format!("progress told by loops and variables, timed before each of {used} windows")
+            }
+            Basis::Marker(kind) => {
+                let what = match kind {
+                    MarkerKind::Integer => "an integer variable",
+                    MarkerKind::Iterator => "the iterator of a loop",
+                    MarkerKind::YoungCount => "the collector's count of new containers",
+                };
+                let last = if used == all { "the" } else { "the last" };
+                format!("progress told by {what}, timed between {last} {used} windows")
+            }
+        }
     }
+}
+
+/// A marker in the windows in which it moved.
+#[derive(Default)]
+struct Seen {
+    /// How many windows there were before the first of them.
+    first: usize,
+    cycles: Vec<Cycle>,
 }
 
 /// Everything seen of one process.
 #[derive(Default)]
 pub(crate) struct Observations {
     windows: usize,
-    markers: HashMap<MarkerKey, Vec<Cycle>>,
+    markers: HashMap<MarkerKey, Seen>,
+    /// The rate around each window, where a marker told it.
+    local: Vec<Option<f64>>,
 }
 
 impl Observations {
     /// Adds one window and the undisturbed time before it, both read at the same markers.
-    pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &[Reading]) {
+    pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) {
+        self.local.push(local::rate(keys, free, window));
+        let window = window.readings;
         let mut moved = false;
         for (index, key) in keys.iter().enumerate() {
             if !is_readable(free, index) {
@@ -134,7 +176,12 @@ impl Observations {
                 .chain(&cycle.window)
                 .any(|steps| steps.forward > 0)
             {
-                self.markers.entry(*key).or_default().push(cycle);
+                let first = self.windows;
+                let seen = self.markers.entry(*key).or_insert_with(|| Seen {
+                    first,
+                    cycles: Vec::new(),
+                });
+                seen.cycles.push(cycle);
                 moved = true;
             }
         }
@@ -142,12 +189,40 @@ impl Observations {
         self.windows += usize::from(moved);
     }
 
+    /// In how many windows a marker moved.
+    pub(crate) fn windows_of(&self, key: MarkerKey) -> usize {
+        self.markers.get(&key).map_or(0, |seen| seen.cycles.len())
+    }
+
     /// The best estimate so far; `None` while no marker is good for one.
     pub(crate) fn estimate(&self) -> Option<Estimate> {
+        self.of_each_window().or_else(|| self.of_all_windows())
+    }
+
+    /// The mean of the rates around the windows, where nearly all of them tell one.
+    fn of_each_window(&self) -> Option<Estimate> {
+        let rates: Vec<f64> = self.local.iter().filter_map(|rate| *rate).collect();
+        let count = rates.len() as f64;
+        if rates.len() < FEWEST_WINDOWS || count < NEARLY_ALL * self.local.len() as f64 {
+            return None;
+        }
+        let mean = rates.iter().sum::<f64>() / count;
+        let squares = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
+        let error = (squares / (count - 1.0) / count).sqrt();
+        (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| Estimate {
+            per_second: mean,
+            relative_error: error / mean,
+            basis: Basis::EachWindow,
+            windows: (rates.len(), self.local.len()),
+        })
+    }
+
+    /// By one marker's steps in all windows together: for steps so long that a window holds few.
+    fn of_all_windows(&self) -> Option<Estimate> {
         let mut candidates: Vec<(usize, Estimate)> = self
             .markers
             .iter()
-            .filter_map(|(key, cycles)| self.of_marker(*key, cycles))
+            .filter_map(|(key, seen)| self.of_marker(*key, seen))
             .filter(|(_, estimate)| estimate.relative_error <= WORST)
             .collect();
         candidates.sort_by(|(_, a), (_, b)| a.relative_error.total_cmp(&b.relative_error));
@@ -162,8 +237,9 @@ impl Observations {
 
     /// Every marker with what was seen of it, for `-vv`.
     pub(crate) fn explain(&self) {
-        for (key, cycles) in &self.markers {
-            let cycles = without_torn(cycles);
+        tracing::debug!("rates around the windows: {:?}", self.local);
+        for (key, seen) in &self.markers {
+            let cycles = without_torn(&seen.cycles);
             let words = |of: &dyn Fn(&Cycle) -> [Steps; SCALES]| -> Vec<String> {
                 (0..SCALES)
                     .map(|scale| {
@@ -188,16 +264,20 @@ impl Observations {
                 "{key:?}, {} of {} windows: {:?}\n  undisturbed {:?}\n  windows {:?}",
                 cycles.len(),
                 self.windows,
-                self.of_marker(*key, &cycles),
+                self.of_marker(*key, seen),
                 words(&|cycle| cycle.free),
                 words(&|cycle| cycle.window)
             );
         }
     }
 
-    fn of_marker(&self, key: MarkerKey, cycles: &[Cycle]) -> Option<(usize, Estimate)> {
-        let cycles = &without_torn(cycles);
-        if cycles.len() < FEWEST_WINDOWS || (cycles.len() as f64) < COVERAGE * self.windows as f64 {
+    fn of_marker(&self, key: MarkerKey, seen: &Seen) -> Option<(usize, Estimate)> {
+        let cycles = &without_torn(&seen.cycles);
+        let since_first = self.windows - seen.first;
+        if cycles.len() < FEWEST_WINDOWS
+            || (cycles.len() as f64) < COVERAGE * since_first as f64
+            || (since_first as f64) < LEAST_PART * self.windows as f64
+        {
             return None;
         }
         let (free, window) = (
@@ -214,7 +294,8 @@ impl Observations {
         let estimate = Estimate {
             per_second,
             relative_error: variance.sqrt(),
-            marker: key,
+            basis: Basis::Marker(key.kind),
+            windows: (since_first, self.windows),
         };
         Some((free, estimate))
     }

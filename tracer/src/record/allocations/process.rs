@@ -3,6 +3,7 @@
 
 use super::estimate::Observations;
 use super::estimate::Reading;
+use super::local::Window;
 use super::schedule::LONGEST;
 use super::schedule::Schedule;
 use super::task_clock::TaskClock;
@@ -35,19 +36,27 @@ const BURST_GAPS: [Duration; 3] = [
 ];
 /// A burst counts only if the process ran on a CPU for this part of it.
 const RAN: f64 = 0.97;
-/// Times that the frames are walked in search of markers.
-const LOOKS: usize = 6;
+/// Times that the frames are walked in search of markers: until so many walks came to the outermost frame, which
+/// is where the loop of a training run is.
+const WHOLE_LOOKS: u32 = 4;
+const MOST_LOOKS: u32 = 40;
 /// After so many bursts it shows which markers move.
 const BURSTS_TO_MOVE: u32 = 2;
-/// Markers that are read from then on.
+/// Where none moves after so many tries, a window opens all the same: for sizes and lines.
+const PATIENCE: u32 = 5;
+/// Markers that are read until then, and from then on.
+const MOST_CANDIDATES: usize = 256;
 const MOST_MARKERS: usize = 10;
 /// Undisturbed readings kept for one window.
 const MOST_READINGS: usize = 400;
+/// Allocations during one reading in a window, at most.
+const MOST_HITS_IN_READING: u64 = 200;
 /// One of so many allocations takes a stack.
 const STACK_EVERY: u32 = 61;
-/// What one hit is taken to cost before it is measured, and what it costs at least and at most on any machine
-/// (the most: single-stepped in a virtual machine).
+/// What one hit is taken to cost before it is measured, emulated or single-stepped (docs/measurements.md), and
+/// what it costs at least and at most on any machine.
 const HIT_NS: f64 = 900.0;
+const STEPPED_HIT_NS: f64 = 16_000.0;
 const LEAST_HIT_NS: f64 = 100.0;
 const MOST_HIT_NS: f64 = 30_000.0;
 
@@ -56,8 +65,21 @@ pub(crate) struct Interpreter {
     pub file: PathBuf,
     pub layout_index: u32,
     pub probes: Vec<AllocationProbe>,
+    /// The kernel emulates all probed instructions.
+    pub emulated: bool,
     pub layout: Layout,
     pub frames: FrameLayout,
+}
+
+impl Interpreter {
+    /// What a hit is taken to cost before it is measured.
+    fn assumed_hit_ns(&self) -> f64 {
+        if self.emulated {
+            HIT_NS
+        } else {
+            STEPPED_HIT_NS
+        }
+    }
 }
 
 /// A process with windows.
@@ -72,11 +94,15 @@ pub(crate) struct Watched {
     budget: f64,
     observations: Observations,
     markers: Vec<Marker>,
+    /// Those that moved the last time.
+    known: Vec<Marker>,
     free: Vec<Reading>,
     seen: AllocationCounts,
     windows: u64,
     /// Bursts of readings of these markers.
     bursts: u32,
+    /// Times that markers were looked for since the last window.
+    fruitless: u32,
     since_ns: u64,
     hit_ns: f64,
     in_windows: (f64, f64),
@@ -91,6 +117,7 @@ impl Watched {
         memory: ProcessMemory,
         budget: f64,
     ) -> Self {
+        let hit_ns = interpreter.assumed_hit_ns();
         Self {
             pid,
             runtime,
@@ -102,12 +129,14 @@ impl Watched {
             budget,
             observations: Observations::default(),
             markers: Vec::new(),
+            known: Vec::new(),
             free: Vec::new(),
             seen: AllocationCounts::default(),
             windows: 0,
             bursts: 0,
+            fruitless: 0,
             since_ns: clock::monotonic_ns(),
-            hit_ns: HIT_NS,
+            hit_ns,
             in_windows: (0.0, 0.0),
         }
     }
@@ -115,6 +144,7 @@ impl Watched {
     /// Reads the markers of the undisturbed program; finds them first where there are none.
     pub(crate) fn observe(&mut self) {
         if self.markers.is_empty() {
+            self.fruitless += 1;
             self.find_markers();
         }
         if self.free.len() >= MOST_READINGS || self.markers.is_empty() {
@@ -156,8 +186,12 @@ impl Watched {
             values.any(|value| Some(value) != first)
         };
         let mut markers = kept(&self.markers, moving);
-        // Iterators are never set back while they last, variables may be.
-        markers.sort_by_key(|marker| marker.key.kind == MarkerKind::Integer);
+        // Those that told progress before come first; iterators are never set back while they last, variables may be.
+        markers.sort_by_key(|marker| {
+            let told = self.observations.windows_of(marker.key);
+            let variable = marker.key.kind == MarkerKind::Integer;
+            (std::cmp::Reverse(told), variable)
+        });
         markers.truncate(MOST_MARKERS);
         self.markers = markers;
         // What these readings disturbed is not used.
@@ -174,28 +208,33 @@ impl Watched {
             &self.interpreter.layout,
             &self.interpreter.frames,
         );
+        let (memory, frames) = (&self.memory, &self.interpreter.frames);
+        self.known.retain(|marker| marker.is_there(memory, frames));
+        let mut markers = self.known.clone();
         if let Ok(Some(thread)) = found {
-            for _ in 0..LOOKS {
-                let found = progress::find(
-                    self.pid,
-                    &self.memory,
-                    thread,
-                    &self.interpreter.frames,
-                    &self.progress,
-                );
-                // Frames come and go while they are read: those that are often there stay.
-                for marker in found {
-                    if !self.markers.iter().any(|known| known.key == marker.key) {
-                        self.markers.push(marker);
+            let (mut looks, mut whole) = (0, 0);
+            // Frames come and go while they are read: those that are often there stay.
+            while looks < MOST_LOOKS && whole < WHOLE_LOOKS {
+                let found = progress::find(self.pid, memory, thread, frames, &self.progress);
+                looks += 1;
+                whole += u32::from(found.is_whole);
+                for marker in found.markers {
+                    if !markers.iter().any(|known| known.key == marker.key) {
+                        markers.push(marker);
                     }
                 }
             }
         }
+        // Variables of functions tell more than those of modules, most of which are constants.
+        markers.sort_by_key(|marker| marker.key.slot >= progress::GLOBALS);
+        markers.truncate(MOST_CANDIDATES);
+        self.markers = markers;
     }
 
     pub(crate) fn may_open(&mut self) -> bool {
         let cpu = self.clock.now_ns();
-        self.bursts > BURSTS_TO_MOVE && self.schedule.may_open(cpu)
+        let ready = self.bursts > BURSTS_TO_MOVE || self.fruitless >= PATIENCE;
+        ready && self.schedule.may_open(cpu)
     }
 
     /// Opens a window, reads hits and markers while it is open, and closes it.
@@ -226,7 +265,7 @@ impl Watched {
         let after = allocations.counts()?;
         let readings = readings?;
         self.learn_cost(cpu_ns, &readings);
-        self.close(&before, &after, &readings);
+        self.close(&before, &after, &readings, cpu_ns);
         Ok(())
     }
 
@@ -243,7 +282,7 @@ impl Watched {
             let values = progress::sample(self.pid, &self.markers, &self.progress);
             let second = allocations.counts()?;
             // A reading during which much happened says little.
-            if second.hits - first.hits <= 100 {
+            if second.hits - first.hits <= MOST_HITS_IN_READING {
                 let at = (first.hits + second.hits) as f64 / 2.0;
                 readings.push(Reading { at, values });
             }
@@ -256,27 +295,42 @@ impl Watched {
         }
     }
 
-    /// What one hit costs: the time in windows per allocation, less what it takes outside of them.
+    /// What one hit costs: the time in windows per allocation, less what it takes outside of them. While that is
+    /// not known, no more than the whole of it.
     fn learn_cost(&mut self, cpu_ns: u64, readings: &[Reading]) {
         if let [first, .., last] = readings {
             self.in_windows.0 += cpu_ns as f64;
             self.in_windows.1 += last.at - first.at;
         }
         let (cpu_ns, hits) = self.in_windows;
-        if hits >= 1000.0 {
-            let outside = self
-                .observations
-                .estimate()
-                .map_or(0.0, |estimate| 1e9 / estimate.per_second);
-            self.hit_ns = (cpu_ns / hits - outside).clamp(LEAST_HIT_NS, MOST_HIT_NS);
+        if hits < 1000.0 {
+            return;
         }
+        let inside = cpu_ns / hits;
+        let cost = match self.observations.estimate() {
+            Some(estimate) => inside - 1e9 / estimate.per_second,
+            None => inside.min(self.interpreter.assumed_hit_ns()),
+        };
+        self.hit_ns = cost.clamp(LEAST_HIT_NS, MOST_HIT_NS);
     }
 
-    fn close(&mut self, before: &AllocationCounts, after: &AllocationCounts, readings: &[Reading]) {
+    fn close(
+        &mut self,
+        before: &AllocationCounts,
+        after: &AllocationCounts,
+        readings: &[Reading],
+        cpu_ns: u64,
+    ) {
         let keys: Vec<MarkerKey> = self.markers.iter().map(|marker| marker.key).collect();
-        self.observations.add(&keys, &self.free, readings);
-        self.windows += 1;
         let hits = after.hits - before.hits;
+        let window = Window {
+            readings,
+            hits,
+            cpu_ns: cpu_ns as f64,
+            hit_ns: self.interpreter.assumed_hit_ns(),
+        };
+        self.observations.add(&keys, &self.free, &window);
+        self.windows += 1;
         let foreign = after.foreign_hits - before.foreign_hits;
         self.seen.hits += hits;
         self.seen.bytes += after.bytes.saturating_sub(before.bytes);
@@ -290,8 +344,22 @@ impl Watched {
         let cost = (hits + foreign) as f64 * self.hit_ns;
         let cpu = self.clock.now_ns();
         self.schedule.closed(cost as u64, cpu);
-        self.markers.clear();
+        self.remember_markers();
         self.free.clear();
+        self.fruitless = 0;
+    }
+
+    /// Markers that told progress are not looked for again while their frames last.
+    fn remember_markers(&mut self) {
+        for marker in std::mem::take(&mut self.markers) {
+            self.known.retain(|known| known.key != marker.key);
+            self.known.push(marker);
+        }
+        let told = |marker: &Marker| self.observations.windows_of(marker.key);
+        self.known.retain(|marker| told(marker) > 0);
+        self.known
+            .sort_by_key(|marker| std::cmp::Reverse(told(marker)));
+        self.known.truncate(2 * MOST_MARKERS);
     }
 
     /// What is known so far; `None` before the first window.

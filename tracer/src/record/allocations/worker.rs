@@ -233,6 +233,7 @@ impl Worker<'_> {
             file: candidate.openable,
             layout_index: waiting.layout,
             probes: allocator.points.iter().map(probe).collect(),
+            emulated: allocator.points.iter().all(|point| point.emulated),
             layout: layout.clone(),
             frames: frames.clone(),
         };

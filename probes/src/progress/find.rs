@@ -1,0 +1,214 @@
+//! Finding markers: the variables and iterators of a thread's frames.
+
+use super::GLOBALS;
+use super::Marker;
+use super::MarkerKey;
+use super::MarkerKind;
+use super::OBJECT_BYTES;
+use super::Place;
+use super::ProgressLayout;
+use super::integer;
+use super::remote::Remote;
+use super::word;
+use crate::memory::Memory;
+use crate::python::frames::FrameLayout;
+use std::collections::HashSet;
+
+/// Frames looked at, innermost first.
+const FRAMES: usize = 64;
+
+/// Fast locals and evaluation stack of a frame that are looked at.
+const SLOTS: usize = 48;
+
+/// Bytes of a module's dictionary of globals that are looked at.
+const GLOBALS_BYTES: usize = 4096;
+
+/// What one look found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// Numbers that may tell progress.
+    pub markers: Vec<Marker>,
+    /// The walk came to the outermost frame: frames that come and go meanwhile may cut it short.
+    pub is_whole: bool,
+}
+
+/// The first frames of the thread that has this state, in a process that may run on meanwhile: what is read may be
+/// torn, and is then no marker for long.
+pub fn find(
+    pid: u32,
+    memory: &(impl Memory + ?Sized),
+    tstate: u64,
+    frames: &FrameLayout,
+    layout: &ProgressLayout,
+) -> Found {
+    let remote = Remote::new(pid);
+    let (slots, is_whole) = slots(memory, tstate, frames, layout);
+    let mut objects = vec![[0; OBJECT_BYTES]; slots.len()];
+    let addresses: Vec<u64> = slots.iter().map(|slot| slot.object).collect();
+    let read = remote.read(&addresses, &mut objects);
+    let mut markers: Vec<Marker> = slots
+        .iter()
+        .zip(&objects)
+        .zip(read)
+        .filter(|(_, read)| *read)
+        .filter_map(|((slot, object), _)| slot.marker(object, layout))
+        .collect();
+    if let Some(address) = layout.young_count {
+        let key = MarkerKey {
+            code: 0,
+            slot: 0,
+            kind: MarkerKind::YoungCount,
+        };
+        markers.push(Marker {
+            key,
+            place: Place::Word(address),
+            frame: 0,
+        });
+    }
+    Found { markers, is_whole }
+}
+
+impl Marker {
+    /// Whether the frame that it belongs to is still one of the same code.
+    pub fn is_there(&self, memory: &(impl Memory + ?Sized), frames: &FrameLayout) -> bool {
+        let code = self.frame.wrapping_add(frames.frame_code.into());
+        self.frame == 0 || pointer(memory, code) & !frames.code_tag_mask == self.key.code
+    }
+}
+
+/// A word that may be the address of an object.
+struct Slot {
+    frame: u64,
+    code: u64,
+    number: u32,
+    address: u64,
+    object: u64,
+}
+
+impl Slot {
+    fn marker(&self, object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<Marker> {
+        let kind = word(object, 8);
+        let kind = if kind == layout.types.integer {
+            integer(object, layout)?;
+            MarkerKind::Integer
+        } else {
+            layout.counting_word(kind)?;
+            MarkerKind::Iterator
+        };
+        let key = MarkerKey {
+            code: self.code,
+            slot: self.number,
+            kind,
+        };
+        Some(Marker {
+            key,
+            place: Place::Object(self.address),
+            frame: self.frame,
+        })
+    }
+}
+
+/// The words of the frames, and whether the walk came to the outermost one.
+fn slots(
+    memory: &(impl Memory + ?Sized),
+    tstate: u64,
+    frames: &FrameLayout,
+    layout: &ProgressLayout,
+) -> (Vec<Slot>, bool) {
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    let mut frame = pointer(memory, tstate + u64::from(frames.tstate_frame));
+    if let Some(indirection) = frames.frame_indirection {
+        frame = pointer(memory, frame.wrapping_add(indirection.into()));
+    }
+    let mut is_whole = false;
+    for _ in 0..FRAMES {
+        if frame == 0 || !seen.insert(frame) {
+            break;
+        }
+        let mut bytes = vec![0; layout.locals as usize + 8 * SLOTS];
+        let Some(bytes) = read_some(memory, frame, &mut bytes) else {
+            break;
+        };
+        of_frame(&mut found, frame, bytes, frames, layout);
+        let globals = word(bytes, layout.globals as usize);
+        if seen.insert(globals) {
+            let keys = pointer(memory, globals.wrapping_add(DICTIONARY_KEYS));
+            let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
+            let mut bytes = vec![0; GLOBALS_BYTES];
+            if let Some(bytes) = read_some(memory, keys, &mut bytes) {
+                push_words(&mut found, (frame, code), GLOBALS, keys, bytes);
+            }
+        }
+        frame = word(bytes, frames.frame_back as usize);
+        is_whole = frame == 0;
+    }
+    // What is read behind the end of a frame belongs to the frame that it called, which came before.
+    let mut places = HashSet::new();
+    found.retain(|slot| places.insert(slot.address));
+    (found, is_whole)
+}
+
+/// The variables and the evaluation stack of one frame.
+fn of_frame(
+    found: &mut Vec<Slot>,
+    frame: u64,
+    bytes: &[u8],
+    frames: &FrameLayout,
+    layout: &ProgressLayout,
+) {
+    let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
+    let locals = bytes.get(layout.locals as usize..).unwrap_or_default();
+    let address = frame + u64::from(layout.locals);
+    push_words(found, (frame, code), 0, address, locals);
+}
+
+/// `ma_keys` in `PyDictObject`, 3.8 - 3.15. What it points to holds the values of a module's globals.
+const DICTIONARY_KEYS: u64 = 32;
+
+/// User addresses of x86-64; below are none, by the default of vm.mmap_min_addr.
+const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
+
+fn push_words(
+    found: &mut Vec<Slot>,
+    (frame, code): (u64, u64),
+    first: u32,
+    address: u64,
+    bytes: &[u8],
+) {
+    for (number, bytes) in (0u32..).zip(bytes.chunks_exact(8)) {
+        // 3.14 and later keep two bits of their own in a reference.
+        let object = word(bytes, 0) & !3;
+        if ADDRESSES.contains(&object) && object % 8 == 0 {
+            found.push(Slot {
+                frame,
+                code,
+                number: first + number,
+                address: address + 8 * u64::from(number),
+                object,
+            });
+        }
+    }
+}
+
+fn pointer(memory: &(impl Memory + ?Sized), address: u64) -> u64 {
+    let mut bytes = [0; 8];
+    match memory.read(address, &mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => 0,
+    }
+}
+
+/// As much as lies before the end of the page where all of it cannot be had.
+fn read_some<'bytes>(
+    memory: &(impl Memory + ?Sized),
+    address: u64,
+    bytes: &'bytes mut [u8],
+) -> Option<&'bytes [u8]> {
+    if memory.read(address, bytes).is_ok() {
+        return Some(bytes);
+    }
+    let rest = usize::try_from(4096 - address % 4096).ok()?;
+    let part = bytes.get_mut(..rest)?;
+    memory.read(address, part).ok()?;
+    Some(part)
+}

@@ -7,6 +7,7 @@ mod estimate;
 mod local;
 mod process;
 mod schedule;
+mod steps;
 mod task_clock;
 mod worker;
 

@@ -7,21 +7,19 @@
 //! out one window at a time.
 
 use super::local;
+use super::local::Local;
 use super::local::Window;
+use super::steps::NEVER_TORN;
+use super::steps::Reading;
+use super::steps::SCALES;
+use super::steps::Steps;
+use super::steps::TORN;
+use super::steps::between_steps;
+use super::steps::by_distance;
+use super::steps::presence;
 use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
 use std::collections::HashMap;
-
-/// Distances between two readings, shortest first, each kept apart: a marker that is set back in between
-/// (a loop that begins again) must not be used over that distance.
-pub(crate) const SCALES: usize = 10;
-
-/// The shortest distance in the undisturbed program, in nanoseconds, and in a window, in hits.
-const SHORTEST_NS: f64 = 20_000.0;
-const SHORTEST_HITS: f64 = 50.0;
-
-/// More of its steps back than this and a distance is too long for a marker.
-const MOST_BACK: f64 = 0.2;
 
 /// A marker must have moved in this part of the windows since it was first met, to stand for the program since.
 const COVERAGE: f64 = 0.6;
@@ -38,12 +36,6 @@ const READABLE: f64 = 0.4;
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
 
-/// A step so many times the usual one is a torn read: an object freed and used again in between.
-const TORN: f64 = 6.0;
-
-/// Steps of so many units are never taken for torn: counts are coarse.
-const NEVER_TORN: f64 = 5.0;
-
 /// Part of the windows that must tell a rate around them, to stand for all.
 const NEARLY_ALL: f64 = 0.8;
 
@@ -55,45 +47,14 @@ const WORST_LOCAL: f64 = 0.3;
 /// An error below which a marker is good enough for the longest distance to decide between them.
 const GOOD: f64 = 0.04;
 
-/// All markers at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Reading {
-    /// Nanoseconds of undisturbed time, or hits, up to this moment.
-    pub at: f64,
-    /// In the order of the markers.
-    pub values: Vec<Option<i64>>,
-}
-
-/// Steps of a marker over one distance.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Steps {
-    forward: u32,
-    backward: u32,
-    units: f64,
-    /// Nanoseconds or hits.
-    length: f64,
-}
-
-impl Steps {
-    fn add(&mut self, other: &Self) {
-        self.forward += other.forward;
-        self.backward += other.backward;
-        self.units += other.units;
-        self.length += other.length;
-    }
-
-    /// Set back neither often nor by more than chance: one torn read goes back once.
-    fn is_usable(&self) -> bool {
-        let (forward, backward) = (f64::from(self.forward), f64::from(self.backward));
-        backward <= 1.0 + MOST_BACK * (forward + backward)
-    }
-}
-
 /// A marker around one window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
     free: [Steps; SCALES],
-    window: [Steps; SCALES],
+    window: Steps,
+    /// Undisturbed readings in which it was there, and all.
+    there: f64,
+    readings: f64,
 }
 
 /// The estimate of a process.
@@ -153,27 +114,36 @@ pub(crate) struct Observations {
     windows: usize,
     markers: HashMap<MarkerKey, Seen>,
     /// The rate around each window, where a marker told it.
-    local: Vec<Option<f64>>,
+    local: Vec<Option<Local>>,
+    /// What a hit cost in windows of which a marker told the rate, in nanoseconds.
+    costs: Vec<f64>,
 }
 
 impl Observations {
     /// Adds one window and the undisturbed time before it, both read at the same markers.
     pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) {
-        self.local.push(local::rate(keys, free, window));
+        let local = local::rate(keys, free, window);
+        self.costs.extend(local.and_then(|local| local.hit_ns));
+        self.local.push(local);
         let window = window.readings;
         let mut moved = false;
         for (index, key) in keys.iter().enumerate() {
-            if !is_readable(free, index) {
+            if key.kind != MarkerKind::Iterator && !is_readable(free, index) {
                 continue;
             }
             let cycle = Cycle {
-                free: steps(free, index, SHORTEST_NS),
-                window: steps(window, index, SHORTEST_HITS),
+                free: by_distance(free, index),
+                window: between_steps(window, index),
+                there: match key.kind {
+                    MarkerKind::Iterator => presence(free, index) * free.len() as f64,
+                    MarkerKind::Integer | MarkerKind::YoungCount => free.len() as f64,
+                },
+                readings: free.len() as f64,
             };
             if cycle
                 .free
                 .iter()
-                .chain(&cycle.window)
+                .chain([&cycle.window])
                 .any(|steps| steps.forward > 0)
             {
                 let first = self.windows;
@@ -196,29 +166,45 @@ impl Observations {
 
     /// The best estimate so far; `None` while no marker is good for one.
     pub(crate) fn estimate(&self) -> Option<Estimate> {
-        self.of_each_window().or_else(|| self.of_all_windows())
+        let estimates = [self.of_each_window(), self.of_all_windows()];
+        let error = |estimate: &Estimate| estimate.relative_error;
+        estimates
+            .into_iter()
+            .flatten()
+            .min_by(|a, b| error(a).total_cmp(&error(b)))
+    }
+
+    /// What a hit costs in this process, in nanoseconds, as far as windows tell.
+    pub(crate) fn hit_ns(&self) -> Option<f64> {
+        let mut costs = self.costs.clone();
+        costs.sort_by(f64::total_cmp);
+        let enough = costs.len() >= FEWEST_WINDOWS;
+        costs.get(costs.len() / 2).copied().filter(|_| enough)
     }
 
     /// The mean of the rates around the windows, where nearly all of them tell one.
     fn of_each_window(&self) -> Option<Estimate> {
-        let rates: Vec<f64> = self.local.iter().filter_map(|rate| *rate).collect();
-        let count = rates.len() as f64;
-        if rates.len() < FEWEST_WINDOWS || count < NEARLY_ALL * self.local.len() as f64 {
+        let told: Vec<Local> = self.local.iter().filter_map(|local| *local).collect();
+        let count = told.len() as f64;
+        if told.len() < FEWEST_WINDOWS || count < NEARLY_ALL * self.local.len() as f64 {
             return None;
         }
-        let mean = rates.iter().sum::<f64>() / count;
-        let squares = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>();
-        let error = (squares / (count - 1.0) / count).sqrt();
+        let mean = told.iter().map(|local| local.rate).sum::<f64>() / count;
+        let squares = told.iter().map(|local| (local.rate - mean).powi(2));
+        let chance = (squares.sum::<f64>() / (count - 1.0) / count).sqrt();
+        // What is not known of the cost of a hit is the same in all windows.
+        let by_cost = told.iter().map(|local| local.error).sum::<f64>() / count;
+        let error = chance.hypot(by_cost);
         (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| Estimate {
             per_second: mean,
             relative_error: error / mean,
             basis: Basis::EachWindow,
-            windows: (rates.len(), self.local.len()),
+            windows: (told.len(), self.local.len()),
         })
     }
 
     /// By one marker's steps in all windows together: for steps so long that a window holds few.
-    fn of_all_windows(&self) -> Option<Estimate> {
+    pub(crate) fn of_all_windows(&self) -> Option<Estimate> {
         let mut candidates: Vec<(usize, Estimate)> = self
             .markers
             .iter()
@@ -240,33 +226,27 @@ impl Observations {
         tracing::debug!("rates around the windows: {:?}", self.local);
         for (key, seen) in &self.markers {
             let cycles = without_torn(&seen.cycles);
-            let words = |of: &dyn Fn(&Cycle) -> [Steps; SCALES]| -> Vec<String> {
-                (0..SCALES)
-                    .map(|scale| {
-                        total(
-                            &cycles,
-                            |cycle| of(cycle).get(scale).copied().unwrap_or_default(),
-                            None,
-                        )
-                    })
-                    .map(|steps| {
-                        let Steps {
-                            forward,
-                            backward,
-                            units,
-                            length,
-                        } = steps;
-                        format!("{forward}+ {backward}- {units:.0} in {length:.0}")
-                    })
-                    .collect()
+            let in_words = |steps: Steps| {
+                let Steps {
+                    forward,
+                    backward,
+                    units,
+                    length,
+                } = steps;
+                format!("{forward}+ {backward}- {units:.0} in {length:.0}")
             };
+            let free: Vec<String> = (0..SCALES)
+                .map(|scale| {
+                    move |cycle: &Cycle| cycle.free.get(scale).copied().unwrap_or_default()
+                })
+                .map(|of| in_words(total(&cycles, of, None)))
+                .collect();
             tracing::debug!(
-                "{key:?}, {} of {} windows: {:?}\n  undisturbed {:?}\n  windows {:?}",
+                "{key:?}, {} of {} windows: {:?}\n  undisturbed {free:?}\n  windows {}",
                 cycles.len(),
                 self.windows,
                 self.of_marker(*key, seen),
-                words(&|cycle| cycle.free),
-                words(&|cycle| cycle.window)
+                in_words(total(&cycles, |cycle| cycle.window, None))
             );
         }
     }
@@ -280,11 +260,8 @@ impl Observations {
         {
             return None;
         }
-        let (free, window) = (
-            longest(cycles, |cycle| &cycle.free)?,
-            longest(cycles, |cycle| &cycle.window)?,
-        );
-        let rate = |left_out: Option<usize>| rate(cycles, free, window, left_out);
+        let scale = longest(cycles, |cycle| &cycle.free)?;
+        let rate = |left_out: Option<usize>| rate(cycles, scale, left_out);
         let per_second = rate(None)?;
         let count = cycles.len() as f64;
         let squares: Option<Vec<f64>> = (0..cycles.len())
@@ -297,7 +274,7 @@ impl Observations {
             basis: Basis::Marker(key.kind),
             windows: (since_first, self.windows),
         };
-        Some((free, estimate))
+        Some((scale, estimate))
     }
 }
 
@@ -305,7 +282,6 @@ impl Observations {
 fn without_torn(cycles: &[Cycle]) -> Vec<Cycle> {
     let mut clean = cycles.to_vec();
     clear_torn(&mut clean, |cycle| &mut cycle.free);
-    clear_torn(&mut clean, |cycle| &mut cycle.window);
     clean
 }
 
@@ -334,37 +310,6 @@ fn is_readable(readings: &[Reading], index: usize) -> bool {
         .filter(|reading| value(reading).is_some())
         .count();
     there as f64 >= READABLE * readings.len() as f64
-}
-
-/// The step from each reading to the next, by its length in units of `shortest`.
-fn steps(readings: &[Reading], index: usize, shortest: f64) -> [Steps; SCALES] {
-    let mut found = [Steps::default(); SCALES];
-    for pair in readings.windows(2) {
-        let [before, after] = pair else { continue };
-        let value = |reading: &Reading| reading.values.get(index).copied().flatten();
-        let length = (after.at - before.at).max(0.0);
-        let (Some(steps), Some(from), Some(to)) = (
-            found.get_mut(scale_of(length / shortest)),
-            value(before),
-            value(after),
-        ) else {
-            continue;
-        };
-        let units = to.saturating_sub(from);
-        steps.forward += u32::from(units > 0);
-        steps.backward += u32::from(units < 0);
-        if units >= 0 {
-            steps.units += units as f64;
-            steps.length += length;
-        }
-    }
-    found
-}
-
-/// Each scale is three times the one before.
-fn scale_of(length: f64) -> usize {
-    let scale = length.max(1.0).log(3.0).floor();
-    (scale as usize).min(SCALES - 1)
 }
 
 fn total(cycles: &[Cycle], of: impl Fn(&Cycle) -> Steps, left_out: Option<usize>) -> Steps {
@@ -423,9 +368,19 @@ fn enough(
 }
 
 /// Hits per step in the windows times steps per second outside.
-fn rate(cycles: &[Cycle], free: usize, window: usize, left_out: Option<usize>) -> Option<f64> {
-    let free = enough(cycles, |cycle| &cycle.free, free, left_out);
-    let window = enough(cycles, |cycle| &cycle.window, window, left_out);
-    let possible = free.length > 0.0 && window.units > 0.0 && free.units > 0.0;
-    possible.then(|| window.length / window.units * free.units / free.length * 1e9)
+fn rate(cycles: &[Cycle], scale: usize, left_out: Option<usize>) -> Option<f64> {
+    let free = enough(cycles, |cycle| &cycle.free, scale, left_out);
+    let window = total(cycles, |cycle| cycle.window, left_out);
+    let kept = || {
+        let all = cycles.iter().enumerate();
+        all.filter(|(index, _)| left_out != Some(*index))
+            .map(|(_, cycle)| cycle)
+    };
+    let there: f64 = kept().map(|cycle| cycle.there).sum();
+    let readings: f64 = kept().map(|cycle| cycle.readings).sum();
+    let possible = free.length > 0.0 && free.units > 0.0 && window.units > 0.0 && readings > 0.0;
+    (possible && window.is_usable()).then(|| {
+        let speed = free.units / free.length * there / readings;
+        window.length / window.units * speed * 1e9
+    })
 }

@@ -3,7 +3,10 @@
 //! A program with phases (a loop, then freeing what it made) has many rates. Windows open at moments that have
 //! nothing to do with them, so the mean of the rates around each window is the rate of the whole.
 
-use super::estimate::Reading;
+use super::steps::Reading;
+use super::steps::TORN;
+use super::steps::between_steps;
+use super::steps::presence;
 use gctrace_probes::progress::MarkerKey;
 use gctrace_probes::progress::MarkerKind;
 
@@ -13,14 +16,15 @@ const FEWEST_UNITS: f64 = 30.0;
 /// Readings so close together belong to one burst, in nanoseconds.
 const BURST_NS: f64 = 4e6;
 
-/// A speed so many times the usual one is a torn read: an object freed and used again in between.
-const TORN: f64 = 6.0;
-
 /// More of its steps back than this and it is a loop that begins anew between two readings.
 const MOST_BACK: f64 = 0.13;
 
-/// A part of a window's CPU time below which the cost of its hits does not matter to what is said.
-const LITTLE: f64 = 0.1;
+/// Part of a window's CPU time that its hits may cost, for the rest to tell the rate.
+const MOST_COST: f64 = 0.6;
+
+/// What is not known of the cost of a hit, as a part of it: where markers told it, and where it is assumed.
+const COST_ERROR: f64 = 0.1;
+const ASSUMED_COST_ERROR: f64 = 0.3;
 
 /// What a window saw.
 #[derive(Clone, Copy, Debug)]
@@ -31,33 +35,75 @@ pub(crate) struct Window<'a> {
     pub hits: u64,
     /// CPU time of the process while it was open, in nanoseconds.
     pub cpu_ns: f64,
-    /// What a hit costs at most, in nanoseconds. Not what this process seems to pay: that follows from the rate.
-    pub hit_ns: f64,
+    /// What a hit costs, in nanoseconds, where markers told it in other windows.
+    pub hit_ns: Option<f64>,
+    /// What it is taken to cost else.
+    pub assumed_hit_ns: f64,
 }
 
-/// Allocations per second of the undisturbed program around this window; `None` where no marker tells it.
-pub(crate) fn rate(keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) -> Option<f64> {
-    let cost = window.hits as f64 * window.hit_ns;
-    if window.cpu_ns > 0.0 && cost <= LITTLE * window.cpu_ns {
-        return Some(window.hits as f64 * 1e9 / (window.cpu_ns - cost));
-    }
+/// The rate around one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Local {
+    /// Allocations per second of the undisturbed program.
+    pub rate: f64,
+    /// The part of it that is not known because the cost of a hit is not, in allocations per second.
+    pub error: f64,
+    /// What a hit cost here, in nanoseconds, if that can be told.
+    pub hit_ns: Option<f64>,
+}
+
+/// The rate around this window; `None` where nothing tells it.
+pub(crate) fn rate(keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) -> Option<Local> {
+    by_marker(keys, free, window).or_else(|| by_cost(window))
+}
+
+/// By the marker that makes most steps around it.
+fn by_marker(keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) -> Option<Local> {
     let of_marker = |(index, key): (usize, &MarkerKey)| {
-        let outside = speed(free, index, BURST_NS)?;
-        let inside = speed(window.readings, index, f64::INFINITY)?;
+        let outside = speed(free, index)?;
+        let inside = between_steps(window.readings, index);
         let there = match key.kind {
             // A loop that is over cannot be read; a variable that changes while it is read cannot either.
             MarkerKind::Iterator => presence(free, index),
             MarkerKind::Integer | MarkerKind::YoungCount => 1.0,
         };
-        let rate = outside.per_length * there / inside.per_length * 1e9;
-        Some((outside.units.min(inside.units), rate))
+        let often_back = f64::from(inside.backward) > MOST_BACK * f64::from(inside.forward);
+        let rate = outside.per_length * there * inside.length / inside.units * 1e9;
+        (!often_back).then_some((outside.units.min(inside.units), rate))
     };
-    keys.iter()
+    let (_, rate) = keys
+        .iter()
         .enumerate()
         .filter_map(of_marker)
         .filter(|(units, _)| *units >= FEWEST_UNITS)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, rate)| rate)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    let hits = window.hits as f64;
+    let inside = window.cpu_ns / hits;
+    let cost = inside - 1e9 / rate;
+    let told = hits > 0.0 && cost > MOST_COST * inside;
+    Some(Local {
+        rate,
+        error: 0.0,
+        hit_ns: told.then_some(cost),
+    })
+}
+
+/// By the CPU time of the window, less what its hits cost: for programs that allocate so rarely that this is no
+/// small part.
+fn by_cost(window: &Window<'_>) -> Option<Local> {
+    let (hit_ns, unknown) = match window.hit_ns {
+        Some(hit_ns) => (hit_ns, COST_ERROR),
+        None => (window.assumed_hit_ns, ASSUMED_COST_ERROR),
+    };
+    let hits = window.hits as f64;
+    let cost = hits * hit_ns;
+    let rest = window.cpu_ns - cost;
+    let possible = window.cpu_ns > 0.0 && cost <= MOST_COST * window.cpu_ns;
+    possible.then(|| Local {
+        rate: hits / rest * 1e9,
+        error: hits / rest * 1e9 * unknown * cost / rest,
+        hit_ns: None,
+    })
 }
 
 struct Speed {
@@ -65,27 +111,15 @@ struct Speed {
     per_length: f64,
 }
 
-fn value(reading: &Reading, index: usize) -> Option<i64> {
-    reading.values.get(index).copied().flatten()
-}
-
-/// Part of the readings in which the marker was there.
-fn presence(readings: &[Reading], index: usize) -> f64 {
-    let there = readings
-        .iter()
-        .filter(|reading| value(reading, index).is_some());
-    there.count() as f64 / readings.len() as f64
-}
-
-/// Steps over pairs of readings no further apart than `most`.
-fn speed(readings: &[Reading], index: usize, most: f64) -> Option<Speed> {
+/// Steps over pairs of readings within bursts.
+fn speed(readings: &[Reading], index: usize) -> Option<Speed> {
     let mut steps: Vec<(f64, f64)> = readings
         .windows(2)
         .filter_map(|pair| {
             let [before, after] = pair else { return None };
             let length = after.at - before.at;
-            let units = value(after, index)?.checked_sub(value(before, index)?)?;
-            (length > 0.0 && length <= most).then_some((units as f64, length))
+            let units = after.value(index)?.checked_sub(before.value(index)?)?;
+            (length > 0.0 && length <= BURST_NS).then_some((units as f64, length))
         })
         .collect();
     let all = steps.len();
@@ -134,8 +168,7 @@ mod tests {
             let inside = readings(100.0 * hits_per_unit, 100.0, |_| true);
             let hits = 1900.0 * hits_per_unit;
             let cpu_ns = hits * hit_ns + 1900.0 / units_per_us * 1000.0;
-            let window = Window { readings: &inside, hits: hits as u64, cpu_ns, hit_ns };
-            let rate = rate(&[key(MarkerKind::Iterator)], &free, &window).unwrap();
+            let rate = rate(&[key(MarkerKind::Iterator)], &free, &window(&inside, hits as u64, cpu_ns)).unwrap().rate;
             let truth = units_per_us * 1e6 * hits_per_unit;
             prop_assert!((rate / truth - 1.0).abs() < 0.02, "{rate} {truth}");
         }
@@ -152,9 +185,18 @@ mod tests {
                 from.iter().map(|(at, value)| Reading { at: *at, values: vec![*value] }).collect()
             };
             let (free, inside) = (readings(&free), readings(&inside));
-            let window = Window { readings: &inside, hits, cpu_ns, hit_ns: 900.0 };
-            let rate = rate(&[key(MarkerKind::Integer)], &free, &window);
-            prop_assert!(rate.is_none_or(|rate| rate.is_finite() && rate >= 0.0));
+            let local = rate(&[key(MarkerKind::Integer)], &free, &window(&inside, hits, cpu_ns));
+            prop_assert!(local.is_none_or(|local| local.rate.is_finite() && local.error.is_finite()));
+        }
+    }
+
+    fn window(readings: &[Reading], hits: u64, cpu_ns: f64) -> Window<'_> {
+        Window {
+            readings,
+            hits,
+            cpu_ns,
+            hit_ns: None,
+            assumed_hit_ns: 1000.0,
         }
     }
 
@@ -162,25 +204,21 @@ mod tests {
     fn a_loop_that_is_over_half_of_the_time() {
         let free = readings(400_000.0, 4000.0, |number| number % 4 < 2);
         let inside = readings(100.0, 100.0, |_| true);
-        let window = Window {
-            readings: &inside,
-            hits: 1900,
-            cpu_ns: 2e6,
-            hit_ns: 900.0,
-        };
-        let rate = rate(&[key(MarkerKind::Iterator)], &free, &window).unwrap();
+        let rate = rate(
+            &[key(MarkerKind::Iterator)],
+            &free,
+            &window(&inside, 1900, 2e6),
+        );
+        let rate = rate.unwrap().rate;
         assert!((rate / 5e6 - 1.0).abs() < 0.01, "{rate}");
     }
 
     #[test]
     fn few_hits_in_much_time_need_no_marker() {
-        let window = Window {
-            readings: &[],
-            hits: 1000,
-            cpu_ns: 40e6,
-            hit_ns: 1000.0,
-        };
-        let rate = rate(&[], &[], &window).unwrap();
-        assert!((rate / (1000.0 / 0.039) - 1.0).abs() < 1e-9, "{rate}");
+        let local = rate(&[], &[], &window(&[], 1000, 11e6)).unwrap();
+        assert!((local.rate / 1e5 - 1.0).abs() < 1e-9, "{local:?}");
+        // Of a tenth of the rest three tenths are not known.
+        assert!((local.error / local.rate - 0.03).abs() < 1e-9, "{local:?}");
+        assert_eq!(rate(&[], &[], &window(&[], 10_000, 11e6)), None);
     }
 }

@@ -2,10 +2,10 @@
 //! far, and the cycle of undisturbed readings and a window.
 
 use super::estimate::Observations;
-use super::estimate::Reading;
 use super::local::Window;
 use super::schedule::LONGEST;
 use super::schedule::Schedule;
+use super::steps::Reading;
 use super::task_clock::TaskClock;
 use crate::record::clock;
 use gctrace_ebpf::AllocationCounts;
@@ -34,6 +34,10 @@ const BURST_GAPS: [Duration; 3] = [
     Duration::from_micros(400),
     Duration::from_micros(1500),
 ];
+/// Between two readings in a window: always the same, so that a step is seen as late at its begin as at its end.
+const WINDOW_GAP: Duration = Duration::from_micros(120);
+/// Windows after which longer ones are tried, if those told nothing.
+const WINDOWS_TO_LENGTHEN: u64 = 8;
 /// A burst counts only if the process ran on a CPU for this part of it.
 const RAN: f64 = 0.97;
 /// Times that the frames are walked in search of markers: until so many walks came to the outermost frame, which
@@ -185,7 +189,12 @@ impl Watched {
             let mut values = self.free.iter().filter_map(|reading| value(reading, index));
             values.any(|value| Some(value) != first)
         };
-        let mut markers = kept(&self.markers, moving);
+        // One that moved before and stands still now tells that, too.
+        let known = |index: usize| {
+            let marker = self.markers.get(index);
+            marker.is_some_and(|marker| self.known.iter().any(|known| known.key == marker.key))
+        };
+        let mut markers = kept(&self.markers, |index| moving(index) || known(index));
         // Those that told progress before come first; iterators are never set back while they last, variables may be.
         markers.sort_by_key(|marker| {
             let told = self.observations.windows_of(marker.key);
@@ -248,6 +257,11 @@ impl Watched {
             runtime: self.runtime,
             stack_every: STACK_EVERY,
         };
+        if self.windows == WINDOWS_TO_LENGTHEN * u64::from(self.schedule.stretch())
+            && self.observations.estimate().is_none()
+        {
+            self.schedule.lengthen();
+        }
         let most = self.schedule.hits();
         let interpreter = Arc::clone(&self.interpreter);
         let _hurry = Hurry::begin();
@@ -276,7 +290,6 @@ impl Watched {
         most: u64,
     ) -> Result<Vec<Reading>, gctrace_ebpf::Error> {
         let (opened, mut readings) = (Instant::now(), Vec::new());
-        let mut gap = Duration::from_micros(50);
         loop {
             let first = allocations.counts()?;
             let values = progress::sample(self.pid, &self.markers, &self.progress);
@@ -290,8 +303,7 @@ impl Watched {
             if hits >= most || opened.elapsed() >= LONGEST {
                 return Ok(readings);
             }
-            std::thread::sleep(gap);
-            gap = (gap * 2).min(Duration::from_micros(800));
+            std::thread::sleep(WINDOW_GAP);
         }
     }
 
@@ -307,10 +319,12 @@ impl Watched {
             return;
         }
         let inside = cpu_ns / hits;
-        let cost = match self.observations.estimate() {
-            Some(estimate) => inside - 1e9 / estimate.per_second,
-            None => inside.min(self.interpreter.assumed_hit_ns()),
+        let by_marker = || {
+            let estimate = self.observations.of_all_windows()?;
+            Some(inside - 1e9 / estimate.per_second)
         };
+        let cost = self.observations.hit_ns().or_else(by_marker);
+        let cost = cost.unwrap_or(inside.min(self.interpreter.assumed_hit_ns()));
         self.hit_ns = cost.clamp(LEAST_HIT_NS, MOST_HIT_NS);
     }
 
@@ -327,7 +341,8 @@ impl Watched {
             readings,
             hits,
             cpu_ns: cpu_ns as f64,
-            hit_ns: self.interpreter.assumed_hit_ns(),
+            hit_ns: self.observations.hit_ns(),
+            assumed_hit_ns: self.interpreter.assumed_hit_ns(),
         };
         self.observations.add(&keys, &self.free, &window);
         self.windows += 1;

@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const FEWEST_HITS: u64 = 300;
 /// And none longer: the error falls with the number of windows, not with their length.
 pub(crate) const MOST_HITS: u64 = 6000;
+/// The longest windows are so many times as long, where those tell nothing.
+const LONGEST_STRETCH: u32 = 8;
 /// A window ends after this in any case: a program that hardly allocates costs nothing by then.
 pub(crate) const LONGEST: Duration = Duration::from_millis(40);
 /// Least undisturbed CPU time between two windows.
@@ -21,6 +23,7 @@ pub(crate) struct Schedule {
     /// What a window is expected to cost.
     expected_ns: f64,
     opened_at_ns: u64,
+    stretch: u32,
 }
 
 impl Schedule {
@@ -32,6 +35,7 @@ impl Schedule {
             // 2,000 hits at a microsecond
             expected_ns: 2e6,
             opened_at_ns: 0,
+            stretch: 1,
         }
     }
 
@@ -42,12 +46,23 @@ impl Schedule {
             && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
     }
 
+    /// Longer windows, and fewer: for a program whose steps are longer than a window.
+    pub(crate) fn lengthen(&mut self) {
+        self.stretch = (2 * self.stretch).min(LONGEST_STRETCH);
+    }
+
+    /// How many times as long windows are as they would be.
+    pub(crate) fn stretch(&self) -> u32 {
+        self.stretch
+    }
+
     /// Hits after which the window that opens now is to end.
     pub(crate) fn hits(&self) -> u64 {
         // A window that costs more than a tenth of a second's budget is shortened.
         let affordable = self.budget * 1e8 / self.expected_ns.max(1.0);
-        let hits = MOST_HITS as f64 * affordable.max(0.2);
-        (hits as u64).clamp(FEWEST_HITS, MOST_HITS)
+        let stretch = f64::from(self.stretch);
+        let hits = MOST_HITS as f64 * (affordable * stretch).max(0.2) * stretch;
+        (hits as u64).clamp(FEWEST_HITS, MOST_HITS * u64::from(self.stretch))
     }
 
     /// A window has cost so much, when the process had used so much CPU time in all.

@@ -51,7 +51,7 @@ def training_step():
 
 KINDS = {
     "integers": lambda: lambda: integers(2_000_000),
-    "growing": lambda: lambda: growing(300, 1000),
+    "growing": lambda: lambda: growing(750, 400),
     # Grows for tens of milliseconds, and is freed for as long: a program of two phases.
     "phases": lambda: lambda: growing(1, 300_000),
     "loads": lambda: lambda: json.loads(TEXT),

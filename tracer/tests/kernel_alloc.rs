@@ -4,93 +4,62 @@
 
 mod common;
 
-use common::Trace;
-use serde_json::Value;
+use common::allocations::the_rate_is_estimated;
 use std::io::Read as _;
 use std::io::Seek as _;
 use std::io::SeekFrom;
-use std::path::Path;
 use std::process::Command;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Objects that one round of `allocate.py integers` allocates: a number of the range and its sum with 7, two
-/// million times.
-const INTEGERS_PER_ROUND: f64 = 4e6;
-
 macro_rules! on_interpreters {
-    ($($test:ident => $name:literal,)*) => {$(
+    ($($test:ident => $kind:literal on $name:literal,)*) => {$(
         #[test]
         fn $test() {
-            the_rate_of_a_loop_is_estimated(stringify!($test), $name);
+            let test = stringify!($test);
+            if let Some(python) = common::python(test, $name) {
+                the_rate_is_estimated(test, &python.path, $kind);
+            }
         }
     )*};
 }
 
 on_interpreters! {
-    system_python => "system-3.11",
-    cpython_3_10 => "pyenv-3.10",
-    cpython_3_11 => "pyenv-3.11",
-    cpython_3_12 => "pyenv-3.12",
-    cpython_3_13 => "pyenv-3.13",
+    integers_on_a_stripped_python => "integers" on "system-3.11",
+    integers_on_3_10 => "integers" on "pyenv-3.10",
+    integers_on_3_11 => "integers" on "pyenv-3.11",
+    integers_on_3_12 => "integers" on "pyenv-3.12",
+    integers_on_3_13 => "integers" on "pyenv-3.13",
+    growing_dictionaries_on_a_stripped_python => "growing" on "system-3.11",
+    growing_dictionaries_on_3_12 => "growing" on "pyenv-3.12",
+    json_loads_on_3_10 => "loads" on "pyenv-3.10",
+    json_loads_on_3_13 => "loads" on "pyenv-3.13",
+    json_dumps_on_a_stripped_python => "dumps" on "system-3.11",
+    json_dumps_on_3_12 => "dumps" on "pyenv-3.12",
 }
 
-/// Records `allocate.py KIND` for so many seconds of CPU time; what it said, and the last summary.
-fn record(python: &Path, kind: &str, seconds: &str) -> (Value, Value) {
-    let place = tempfile::tempdir().unwrap();
-    let script = common::scripts().join("allocate.py");
-    let (python, script) = (python.to_str().unwrap(), script.to_str().unwrap());
-    let line = ["--alloc", "--", python, script, kind, seconds];
-    let output = common::gctrace(&line, place.path());
-    assert!(output.status.success(), "{output:?}");
-    let said = serde_json::from_slice(&output.stdout).unwrap();
-    let trace = Trace::read(&place.path().join("trace.json"));
-    let summaries = trace.named("gctrace_allocations");
-    let (_, last) = summaries.last().unwrap();
-    (said, (*last).clone())
-}
-
-fn the_rate_of_a_loop_is_estimated(test: &str, name: &str) {
+/// What cannot be had is said once, and the program runs as ever.
+#[test]
+fn a_free_threaded_interpreter_is_named() {
+    let test = "a_free_threaded_interpreter_is_named";
     if !common::privileged(test) {
         return;
     }
-    let Some(python) = common::python(test, name) else {
+    let Some(python) = common::python(test, "manylinux-3.14t") else {
         return;
     };
-    let (said, summary) = record(&python.path, "integers", "8");
-    let truth =
-        said["rounds"].as_f64().unwrap() * INTEGERS_PER_ROUND / said["cpu_s"].as_f64().unwrap();
-    let Some(estimate) = summary["per_cpu_second"].as_f64() else {
-        panic!("no estimate: {summary}");
-    };
-    let error = summary["error_ppm"].as_f64().unwrap() / 1e6;
-    let off = estimate / truth - 1.0;
-    println!(
-        "{test}: {estimate:.0} a second, {truth:.0} in truth: {:+.1} %, stated error {:.1} %",
-        off * 100.0,
-        error * 100.0
+    let place = tempfile::tempdir().unwrap();
+    let line = ["--alloc", "--", python.path.to_str().unwrap(), "-c"];
+    let script = "import multiprocessing as m; [p.start() or p.join() for p in [m.Process(target=print)] * 1]; print('done')";
+    let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        said.matches("allocations are not counted").count(),
+        1,
+        "{said}"
     );
-    // The 10 %, or three of the stated standard errors on a machine busy with other things.
-    assert!(off.abs() <= (3.0 * error).max(0.1), "{off:+.3}: {summary}");
-    let (cost, cpu) = (
-        summary["cost_ns"].as_f64().unwrap(),
-        summary["cpu_ns"].as_f64().unwrap(),
-    );
-    assert!(cost > 0.0 && cost <= cpu, "{summary}");
-    let hits = summary["hits"].as_u64().unwrap();
-    let of_integers: u64 = summary["classes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|class| class[0] == 32)
-        .map(|class| class[1].as_u64().unwrap())
-        .sum();
-    // An integer of one digit is 28 bytes, and so of the class of 32.
-    assert!(of_integers * 10 >= hits * 9, "{summary}");
-    assert!(
-        !summary["stacks"].as_array().unwrap().is_empty(),
-        "{summary}"
-    );
+    assert!(said.contains("free-threaded"), "{said}");
 }
 
 /// Byte at the start of each executable mapping's probed places: all of the interpreter's code.

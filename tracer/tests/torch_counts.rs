@@ -5,7 +5,6 @@ mod common;
 
 use common::Trace;
 use std::path::Path;
-use std::path::PathBuf;
 
 /// Runs the script as `python SCRIPT` would, and writes what the interpreter counted to `truth.json`
 /// when it is done; nothing is collected automatically after that.
@@ -21,25 +20,15 @@ if __name__ == '__main__':
         json.dump({'pid': os.getpid(), 'stats': gc.get_stats()}, file)
 ";
 
-fn torch(test: &str) -> Option<PathBuf> {
-    let python = std::env::var_os("GCTRACE_TORCH_PYTHON")
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from);
-    if python.is_none() {
-        eprintln!(
-            "skipped {test}: no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it"
-        );
-    }
-    python
-}
-
 #[test]
 fn a_training_script_is_counted_exactly() {
     let test = "a_training_script_is_counted_exactly";
     if !common::privileged(test) {
         return;
     }
-    let Some(python) = torch(test) else { return };
+    let Some(python) = common::torch(test) else {
+        return;
+    };
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("runner.py"), RUNNER).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR"))

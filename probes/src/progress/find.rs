@@ -178,7 +178,7 @@ fn push_words(
     for (number, bytes) in (0u32..).zip(bytes.chunks_exact(8)) {
         // 3.14 and later keep two bits of their own in a reference.
         let object = word(bytes, 0) & !3;
-        if ADDRESSES.contains(&object) && object % 8 == 0 {
+        if ADDRESSES.contains(&object) && object.is_multiple_of(8) {
             found.push(Slot {
                 frame,
                 code,

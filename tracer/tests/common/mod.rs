@@ -10,6 +10,8 @@
     reason = "test support, of which each test file uses a part"
 )]
 
+pub mod allocations;
+
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -104,6 +106,19 @@ pub fn python(test: &str, name: &str) -> Option<Python> {
     }
     eprintln!("skipped {test}: {reason}");
     None
+}
+
+/// The interpreter that has PyTorch, or a named skip.
+pub fn torch(test: &str) -> Option<PathBuf> {
+    let python = std::env::var_os("GCTRACE_TORCH_PYTHON")
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from);
+    if python.is_none() {
+        eprintln!(
+            "skipped {test}: no PyTorch; scripts/torch-venv.sh makes it, GCTRACE_TORCH_PYTHON names it"
+        );
+    }
+    python
 }
 
 /// Some interpreter that every machine has.

@@ -36,6 +36,10 @@ const READABLE: f64 = 0.4;
 /// Windows before there is an estimate with an error.
 const FEWEST_WINDOWS: usize = 4;
 
+/// Beginnings tried, in parts of all windows, and how many times smaller an error must be to leave out windows.
+const TENTHS: usize = 10;
+const MUCH_BETTER: f64 = 1.5;
+
 /// Part of the windows that must tell a rate around them, to stand for all.
 const NEARLY_ALL: f64 = 0.8;
 
@@ -85,7 +89,7 @@ impl Estimate {
         let (used, all) = self.windows;
         match self.basis {
             Basis::EachWindow => {
-                format!("progress told by loops and variables, timed before each of {used} windows")
+                format!("told around {used} of {all} windows by loops, variables or CPU time")
             }
             Basis::Marker(kind) => {
                 let what = match kind {
@@ -182,11 +186,30 @@ impl Observations {
         costs.get(costs.len() / 2).copied().filter(|_| enough)
     }
 
-    /// The mean of the rates around the windows, where nearly all of them tell one.
+    /// The mean of the rates around the windows, where nearly all of them tell one: of all windows, or of the last
+    /// ones if these agree much better (what a program does at its start is another program).
     fn of_each_window(&self) -> Option<Estimate> {
-        let told: Vec<Local> = self.local.iter().filter_map(|local| *local).collect();
+        let count = self.local.len();
+        let all = self.mean_since(0);
+        let last = (1..TENTHS)
+            .map(|tenth| count * tenth / TENTHS)
+            .filter(|first| (count - first) as f64 >= LEAST_PART * count as f64)
+            .filter_map(|first| self.mean_since(first))
+            .min_by(|a, b| a.relative_error.total_cmp(&b.relative_error));
+        match (all, last) {
+            (Some(all), Some(last)) if all.relative_error <= MUCH_BETTER * last.relative_error => {
+                Some(all)
+            }
+            (all, last) => last.or(all),
+        }
+    }
+
+    /// The mean of the rates around the windows from this one on.
+    fn mean_since(&self, first: usize) -> Option<Estimate> {
+        let windows = self.local.get(first..)?;
+        let told: Vec<Local> = windows.iter().filter_map(|local| *local).collect();
         let count = told.len() as f64;
-        if told.len() < FEWEST_WINDOWS || count < NEARLY_ALL * self.local.len() as f64 {
+        if told.len() < FEWEST_WINDOWS || count < NEARLY_ALL * windows.len() as f64 {
             return None;
         }
         let mean = told.iter().map(|local| local.rate).sum::<f64>() / count;
@@ -294,7 +317,7 @@ fn clear_torn(cycles: &mut [Cycle], of: impl Fn(&mut Cycle) -> &mut [Steps; SCAL
         .collect();
     speeds.sort_by(f64::total_cmp);
     let usual = speeds.get(speeds.len() / 2).copied().unwrap_or(0.0);
-    for steps in cycles.iter_mut().flat_map(|cycle| of(cycle)) {
+    for steps in cycles.iter_mut().flat_map(&of) {
         if steps.units > NEVER_TORN + TORN * usual * steps.length {
             *steps = Steps::default();
         }

@@ -268,7 +268,7 @@ fn candidate(pid: u32, resolution: &Resolution) -> Option<Candidate> {
     let wanted = identity(&resolution.file);
     let all = gctrace_probes::maps::candidates(pid).ok()?;
     let same = |candidate: &&Candidate| wanted.is_some() && identity(&candidate.openable) == wanted;
-    let found = all.iter().find(same).or_else(|| match all.as_slice() {
+    let found = all.iter().find(same).or(match all.as_slice() {
         [only] => Some(only),
         _ => None,
     });

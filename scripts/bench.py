@@ -7,6 +7,8 @@
   start      from starting gctrace to the command's first line of Python
   detach     from the end asked for, or the command's own, to gctrace's exit
   analyze    gctrace analyze of a generated trace of 1 GB
+  alloc      --alloc beside probes on each allocation, see bench_alloc.py
+  parts      what the parts of a recording cost per collection
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the
 same function's entry and return. The three take turns within every repetition, in an
@@ -28,6 +30,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import bench_alloc
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -97,11 +101,11 @@ class Bpftrace:
         return said
 
 
-def wait_until_attached(tracer):
+def wait_until_attached(tracer, fewest=2):
     """bpftrace does not say when it is ready (its output is buffered): it is when it
     has opened its perf events, one per probe at least, and opens no more."""
     seen, since = 0, time.monotonic()
-    while seen < 2 or time.monotonic() - since < 0.5:
+    while seen < fewest or time.monotonic() - since < 0.5:
         if tracer.poll() is not None:
             raise RuntimeError(f"bpftrace ended with status {tracer.returncode}")
         if time.monotonic() - since > 20:
@@ -327,25 +331,53 @@ def generate(options, folder, trace, size=1_000_000_000):
     return True
 
 
+PARTS = {
+    "default": [],
+    "no lines (--stack-depth 0)": ["--stack-depth", "0"],
+    "lines 64 deep (--stack-depth 64)": ["--stack-depth", "64"],
+    "no counters (--counters none)": ["--counters", "none"],
+    "neither": ["--stack-depth", "0", "--counters", "none"],
+}
+
+
+def parts(options, folder):
+    """The cost per collection that each recording measures at its end, on the machine as it is then."""
+    print(f"\n### What a collection costs by parts, as calibrated; {options.repetitions} recordings of each, in turns\n")
+    values = {name: [] for name in PARTS}
+    trace = folder / "parts.json"
+    for _ in range(options.repetitions):
+        for name, extra in PARTS.items():
+            output([options.gctrace, "record", "-q", "--as-root", *extra, "-o", str(trace), "--",
+                    options.python, "-c", "pass"])
+            events = json.loads(trace.read_text())["traceEvents"]
+            end = next(event["args"] for event in events if event["name"] == "gctrace_end")
+            values[name] += [probe["ns_per_hit"] for probe in end["probes"] if probe["probe"].startswith("collector")]
+    print("| recording | us per collection, median (middle half) |\n|---|---|")
+    for name, own in values.items():
+        print(f"| {name} | {spread(sorted(value / 1000 for value in own))} |")
+
+
 def machine():
     model = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
     print(f"{os.cpu_count()} cores of {model[1] if model else platform.machine()}, Linux {platform.release()}")
 
 
 def main():
-    parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze}
+    all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
+             "alloc": bench_alloc.alloc, "parts": parts}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)
     parser.add_argument("--torch-python")
+    parser.add_argument("--memray", help="memray of an environment of --python's version, for alloc")
     parser.add_argument("--repetitions", type=int, default=11)
     parser.add_argument("--iterations", type=int, default=60_000, help="of busy.py")
-    parser.add_argument("--only", nargs="*", choices=parts, default=list(parts))
+    parser.add_argument("--only", nargs="*", choices=all_parts, default=list(all_parts))
     options = parser.parse_args()
     machine()
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
-            parts[name](options, pathlib.Path(folder))
+            all_parts[name](options, pathlib.Path(folder))
 
 
 if __name__ == "__main__":

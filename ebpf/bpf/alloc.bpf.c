@@ -110,17 +110,18 @@ static __always_inline void count_size(struct allocations *counted, struct pt_re
 
 static __noinline int sample_stack(const struct alloc_window *window)
 {
-	u32 zero = 0, index = window->layout;
+	u32 zero = 0, index = window->layout, pid = window->pid;
+	const struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
 	struct layout *layout = bpf_map_lookup_elem(&layouts, &index);
 	struct walk *walk = bpf_map_lookup_elem(&alloc_walk, &zero);
 	struct allocation_event *event;
 	u64 interpreter, stack;
 
-	if (!layout || !walk)
+	if (!layout || !walk || !process)
 		return 0;
 	interpreter = read_pointer(window->runtime + layout->interpreters_head);
 	stack = take_stack(walk, layout, index, current_frame(&layout->frames, window->runtime, interpreter),
-			   window->pid);
+			   pid, process);
 	if (stack <= STACK_LOST)
 		return 0;
 	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);

@@ -113,7 +113,8 @@ static __always_inline void note_state(struct thread *thread, struct open_pause 
 
 /* Where the program is: calls that have nothing to do are not worth a stack. */
 static __always_inline void note_stack(struct pt_regs *registers, const struct point *point, struct thread *thread,
-				       struct open_pause *pause, const struct layout *layout)
+				       struct open_pause *pause, const struct layout *layout,
+				       const struct followed_process *process)
 {
 	u64 frame = pause->gc.frame;
 
@@ -121,7 +122,7 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 		return;
 	if (!frame)
 		frame = current_frame(&layout->frames, registers->ip + point->runtime_delta, pause->gc.interpreter);
-	pause->stack = take_stack(&thread->walk, layout, point->layout, frame, thread->pid);
+	pause->stack = take_stack(&thread->walk, layout, point->layout, frame, thread->pid, process);
 	if (pause->stack == STACK_LOST) {
 		pause->stack = 0;
 		pause->flags |= PAUSE_STACK_LOST;
@@ -129,7 +130,7 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 }
 
 static __always_inline void begin_pause(struct pt_regs *registers, const struct point *point, u32 point_index,
-					u32 tid, u32 pid, u64 now)
+					u32 tid, u32 pid, const struct followed_process *process)
 {
 	struct layout *layout = bpf_map_lookup_elem(&layouts, &point->layout);
 	struct thread *thread = thread_of(tid, pid);
@@ -146,7 +147,6 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	}
 	__sync_fetch_and_add(&threads_in_pause, 1);
 	pause = &thread->pauses[depth];
-	pause->begin_ns = now;
 	pause->stack = 0;
 	for (u32 i = 0; i < GENERATIONS; i++)
 		pause->counts[i] = -1;
@@ -166,7 +166,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	else
 		pause->flags |= PAUSE_NO_STATS;
 	if (stack_depth)
-		note_stack(registers, point, thread, pause, layout);
+		note_stack(registers, point, thread, pause, layout, process);
 	if (count_software)
 		read_software(bpf_get_current_task_btf(), &pause->software);
 	if (hardware_mask)
@@ -375,7 +375,8 @@ static __always_inline void world(u32 kind, u32 tid, u64 now)
 	thread->world_stopped_ns = 0;
 }
 
-static __always_inline struct point *point_of(struct pt_regs *context, u32 *index, u32 pid)
+static __always_inline struct point *point_of(struct pt_regs *context, u32 *index, u32 pid,
+					      const struct followed_process **process)
 {
 	struct point *point;
 	u32 kind;
@@ -387,7 +388,8 @@ static __always_inline struct point *point_of(struct pt_regs *context, u32 *inde
 	kind = point->kind;
 	if (kind >= POINT_KINDS)
 		return 0;
-	if (!is_followed(pid)) {
+	*process = bpf_map_lookup_elem(&followed, &pid);
+	if (!*process) {
 		count(COUNTER_FOREIGN_HITS + kind);
 		return 0;
 	}
@@ -398,23 +400,23 @@ static __always_inline struct point *point_of(struct pt_regs *context, u32 *inde
 SEC("uprobe.multi")
 int at_entry(struct pt_regs *context)
 {
-	u64 now = bpf_ktime_get_ns();
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids, index;
-	struct point *point = point_of(context, &index, pid);
+	const struct followed_process *process;
+	struct point *point = point_of(context, &index, pid, &process);
 
 	if (!point)
 		return 0;
 	switch (point->kind) {
 	case POINT_COLLECT:
 	case POINT_USDT_START:
-		begin_pause(context, point, index, tid, pid, now);
+		begin_pause(context, point, index, tid, pid, process);
 		break;
 	case POINT_USDT_DONE: {
 		struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
 
 		if (thread)
-			end_pause(thread, tid, now);
+			end_pause(thread, tid, bpf_ktime_get_ns());
 		break;
 	}
 	case POINT_GC_COLLECT:
@@ -423,13 +425,13 @@ int at_entry(struct pt_regs *context)
 		break;
 	case POINT_STOP_WORLD:
 	case POINT_START_WORLD:
-		world(point->kind, tid, now);
+		world(point->kind, tid, bpf_ktime_get_ns());
 		break;
 	case POINT_CODE_DEALLOC:
 		forget_code(argument(context, 1), pid);
 		break;
 	case POINT_PROGRAM_ENTRY:
-		hold_at_program_entry(pid, now);
+		hold_at_program_entry(pid, bpf_ktime_get_ns());
 		break;
 	}
 	return 0;

@@ -370,17 +370,13 @@ static __always_inline u64 current_frame(const struct frame_layout *layout, u64 
 /* Walks the stack of a thread, from what `tstate_frame` says on, and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
  * and could not be sent. */
 static __always_inline u64 take_stack(struct walk *walk, const struct layout *layouts_entry, u32 layout_index,
-				      u64 frame, u32 pid)
+				      u64 frame, u32 pid, const struct followed_process *process)
 {
 	const struct frame_layout *layout = &layouts_entry->frames;
-	const struct followed_process *process;
 	const struct seen_stack *known;
 	u32 code_deaths;
 
 	if (!stack_depth || layout->tstate_frame == NO_OFFSET || !frame)
-		return 0;
-	process = bpf_map_lookup_elem(&followed, &pid);
-	if (!process)
 		return 0;
 	code_deaths = process->code_deaths;
 	walk->next = layout->frame_indirection == NO_OFFSET ? frame : read_pointer(frame + layout->frame_indirection);

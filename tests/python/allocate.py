@@ -1,9 +1,10 @@
 """Allocates at a steady rate in one of several ways, and says how many rounds it made in how much CPU time.
 
-usage: allocate.py KIND CPU_SECONDS [COUNTER]
+usage: allocate.py KIND CPU_SECONDS [COUNTER | --report]
 
 COUNTER: counting_allocator.c as a shared library. It counts what the object allocator is asked for; the
 program is slower meanwhile, so that its rate then says nothing.
+--report: says so about every fifth of a second, too.
 """
 
 import json
@@ -73,11 +74,16 @@ def counter(library):
 def main():
     work, seconds = KINDS[sys.argv[1]](), float(sys.argv[2])
     work()
-    allocated = counter(sys.argv[3]) if len(sys.argv) > 3 else lambda: None
+    report = sys.argv[3:] == ["--report"]
+    allocated = counter(sys.argv[3]) if sys.argv[3:] and not report else lambda: None
     rounds, before, begin = 0, allocated(), time.process_time()
+    reported = begin
     while time.process_time() - begin < seconds:
         work()
         rounds += 1
+        if report and time.process_time() - reported > 0.2:
+            reported = time.process_time()
+            print(rounds, reported, flush=True)
     said = {"rounds": rounds, "cpu_s": time.process_time() - begin}
     if before is not None:
         said["allocations"] = allocated() - before

@@ -290,7 +290,7 @@ pub struct Allocations {
     /// Process.
     #[serde(skip)]
     pub pid: u32,
-    /// When the first window opened.
+    /// From when on it was watched.
     pub since_ns: u64,
     /// When this was written.
     #[serde(skip)]

@@ -88,7 +88,8 @@ def in_turns(options, folder, python, kind):
     values = {name: [] for name in kinds}
     running = Running(python, kind)
     try:
-        time.sleep(4 if kind == "torch" else 1)
+        while len(running.reports) < 5:
+            time.sleep(0.2)
         for turn in range(options.repetitions):
             names = list(kinds)
             for name in names[turn % 3:] + names[:turn % 3]:

@@ -1,6 +1,7 @@
 //! Kernel tier: loads the real programs. Skipped, and said so, without privileges.
 
 use super::*;
+use crate::wire::PointKind;
 
 fn support(test: &str) -> Option<KernelSupport> {
     let support = KernelSupport::probe();

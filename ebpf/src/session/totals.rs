@@ -1,0 +1,68 @@
+//! Hits of probes and what was lost, as the programs counted them.
+
+use crate::wire::Counter;
+use crate::wire::PointKind;
+
+/// What the programs counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub(super) values: Vec<u64>,
+}
+
+impl Counters {
+    fn value(&self, index: u32) -> u64 {
+        self.values.get(index as usize).copied().unwrap_or(0)
+    }
+
+    /// Hits of one kind of probe in recorded processes.
+    #[must_use]
+    pub fn hits(&self, kind: PointKind) -> u64 {
+        self.value(Counter::COUNTER_HITS.0 + kind.0)
+    }
+
+    /// Hits of all probes in processes that are not recorded but run the same files.
+    #[must_use]
+    pub fn foreign_hits(&self) -> u64 {
+        (Counter::COUNTER_FOREIGN_HITS.0..Counter::COUNTER_LOST_PAUSES.0)
+            .map(|index| self.value(index))
+            .sum()
+    }
+
+    /// Calls of the collector that collected nothing; they are not pauses.
+    #[must_use]
+    pub fn nothing_done(&self) -> u64 {
+        self.value(Counter::COUNTER_NOTHING_DONE.0)
+    }
+
+    /// What was lost, in words, with how often; only what was.
+    #[must_use]
+    pub fn lost(&self) -> Vec<(&'static str, u64)> {
+        [
+            (
+                Counter::COUNTER_LOST_PAUSES,
+                "pauses: the ring buffer was full (--ring-size)",
+            ),
+            (
+                Counter::COUNTER_LOST_PROCESS_EVENTS,
+                "process events: their ring buffer was full",
+            ),
+            (
+                Counter::COUNTER_LOST_THREADS,
+                "pauses: too many threads were collecting at once",
+            ),
+            (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deep"),
+            (
+                Counter::COUNTER_LOST_PROCESSES,
+                "processes: too many at once",
+            ),
+            (
+                Counter::COUNTER_LOST_STACKS,
+                "stacks of pauses: the ring buffer was full (--ring-size)",
+            ),
+        ]
+        .into_iter()
+        .map(|(counter, what)| (what, self.value(counter.0)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+    }
+}

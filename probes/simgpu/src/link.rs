@@ -39,11 +39,27 @@ pub(crate) fn folder() -> PathBuf {
     own_file().parent().map(Path::to_owned).unwrap_or_default()
 }
 
+/// Keeps this copy loaded as long as the process lives, whatever is closed: the log refers to names
+/// of functions in it. The real libraries are kept by their exit handlers too.
+fn stay_loaded() {
+    // SAFETY: the file is loaded already; nothing is run.
+    let own = unsafe {
+        Library::open(
+            Some(own_file()),
+            RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE,
+        )
+    };
+    if let Ok(own) = own {
+        std::mem::forget(own);
+    }
+}
+
 /// The driver: `libcuda.so.1` beside this file, or this file.
 fn driver_library() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     LIBRARY
         .get_or_init(|| {
+            stay_loaded();
             let beside = folder().join("libcuda.so.1");
             let file = if beside.exists() { beside } else { own_file() };
             // SAFETY: it is a copy of this library, which runs nothing when it is loaded.

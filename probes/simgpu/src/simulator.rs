@@ -188,8 +188,11 @@ extern "C" fn at_exit() {
         simulator.usage.iter().for_each(Usage::remove);
     });
     if simulator.settings.has(crate::settings::Fault::CrashAtExit) {
-        // SAFETY: raising a signal is the fault that was asked for.
-        unsafe { nix::libc::raise(nix::libc::SIGSEGV) };
+        // SAFETY: dying of a signal is the fault that was asked for.
+        unsafe {
+            nix::libc::signal(nix::libc::SIGSEGV, nix::libc::SIG_DFL);
+            nix::libc::raise(nix::libc::SIGSEGV);
+        }
     }
 }
 

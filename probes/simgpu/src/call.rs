@@ -1,0 +1,191 @@
+//! The frame around every exported call: correlation id, truth log, no unwinding into C.
+
+use crate::clock;
+use crate::cupti;
+use crate::driver::context;
+use crate::error;
+use crate::error::CudaError;
+use crate::error::Status;
+use crate::link;
+use crate::log::CallLine;
+use crate::simulator;
+use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
+
+/// Which library a program believes to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Layer {
+    Driver = 0,
+    Runtime = 1,
+    Nccl = 2,
+}
+
+impl Layer {
+    fn name(number: u32) -> &'static str {
+        match number {
+            0 => "driver",
+            1 => "runtime",
+            _ => "nccl",
+        }
+    }
+}
+
+/// What the truth log says of a call besides its times.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Arguments {
+    /// Handle as the caller passed it.
+    pub(crate) stream: u64,
+    pub(crate) bytes: u64,
+    pub(crate) grid: [u32; 3],
+}
+
+/// A call that has returned, as a copy of this library tells it to the driver's copy.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct CallRecord {
+    function: *const u8,
+    function_bytes: usize,
+    layer: u32,
+    correlation: u32,
+    begin_ns: u64,
+    stream: u64,
+    bytes: u64,
+    grid: [u32; 3],
+    result: i32,
+}
+
+thread_local! {
+    /// Calls that this thread is in, and the correlation id of the outermost.
+    static DEPTH: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// The correlation id of the calls that this thread is in. Of the driver's copy.
+pub(crate) fn correlation() -> u32 {
+    DEPTH
+        .try_with(Cell::get)
+        .map_or(0, |(_, correlation)| correlation)
+}
+
+/// Runs an exported function. A panic in it becomes 999, `CUDA_ERROR_UNKNOWN`.
+pub(crate) fn traced(
+    function: &'static str,
+    layer: Layer,
+    arguments: Arguments,
+    body: impl FnOnce() -> Status,
+) -> i32 {
+    let begin_ns = clock::now_ns();
+    let mut correlation = 0;
+    // A child of a fork has no driver: its calls fail below and are not logged.
+    let begun = link::driver::simgpuCallBegin(layer as u32, &raw mut correlation);
+    let result = guarded(body);
+    if begun.is_ok() {
+        let record = CallRecord {
+            function: function.as_ptr(),
+            function_bytes: function.len(),
+            layer: layer as u32,
+            correlation,
+            begin_ns,
+            stream: arguments.stream,
+            bytes: arguments.bytes,
+            grid: arguments.grid,
+            result,
+        };
+        let _ = link::driver::simgpuCallEnd(&raw const record);
+    }
+    result
+}
+
+/// Runs what must not unwind into C.
+pub(crate) fn guarded(body: impl FnOnce() -> Status) -> i32 {
+    let caught = std::panic::catch_unwind(AssertUnwindSafe(body));
+    error::code(caught.unwrap_or(Err(CudaError::UNKNOWN)))
+}
+
+/// A call begins on this thread: gives its correlation id, that of the outermost call.
+#[unsafe(no_mangle)]
+extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
+    guarded(|| {
+        if simulator::is_forked() {
+            return Err(CudaError::NOT_INITIALIZED);
+        }
+        let (depth, mut id) = DEPTH.try_with(Cell::get).unwrap_or((0, 0));
+        if depth == 0 {
+            id = simulator::simulator().map_or(0, simulator::Simulator::next_correlation);
+        }
+        let _ = DEPTH.try_with(|cell| cell.set((depth + 1, id)));
+        crate::c::write(correlation, id)
+    })
+}
+
+/// It has returned.
+#[unsafe(no_mangle)]
+extern "C" fn simgpuCallEnd(record: *const CallRecord) -> i32 {
+    guarded(|| {
+        let (depth, id) = DEPTH.try_with(Cell::get).unwrap_or((1, 0));
+        let _ = DEPTH.try_with(|cell| cell.set((depth.saturating_sub(1), id)));
+        // SAFETY: only `traced` calls this, with a record on its stack.
+        let record = unsafe { record.as_ref() }.ok_or(CudaError::INVALID_VALUE)?;
+        let simulator = simulator::simulator()?;
+        let line = line(record);
+        cupti::call(&line);
+        if let Some(log) = simulator.log() {
+            log.call(line);
+        }
+        Ok(())
+    })
+}
+
+fn line(record: &CallRecord) -> CallLine {
+    // SAFETY: the name comes from a `&'static str` in a library that is never unloaded.
+    let function = unsafe {
+        let bytes = std::slice::from_raw_parts(record.function, record.function_bytes);
+        std::str::from_utf8_unchecked(bytes)
+    };
+    CallLine {
+        function,
+        layer: Layer::name(record.layer),
+        tid: thread_id(),
+        begin_ns: record.begin_ns,
+        end_ns: clock::now_ns(),
+        stream: record.stream,
+        bytes: record.bytes,
+        grid: record.grid,
+        device: context::device().unwrap_or(0),
+        correlation: record.correlation,
+        result: record.result,
+    }
+}
+
+/// The kernel's id of this thread.
+pub(crate) fn thread_id() -> i32 {
+    thread_local! {
+        static ID: Cell<i32> = const { Cell::new(0) };
+    }
+    let known = ID.try_with(Cell::get).unwrap_or(0);
+    if known != 0 {
+        return known;
+    }
+    let id = nix::unistd::gettid().as_raw();
+    let _ = ID.try_with(|cell| cell.set(id));
+    id
+}
+
+/// Exported functions of one layer: `fn name(arguments) [what the log says] => body`.
+macro_rules! exported {
+    ($layer:ident; $(
+        $(#[$meta:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) [$($field:ident: $value:expr),*] => $body:expr;
+    )*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        extern "C" fn $name($($argument: $type),*) -> i32 {
+            let arguments = $crate::call::Arguments {
+                $($field: $value,)*
+                ..$crate::call::Arguments::default()
+            };
+            $crate::call::traced(stringify!($name), $crate::call::Layer::$layer, arguments, move || $body)
+        }
+    )*};
+}
+pub(crate) use exported;

@@ -1,0 +1,117 @@
+//! All streams of all devices of one process.
+
+use super::Completion;
+use super::Finished;
+use super::Operation;
+use super::StreamKind;
+use super::Timing;
+use super::stream::Stream;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    timing: Timing,
+    streams: BTreeMap<u32, Stream>,
+    finished: Vec<Finished>,
+}
+
+impl Machine {
+    pub(crate) fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            streams: BTreeMap::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Adds a stream under a number that is not in use.
+    pub(crate) fn add_stream(&mut self, id: u32, device: u32, kind: StreamKind) {
+        self.streams.insert(id, Stream::new(id, device, kind));
+    }
+
+    /// `None` while the stream has room for one more launch, otherwise what to wait for.
+    pub(crate) fn full(&mut self, stream: u32, now_ns: u64) -> Option<Completion> {
+        self.streams.get_mut(&stream)?.full(now_ns)
+    }
+
+    /// Enqueues the operations of one launch; returns the end of the last. `None`: no such stream.
+    pub(crate) fn launch(
+        &mut self,
+        stream: u32,
+        mut operations: Vec<Operation>,
+    ) -> Option<Completion> {
+        let after = self.default_stream_joins(stream)?;
+        if let Some(first) = operations.first_mut() {
+            first.after.extend(after);
+        }
+        let target = self.streams.get_mut(&stream)?;
+        for operation in operations {
+            target.push(operation);
+        }
+        target.count_launch();
+        let end = target.last();
+        if !target.settle(self.timing, &mut self.finished) || !self.all_settled() {
+            self.settle();
+        }
+        Some(end)
+    }
+
+    /// The ends that the rules of the legacy default stream make a launch wait for.
+    fn default_stream_joins(&self, stream: u32) -> Option<Vec<Completion>> {
+        let target = self.streams.get(&stream)?;
+        let joined = match target.kind {
+            StreamKind::Legacy => StreamKind::Blocking,
+            StreamKind::Blocking => StreamKind::Legacy,
+            StreamKind::NonBlocking => return Some(Vec::new()),
+        };
+        let others = self
+            .streams
+            .values()
+            .filter(|other| other.device == target.device && other.kind == joined);
+        Some(others.map(Stream::last).collect())
+    }
+
+    /// Gives times to all operations whose times can be known by now.
+    pub(crate) fn settle(&mut self) {
+        let mut progress = true;
+        while progress {
+            progress = false;
+            for stream in self.streams.values_mut() {
+                progress |= stream.settle(self.timing, &mut self.finished);
+            }
+        }
+    }
+
+    /// No operation waits for something that is not known yet.
+    pub(crate) fn all_settled(&self) -> bool {
+        self.streams.values().all(Stream::is_settled)
+    }
+
+    /// The operations that got their times since the last call.
+    pub(crate) fn take_finished(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// The end of everything enqueued so far in a stream.
+    pub(crate) fn last(&self, stream: u32) -> Option<Completion> {
+        self.streams.get(&stream).map(Stream::last)
+    }
+
+    /// The same for all streams of a device.
+    pub(crate) fn lasts(&self, device: u32) -> Vec<Completion> {
+        let streams = self.streams.values();
+        streams
+            .filter(|stream| stream.device == device)
+            .map(Stream::last)
+            .collect()
+    }
+
+    /// Since when the device has been executing something whose end is not known.
+    pub(crate) fn running_since(&self, device: u32) -> Option<u64> {
+        let streams = self.streams.values();
+        streams
+            .filter(|stream| stream.device == device)
+            .filter_map(Stream::running_since)
+            .min()
+    }
+}

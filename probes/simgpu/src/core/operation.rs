@@ -1,0 +1,97 @@
+//! What a stream executes.
+
+use super::Completion;
+use std::fmt;
+use std::sync::Arc;
+
+/// The kinds of operation, with the names they have in the truth log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Kernel,
+    /// The value is the vendor's `CUpti_ActivityMemcpyKind`: 1 host to device, 2 device to host,
+    /// 8 device to device, 10 peer to peer, 0 unknown.
+    Memcpy(u8),
+    Memset,
+    Collective,
+    /// `cuEventRecord`.
+    Event,
+    /// `cuStreamWaitEvent`.
+    Wait,
+}
+
+impl Kind {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Memcpy(_) => "memcpy",
+            Self::Memset => "memset",
+            Self::Collective => "collective",
+            Self::Event => "event",
+            Self::Wait => "wait",
+        }
+    }
+
+    /// A mark in the stream rather than work of the device.
+    pub(crate) fn is_mark(self) -> bool {
+        matches!(self, Self::Event | Self::Wait)
+    }
+}
+
+/// Where ranks meet: the part of a collective that other processes decide.
+pub(crate) trait Meeting: Send + fmt::Debug {
+    /// This rank's kernel starts at `start_ns`. Called once.
+    fn arrive(&mut self, start_ns: u64);
+    /// When the last rank has started, once all have arrived.
+    fn last_start_ns(&mut self) -> Option<u64>;
+}
+
+/// One operation of a stream.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) kind: Kind,
+    pub(crate) name: Arc<str>,
+    /// Of a collective: from the last rank's start to the common end.
+    pub(crate) duration_ns: u64,
+    pub(crate) bytes: u64,
+    pub(crate) correlation: u32,
+    /// When the launching call handed it over.
+    pub(crate) launched_ns: u64,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// Ends it waits for besides those of its own stream.
+    pub(crate) after: Vec<Completion>,
+    pub(crate) meeting: Option<Box<dyn Meeting>>,
+}
+
+impl Operation {
+    /// An operation without geometry, bytes and dependencies.
+    pub(crate) fn new(kind: Kind, name: Arc<str>, duration_ns: u64, launched_ns: u64) -> Self {
+        Self {
+            kind,
+            name,
+            duration_ns,
+            bytes: 0,
+            correlation: 0,
+            launched_ns,
+            grid: [0; 3],
+            block: [0; 3],
+            after: Vec::new(),
+            meeting: None,
+        }
+    }
+
+    /// A mark: takes no time.
+    pub(crate) fn mark(kind: Kind, launched_ns: u64) -> Self {
+        Self::new(kind, Arc::from(""), 0, launched_ns)
+    }
+}
+
+/// An operation whose times are known; its end may still lie ahead.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) operation: Operation,
+    pub(crate) device: u32,
+    pub(crate) stream: u32,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+}

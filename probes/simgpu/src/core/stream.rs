@@ -1,0 +1,167 @@
+//! One stream: a FIFO whose operations get their times in order.
+
+use super::Completion;
+use super::Finished;
+use super::Operation;
+use super::QUEUE_LIMIT;
+use super::Timing;
+use std::collections::VecDeque;
+
+/// How a stream behaves towards the legacy default stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamKind {
+    /// The default stream itself.
+    Legacy,
+    /// Waits for it and is waited for.
+    Blocking,
+    /// `CU_STREAM_NON_BLOCKING`.
+    NonBlocking,
+}
+
+#[derive(Debug)]
+struct Queued {
+    operation: Operation,
+    start_ns: Option<u64>,
+    completion: Completion,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) device: u32,
+    pub(crate) kind: StreamKind,
+    /// Operations whose end is not known yet.
+    waiting: VecDeque<Queued>,
+    /// One entry per launch that may be unfinished, oldest first.
+    launches: VecDeque<Completion>,
+    last: Completion,
+    /// Latest end so far, and when the next work may start.
+    end_ns: u64,
+    free_ns: u64,
+}
+
+impl Stream {
+    pub(super) fn new(id: u32, device: u32, kind: StreamKind) -> Self {
+        Self {
+            id,
+            device,
+            kind,
+            waiting: VecDeque::new(),
+            launches: VecDeque::new(),
+            last: Completion::done(),
+            end_ns: 0,
+            free_ns: 0,
+        }
+    }
+
+    /// The end of everything enqueued so far.
+    pub(super) fn last(&self) -> Completion {
+        self.last.clone()
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// `None` while there is room for one more launch at `now_ns`, otherwise what to wait for.
+    pub(super) fn full(&mut self, now_ns: u64) -> Option<Completion> {
+        while self
+            .launches
+            .front()
+            .is_some_and(|launch| launch.has_ended(now_ns))
+        {
+            self.launches.pop_front();
+        }
+        if self.launches.len() < QUEUE_LIMIT {
+            return None;
+        }
+        self.launches.front().cloned()
+    }
+
+    pub(super) fn push(&mut self, operation: Operation) -> Completion {
+        let completion = Completion::default();
+        self.last = completion.clone();
+        self.waiting.push_back(Queued {
+            operation,
+            start_ns: None,
+            completion: completion.clone(),
+        });
+        completion
+    }
+
+    /// What was pushed since the last call of this takes one place of the queue.
+    pub(super) fn count_launch(&mut self) {
+        self.launches.push_back(self.last.clone());
+    }
+
+    /// Gives times to the operations at the front as far as they can be known; whether any got one.
+    pub(super) fn settle(&mut self, timing: Timing, finished: &mut Vec<Finished>) -> bool {
+        let mut progress = false;
+        while let Some((start_ns, end_ns)) = self.front_times(timing) {
+            let Some(front) = self.waiting.pop_front() else {
+                break;
+            };
+            self.end_ns = end_ns;
+            self.free_ns = if front.operation.kind.is_mark() {
+                self.free_ns.max(end_ns)
+            } else {
+                end_ns.saturating_add(timing.gap_ns)
+            };
+            front.completion.settle(end_ns);
+            progress = true;
+            finished.push(Finished {
+                operation: front.operation,
+                device: self.device,
+                stream: self.id,
+                start_ns,
+                end_ns,
+            });
+        }
+        progress
+    }
+
+    /// Start and end of the first operation, if they can be known.
+    fn front_times(&mut self, timing: Timing) -> Option<(u64, u64)> {
+        let earliest_ns = (self.end_ns, self.free_ns);
+        let front = self.waiting.front_mut()?;
+        let start_ns = match front.start_ns {
+            Some(start_ns) => start_ns,
+            None => {
+                let start_ns = start(&front.operation, timing, earliest_ns)?;
+                if let Some(meeting) = &mut front.operation.meeting {
+                    meeting.arrive(start_ns);
+                }
+                *front.start_ns.insert(start_ns)
+            }
+        };
+        let base_ns = match &mut front.operation.meeting {
+            Some(meeting) => meeting.last_start_ns()?.max(start_ns),
+            None => start_ns,
+        };
+        Some((
+            start_ns,
+            base_ns.saturating_add(front.operation.duration_ns),
+        ))
+    }
+
+    /// Since when an operation has been running whose end is not known.
+    pub(super) fn running_since(&self) -> Option<u64> {
+        self.waiting.front().and_then(|front| front.start_ns)
+    }
+}
+
+/// When an operation at the front starts; `None` while something it waits for is open.
+fn start(operation: &Operation, timing: Timing, (end_ns, free_ns): (u64, u64)) -> Option<u64> {
+    let previous_ns = if operation.kind.is_mark() {
+        end_ns
+    } else {
+        free_ns
+    };
+    let launched_ns = operation.launched_ns.saturating_add(timing.latency_ns);
+    operation
+        .after
+        .iter()
+        .try_fold(previous_ns.max(launched_ns), |latest, completion| {
+            Some(latest.max(completion.end_ns()?))
+        })
+}

@@ -1,0 +1,87 @@
+//! Events: marks in streams that can be waited for.
+
+use super::stream::per_thread;
+use super::stream::resolve;
+use crate::c;
+use crate::call;
+use crate::call::exported;
+use crate::clock;
+use crate::core::Completion;
+use crate::core::Kind;
+use crate::core::Operation;
+use crate::error::CudaError;
+use crate::error::Status;
+use crate::handles;
+use crate::simulator;
+
+fn create(target: *mut u64) -> Status {
+    let mut state = simulator::simulator()?.state();
+    let id = state.fresh_id();
+    state.events.insert(id, None);
+    c::write(target, handles::event(id))
+}
+
+fn destroy(handle: u64) -> Status {
+    let id = handles::event_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let removed = simulator::simulator()?.state().events.remove(&id);
+    removed.map(drop).ok_or(CudaError::INVALID_HANDLE)
+}
+
+/// The latest record of an event, if there was one.
+fn recorded(handle: u64) -> Result<Option<Completion>, CudaError> {
+    let id = handles::event_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let state = simulator::simulator()?.state();
+    state
+        .events
+        .get(&id)
+        .cloned()
+        .ok_or(CudaError::INVALID_HANDLE)
+}
+
+fn record(handle: u64, stream: u64) -> Status {
+    recorded(handle)?;
+    let stream = resolve(stream)?;
+    let simulator = simulator::simulator()?;
+    let mut mark = Operation::mark(Kind::Event, 0);
+    mark.correlation = call::correlation();
+    let end = simulator.launch(stream, vec![mark])?;
+    if let Some(id) = handles::event_id(handle) {
+        simulator.state().events.insert(id, Some(end));
+    }
+    Ok(())
+}
+
+fn synchronize(handle: u64) -> Status {
+    if let Some(completion) = recorded(handle)? {
+        simulator::simulator()?.wait(&completion);
+    }
+    Ok(())
+}
+
+fn query(handle: u64) -> Status {
+    let ended = recorded(handle)?.is_none_or(|completion| completion.has_ended(clock::now_ns()));
+    ended.then_some(()).ok_or(CudaError::NOT_READY)
+}
+
+fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
+    let now_ns = clock::now_ns();
+    let moment = |handle| -> Result<u64, CudaError> {
+        let completion = recorded(handle)?.ok_or(CudaError::INVALID_HANDLE)?;
+        let end_ns = completion.end_ns().filter(|end_ns| *end_ns <= now_ns);
+        end_ns.ok_or(CudaError::NOT_READY)
+    };
+    let (start_ns, end_ns) = (moment(start)?, moment(end)?);
+    let elapsed_ns = i128::from(end_ns) - i128::from(start_ns);
+    c::write(milliseconds, (elapsed_ns as f64 / 1e6) as f32)
+}
+
+exported! { Driver;
+    fn cuEventCreate(event: *mut u64, _flags: u32) [] => create(event);
+    fn cuEventDestroy_v2(event: u64) [] => destroy(event);
+    fn cuEventRecord(event: u64, stream: u64) [stream: stream] => record(event, stream);
+    fn cuEventRecord_ptsz(event: u64, stream: u64) [stream: stream] => record(event, per_thread(stream));
+    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) [stream: stream] => record(event, stream);
+    fn cuEventSynchronize(event: u64) [] => synchronize(event);
+    fn cuEventQuery(event: u64) [] => query(event);
+    fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) [] => elapsed(milliseconds, start, end);
+}

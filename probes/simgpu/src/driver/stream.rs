@@ -1,0 +1,121 @@
+//! Streams: their handles, waiting for them, waits between them.
+
+use super::context;
+use crate::c;
+use crate::call;
+use crate::call::exported;
+use crate::clock;
+use crate::core::Completion;
+use crate::core::Kind;
+use crate::core::Operation;
+use crate::core::StreamKind;
+use crate::error::CudaError;
+use crate::error::Status;
+use crate::handles;
+use crate::simulator;
+use std::cell::Cell;
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+
+/// The handle that a `_ptsz` function means by the one it gets.
+pub(crate) fn per_thread(stream: u64) -> u64 {
+    if stream == 0 {
+        handles::THREAD_STREAM
+    } else {
+        stream
+    }
+}
+
+/// The stream that a handle means to the current thread.
+pub(crate) fn resolve(handle: u64) -> Result<u32, CudaError> {
+    let device = context::device()?;
+    match handle {
+        0 => Ok(simulator::default_stream(device)),
+        handles::THREAD_STREAM => thread_stream(device),
+        handle => simulator::simulator()?.stream(handle, device),
+    }
+}
+
+/// This thread's own default stream of a device, made when first used.
+fn thread_stream(device: u32) -> Result<u32, CudaError> {
+    thread_local! {
+        static STREAM: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
+    }
+    let known = STREAM.try_with(Cell::get).ok().flatten();
+    if let Some((_, stream)) = known.filter(|(of, _)| *of == device) {
+        return Ok(stream);
+    }
+    let stream = simulator::simulator()?
+        .state()
+        .add_stream(device, StreamKind::Blocking);
+    let _ = STREAM.try_with(|cell| cell.set(Some((device, stream))));
+    Ok(stream)
+}
+
+fn create(target: *mut u64, flags: u32) -> Status {
+    let device = context::device()?;
+    let kind = if flags & NON_BLOCKING != 0 {
+        StreamKind::NonBlocking
+    } else {
+        StreamKind::Blocking
+    };
+    let stream = simulator::simulator()?.state().add_stream(device, kind);
+    c::write(target, handles::stream(stream))
+}
+
+/// The handle is gone at once, the work in the stream goes on.
+fn destroy(handle: u64) -> Status {
+    let stream = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+    let mut state = simulator::simulator()?.state();
+    let removed = state.streams.remove(&stream);
+    state.captures.remove(&stream);
+    removed.map(drop).ok_or(CudaError::INVALID_HANDLE)
+}
+
+fn last(handle: u64) -> Result<Completion, CudaError> {
+    let stream = resolve(handle)?;
+    let state = simulator::simulator()?.state();
+    state.machine.last(stream).ok_or(CudaError::INVALID_HANDLE)
+}
+
+fn synchronize(handle: u64) -> Status {
+    let last = last(handle)?;
+    simulator::simulator()?.wait(&last);
+    Ok(())
+}
+
+fn query(handle: u64) -> Status {
+    let last = last(handle)?;
+    last.has_ended(clock::now_ns())
+        .then_some(())
+        .ok_or(CudaError::NOT_READY)
+}
+
+fn wait_event(stream: u64, event: u64) -> Status {
+    let stream = resolve(stream)?;
+    let simulator = simulator::simulator()?;
+    let event = handles::event_id(event).ok_or(CudaError::INVALID_HANDLE)?;
+    let recorded = simulator.state().events.get(&event).cloned();
+    // Waiting for an event that was never recorded does nothing.
+    let Some(recorded) = recorded.ok_or(CudaError::INVALID_HANDLE)? else {
+        return Ok(());
+    };
+    let mut wait = Operation::mark(Kind::Wait, 0);
+    wait.correlation = call::correlation();
+    wait.after.push(recorded);
+    simulator.launch(stream, vec![wait]).map(drop)
+}
+
+exported! { Driver;
+    fn cuStreamCreate(stream: *mut u64, flags: u32) [] => create(stream, flags);
+    fn cuStreamCreateWithPriority(stream: *mut u64, flags: u32, _priority: i32) [] => create(stream, flags);
+    fn cuStreamDestroy_v2(stream: u64) [stream: stream] => destroy(stream);
+    fn cuStreamSynchronize(stream: u64) [stream: stream] => synchronize(stream);
+    fn cuStreamSynchronize_ptsz(stream: u64) [stream: stream] => synchronize(per_thread(stream));
+    fn cuStreamQuery(stream: u64) [stream: stream] => query(stream);
+    fn cuStreamQuery_ptsz(stream: u64) [stream: stream] => query(per_thread(stream));
+    fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) [stream: stream] => wait_event(stream, event);
+    fn cuStreamWaitEvent_ptsz(stream: u64, event: u64, _flags: u32) [stream: stream] =>
+        wait_event(per_thread(stream), event);
+}

@@ -1,0 +1,87 @@
+//! Makes the folder of libraries that programs load.
+
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// The names under which the simulator can be loaded.
+pub const NAMES: [&str; 7] = [
+    "libcuda.so.1",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libnccl.so.2",
+    "libnvidia-ml.so.1",
+    "libcupti.so.12",
+    "libcupti.so.13",
+];
+
+/// The file name of the library that Cargo builds.
+const LIBRARY: &str = "libgctrace_simgpu.so";
+
+/// The simulator's libraries could not be put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The built library is not where it is looked for.
+    #[error(
+        "no {LIBRARY} beside this program ({}); build it with `cargo build -p gctrace-simgpu` or name it in SIMGPU_LIBRARY",
+        program.display()
+    )]
+    NotBuilt {
+        /// This program.
+        program: PathBuf,
+    },
+    /// A file could not be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// The built library: `$SIMGPU_LIBRARY`, else beside this program, else one folder up (for tests,
+/// which Cargo puts into `deps`), else in `../lib` of an installation.
+///
+/// # Errors
+///
+/// [`LayoutError::NotBuilt`] where there is none.
+pub fn find_library() -> Result<PathBuf, LayoutError> {
+    if let Some(named) = std::env::var_os("SIMGPU_LIBRARY") {
+        return Ok(PathBuf::from(named));
+    }
+    let program = std::env::current_exe().unwrap_or_default();
+    let candidates = program.ancestors().skip(1).take(2).flat_map(|folder| {
+        let folders = [folder.to_owned(), folder.join("deps"), folder.join("lib")];
+        folders.map(|folder| folder.join(LIBRARY))
+    });
+    // Cargo leaves old copies behind: the newest is the one of this build.
+    candidates
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .max()
+        .map(|(_, path)| path)
+        .ok_or(LayoutError::NotBuilt { program })
+}
+
+/// Copies `library` into `folder` under all of [`NAMES`]. Each name is a file of its own, as the real
+/// libraries are: links to one file would be one library to the loader and to whoever looks into
+/// `/proc/<pid>/maps`. Files that are there already are replaced, not overwritten: processes that
+/// use them keep theirs.
+///
+/// # Errors
+///
+/// [`LayoutError::Write`] names the file that could not be written.
+pub fn lay_out(library: &Path, folder: &Path) -> Result<(), LayoutError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| LayoutError::Write { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    for name in NAMES {
+        let target = folder.join(name);
+        let fresh = folder.join(format!(".{name}.{}", std::process::id()));
+        std::fs::copy(library, &fresh).map_err(failed(&fresh))?;
+        std::fs::rename(&fresh, &target).map_err(failed(&target))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! A simulated GPU behind the C ABIs of libcuda, libcudart, libnccl, libnvidia-ml and libcupti, so
+//! that programs run and gctrace records them where there is no GPU.
+//!
+//! [`lay_out`] makes a folder of libraries under their real names; a program that finds it through
+//! `LD_LIBRARY_PATH` uses the simulator. What it simulates and by which rules is said in `core`:
+//! streams are FIFOs in real time, calls that wait really wait. Device memory is counted and not
+//! backed: copies take their time and move nothing.
+//!
+//! # Settings
+//!
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `SIMGPU_DEVICES` | 1 | number of devices |
+//! | `SIMGPU_MEMORY` | 17179869184 | bytes of each device |
+//! | `SIMGPU_LATENCY_NS` | 5000 | from a launch to the earliest start of the kernel |
+//! | `SIMGPU_GAP_NS` | 1000 | between two operations of a stream |
+//! | `SIMGPU_KERNEL_NS` | 10000 | duration of kernels that carry none |
+//! | `SIMGPU_COPY_GBPS` | 12 | speed of copies between host and device |
+//! | `SIMGPU_LINK_GBPS` | 100 | speed of collectives |
+//! | `SIMGPU_LOG` | | prefix of the truth logs |
+//! | `SIMGPU_SHARED` | `shared` beside the libraries | folder in which processes meet |
+//! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
+//!
+//! # Kernels
+//!
+//! `int simgpuKernel(const char *name, uint64_t nanoseconds, void **function)` registers a kernel;
+//! the handle goes to `cudaLaunchKernel`, `cuLaunchKernel` and their kin. `cuModuleGetFunction`
+//! works too: a name that ends in `@<nanoseconds>` carries its duration.
+//!
+//! # Truth log
+//!
+//! `<prefix>.<pid>.csv`, a first line that starts with `#`, then two kinds of line. Moments are
+//! CLOCK_MONOTONIC nanoseconds, handles hexadecimal.
+//!
+//! ```text
+//! call,function,layer,pid,tid,begin,end,stream handle,bytes,grid x,y,z,device,correlation,result
+//! op,kind,name,pid,device,stream handle,stream id,launched,start,end,correlation,bytes
+//! ```
+//!
+//! The layer is `driver`, `runtime` or `nccl`; calls within calls are logged too, before the outer
+//! one and with its correlation id. Kinds of operation: `kernel`, `memcpy`, `memset`, `collective`,
+//! `event`, `wait`. The stream handle of a call is the one the caller passed (0: none or default).
+//!
+//! # Limits
+//!
+//! No contexts besides the primary ones; collectives, but no `ncclSend` and `ncclRecv`; graphs by
+//! capture of kernels in one stream; no managed memory, no peer access, no textures. As with the
+//! real driver, a child of a fork cannot use CUDA and gets 3 from every call.
+
+mod c;
+mod call;
+mod clock;
+mod collective;
+mod core;
+mod cupti;
+mod driver;
+mod error;
+mod handles;
+mod layout;
+mod link;
+mod log;
+mod memory;
+mod nccl;
+mod nvml;
+mod runtime;
+mod settings;
+mod simulator;
+mod sync;
+mod usage;
+
+pub use layout::LayoutError;
+pub use layout::NAMES;
+pub use layout::find_library;
+pub use layout::lay_out;

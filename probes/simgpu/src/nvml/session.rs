@@ -1,0 +1,162 @@
+//! Initialisation, versions, what the devices are and what has happened to them.
+
+use super::DRIVER_NOT_LOADED;
+use super::GPU_IS_LOST;
+use super::INSUFFICIENT_SIZE;
+use super::INVALID_ARGUMENT;
+use super::UNINITIALIZED;
+use super::exported;
+use crate::c;
+use crate::error::CudaError;
+use crate::error::Status;
+use crate::link;
+use crate::settings::Fault;
+use crate::settings::Settings;
+use crate::sync::Lock;
+use std::ffi::c_char;
+use std::sync::Mutex;
+
+/// Queries of utilisation after which the fault `nvml-lost` strikes.
+const QUERIES_UNTIL_LOST: u64 = 10;
+
+/// Handles of devices: this and the number.
+const DEVICE: u64 = 0x5700_0000_0000;
+
+#[derive(Debug)]
+struct Session {
+    users: u32,
+    settings: Settings,
+    queries: u64,
+}
+
+static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+
+fn begin() -> Status {
+    let mut session = SESSION.hold();
+    if let Some(session) = session.as_mut() {
+        session.users += 1;
+        return Ok(());
+    }
+    let settings = settings();
+    if settings.has(Fault::NoNvml) {
+        return Err(DRIVER_NOT_LOADED);
+    }
+    *session = Some(Session {
+        users: 1,
+        settings,
+        queries: 0,
+    });
+    Ok(())
+}
+
+/// What the environment says; where it is silent, what the processes that use the devices said.
+fn settings() -> Settings {
+    let mut settings = Settings::from_environment(&link::folder());
+    let text = std::fs::read_to_string(settings.shared.join("devices")).unwrap_or_default();
+    let mut said = text.split_whitespace().map(str::parse::<u64>);
+    if let (Some(Ok(devices)), Some(Ok(memory))) = (said.next(), said.next()) {
+        if std::env::var_os("SIMGPU_DEVICES").is_none() {
+            settings.devices = u32::try_from(devices).unwrap_or(1);
+        }
+        if std::env::var_os("SIMGPU_MEMORY").is_none() {
+            settings.memory = memory;
+        }
+    }
+    settings
+}
+
+fn end() -> Status {
+    let mut session = SESSION.hold();
+    let open = session.as_mut().ok_or(UNINITIALIZED)?;
+    open.users = open.users.saturating_sub(1);
+    if open.users == 0 {
+        *session = None;
+    }
+    Ok(())
+}
+
+/// The settings, between `nvmlInit` and `nvmlShutdown`.
+pub(super) fn current() -> Result<Settings, CudaError> {
+    let session = SESSION.hold();
+    session
+        .as_ref()
+        .map(|session| session.settings.clone())
+        .ok_or(UNINITIALIZED)
+}
+
+pub(super) fn device_handle(device: u32) -> u64 {
+    DEVICE | u64::from(device)
+}
+
+/// The device of a handle, and the settings.
+pub(super) fn device(handle: u64) -> Result<(u32, Settings), CudaError> {
+    let settings = current()?;
+    if lost(&settings) {
+        return Err(GPU_IS_LOST);
+    }
+    let number = handle
+        .checked_sub(DEVICE)
+        .and_then(|number| u32::try_from(number).ok());
+    let device = number
+        .filter(|number| *number < settings.devices)
+        .ok_or(INVALID_ARGUMENT)?;
+    Ok((device, settings))
+}
+
+fn lost(settings: &Settings) -> bool {
+    let queries = SESSION.hold().as_ref().map_or(0, |session| session.queries);
+    settings.has(Fault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
+}
+
+/// Counts a query of utilisation.
+pub(super) fn count_query() {
+    if let Some(session) = SESSION.hold().as_mut() {
+        session.queries += 1;
+    }
+}
+
+/// Text into a C buffer.
+pub(super) fn text(target: *mut c_char, length: u32, text: &str) -> Status {
+    let length = usize::try_from(length).unwrap_or(0);
+    if target.is_null() {
+        return Err(INVALID_ARGUMENT);
+    }
+    if c::write_text(target, length, text) {
+        Ok(())
+    } else {
+        Err(INSUFFICIENT_SIZE)
+    }
+}
+
+exported! {
+    fn nvmlInit() => begin();
+    fn nvmlInit_v2() => begin();
+    fn nvmlInitWithFlags(_flags: u32) => begin();
+    fn nvmlShutdown() => end();
+    fn nvmlSystemGetDriverVersion(version: *mut c_char, length: u32) => {
+        current()?;
+        text(version, length, "580.00.00")
+    };
+    fn nvmlSystemGetNVMLVersion(version: *mut c_char, length: u32) => {
+        current()?;
+        text(version, length, "13.580.00.00")
+    };
+    fn nvmlSystemGetCudaDriverVersion(version: *mut i32) => c::write(version, crate::driver::CUDA_VERSION);
+    fn nvmlSystemGetCudaDriverVersion_v2(version: *mut i32) => c::write(version, crate::driver::CUDA_VERSION);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn nvmlErrorString(code: i32) -> *const c_char {
+    match code {
+        0 => c"Success",
+        1 => c"Uninitialized",
+        2 => c"Invalid Argument",
+        3 => c"Not Supported",
+        6 => c"Not Found",
+        7 => c"Insufficient Size",
+        9 => c"Driver Not Loaded",
+        15 => c"GPU is lost",
+        _ => c"Unknown Error",
+    }
+    .as_ptr()
+}

@@ -1,0 +1,105 @@
+//! What the environment asks of the simulator. Read once per process.
+
+use crate::core::Timing;
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A fault that the simulator plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// `cuptiSubscribe` says that somebody else has subscribed (39).
+    SubscribeBusy,
+    /// CUPTI calls fail with 15, `CUPTI_ERROR_NOT_INITIALIZED`.
+    Cupti15,
+    /// CUPTI calls fail with 999, `CUPTI_ERROR_UNKNOWN`.
+    Cupti999,
+    /// Every tenth activity record is dropped and counted as dropped.
+    DroppedRecords,
+    /// CUPTI's time stamps ignore the registered callback: they stay on CLOCK_REALTIME.
+    WrongClock,
+    /// Every hundredth kernel record never gets its end: 0 stays in it.
+    NeverCompleting,
+    /// The process dies of SIGSEGV in an exit handler.
+    CrashAtExit,
+    /// `nvmlInit` fails with 9, `NVML_ERROR_DRIVER_NOT_LOADED`.
+    NoNvml,
+    /// After ten queries of utilisation NVML answers 15, `NVML_ERROR_GPU_IS_LOST`.
+    NvmlLost,
+}
+
+impl FromStr for Fault {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Self, ()> {
+        Ok(match name {
+            "subscribe-busy" => Self::SubscribeBusy,
+            "cupti-15" => Self::Cupti15,
+            "cupti-999" => Self::Cupti999,
+            "dropped-records" => Self::DroppedRecords,
+            "wrong-clock" => Self::WrongClock,
+            "never-completing" => Self::NeverCompleting,
+            "crash-at-exit" => Self::CrashAtExit,
+            "no-nvml" => Self::NoNvml,
+            "nvml-lost" => Self::NvmlLost,
+            _ => return Err(()),
+        })
+    }
+}
+
+/// See the table in the crate's documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) devices: u32,
+    pub(crate) memory: u64,
+    pub(crate) timing: Timing,
+    pub(crate) kernel_ns: u64,
+    /// Between host and device, bytes per nanosecond.
+    pub(crate) copy_bytes_per_ns: u64,
+    /// Between ranks, bytes per nanosecond.
+    pub(crate) link_bytes_per_ns: u64,
+    pub(crate) log: Option<OsString>,
+    pub(crate) shared: PathBuf,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Settings {
+    /// `beside`: the folder of the libraries.
+    pub(crate) fn from_environment(beside: &std::path::Path) -> Self {
+        let shared = env::var_os("SIMGPU_SHARED")
+            .filter(|path| !path.is_empty())
+            .map_or_else(|| beside.join("shared"), PathBuf::from);
+        let faults = env::var("SIMGPU_FAULT").unwrap_or_default();
+        Self {
+            devices: u32::try_from(number("SIMGPU_DEVICES", 1))
+                .unwrap_or(1)
+                .clamp(1, 64),
+            memory: number("SIMGPU_MEMORY", 16 << 30),
+            timing: Timing {
+                latency_ns: number("SIMGPU_LATENCY_NS", 5_000),
+                gap_ns: number("SIMGPU_GAP_NS", 1_000),
+            },
+            kernel_ns: number("SIMGPU_KERNEL_NS", 10_000),
+            copy_bytes_per_ns: number("SIMGPU_COPY_GBPS", 12).max(1),
+            link_bytes_per_ns: number("SIMGPU_LINK_GBPS", 100).max(1),
+            log: env::var_os("SIMGPU_LOG").filter(|prefix| !prefix.is_empty()),
+            shared,
+            faults: faults
+                .split(',')
+                .filter_map(|name| name.trim().parse().ok())
+                .collect(),
+        }
+    }
+
+    pub(crate) fn has(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name)
+        .ok()
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(default)
+}

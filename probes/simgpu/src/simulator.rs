@@ -1,0 +1,369 @@
+//! The one simulator of a process: its state, its own thread, its end.
+
+use crate::clock;
+use crate::core::Completion;
+use crate::core::Finished;
+use crate::core::Kind;
+use crate::core::Machine;
+use crate::core::Meeting;
+use crate::core::Operation;
+use crate::core::StreamKind;
+use crate::cupti;
+use crate::error::CudaError;
+use crate::error::Status;
+use crate::handles;
+use crate::link;
+use crate::log::Log;
+use crate::memory::Memory;
+use crate::settings::Settings;
+use crate::sync::Lock;
+use crate::usage;
+use crate::usage::Stretch;
+use crate::usage::Usage;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::Condvar;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// CUPTI's id of the legacy default stream.
+const FIRST_STREAM: u32 = 7;
+
+/// Numbers of default streams of the second and later devices start here.
+const DEFAULT_STREAMS: u32 = 0x8000_0000;
+
+/// A kernel that can be launched.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) name: Arc<str>,
+    pub(crate) duration_ns: u64,
+    pub(crate) bytes: u64,
+    /// Of a collective: taken by its only launch.
+    pub(crate) meeting: Option<Box<dyn Meeting>>,
+}
+
+/// One launch of a kernel, as captured into a graph or handed to a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelLaunch {
+    pub(crate) function: u32,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+}
+
+/// All that changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) machine: Machine,
+    pub(crate) memory: Memory,
+    pub(crate) kernels: BTreeMap<u32, Kernel>,
+    /// Streams that programs may use, by number; the value is the device.
+    pub(crate) streams: BTreeMap<u32, u32>,
+    /// `None`: never recorded.
+    pub(crate) events: BTreeMap<u32, Option<Completion>>,
+    /// Graphs, and streams under capture with what was captured.
+    pub(crate) graphs: BTreeMap<u32, Vec<KernelLaunch>>,
+    pub(crate) captures: BTreeMap<u32, Vec<KernelLaunch>>,
+    pub(crate) page_locked: BTreeSet<u64>,
+    next_id: u32,
+}
+
+impl State {
+    fn new(settings: &Settings) -> Self {
+        let mut machine = Machine::new(settings.timing);
+        let mut streams = BTreeMap::new();
+        for device in 0..settings.devices {
+            let id = default_stream(device);
+            machine.add_stream(id, device, StreamKind::Legacy);
+            streams.insert(id, device);
+        }
+        Self {
+            machine,
+            memory: Memory::new(settings.memory),
+            kernels: BTreeMap::new(),
+            streams,
+            events: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            captures: BTreeMap::new(),
+            page_locked: BTreeSet::new(),
+            next_id: FIRST_STREAM + 6,
+        }
+    }
+
+    /// A number for a new handle.
+    pub(crate) fn fresh_id(&mut self) -> u32 {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        id
+    }
+
+    pub(crate) fn add_stream(&mut self, device: u32, kind: StreamKind) -> u32 {
+        let id = self.fresh_id();
+        self.machine.add_stream(id, device, kind);
+        self.streams.insert(id, device);
+        id
+    }
+}
+
+/// The number of a device's legacy default stream.
+pub(crate) fn default_stream(device: u32) -> u32 {
+    if device == 0 {
+        FIRST_STREAM
+    } else {
+        DEFAULT_STREAMS.saturating_add(device)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Simulator {
+    pub(crate) settings: Settings,
+    state: Mutex<State>,
+    /// Told when something needs the simulator's own thread.
+    wake: Condvar,
+    log: Option<Log>,
+    usage: Vec<Usage>,
+    correlation: AtomicU32,
+}
+
+static SIMULATOR: OnceLock<Simulator> = OnceLock::new();
+static INITIALISED: AtomicBool = AtomicBool::new(false);
+/// Set in children of a fork: as with the real driver, they cannot use what the parent initialised.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// The simulator once `cuInit` was called in this very process.
+pub(crate) fn simulator() -> Result<&'static Simulator, CudaError> {
+    if FORKED.load(Ordering::Relaxed) || !INITIALISED.load(Ordering::Acquire) {
+        return Err(CudaError::NOT_INITIALIZED);
+    }
+    SIMULATOR.get().ok_or(CudaError::NOT_INITIALIZED)
+}
+
+/// `cuInit` was called here or in the parent before a fork.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// Creates it at the first call; whether this was the first.
+pub(crate) fn initialise() -> Result<bool, CudaError> {
+    if is_forked() {
+        return Err(CudaError::NOT_INITIALIZED);
+    }
+    SIMULATOR.get_or_init(Simulator::new);
+    let first = !INITIALISED.swap(true, Ordering::AcqRel);
+    if first {
+        start_thread();
+        // SAFETY: both take plain functions of this library, which is never unloaded: cuInit
+        // keeps a handle to it.
+        unsafe {
+            nix::libc::pthread_atfork(None, None, Some(after_fork));
+            nix::libc::atexit(at_exit);
+        }
+    }
+    Ok(first)
+}
+
+extern "C" fn after_fork() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn at_exit() {
+    let Ok(simulator) = simulator() else {
+        return;
+    };
+    // A panic must not unwind into exit().
+    let _ = std::panic::catch_unwind(|| {
+        let mut state = simulator.state();
+        state.machine.settle();
+        simulator.publish(&mut state);
+        drop(state);
+        if let Some(log) = &simulator.log {
+            log.flush();
+        }
+        simulator.usage.iter().for_each(Usage::remove);
+    });
+    if simulator.settings.has(crate::settings::Fault::CrashAtExit) {
+        // SAFETY: dying of a signal is the fault that was asked for.
+        unsafe {
+            nix::libc::signal(nix::libc::SIGSEGV, nix::libc::SIG_DFL);
+            nix::libc::raise(nix::libc::SIGSEGV);
+        }
+    }
+}
+
+fn start_thread() {
+    let builder = std::thread::Builder::new().name("simgpu".into());
+    // Without the thread only the log's flushes and ranks that wait for this one suffer.
+    let _ = builder.spawn(|| {
+        while let Ok(simulator) = simulator() {
+            simulator.turn();
+        }
+    });
+}
+
+impl Simulator {
+    fn new() -> Self {
+        let settings = Settings::from_environment(&link::folder());
+        make_shared_folder(&settings);
+        let log = settings.log.as_ref().and_then(|prefix| {
+            Log::open(prefix)
+                .inspect_err(|error| eprintln!("simgpu: cannot write the log {prefix:?}: {error}"))
+                .ok()
+        });
+        let usage = (0..settings.devices)
+            .filter_map(|device| Usage::create(&settings.shared, device).ok())
+            .collect();
+        Self {
+            state: Mutex::new(State::new(&settings)),
+            wake: Condvar::new(),
+            log,
+            usage,
+            correlation: AtomicU32::new(0),
+            settings,
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.hold()
+    }
+
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    pub(crate) fn next_correlation(&self) -> u32 {
+        self.correlation
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_add(1)
+    }
+
+    /// One turn of the simulator's own thread: settles what waits for other ranks, writes the log.
+    fn turn(&self) {
+        let state = self.state();
+        let open = !state.machine.all_settled();
+        let pause = Duration::from_micros(if open { 100 } else { 100_000 });
+        let waited = self.wake.wait_timeout(state, pause);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.machine.settle();
+        self.publish(&mut state);
+        let settled = state.machine.all_settled();
+        drop(state);
+        if let Some(log) = self.log.as_ref().filter(|_| settled) {
+            log.flush();
+        }
+    }
+
+    /// Hands what got its times to the log, to NVML and to CUPTI.
+    pub(crate) fn publish(&self, state: &mut State) {
+        let finished = state.machine.take_finished();
+        if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
+            log.operations(&finished);
+        }
+        for (device, usage) in (0_u32..).zip(&self.usage) {
+            let of_device = finished.iter().filter(|one| one.device == device);
+            of_device.filter_map(stretch).for_each(|one| usage.add(one));
+            usage.set_running_since(state.machine.running_since(device));
+        }
+        cupti::operations(finished);
+    }
+
+    pub(crate) fn publish_memory(&self, state: &State, device: u32) {
+        if let Some(usage) = self.usage.get(device as usize) {
+            usage.set_memory(state.memory.used(device));
+        }
+    }
+
+    pub(crate) fn memory_of_others(&self, device: u32) -> u64 {
+        usage::memory_of_others(&self.settings.shared, device)
+    }
+
+    /// Hands one launch to a stream; waits first where its queue is full.
+    pub(crate) fn launch(
+        &self,
+        stream: u32,
+        operations: Vec<Operation>,
+    ) -> Result<Completion, CudaError> {
+        let mut operations = operations;
+        loop {
+            let mut state = self.state();
+            let now_ns = clock::now_ns();
+            let Some(full) = state.machine.full(stream, now_ns) else {
+                for operation in &mut operations {
+                    operation.launched_ns = now_ns;
+                }
+                let end = state.machine.launch(stream, operations);
+                self.publish(&mut state);
+                if !state.machine.all_settled() {
+                    self.wake.notify_one();
+                }
+                return end.ok_or(CudaError::INVALID_HANDLE);
+            };
+            drop(state);
+            self.wait(&full);
+        }
+    }
+
+    /// Returns when it has ended.
+    pub(crate) fn wait(&self, completion: &Completion) {
+        loop {
+            if let Some(end_ns) = completion.end_ns() {
+                return clock::wait_until(end_ns);
+            }
+            let mut state = self.state();
+            state.machine.settle();
+            self.publish(&mut state);
+            drop(state);
+            if completion.end_ns().is_none() {
+                clock::nap();
+            }
+        }
+    }
+
+    /// Returns when everything enqueued on a device so far has ended.
+    pub(crate) fn wait_for_device(&self, device: u32) -> Status {
+        let lasts = self.state().machine.lasts(device);
+        lasts.iter().for_each(|last| self.wait(last));
+        Ok(())
+    }
+
+    /// A stream that the program may use.
+    pub(crate) fn stream(&self, handle: u64, device: u32) -> Result<u32, CudaError> {
+        if handle == handles::LEGACY_STREAM {
+            return Ok(default_stream(device));
+        }
+        let id = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
+        let known = self.state().streams.contains_key(&id);
+        known.then_some(id).ok_or(CudaError::INVALID_HANDLE)
+    }
+}
+
+/// What NVML sees of an operation.
+fn stretch(finished: &Finished) -> Option<Stretch> {
+    let (start_ns, end_ns) = (finished.start_ns, finished.end_ns);
+    match finished.operation.kind {
+        Kind::Kernel | Kind::Collective => Some(Stretch::kernel(start_ns, end_ns)),
+        Kind::Memcpy(kind) => Some(Stretch::copy(
+            start_ns,
+            end_ns,
+            finished.operation.bytes,
+            kind,
+        )),
+        Kind::Memset | Kind::Event | Kind::Wait => None,
+    }
+}
+
+/// Creates the shared folder for everybody and tells NVML in other processes what devices there are.
+fn make_shared_folder(settings: &Settings) {
+    use std::os::unix::fs::PermissionsExt;
+    if std::fs::create_dir_all(&settings.shared).is_ok() {
+        let everybody = std::fs::Permissions::from_mode(0o1777);
+        let _ = std::fs::set_permissions(&settings.shared, everybody);
+    }
+    let text = format!("{} {}\n", settings.devices, settings.memory);
+    let _ = std::fs::write(settings.shared.join("devices"), text);
+}

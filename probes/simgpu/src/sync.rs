@@ -1,0 +1,16 @@
+//! Locks that outlive a panic of their holder.
+
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+
+pub(crate) trait Lock<T> {
+    /// Locks; what a panicking holder left is taken as it is.
+    fn hold(&self) -> MutexGuard<'_, T>;
+}
+
+impl<T> Lock<T> for Mutex<T> {
+    fn hold(&self) -> MutexGuard<'_, T> {
+        self.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,89 @@
+//! Runs scenarios against the built libraries, each in a process of its own, and reads what the
+//! truth log says about them.
+
+#![expect(
+    dead_code,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "each test file uses its part; a helper that fails is a failed test"
+)]
+
+pub(crate) mod gpu;
+pub(crate) mod log;
+
+use log::Log;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Names the folder of a scenario to its process.
+const FOLDER: &str = "SIMGPU_TEST_FOLDER";
+
+/// The laid-out libraries of this build.
+pub(crate) fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let name = std::env::current_exe().expect("this test has a file");
+        let name = name.file_name().expect("with a name").to_owned();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        if std::env::var_os(FOLDER).is_none() {
+            let library = gctrace_simgpu::find_library().expect("cargo built the library");
+            gctrace_simgpu::lay_out(&library, &folder).expect("the folder can be written");
+        }
+        folder
+    })
+}
+
+/// What a scenario left.
+pub(crate) struct Outcome {
+    /// Log lines of all its processes.
+    pub(crate) log: Log,
+    pub(crate) status: std::process::ExitStatus,
+}
+
+/// The folder of the scenario that this process plays, or `None` in the test itself.
+pub(crate) fn playing() -> Option<PathBuf> {
+    std::env::var_os(FOLDER).map(PathBuf::from)
+}
+
+/// Runs `play` in a process of its own: this test, started again with `settings` in its
+/// environment. `None` in that process, after `play`; the outcome in the test itself.
+pub(crate) fn scenario(
+    test: &str,
+    settings: &[(&str, &str)],
+    play: impl FnOnce(&Path),
+) -> Option<Outcome> {
+    if let Some(folder) = playing() {
+        play(&folder);
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut child = command(test, folder.path(), settings);
+    let output = child.output().expect("it starts");
+    let log = Log::read(folder.path());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        text.contains("1 passed") || !output.status.success(),
+        "{text}"
+    );
+    eprintln!("{text}{errors}");
+    Some(Outcome {
+        log,
+        status: output.status,
+    })
+}
+
+/// A process that plays `test`'s scenario in `folder`.
+pub(crate) fn command(test: &str, folder: &Path, settings: &[(&str, &str)]) -> Command {
+    let mut child = Command::new(std::env::current_exe().expect("this test has a file"));
+    child
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(FOLDER, folder)
+        .env("SIMGPU_LOG", folder.join("log"))
+        .env("SIMGPU_SHARED", folder.join("shared"))
+        .envs(settings.iter().copied());
+    libraries();
+    child
+}

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn one_sentence_for_each_cause_and_only_once() {
         let mut absences = Absences::default();
-        let mut meet = |absences: &mut Absences| {
+        let meet = |absences: &mut Absences| {
             for index in [0, 1] {
                 absences.add(
                     "the device does not support it",

@@ -7,6 +7,8 @@
 mod worker;
 
 use crate::record::output::Output;
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuSample;
 use gctrace_event::Record;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -25,8 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// What the thread tells.
 #[derive(Debug, PartialEq)]
 enum Message {
-    /// A GPU or how it does.
-    Record(Record),
+    /// A GPU.
+    Device(GpuDevice),
+    /// How it does.
+    Sample(GpuSample),
     /// What cannot be had, for user and trace.
     Note { at_ns: u64, message: String },
     /// What only those who ask for details want to know.
@@ -62,7 +66,8 @@ impl GpuSampling {
         let waiting = std::mem::take(&mut self.waiting);
         for message in waiting.into_iter().chain(self.messages.try_iter()) {
             match message {
-                Message::Record(record) => output.write(&record),
+                Message::Device(device) => output.write(&Record::GpuDevice(device)),
+                Message::Sample(sample) => output.write(&Record::GpuSample(sample)),
                 Message::Note { at_ns, message } => {
                     tracing::warn!("{message}");
                     output.note(None, at_ns, message);

@@ -157,7 +157,8 @@ fn an_old_kernel() {
     machine.locked_memory = None;
     machine.gpus = Err(NvmlError::NoLibrary {
         library: "libnvidia-ml.so.1".into(),
-        reason: "libnvidia-ml.so.1: cannot open shared object file: No such file or directory".into(),
+        reason: "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
+            .into(),
     });
     let list = draw(&machine, &Found::default());
     assert!(!list.recording_works());

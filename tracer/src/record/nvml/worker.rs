@@ -3,7 +3,6 @@
 use super::Message;
 use crate::record::clock;
 use gctrace_event::GpuDevice;
-use gctrace_event::Record;
 use gctrace_probes::nvml::Absences;
 use gctrace_probes::nvml::Extras;
 use gctrace_probes::nvml::NvmlError;
@@ -121,7 +120,7 @@ impl Worker<'_> {
             let now = clock::monotonic_ns();
             match sampler.sample(place, now, extras, &mut self.absences) {
                 Ok(None) => {}
-                Ok(Some(sample)) => self.send(Message::Record(Record::GpuSample(sample))),
+                Ok(Some(sample)) => self.send(Message::Sample(sample)),
                 Err(reason) => self.note(format!(
                     "GPU {place} does not answer any more ({reason}); asked again every {} s",
                     self.retry.as_secs()
@@ -148,7 +147,7 @@ impl Worker<'_> {
                 None => self.send(Message::Detail(describe(&device))),
             }
             device.at_ns = clock::monotonic_ns();
-            self.send(Message::Record(Record::GpuDevice(device)));
+            self.send(Message::Device(device));
         }
     }
 

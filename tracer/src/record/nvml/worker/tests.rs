@@ -101,13 +101,13 @@ fn note(message: &Message) -> Option<&str> {
 
 fn sample(message: &Message) -> Option<&GpuSample> {
     match message {
-        Message::Record(Record::GpuSample(sample)) => Some(sample),
+        Message::Sample(sample) => Some(sample),
         _ => None,
     }
 }
 
 fn devices(messages: &[Message]) -> usize {
-    let device = |message: &&Message| matches!(message, Message::Record(Record::GpuDevice(_)));
+    let device = |message: &&Message| matches!(message, Message::Device(_));
     messages.iter().filter(device).count()
 }
 

@@ -3,6 +3,7 @@
 //! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
+use crate::gpu_samples::GpuSamples;
 use crate::process::ProcessState;
 use crate::process::generation_index;
 use crate::process::reason_index;
@@ -79,6 +80,7 @@ pub(crate) struct TraceState {
     pub(crate) max_ns: Option<u64>,
     pub(crate) notes: Vec<Note>,
     pub(crate) notes_left_out: u64,
+    pub(crate) gpus: GpuSamples,
     pub(crate) ending: Ending,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
@@ -255,6 +257,17 @@ impl Analysis {
                 let index = self.process_at(settings.pid, settings.at_ns);
                 if let Some(process) = self.processes.get_mut(index) {
                     process.set(settings);
+                }
+            }
+            Record::GpuDevice(device) => {
+                if let Some(trace) = self.traces.last_mut() {
+                    trace.gpus.describe(device);
+                }
+            }
+            Record::GpuSample(sample) => {
+                if let Some(trace) = self.traces.last_mut() {
+                    trace.see(sample.at_ns, sample.at_ns);
+                    trace.gpus.add(sample);
                 }
             }
             Record::Note(note) => self.add_note(note),

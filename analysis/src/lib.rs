@@ -8,6 +8,7 @@ mod allocations;
 mod analysis;
 mod counters;
 mod distribution;
+mod gpu_samples;
 mod growth;
 pub mod paths;
 mod pressure;

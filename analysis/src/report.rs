@@ -8,6 +8,7 @@
 mod allocations;
 mod counters;
 mod evidence;
+mod gpus;
 mod lines;
 mod pressure;
 mod processes;
@@ -31,6 +32,10 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpus::GpuFigure;
+pub use gpus::GpuProcessReport;
+pub use gpus::GpuReport;
+pub use gpus::ThrottleShare;
 pub use lines::LineEffort;
 pub use lines::LineReport;
 pub use lines::Lines;
@@ -90,6 +95,8 @@ pub struct Report {
     pub pressure: Option<PressureReport>,
     /// Performance counters of all processes that ran the collector, where recorded.
     pub counters: Option<CountersReport>,
+    /// How the GPUs did, by trace and index, as far as NVML was asked.
+    pub gpus: Vec<GpuReport>,
     /// Collections that freed no object.
     pub freed_nothing: FreedNothing,
     /// Collections that the program asked for.

@@ -11,6 +11,7 @@ use crate::report::CountersReport;
 use crate::report::Effort;
 use crate::report::ExplicitCalls;
 use crate::report::FreedNothing;
+use crate::report::GpuReport;
 use crate::report::Group;
 use crate::report::Lines;
 use crate::report::Missing;
@@ -66,6 +67,7 @@ impl Analysis {
                     .filter_map(|process| process.pressure.as_ref()),
             ),
             counters: self.counters(),
+            gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
             own_cost: self.own_cost(totals.observed_ns),
@@ -117,6 +119,18 @@ impl Analysis {
             sum.merge(&process.counters);
         }
         sum.report()
+    }
+
+    fn gpus(&self) -> Vec<GpuReport> {
+        let of_trace = |(index, trace): (usize, &TraceState)| {
+            let own = self.processes.iter().filter(|own| own.trace == index);
+            let recorded = own.map(|own| {
+                let described = own.described.as_ref();
+                (own.pid, described.and_then(|process| process.rank))
+            });
+            trace.gpus.report(index, &recorded.collect())
+        };
+        self.traces.iter().enumerate().flat_map(of_trace).collect()
     }
 
     fn totals(&self, processes: &[ProcessReport], missing: &Missing) -> Totals {

@@ -4,7 +4,7 @@
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
 //! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
 //! [`maps`] and [`process`] read what `/proc` says about a running process. [`counters`] opens the
-//! processor's performance counters.
+//! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do.
 //! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
 //! frames.
 //!
@@ -18,6 +18,7 @@ mod error;
 mod identify;
 pub mod maps;
 mod memory;
+pub mod nvml;
 mod placement;
 pub mod process;
 pub mod progress;

@@ -155,6 +155,9 @@ struct RecordArgs {
     /// With --alloc: CPU time of the program that its windows may cost, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
     alloc_budget: f64,
+    /// How often per second to ask NVIDIA's driver how the GPUs do; 0 does not
+    #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
+    nvml_hz: f64,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -232,6 +235,8 @@ pub(crate) struct RecordConfig {
     pub counters: CounterChoice,
     /// Part of the CPU time that windows on the allocator may cost; `None`: there are none.
     pub alloc_budget: Option<f64>,
+    /// Samples of GPUs per second; `None`: none.
+    pub nvml_hz: Option<f64>,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -370,6 +375,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         stack_depth: args.stack_depth,
         counters: args.counters,
         alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
+        nvml_hz: (args.nvml_hz > 0.0).then_some(args.nvml_hz),
         verbosity,
     })
 }

@@ -9,6 +9,7 @@ mod counters;
 mod ending;
 mod header;
 mod interpreters;
+pub(crate) mod nvml;
 mod output;
 mod plan;
 mod pressure;
@@ -33,6 +34,7 @@ use crate::privileges;
 use crate::record::allocations::AllocationWindows;
 use crate::record::counters::Counting;
 use crate::record::interpreters::Interpreters;
+use crate::record::nvml::GpuSampling;
 use crate::record::output::Output;
 use crate::record::watch::Watch;
 use anyhow::Context as _;
@@ -174,6 +176,16 @@ impl Recording {
             }
             (Target::Command(_), None) => {}
         }
+        self.sample_gpus(config)
+    }
+
+    /// Not before the command is started: the driver's library may start a program of its own, which
+    /// would be taken for the command.
+    fn sample_gpus(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
+        if let Some(hz) = config.nvml_hz {
+            let sampling = GpuSampling::start(hz);
+            self.watch.gpus = Some(sampling.context("cannot start the thread that asks NVML")?);
+        }
         Ok(())
     }
 
@@ -274,6 +286,9 @@ impl Recording {
     fn end(mut self, config: &RecordConfig, why: Why) -> anyhow::Result<u8> {
         if let Some(allocations) = &mut self.watch.allocations {
             allocations.stop();
+        }
+        if let Some(gpus) = &mut self.watch.gpus {
+            gpus.stop();
         }
         self.take_events()?;
         let result = ending::finish(self.watch, why, config.verbosity);

@@ -6,6 +6,7 @@
 mod allocations;
 mod counters;
 mod evidence;
+mod gpus;
 mod lines;
 mod overview;
 mod pressure;

@@ -16,6 +16,9 @@ pub use record::Counters;
 pub use record::End;
 pub use record::Frame;
 pub use record::FrameId;
+pub use record::GpuDevice;
+pub use record::GpuProcess;
+pub use record::GpuSample;
 pub use record::Header;
 pub use record::Interpreter;
 pub use record::Note;
@@ -30,6 +33,7 @@ pub use record::ProcessExit;
 pub use record::Reason;
 pub use record::Record;
 pub use record::Settings;
+pub use record::is_throttling;
 pub use write::TraceWriter;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.

@@ -6,6 +6,7 @@
 
 mod counters;
 mod frames;
+mod gpu;
 mod pressure;
 
 pub(crate) use frames::Frames;
@@ -17,6 +18,7 @@ use crate::Process;
 use crate::ProcessExit;
 use crate::Record;
 use crate::Settings;
+use gpu::GpuTimelines;
 use pressure::Timelines;
 use serde::Serialize;
 use std::io;
@@ -47,6 +49,7 @@ pub(crate) fn push_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> 
 pub(crate) struct Lines {
     frames: Frames,
     timelines: Timelines,
+    gpus: GpuTimelines,
 }
 
 impl Lines {
@@ -78,6 +81,8 @@ impl Lines {
                 allocations.at_ns,
                 allocations,
             ),
+            Record::GpuDevice(device) => gpu::push_device(out, device),
+            Record::GpuSample(sample) => self.gpus.push(out, sample),
             Record::Note(note) => push_note(out, note),
             Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
         }

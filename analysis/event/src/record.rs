@@ -4,6 +4,13 @@
 //! All times are nanoseconds of `CLOCK_MONOTONIC`; process and thread ids are those of the host's
 //! first pid namespace.
 
+mod gpu;
+
+pub use gpu::GpuDevice;
+pub use gpu::GpuProcess;
+pub use gpu::GpuSample;
+pub use gpu::is_throttling;
+
 use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -439,6 +446,10 @@ pub enum Record {
     Pressure(Pressure),
     /// What windows on the allocator saw.
     Allocations(Allocations),
+    /// A GPU, as NVML describes it.
+    GpuDevice(GpuDevice),
+    /// NVML's figures of a GPU at one moment.
+    GpuSample(GpuSample),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

@@ -11,6 +11,9 @@ use gctrace_event::Counters;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuProcess;
+use gctrace_event::GpuSample;
 use gctrace_event::Header;
 use gctrace_event::Interpreter;
 use gctrace_event::Note;
@@ -104,6 +107,36 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn gpu_device()(
+        (index, at_ns, mig) in (any::<u32>(), time(), any::<bool>()),
+        (uuid, name, driver) in any::<(Option<String>, Option<String>, Option<String>)>(),
+        memory_total_bytes in any::<Option<u64>>(),
+    ) -> Record {
+        Record::GpuDevice(GpuDevice { index, at_ns, uuid, name, memory_total_bytes, driver, mig })
+    }
+}
+
+prop_compose! {
+    fn gpu_sample()(
+        (device, at_ns) in (0..3u32, time()),
+        (utilization_percent, memory_utilization_percent) in any::<(Option<u32>, Option<u32>)>(),
+        (memory_used_bytes, power_mw) in any::<(Option<u64>, Option<u32>)>(),
+        (sm_clock_mhz, memory_clock_mhz) in any::<(Option<u32>, Option<u32>)>(),
+        (pcie_rx_kb_per_s, pcie_tx_kb_per_s) in any::<(Option<u32>, Option<u32>)>(),
+        throttle_reasons in of(vec(any::<String>(), 0..3)),
+        processes in of(vec(any::<(u32, Option<u64>)>(), 0..3)),
+    ) -> Record {
+        let process = |(pid, memory_bytes)| GpuProcess { pid, memory_bytes };
+        let processes = processes.map(|all| all.into_iter().map(process).collect());
+        Record::GpuSample(GpuSample {
+            device, at_ns, utilization_percent, memory_utilization_percent, memory_used_bytes,
+            power_mw, sm_clock_mhz, memory_clock_mhz, pcie_rx_kb_per_s, pcie_tx_kb_per_s,
+            throttle_reasons, processes,
+        })
+    }
+}
+
+prop_compose! {
     fn pause()(
         (pid, tid) in any::<(u32, u32)>(),
         (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
@@ -175,6 +208,8 @@ fn record() -> impl Strategy<Value = Record> {
         2 => frame(),
         1 => process_counters(),
         1 => pressure(),
+        1 => gpu_device(),
+        2 => gpu_sample(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
             |(pid, at_ns, code, signal)| {
                 Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })

@@ -50,6 +50,9 @@ fn options_of_a_recording() {
     assert_eq!(all.ring_size, 65536);
     assert_eq!(all.verbosity, Verbosity::Debug);
     assert!(all.as_root && !all.follow);
+    assert_eq!(all.nvml_hz, Some(5.0));
+    assert_eq!(recording("gctrace --nvml-hz 0 -- x").nvml_hz, None);
+    assert_eq!(recording("gctrace --nvml-hz 0.1 -- x").nvml_hz, Some(0.1));
     assert_eq!(recording("gctrace -q -- x").verbosity, Verbosity::Quiet);
 }
 
@@ -173,6 +176,8 @@ fn refusals() {
         "gctrace --ring-size 3MiB -- x",
         "gctrace --ring-size 1KiB -- x",
         "gctrace --ring-size 99999999999GiB -- x",
+        "gctrace --nvml-hz 0.05 -- x",
+        "gctrace --nvml-hz nan -- x",
         "gctrace -q -v -- x",
         "gctrace analyze",
         "gctrace analyze --format xml t.json",

@@ -16,6 +16,14 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Samples per second: 0 for none, 0.1 to 100.
+pub(super) fn nvml_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate == 0.0 || (0.1..=100.0).contains(&rate) => Ok(rate),
+        _ => Err("must be 0, or from 0.1 to 100 times a second".to_owned()),
+    }
+}
+
 /// A ring buffer is a power of two and whole pages, or the kernel refuses it
 /// (`ringbuf_map_alloc`, kernel/bpf/ringbuf.c).
 const SMALLEST_RING: u64 = 4096;

@@ -1,5 +1,7 @@
 //! The checklist: facts in, verdicts and remedies out. Pure.
 
+mod gpus;
+
 use crate::doctor::explain;
 use crate::doctor::interpreters::Found;
 use crate::doctor::interpreters::Interpreter;
@@ -171,6 +173,7 @@ fn rights(machine: &Machine) -> Vec<Line> {
         paranoid(machine),
         locked_memory(machine),
         processor_counters(machine),
+        gpus::line(machine),
         container(machine),
     ]);
     lines

@@ -3,8 +3,11 @@
 use crate::privileges::Facts;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
+use gctrace_event::GpuDevice;
 use gctrace_probes::counters;
 use gctrace_probes::counters::CounterError;
+use gctrace_probes::nvml::NvmlError;
+use gctrace_probes::nvml::NvmlLibrary;
 use nix::sys::resource::RLIM_INFINITY;
 use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
@@ -22,6 +25,19 @@ pub(crate) struct Machine {
     pub(crate) locked_memory: Option<u64>,
     /// The processor's own counters: which are there, and why others are not.
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
+    /// What NVIDIA's driver says.
+    pub(crate) gpus: Result<Gpus, NvmlError>,
+}
+
+/// NVIDIA's driver and its GPUs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gpus {
+    /// Version of the driver.
+    pub(crate) driver: Option<String>,
+    /// Version of its management library.
+    pub(crate) nvml: Option<String>,
+    /// Those that answer.
+    pub(crate) devices: Vec<GpuDevice>,
 }
 
 impl Machine {
@@ -36,8 +52,18 @@ impl Machine {
                 .and_then(|text| text.trim().parse().ok()),
             locked_memory: (limit != RLIM_INFINITY).then_some(limit),
             counters: processor_counters(),
+            gpus: gpus(),
         }
     }
+}
+
+fn gpus() -> Result<Gpus, NvmlError> {
+    let library = NvmlLibrary::open(crate::record::nvml::library().as_deref())?;
+    Ok(Gpus {
+        driver: library.driver_version(),
+        nvml: library.version(),
+        devices: library.devices()?,
+    })
 }
 
 /// Tries each. The kernel's clock, which is there on every machine, is left out.

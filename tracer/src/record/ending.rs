@@ -41,6 +41,9 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     if let Some(allocations) = &mut watch.allocations {
         allocations.tick(&mut watch.output);
     }
+    if let Some(gpus) = &mut watch.gpus {
+        gpus.tick(&mut watch.output);
+    }
     let calibrated = watch.session.calibrate();
     let (calibration, own_probes) = match calibrated {
         Ok((calibration, probes)) => (Some(calibration), probes),

@@ -8,6 +8,7 @@ use crate::record::counters::Counting;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
+use crate::record::nvml::GpuSampling;
 use crate::record::output::Output;
 use crate::record::pressure::ArenaSize;
 use crate::record::pressure::Pressures;
@@ -37,6 +38,8 @@ pub(crate) struct Watch {
     pub pressures: Pressures,
     /// Windows on the allocators, with `--alloc`.
     pub allocations: Option<AllocationWindows>,
+    /// How the GPUs do, unless `--nvml-hz 0`.
+    pub gpus: Option<GpuSampling>,
     /// Performance counters.
     pub counting: Counting,
     held: HeldProcesses,
@@ -76,6 +79,7 @@ impl Watch {
             stacks: Stacks::default(),
             pressures: Pressures::new(),
             allocations: None,
+            gpus: None,
             counting,
             held,
             programs: HashMap::new(),
@@ -294,6 +298,9 @@ impl Watch {
         self.pressures.tick(&self.session, now, &mut self.output);
         if let Some(allocations) = &mut self.allocations {
             allocations.tick(&mut self.output);
+        }
+        if let Some(gpus) = &mut self.gpus {
+            gpus.tick(&mut self.output);
         }
         self.output.tick();
     }

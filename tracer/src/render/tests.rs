@@ -1,6 +1,7 @@
 //! Snapshots of the text for small traces, and that JSON says the same.
 
 mod causes;
+mod gpus;
 
 use super::Style;
 use super::json;

@@ -3,6 +3,7 @@
 use super::allocations;
 use super::counters;
 use super::evidence;
+use super::gpus;
 use super::lines;
 use super::overview;
 use super::pressure;
@@ -36,6 +37,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         allocations::allocations(report),
         evidence::processor(report),
         counters::counters(report),
+        gpus::gpus(report),
         evidence::own_cost(report),
         overview::missing(report),
     ];

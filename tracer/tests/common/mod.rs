@@ -168,7 +168,7 @@ impl Pause {
 }
 
 /// Nanoseconds of a time in microseconds with three decimals, by its text: exact.
-fn nanoseconds(value: &Value) -> u64 {
+pub fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     format!("{whole}{fraction:0<3}")

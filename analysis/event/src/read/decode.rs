@@ -5,6 +5,7 @@
 //! ids make no sense is left out whole.
 
 mod frames;
+mod gpu;
 mod pauses;
 mod pressure;
 
@@ -120,6 +121,8 @@ fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<I
         b"gctrace_counters" => Record::Counters(pressure::process_counters(event, report)?),
         b"gctrace_pressure" => Record::Pressure(pressure::pressure(event)?),
         b"gctrace_allocations" => Record::Allocations(allocations(event)?),
+        b"gctrace_gpu" => Record::GpuDevice(gpu::device(event)?),
+        b"gctrace_gpu_sample" => Record::GpuSample(gpu::sample(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
         _ => return Err(Unread::Other),
     };

@@ -1,9 +1,11 @@
 //! The list on fixed facts.
 
 use super::*;
+use crate::doctor::machine::Gpus;
 use crate::privileges::Capabilities;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
+use gctrace_event::GpuDevice;
 use gctrace_probes::Collector;
 use gctrace_probes::Point;
 use gctrace_probes::PointKind;
@@ -11,6 +13,7 @@ use gctrace_probes::Resolution;
 use gctrace_probes::Rung;
 use gctrace_probes::RungOutcome;
 use gctrace_probes::Version;
+use gctrace_probes::nvml::NvmlError;
 
 fn good_machine() -> Machine {
     Machine {
@@ -41,6 +44,14 @@ fn good_machine() -> Machine {
         perf_event_paranoid: Some(2),
         locked_memory: Some(8 << 20),
         counters: vec![(Counter::Cycles, Ok(())), (Counter::BranchMisses, Ok(()))],
+        gpus: Ok(Gpus {
+            driver: Some("570.86.10".into()),
+            nvml: Some("12.570.86.10".into()),
+            devices: vec![GpuDevice {
+                name: Some("NVIDIA H100 80GB HBM3".into()),
+                ..GpuDevice::default()
+            }],
+        }),
     }
 }
 
@@ -144,6 +155,11 @@ fn an_old_kernel() {
     machine.kernel.btf = false;
     machine.perf_event_paranoid = None;
     machine.locked_memory = None;
+    machine.gpus = Err(NvmlError::NoLibrary {
+        library: "libnvidia-ml.so.1".into(),
+        reason: "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
+            .into(),
+    });
     let list = draw(&machine, &Found::default());
     assert!(!list.recording_works());
     insta::assert_snapshot!(list.to_string());
@@ -176,6 +192,9 @@ fn a_container_with_a_seccomp_filter() {
     machine.kernel.permitted = false;
     machine.rights.container = Some("docker".into());
     machine.rights.lockdown = Lockdown::Integrity;
+    machine.gpus = Err(NvmlError::NoDriver {
+        library: "libnvidia-ml.so.1".into(),
+    });
     let list = draw(&machine, &Found::default());
     assert!(!list.recording_works());
     insta::assert_snapshot!(list.to_string());

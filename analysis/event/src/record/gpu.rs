@@ -1,0 +1,120 @@
+//! What NVML says of GPUs: context for the pauses, never evidence about a single one.
+//!
+//! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); whoever shows them
+//! converts.
+
+use serde::Deserialize;
+use serde::Serialize;
+
+/// A GPU as NVML describes it. Written once, and again, whole, when something in it changed (a new
+/// driver was loaded, for example); the last one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuDevice {
+    /// NVML's index, by which samples name it. Those of CUDA may be in another order.
+    #[serde(rename = "gpu")]
+    pub index: u32,
+    /// When it was described.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Its identity over reboots, `GPU-...`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Product name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Memory in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_total_bytes: Option<u64>,
+    /// Version of NVIDIA's driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// It is split into several by MIG; NVML then has no utilization of the whole.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub mig: bool,
+}
+
+/// NVML's figures of one GPU at one moment; what it does not tell is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuSample {
+    /// [`GpuDevice::index`].
+    #[serde(rename = "gpu")]
+    pub device: u32,
+    /// When NVML was asked.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Share of the last sample period of the driver (1/6 s to 1 s, by product) in which any kernel
+    /// ran, in percent (`nvmlDeviceGetUtilizationRates`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<u32>,
+    /// Share of the same period in which device memory was read or written, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_utilization_percent: Option<u32>,
+    /// Memory in use by all processes, in bytes; without what the driver reserves for itself where
+    /// NVML tells them apart (drivers from 510 on).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// Power draw in milliwatts: of most boards the average over the last second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_mw: Option<u32>,
+    /// Clock of the streaming multiprocessors in MHz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sm_clock_mhz: Option<u32>,
+    /// Clock of the memory in MHz.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_clock_mhz: Option<u32>,
+    /// Received over PCIe, in NVML's KB per second over 20 ms; sampled once a second at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_rx_kb_per_s: Option<u32>,
+    /// Sent over PCIe, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_tx_kb_per_s: Option<u32>,
+    /// Why the clocks were below the highest possible: names of NVML's
+    /// `nvmlClocksThrottleReason...` in lower case; empty if they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle_reasons: Option<Vec<String>>,
+    /// Processes with a compute context, ascending by pid; sampled once a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Vec<GpuProcess>>,
+}
+
+impl GpuSample {
+    /// `throttle_reasons` of a GPU that has nothing to do.
+    pub const IDLE: &'static str = "gpu_idle";
+    /// `throttle_reasons` of clocks that were set lower by a user.
+    pub const CLOCKS_SETTING: &'static str = "applications_clocks_setting";
+    /// `throttle_reasons` of clocks that the display sets.
+    pub const DISPLAY_SETTING: &'static str = "display_clock_setting";
+
+    /// Whether something holds the clocks down: a reason other than idleness or a setting. `None`
+    /// where NVML does not tell reasons.
+    #[must_use]
+    pub fn throttled(&self) -> Option<bool> {
+        let reasons = self.throttle_reasons.as_ref()?;
+        Some(reasons.iter().any(|reason| is_throttling(reason)))
+    }
+}
+
+/// Whether a reason of [`GpuSample::throttle_reasons`] is throttling rather than idleness or a
+/// setting.
+#[must_use]
+pub fn is_throttling(reason: &str) -> bool {
+    ![
+        GpuSample::IDLE,
+        GpuSample::CLOCKS_SETTING,
+        GpuSample::DISPLAY_SETTING,
+    ]
+    .contains(&reason)
+}
+
+/// Memory of one process on one GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuProcess {
+    /// Process id on the host.
+    pub pid: u32,
+    /// Bytes, its contexts' own included; `None` where the driver does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+}

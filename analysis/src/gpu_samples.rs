@@ -1,0 +1,207 @@
+//! NVML's samples of the GPUs of one trace, summed.
+//!
+//! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
+
+use crate::report::Basis;
+use crate::report::GpuFigure;
+use crate::report::GpuProcessReport;
+use crate::report::GpuReport;
+use crate::report::ThrottleShare;
+use crate::tally::ratio;
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuSample;
+use gctrace_event::is_throttling;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// GPUs of one trace; a damaged trace may name any number.
+const GPUS_KEPT: usize = 1_024;
+/// Processes of one GPU, and reasons.
+const NAMES_KEPT: usize = 4_096;
+
+/// The GPUs of a trace, by NVML's index.
+#[derive(Debug, Default)]
+pub(crate) struct GpuSamples(BTreeMap<u32, Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    device: GpuDevice,
+    samples: u64,
+    /// First and last sample.
+    span: Option<(u64, u64)>,
+    utilization: Figure,
+    memory_utilization: Figure,
+    memory_used: Figure,
+    power: Figure,
+    sm_clock: Figure,
+    memory_clock: Figure,
+    pcie_rx: Figure,
+    pcie_tx: Figure,
+    /// Samples that tell reasons, those with one that is throttling, and each reason.
+    reasoned: u64,
+    throttled: u64,
+    reasons: BTreeMap<String, u64>,
+    processes: BTreeMap<u32, Option<u64>>,
+}
+
+/// Values of NVML are whole numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Figure {
+    samples: u64,
+    sum: u128,
+    min: u64,
+    max: u64,
+}
+
+/// The recorded processes of a trace, and their ranks.
+pub(crate) type Recorded = BTreeMap<u32, Option<u32>>;
+
+impl GpuSamples {
+    /// Takes a description; the last one counts.
+    pub(crate) fn describe(&mut self, device: GpuDevice) {
+        if let Some(sums) = self.of(device.index) {
+            sums.device = device;
+        }
+    }
+
+    /// Takes a sample.
+    pub(crate) fn add(&mut self, sample: GpuSample) {
+        if let Some(sums) = self.of(sample.device) {
+            sums.add(sample);
+        }
+    }
+
+    fn of(&mut self, index: u32) -> Option<&mut Sums> {
+        let room = self.0.len() < GPUS_KEPT || self.0.contains_key(&index);
+        room.then(|| self.0.entry(index).or_default())
+    }
+
+    /// GPUs in the order of their index.
+    pub(crate) fn report(&self, trace: usize, recorded: &Recorded) -> Vec<GpuReport> {
+        self.0
+            .iter()
+            .map(|(index, sums)| sums.report(trace, *index, recorded))
+            .collect()
+    }
+}
+
+impl Sums {
+    fn add(&mut self, sample: GpuSample) {
+        self.samples += 1;
+        let (first, last) = self.span.get_or_insert((sample.at_ns, sample.at_ns));
+        *first = sample.at_ns.min(*first);
+        *last = sample.at_ns.max(*last);
+        self.utilization.add(sample.utilization_percent);
+        self.memory_utilization
+            .add(sample.memory_utilization_percent);
+        self.memory_used.add(sample.memory_used_bytes);
+        self.power.add(sample.power_mw);
+        self.sm_clock.add(sample.sm_clock_mhz);
+        self.memory_clock.add(sample.memory_clock_mhz);
+        self.pcie_rx.add(sample.pcie_rx_kb_per_s);
+        self.pcie_tx.add(sample.pcie_tx_kb_per_s);
+        if let Some(throttled) = sample.throttled() {
+            self.reasoned += 1;
+            self.throttled += u64::from(throttled);
+        }
+        for reason in sample.throttle_reasons.into_iter().flatten() {
+            if self.reasons.len() < NAMES_KEPT || self.reasons.contains_key(&reason) {
+                *self.reasons.entry(reason).or_default() += 1;
+            }
+        }
+        for process in sample.processes.into_iter().flatten() {
+            if self.processes.len() < NAMES_KEPT || self.processes.contains_key(&process.pid) {
+                let peak = self.processes.entry(process.pid).or_default();
+                *peak = process.memory_bytes.max(*peak);
+            }
+        }
+    }
+
+    fn report(&self, trace: usize, index: u32, recorded: &Recorded) -> GpuReport {
+        let (first, last) = self.span.unwrap_or_default();
+        GpuReport {
+            basis: Basis::Measured,
+            trace,
+            index,
+            uuid: self.device.uuid.clone(),
+            name: self.device.name.clone(),
+            driver: self.device.driver.clone(),
+            mig: self.device.mig,
+            samples: self.samples,
+            covered_ns: last.saturating_sub(first),
+            utilization_ratio: self.utilization.report(100.0),
+            memory_utilization_ratio: self.memory_utilization.report(100.0),
+            memory_used_bytes: self.memory_used.report(1.0),
+            memory_total_bytes: self.device.memory_total_bytes,
+            power_w: self.power.report(1000.0),
+            sm_clock_mhz: self.sm_clock.report(1.0),
+            memory_clock_mhz: self.memory_clock.report(1.0),
+            pcie_rx_kb_per_s: self.pcie_rx.report(1.0),
+            pcie_tx_kb_per_s: self.pcie_tx.report(1.0),
+            throttled_ratio: ratio(self.throttled, self.reasoned),
+            throttle_reasons: self.throttle_reasons(),
+            processes: self.processes(recorded),
+        }
+    }
+
+    fn throttle_reasons(&self) -> Vec<ThrottleShare> {
+        let mut reasons: Vec<(&String, u64)> = self
+            .reasons
+            .iter()
+            .map(|(reason, count)| (reason, *count))
+            .collect();
+        reasons.sort_by_key(|(_, count)| Reverse(*count));
+        reasons
+            .into_iter()
+            .map(|(reason, count)| ThrottleShare {
+                reason: reason.clone(),
+                ratio: ratio(count, self.reasoned).unwrap_or(0.0),
+                throttling: is_throttling(reason),
+            })
+            .collect()
+    }
+
+    fn processes(&self, recorded: &Recorded) -> Vec<GpuProcessReport> {
+        let mut processes: Vec<GpuProcessReport> = self
+            .processes
+            .iter()
+            .map(|(pid, memory_peak_bytes)| GpuProcessReport {
+                pid: *pid,
+                rank: recorded.get(pid).copied().flatten(),
+                recorded: recorded.contains_key(pid),
+                memory_peak_bytes: *memory_peak_bytes,
+            })
+            .collect();
+        processes.sort_by_key(|process| Reverse(process.memory_peak_bytes));
+        processes
+    }
+}
+
+impl Figure {
+    fn add(&mut self, value: Option<impl Into<u64>>) {
+        let Some(value) = value.map(Into::into) else {
+            return;
+        };
+        self.min = match self.samples {
+            0 => value,
+            _ => value.min(self.min),
+        };
+        self.max = value.max(self.max);
+        self.samples += 1;
+        self.sum = self.sum.saturating_add(u128::from(value));
+    }
+
+    /// In units of `unit`; `None` without samples.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "no figure of a GPU needs more than 52 bits"
+    )]
+    fn report(self, unit: f64) -> Option<GpuFigure> {
+        (self.samples > 0).then(|| GpuFigure {
+            samples: self.samples,
+            mean: self.sum as f64 / self.samples as f64 / unit,
+            min: self.min as f64 / unit,
+            max: self.max as f64 / unit,
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! Each figure: which function of NVML has it, and what its failure means.
+
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuProcess;
+use gctrace_event::GpuSample;
+use nvml_wrapper::Device;
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::Clock;
+use nvml_wrapper::enum_wrappers::device::PcieUtilCounter;
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError as Code;
+use nvml_wrapper::error::nvml_sym;
+use nvml_wrapper::error::nvml_try;
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use std::collections::BTreeMap;
+
+/// `NVML_DEVICE_MIG_ENABLE` (nvml.h).
+const MIG_ENABLED: u32 = 1;
+
+/// Names of the bits (`nvmlClocksThrottleReason...`, in nvml.h of driver 555 and later
+/// `nvmlClocksEventReason...`).
+const REASONS: [(ThrottleReasons, &str); 9] = [
+    (ThrottleReasons::GPU_IDLE, GpuSample::IDLE),
+    (
+        ThrottleReasons::APPLICATIONS_CLOCKS_SETTING,
+        GpuSample::CLOCKS_SETTING,
+    ),
+    (ThrottleReasons::SW_POWER_CAP, "sw_power_cap"),
+    (ThrottleReasons::HW_SLOWDOWN, "hw_slowdown"),
+    (ThrottleReasons::SYNC_BOOST, "sync_boost"),
+    (ThrottleReasons::SW_THERMAL_SLOWDOWN, "sw_thermal_slowdown"),
+    (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hw_thermal_slowdown"),
+    (
+        ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN,
+        "hw_power_brake_slowdown",
+    ),
+    (
+        ThrottleReasons::DISPLAY_CLOCK_SETTING,
+        GpuSample::DISPLAY_SETTING,
+    ),
+];
+
+/// What is asked of a GPU, in the order in which it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Query {
+    /// Shares of time with kernels, and with memory accesses.
+    Utilization,
+    /// Memory in use.
+    Memory,
+    /// Power draw.
+    Power,
+    /// Clock of the multiprocessors.
+    SmClock,
+    /// Clock of the memory.
+    MemoryClock,
+    /// Why clocks are low.
+    Throttling,
+    /// Memory by process.
+    Processes,
+    /// PCIe throughput: two calls of 20 ms, over which the driver counts.
+    Pcie,
+}
+
+impl Query {
+    /// The cheap ones.
+    pub(super) const EACH_TIME: [Self; 6] = [
+        Self::Utilization,
+        Self::Memory,
+        Self::Power,
+        Self::SmClock,
+        Self::MemoryClock,
+        Self::Throttling,
+    ];
+
+    /// Its name in messages.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Utilization => "utilization",
+            Self::Memory => "memory in use",
+            Self::Power => "power",
+            Self::SmClock => "SM clock",
+            Self::MemoryClock => "memory clock",
+            Self::Throttling => "throttle reasons",
+            Self::Processes => "memory by process",
+            Self::Pcie => "PCIe throughput",
+        }
+    }
+
+    /// Asks, and puts the answer into the sample.
+    pub(super) fn ask(self, device: &Device<'_>, sample: &mut GpuSample) -> Result<(), Code> {
+        match self {
+            Self::Utilization => {
+                let rates = device.utilization_rates()?;
+                sample.utilization_percent = Some(rates.gpu);
+                sample.memory_utilization_percent = Some(rates.memory);
+            }
+            Self::Memory => sample.memory_used_bytes = Some(memory(device)?.used),
+            Self::Power => sample.power_mw = Some(device.power_usage()?),
+            Self::SmClock => sample.sm_clock_mhz = Some(device.clock_info(Clock::SM)?),
+            Self::MemoryClock => {
+                sample.memory_clock_mhz = Some(device.clock_info(Clock::Memory)?);
+            }
+            Self::Throttling => sample.throttle_reasons = Some(throttle_reasons(device)?),
+            Self::Processes => sample.processes = Some(processes(device)?),
+            Self::Pcie => {
+                sample.pcie_rx_kb_per_s = Some(device.pcie_throughput(PcieUtilCounter::Receive)?);
+                sample.pcie_tx_kb_per_s = Some(device.pcie_throughput(PcieUtilCounter::Send)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a failed call means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It will not work on this device; in words.
+    Never(&'static str),
+    /// It did not work this time; in words.
+    Now(String),
+    /// The device, or all of NVML, is gone.
+    Lost(String),
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        match code {
+            Code::NotSupported => Self::Never("the device does not support it"),
+            Code::FunctionNotFound | Code::FailedToLoadSymbol(_) => {
+                Self::Never("the driver's library has no such function")
+            }
+            Code::NoPermission => Self::Never("no permission"),
+            Code::GpuLost
+            | Code::ResetRequired
+            | Code::Uninitialized
+            | Code::DriverNotLoaded
+            | Code::LibRmVersionMismatch => Self::Lost(code.to_string()),
+            other => Self::Now(format!("for now: {other}")),
+        }
+    }
+}
+
+/// Describes a GPU; what it does not tell is absent.
+pub(super) fn describe(device: &Device<'_>, index: u32, driver: Option<String>) -> GpuDevice {
+    GpuDevice {
+        index,
+        at_ns: 0,
+        uuid: device.uuid().ok(),
+        name: device.name().ok(),
+        memory_total_bytes: memory(device).ok().map(|memory| memory.total),
+        driver,
+        mig: device
+            .mig_mode()
+            .is_ok_and(|mode| mode.current == MIG_ENABLED),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Memory {
+    total: u64,
+    used: u64,
+}
+
+/// By the second version of the call, which drivers have from 510 on, or the first.
+fn memory(device: &Device<'_>) -> Result<Memory, Code> {
+    match device.memory_info() {
+        Ok(info) => Ok(Memory {
+            total: info.total,
+            used: info.used,
+        }),
+        Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => memory_first_version(device),
+        Err(code) => Err(code),
+    }
+}
+
+fn memory_first_version(device: &Device<'_>) -> Result<Memory, Code> {
+    let function = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
+    // SAFETY: the handle is one of this library's, which outlives `device`; the structure is three
+    // integers, for which zeros are values, and the function writes all of them.
+    let (code, info) = unsafe {
+        let mut info = std::mem::zeroed();
+        (function(device.handle(), &mut info), info)
+    };
+    nvml_try(code)?;
+    Ok(Memory {
+        total: info.total,
+        used: info.used,
+    })
+}
+
+fn throttle_reasons(device: &Device<'_>) -> Result<Vec<String>, Code> {
+    let bits = match device.current_throttle_reasons() {
+        Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => event_reasons(device)?,
+        answer => answer?,
+    };
+    let names = REASONS.iter().filter(|(reason, _)| bits.contains(*reason));
+    Ok(names.map(|(_, name)| (*name).to_owned()).collect())
+}
+
+/// The same under its newer name, should a driver drop the old one.
+fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, Code> {
+    let library = device.nvml().lib();
+    let function = nvml_sym(library.nvmlDeviceGetCurrentClocksEventReasons.as_ref())?;
+    let mut bits = 0;
+    // SAFETY: the handle is one of this library's, which outlives `device`.
+    let code = unsafe { function(device.handle(), &mut bits) };
+    nvml_try(code)?;
+    Ok(ThrottleReasons::from_bits_truncate(bits))
+}
+
+/// By the third version of the call, which drivers have from 510 on, or the second. Instances of one
+/// GPU under MIG are told apart there, and added up here.
+fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
+    let answer = match device.running_compute_processes() {
+        Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => {
+            device.running_compute_processes_v2()?
+        }
+        answer => answer?,
+    };
+    let mut by_pid: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+    for ProcessInfo {
+        pid,
+        used_gpu_memory,
+        ..
+    } in answer
+    {
+        let sum = by_pid.entry(pid).or_default();
+        if let UsedGpuMemory::Used(bytes) = used_gpu_memory {
+            *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+        }
+    }
+    Ok(by_pid
+        .into_iter()
+        .map(|(pid, memory_bytes)| GpuProcess { pid, memory_bytes })
+        .collect())
+}

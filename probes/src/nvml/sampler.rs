@@ -1,0 +1,159 @@
+//! Samples of all GPUs, as far as each can be asked.
+//!
+//! Owns which GPU still answers and what it need not be asked again.
+
+use super::Absences;
+use super::NvmlError;
+use super::NvmlLibrary;
+use super::queries;
+use super::queries::Failure;
+use super::queries::Query;
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuSample;
+use nvml_wrapper::Device;
+use std::collections::HashSet;
+
+/// What to ask beyond the figures that are cheap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Memory by process.
+    pub processes: bool,
+    /// PCIe throughput, which takes some 40 ms on hardware.
+    pub pcie: bool,
+}
+
+/// The GPUs of a machine, numbered from 0 by their place.
+#[derive(Debug)]
+pub struct Sampler<'library> {
+    library: &'library NvmlLibrary,
+    gpus: Vec<Gpu<'library>>,
+}
+
+#[derive(Debug)]
+struct Gpu<'library> {
+    index: u32,
+    mig: bool,
+    /// `None`: it was lost.
+    device: Option<Device<'library>>,
+    hopeless: HashSet<Query>,
+}
+
+impl<'library> Sampler<'library> {
+    /// Looks at what is there; the second value says what was found. A GPU that cannot be asked has a
+    /// place too.
+    ///
+    /// # Errors
+    /// The number of GPUs is not known.
+    pub fn new(library: &'library NvmlLibrary) -> Result<(Self, Vec<GpuDevice>), NvmlError> {
+        let count = library.device_count()?;
+        let gpus = (0..count).map(|index| Gpu {
+            index,
+            mig: false,
+            device: None,
+            hopeless: HashSet::new(),
+        });
+        let mut sampler = Self {
+            library,
+            gpus: gpus.collect(),
+        };
+        let devices = sampler.find_lost();
+        Ok((sampler, devices))
+    }
+
+    /// Number of GPUs.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.gpus.len()
+    }
+
+    /// Places of those that do not answer.
+    #[must_use]
+    pub fn lost(&self) -> Vec<usize> {
+        let lost = |place: &usize| {
+            self.gpus
+                .get(*place)
+                .is_some_and(|gpu| gpu.device.is_none())
+        };
+        (0..self.gpus.len()).filter(lost).collect()
+    }
+
+    /// Tries those that do not answer again, and describes those that do now.
+    pub fn find_lost(&mut self) -> Vec<GpuDevice> {
+        let driver = self.library.driver_version();
+        let mut found = Vec::new();
+        for gpu in self.gpus.iter_mut().filter(|gpu| gpu.device.is_none()) {
+            let Ok(device) = self.library.nvml.device_by_index(gpu.index) else {
+                continue;
+            };
+            // A lost device may still have a handle; a live one has an identity.
+            if !matches!(device.uuid().map_err(Failure::from), Err(Failure::Lost(_))) {
+                let described = queries::describe(&device, gpu.index, driver.clone());
+                gpu.mig = described.mig;
+                gpu.device = Some(device);
+                found.push(described);
+            }
+        }
+        found
+    }
+
+    /// Asks the GPU at this place; what it does not tell goes to `absences`. `None` if it does not
+    /// answer.
+    ///
+    /// # Errors
+    /// It did until now: the words of the driver.
+    pub fn sample(
+        &mut self,
+        place: usize,
+        at_ns: u64,
+        extras: Extras,
+        absences: &mut Absences,
+    ) -> Result<Option<GpuSample>, String> {
+        match self.gpus.get_mut(place) {
+            Some(gpu) => gpu.sample(at_ns, extras, absences),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Gpu<'_> {
+    fn sample(
+        &mut self,
+        at_ns: u64,
+        extras: Extras,
+        absences: &mut Absences,
+    ) -> Result<Option<GpuSample>, String> {
+        let Some(device) = &self.device else {
+            return Ok(None);
+        };
+        let mut sample = GpuSample {
+            device: self.index,
+            at_ns,
+            ..GpuSample::default()
+        };
+        let extra = [
+            (extras.processes, Query::Processes),
+            (extras.pcie, Query::Pcie),
+        ];
+        let extra = extra
+            .into_iter()
+            .filter_map(|(wanted, query)| wanted.then_some(query));
+        for query in Query::EACH_TIME.into_iter().chain(extra) {
+            if self.hopeless.contains(&query) {
+                continue;
+            }
+            match query.ask(device, &mut sample).map_err(Failure::from) {
+                Ok(()) => {}
+                Err(Failure::Never(cause)) => {
+                    self.hopeless.insert(query);
+                    absences.add(cause, self.index, self.mig, query);
+                }
+                Err(Failure::Now(cause)) => absences.add(&cause, self.index, self.mig, query),
+                Err(Failure::Lost(cause)) => {
+                    self.device = None;
+                    return Err(cause);
+                }
+            }
+        }
+        Ok(Some(sample))
+    }
+}

@@ -1,0 +1,100 @@
+//! The line about NVIDIA's management library. Recording works without it.
+
+use super::Line;
+use super::Machine;
+use super::Verdict;
+use crate::doctor::machine::Gpus;
+use gctrace_event::GpuDevice;
+use gctrace_probes::nvml::NvmlError;
+use std::collections::BTreeMap;
+
+const WHAT: &str = "GPUs (NVML)";
+const WITHOUT: &str = "Recording works without; how the GPUs do will not be in traces.";
+
+pub(super) fn line(machine: &Machine) -> Line {
+    match &machine.gpus {
+        Ok(gpus) => there(gpus),
+        Err(NvmlError::NoLibrary { reason, .. }) => {
+            Line::new(Verdict::Note, WHAT, format!("none: {reason}")).mend(WITHOUT)
+        }
+        Err(error) => {
+            Line::new(Verdict::Note, WHAT, "cannot be asked").mend(format!("{error}\n{WITHOUT}"))
+        }
+    }
+}
+
+fn there(gpus: &Gpus) -> Line {
+    let version = |version: &Option<String>| version.clone().unwrap_or("not known".to_owned());
+    let versions = format!(
+        "driver {}, NVML {}",
+        version(&gpus.driver),
+        version(&gpus.nvml)
+    );
+    if gpus.devices.is_empty() {
+        return Line::new(Verdict::Note, WHAT, format!("{versions}: no GPU"))
+            .mend("nvidia-smi -L lists those that the driver has.");
+    }
+    Line::new(
+        Verdict::Ok,
+        WHAT,
+        format!("{versions}\n{}", models(&gpus.devices)),
+    )
+}
+
+/// `NVIDIA H100 80GB HBM3: GPU 0, 1`, a line for each model.
+fn models(devices: &[GpuDevice]) -> String {
+    let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for device in devices {
+        let name = device.name.as_deref().unwrap_or("model not known");
+        let split = if device.mig { ", split by MIG" } else { "" };
+        let alike = models.entry(format!("{name}{split}")).or_default();
+        alike.push(device.index.to_string());
+    }
+    let lines = models
+        .into_iter()
+        .map(|(name, indices)| format!("{name}: GPU {}", indices.join(", ")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(gpus: Gpus) -> (Verdict, String) {
+        let line = there(&gpus);
+        (line.verdict, line.value)
+    }
+
+    #[test]
+    fn models_with_their_numbers() {
+        let gpu = |index, name: &str, mig| GpuDevice {
+            index,
+            name: Some(name.to_owned()),
+            mig,
+            ..GpuDevice::default()
+        };
+        let gpus = Gpus {
+            driver: Some("570.86".to_owned()),
+            nvml: None,
+            devices: vec![
+                gpu(0, "H100", false),
+                gpu(1, "H100", true),
+                gpu(2, "H100", false),
+            ],
+        };
+        let text = "driver 570.86, NVML not known\nH100: GPU 0, 2\nH100, split by MIG: GPU 1";
+        assert_eq!(drawn(gpus), (Verdict::Ok, text.to_owned()));
+        let (verdict, text) = drawn(Gpus::default());
+        assert_eq!(verdict, Verdict::Note);
+        assert!(text.ends_with(": no GPU"), "{text}");
+    }
+
+    #[test]
+    fn what_is_wrong_says_how_to_mend_it() {
+        let error = NvmlError::VersionMismatch {
+            library: "libnvidia-ml.so.1".to_owned(),
+        };
+        assert!(error.to_string().contains("sudo modprobe -r nvidia_uvm"));
+        assert!(!error.is_absence());
+    }
+}

@@ -1,0 +1,186 @@
+//! The section on how the GPUs did (`--nvml-hz`).
+
+use super::table::Table;
+use super::table::printable;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::GpuFigure;
+use gctrace_analysis::report::GpuProcessReport;
+use gctrace_analysis::report::GpuReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::three_digits;
+use std::collections::BTreeMap;
+
+const INDENT: &str = "  ";
+/// GPUs listed; the others are in the JSON.
+const GPUS_SHOWN: usize = 16;
+/// Processes named of each.
+const PROCESSES_SHOWN: usize = 4;
+/// Reasons named of each.
+const REASONS_SHOWN: usize = 3;
+
+pub(crate) fn gpus(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    if !report.gpus.is_empty() {
+        let several = report.traces.len() > 1;
+        let shown: Vec<(String, &GpuReport)> = report
+            .gpus
+            .iter()
+            .take(GPUS_SHOWN)
+            .map(|gpu| (name(gpu, several), gpu))
+            .collect();
+        lines.extend(table(&shown));
+        for sentence in models(&shown) {
+            lines.extend(wrap(&sentence, INDENT, INDENT));
+        }
+        for (name, gpu) in &shown {
+            for sentence in [throttling(name, gpu), memory(name, gpu)]
+                .into_iter()
+                .flatten()
+            {
+                lines.extend(wrap(&sentence, INDENT, INDENT));
+            }
+        }
+        lines.extend(wrap(&legend(report), INDENT, INDENT));
+    }
+    Section {
+        heading: "GPU (NVML)",
+        lines,
+    }
+}
+
+fn name(gpu: &GpuReport, several: bool) -> String {
+    match several {
+        true => format!("GPU {} of trace {}", gpu.index, gpu.trace + 1),
+        false => format!("GPU {}", gpu.index),
+    }
+}
+
+fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
+    let head = [
+        "",
+        "busy",
+        "(min - max)",
+        "memory peak",
+        "power",
+        "(max)",
+        "throttled",
+    ];
+    let mut table = Table::new(&head, &[0]);
+    for (name, gpu) in shown {
+        let watts = |watts: f64| format!("{} W", three_digits(watts));
+        table.row(vec![
+            name.clone(),
+            figure(gpu.utilization_ratio, |busy| percent(busy.mean)),
+            figure(gpu.utilization_ratio, |busy| {
+                format!("{:.0} - {:.0} %", busy.min * 100.0, busy.max * 100.0)
+            }),
+            figure(gpu.memory_used_bytes, |used| memory_peak(gpu, used.max)),
+            figure(gpu.power_w, |power| watts(power.mean)),
+            figure(gpu.power_w, |power| watts(power.max)),
+            gpu.throttled_ratio.map_or_else(|| "-".to_owned(), percent),
+        ]);
+    }
+    table.lines()
+}
+
+/// `17.2 GiB of 80.0 GiB`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn memory_peak(gpu: &GpuReport, peak: f64) -> String {
+    match gpu.memory_total_bytes {
+        Some(total) => format!("{} of {}", bytes(peak), bytes(total as f64)),
+        None => bytes(peak),
+    }
+}
+
+/// `NVIDIA H100 80GB HBM3: GPU 0, GPU 1 (split by MIG).`
+fn models(shown: &[(String, &GpuReport)]) -> Vec<String> {
+    let mut models: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, gpu) in shown {
+        let split = if gpu.mig { " (split by MIG)" } else { "" };
+        let model = gpu.name.as_deref().unwrap_or("Model not known");
+        models
+            .entry(model)
+            .or_default()
+            .push(format!("{name}{split}"));
+    }
+    let lines = models
+        .into_iter()
+        .map(|(model, gpus)| format!("{}: {}.", printable(model), gpus.join(", ")));
+    lines.collect()
+}
+
+fn figure(figure: Option<GpuFigure>, show: impl FnOnce(GpuFigure) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), show)
+}
+
+fn bytes(bytes: f64) -> String {
+    match bytes / f64::from(1 << 20) {
+        0.0 => "0 MiB".to_owned(),
+        size if size < 1024.0 => format!("{} MiB", three_digits(size)),
+        size => format!("{} GiB", three_digits(size / 1024.0)),
+    }
+}
+
+/// `GPU 0 was throttled by sw_power_cap (40 % of the samples).`
+fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
+    let reasons: Vec<String> = gpu
+        .throttle_reasons
+        .iter()
+        .filter(|share| share.throttling)
+        .take(REASONS_SHOWN)
+        .map(|share| format!("{} ({})", printable(&share.reason), percent(share.ratio)))
+        .collect();
+    (!reasons.is_empty()).then(|| {
+        format!(
+            "{name}: clocks held down by {} of the samples.",
+            reasons.join(", ")
+        )
+    })
+}
+
+/// `GPU 0, memory peak by process: 4242 (rank 0) 17.2 GiB, 99 (not recorded) 1.00 GiB.`
+fn memory(name: &str, gpu: &GpuReport) -> Option<String> {
+    let mut processes: Vec<String> = gpu
+        .processes
+        .iter()
+        .take(PROCESSES_SHOWN)
+        .map(process)
+        .collect();
+    let more = gpu.processes.len().saturating_sub(PROCESSES_SHOWN);
+    if more > 0 {
+        processes.push(format!("{more} more"));
+    }
+    (!processes.is_empty())
+        .then(|| format!("{name}, memory peak by process: {}.", processes.join(", ")))
+}
+
+fn process(process: &GpuProcessReport) -> String {
+    let who = match (process.rank, process.recorded) {
+        (Some(rank), _) => format!(" (rank {rank})"),
+        (None, true) => String::new(),
+        (None, false) => " (not recorded)".to_owned(),
+    };
+    let peak = process.memory_peak_bytes.map_or_else(
+        || "not known".to_owned(),
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        |peak| bytes(peak as f64),
+    );
+    format!("{}{who} {peak}", process.pid)
+}
+
+fn legend(report: &Report) -> String {
+    let more = match report.gpus.len().saturating_sub(GPUS_SHOWN) {
+        0 => String::new(),
+        more => format!("{more} more GPUs are in the JSON. "),
+    };
+    let samples: u64 = report.gpus.iter().map(|gpu| gpu.samples).sum();
+    let covered = report.gpus.iter().map(|gpu| gpu.covered_ns).max();
+    format!(
+        "{more}{samples} samples over {}. Busy: any kernel was running, in windows of 1/6 s to 1 s, so \
+         a gap as short as a pause does not show: context, no evidence of what pauses cost.",
+        duration(covered.unwrap_or(0))
+    )
+}

@@ -138,8 +138,9 @@ def compare_figures(ours, theirs):
     def peak(figures, name):
         return round(max(figures[name]), 1) if figures[name] else None
 
+    both = bool(ours["memory_mib"]) and bool(theirs["memory_mib"])
     return [
-        Row("NVML samples", len(ours["memory_mib"]), len(theirs["memory_mib"]), "any", bool(ours["memory_mib"])),
+        Row("samples", len(ours["memory_mib"]), len(theirs["memory_mib"]), "some", both),
         near("utilization, mean %", mean(ours["utilization"]), mean(theirs["utilization"]), 15),
         near("memory peak, MiB", peak(ours, "memory_mib"), peak(theirs, "memory_mib"), 5, relative=True),
         near("power, mean W", mean(ours["power_w"]), mean(theirs["power_w"]), 15, relative=True),

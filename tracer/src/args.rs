@@ -3,9 +3,11 @@
 //! Owns every option, its help and its checks. Does nothing with them, and no other module knows
 //! clap (but `manual.rs`, which prints what is described here).
 
+mod demo;
 mod export;
 mod values;
 
+pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::Weight;
@@ -74,7 +76,8 @@ Exit code: 0 if recording will work, 1 if something is missing.";
                       gctrace record [OPTIONS] -p PID\n       \
                       gctrace analyze TRACE...\n       \
                       gctrace export TRACE... -o FILE\n       \
-                      gctrace doctor"
+                      gctrace doctor\n       \
+                      gctrace demo"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -98,6 +101,9 @@ enum Subcommands {
     /// Write flame graphs of the collector's time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
+    /// Record and explain a training program on a simulated GPU: what gctrace is like, on any machine
+    #[command(after_help = demo::EXAMPLES)]
+    Demo(demo::DemoArgs),
     /// Say what works on this machine, what does not, and the command that mends it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
@@ -204,6 +210,8 @@ pub(crate) enum Action {
     Analyze(AnalyzeConfig),
     /// Write flame graphs.
     Export(ExportConfig),
+    /// Record and explain the example on a simulated GPU.
+    Demo(DemoConfig),
     /// Examine this machine.
     Doctor(DoctorConfig),
     /// Print a completion script.
@@ -349,6 +357,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
             format: analyze.format,
         }),
         Some(Subcommands::Export(export)) => Action::Export(export.into()),
+        Some(Subcommands::Demo(demo)) => Action::Demo(demo.into()),
         Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod args;
+mod demo;
 mod doctor;
 mod export;
 mod guardian;
@@ -43,5 +44,6 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Man(Some(directory)) => Ok(manual::pages(&directory).map(|()| 0)?),
         Action::Analyze(config) => analyze::run(&config),
         Action::Export(config) => export::run(&config),
+        Action::Demo(config) => demo::run(&config),
     }
 }

@@ -182,3 +182,56 @@ fn a_driver_that_hangs_does_not_hold_the_recording() {
     trace.assert_nothing_lost();
     assert!(trace.pauses().len() > 10);
 }
+
+/// Whoever may run a gctrace with file capabilities must not run code of their own with these.
+#[test]
+fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
+    let test = "a_gctrace_with_capabilities_loads_no_library_of_its_users";
+    let Some((_, place)) = common::place_for(test) else {
+        return;
+    };
+    let Some(library) = library(test, place.path(), &[]) else {
+        return;
+    };
+    let binary = place.path().join("gctrace");
+    std::fs::copy(common::GCTRACE, &binary).unwrap();
+    let capable = Command::new("setcap")
+        .arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep")
+        .arg(&binary)
+        .status();
+    let open = Command::new("chmod").arg("777").arg(place.path()).status();
+    if ![capable, open]
+        .iter()
+        .all(|done| done.as_ref().is_ok_and(|status| status.success()))
+    {
+        eprintln!("skipped {test}: setcap does not work here");
+        return;
+    }
+    let doctor = |binary: &Path| {
+        let output = Command::new("setpriv")
+            .args([
+                "--reuid",
+                "65534",
+                "--regid",
+                "65534",
+                "--clear-groups",
+                "--",
+            ])
+            .arg(binary)
+            .arg("doctor")
+            .env("GCTRACE_NVML", &library)
+            .output()
+            .expect("setpriv runs");
+        (
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (list, said) = doctor(&binary);
+    assert!(!list.contains("Fake GPU"), "{list}");
+    assert!(said.contains("GCTRACE_NVML is ignored"), "{said}");
+    let plain = place.path().join("plain");
+    std::fs::copy(common::GCTRACE, &plain).unwrap();
+    let (list, _) = doctor(&plain);
+    assert!(list.contains("Fake GPU"), "{list}");
+}

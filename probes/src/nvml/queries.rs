@@ -130,11 +130,13 @@ impl From<Code> for Failure {
                 Self::Never("the driver's library has no such function")
             }
             Code::NoPermission => Self::Never("no permission"),
-            Code::GpuLost
-            | Code::ResetRequired
-            | Code::Uninitialized
-            | Code::DriverNotLoaded
-            | Code::LibRmVersionMismatch => Self::Lost(code.to_string()),
+            Code::GpuLost => Self::Lost("it is lost: sudo dmesg | grep Xid says why".to_owned()),
+            Code::ResetRequired => {
+                Self::Lost("it needs a reset: sudo nvidia-smi --gpu-reset".to_owned())
+            }
+            Code::Uninitialized | Code::DriverNotLoaded | Code::LibRmVersionMismatch => {
+                Self::Lost(code.to_string())
+            }
             other => Self::Now(format!("for now: {other}")),
         }
     }

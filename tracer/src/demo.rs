@@ -1,0 +1,100 @@
+//! `gctrace demo`: records and explains a training program on a simulated GPU.
+//!
+//! Owns the folder in which it runs. Recording and explaining are those of everyone else: gctrace is started as
+//! a user would start it.
+
+use crate::args::DemoConfig;
+use anyhow::Context as _;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The training program, as it is in `examples/`.
+const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
+
+/// A folder of its own under the system's for temporary files, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> anyhow::Result<Self> {
+        let template = std::env::temp_dir().join("gctrace-demo-XXXXXX");
+        let path = nix::unistd::mkdtemp(&template).with_context(|| {
+            format!("cannot make a folder in {}", std::env::temp_dir().display())
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::warn!("{} is left behind: {error}", self.0.display());
+        }
+    }
+}
+
+/// Lays out the simulated GPU, records, explains. Returns the exit code: that of the first part that failed.
+///
+/// # Errors
+/// When the simulated GPU was not built, or the folder cannot be written.
+pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
+    let folder = Folder::new()?;
+    let program = lay_out(&folder.0)?;
+    println!(
+        "The GPU of this demonstration is simulated: its kernels take the time that they are told, nothing is computed."
+    );
+    let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
+    let mut record = Command::new(&gctrace);
+    record
+        .args(["record", "-o"])
+        .arg(&config.output)
+        .arg("--")
+        .args(command(&program, &folder.0, config))
+        .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"));
+    let recorded = code(&mut record)?;
+    if recorded != 0 {
+        return Ok(recorded);
+    }
+    println!();
+    code(Command::new(&gctrace).arg("analyze").arg(&config.output))
+}
+
+/// The libraries, and the program beside them; everyone may read them: under sudo the program runs as the user.
+fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
+    let library = gctrace_simgpu::find_library()?;
+    gctrace_simgpu::lay_out(&library, folder)?;
+    let program = folder.join("train_simgpu.py");
+    let write = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
+    std::fs::write(&program, PROGRAM)
+        .with_context(|| format!("cannot write {}", program.display()))?;
+    let shared = folder.join("shared");
+    std::fs::create_dir_all(&shared)
+        .with_context(|| format!("cannot write {}", shared.display()))?;
+    write(folder, 0o755)?;
+    write(&program, 0o644)?;
+    // As of folders for temporary files: each may make files there and remove none but its own.
+    write(&shared, 0o1777)?;
+    Ok(program)
+}
+
+fn command(program: &Path, folder: &Path, config: &DemoConfig) -> Vec<OsString> {
+    let mut command: Vec<OsString> = vec!["python3".into(), program.into(), "--library".into()];
+    command.push(folder.into());
+    command.extend(["--steps".into(), config.steps.to_string().into()]);
+    command
+}
+
+fn code(command: &mut Command) -> anyhow::Result<u8> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
+}

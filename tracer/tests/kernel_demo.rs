@@ -1,0 +1,31 @@
+//! Kernel tier: `gctrace demo` as a person would run it.
+
+mod common;
+
+use common::Trace;
+use std::process::Command;
+
+#[test]
+fn the_demonstration_records_and_explains() {
+    if !common::privileged("the_demonstration_records_and_explains") {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let output = Command::new(common::GCTRACE)
+        .args(["demo", "--steps", "200"])
+        .current_dir(place.path())
+        .env_remove("SUDO_UID")
+        .env("TMPDIR", place.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("is simulated"), "{said}");
+    assert!(said.contains("200 steps in"), "{said}");
+    assert!(said.contains("gctrace simulated GPU"), "{said}");
+    assert!(said.contains("What to do next"), "{said}");
+    let trace = Trace::read(&place.path().join("demo.json"));
+    assert!(trace.pauses().len() > 100);
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+}

@@ -253,6 +253,7 @@ impl Simulator {
         self.publish(&mut state);
         let settled = state.machine.all_settled();
         drop(state);
+        cupti::deliver_full_buffers();
         if let Some(log) = self.log.as_ref().filter(|_| settled) {
             log.flush();
         }
@@ -269,7 +270,7 @@ impl Simulator {
             of_device.filter_map(stretch).for_each(|one| usage.add(one));
             usage.set_running_since(state.machine.running_since(device));
         }
-        cupti::operations(finished);
+        cupti::operations(&finished);
     }
 
     pub(crate) fn publish_memory(&self, state: &State, device: u32) {
@@ -305,6 +306,7 @@ impl Simulator {
             };
             drop(state);
             self.wait(&full);
+            cupti::full_queue(now_ns, clock::now_ns());
         }
     }
 

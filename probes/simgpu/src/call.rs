@@ -36,6 +36,8 @@ impl Layer {
 pub(crate) struct Arguments {
     /// Handle as the caller passed it.
     pub(crate) stream: u64,
+    /// Handle of an event, for CUPTI.
+    pub(crate) event: u64,
     pub(crate) bytes: u64,
     pub(crate) grid: [u32; 3],
 }
@@ -50,6 +52,7 @@ pub(crate) struct CallRecord {
     correlation: u32,
     begin_ns: u64,
     stream: u64,
+    event: u64,
     bytes: u64,
     grid: [u32; 3],
     result: i32,
@@ -87,6 +90,7 @@ pub(crate) fn traced(
             correlation,
             begin_ns,
             stream: arguments.stream,
+            event: arguments.event,
             bytes: arguments.bytes,
             grid: arguments.grid,
             result,
@@ -149,6 +153,7 @@ fn line(record: &CallRecord) -> CallLine {
         begin_ns: record.begin_ns,
         end_ns: clock::now_ns(),
         stream: record.stream,
+        event: record.event,
         bytes: record.bytes,
         grid: record.grid,
         device: context::device().unwrap_or(0),

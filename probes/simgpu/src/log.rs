@@ -27,6 +27,8 @@ pub(crate) struct CallLine {
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) stream: u64,
+    /// Handle of an event; not in the log.
+    pub(crate) event: u64,
     pub(crate) bytes: u64,
     pub(crate) grid: [u32; 3],
     pub(crate) device: u32,

@@ -127,7 +127,8 @@ pub(crate) struct Simulator {
     /// Told when something needs the simulator's own thread.
     wake: Condvar,
     log: Option<Log>,
-    usage: Vec<Usage>,
+    /// By device, from its first context on.
+    usage: Vec<OnceLock<Option<Usage>>>,
     correlation: AtomicU32,
 }
 
@@ -185,7 +186,8 @@ extern "C" fn at_exit() {
         if let Some(log) = &simulator.log {
             log.flush();
         }
-        simulator.usage.iter().for_each(Usage::remove);
+        let used = simulator.usage.iter().filter_map(OnceLock::get).flatten();
+        used.for_each(Usage::remove);
     });
     if simulator.settings.has(crate::settings::Fault::CrashAtExit) {
         // SAFETY: dying of a signal is the fault that was asked for.
@@ -215,9 +217,7 @@ impl Simulator {
                 .inspect_err(|error| eprintln!("simgpu: cannot write the log {prefix:?}: {error}"))
                 .ok()
         });
-        let usage = (0..settings.devices)
-            .filter_map(|device| Usage::create(&settings.shared, device).ok())
-            .collect();
+        let usage = (0..settings.devices).map(|_| OnceLock::new()).collect();
         Self {
             state: Mutex::new(State::new(&settings)),
             wake: Condvar::new(),
@@ -253,6 +253,7 @@ impl Simulator {
         self.publish(&mut state);
         let settled = state.machine.all_settled();
         drop(state);
+        cupti::deliver_full_buffers();
         if let Some(log) = self.log.as_ref().filter(|_| settled) {
             log.flush();
         }
@@ -265,15 +266,25 @@ impl Simulator {
             log.operations(&finished);
         }
         for (device, usage) in (0_u32..).zip(&self.usage) {
+            let Some(Some(usage)) = usage.get() else {
+                continue;
+            };
             let of_device = finished.iter().filter(|one| one.device == device);
             of_device.filter_map(stretch).for_each(|one| usage.add(one));
             usage.set_running_since(state.machine.running_since(device));
         }
-        cupti::operations(finished);
+        cupti::operations(&finished);
+    }
+
+    /// From now on NVML lists this process among those that use the device.
+    pub(crate) fn publish_context(&self, device: u32) {
+        if let Some(usage) = self.usage.get(device as usize) {
+            usage.get_or_init(|| Usage::create(&self.settings.shared, device).ok());
+        }
     }
 
     pub(crate) fn publish_memory(&self, state: &State, device: u32) {
-        if let Some(usage) = self.usage.get(device as usize) {
+        if let Some(Some(usage)) = self.usage.get(device as usize).and_then(OnceLock::get) {
             usage.set_memory(state.memory.used(device));
         }
     }
@@ -305,6 +316,7 @@ impl Simulator {
             };
             drop(state);
             self.wait(&full);
+            cupti::full_queue(now_ns, clock::now_ns());
         }
     }
 

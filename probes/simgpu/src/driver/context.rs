@@ -28,6 +28,9 @@ fn set_current(context: u64) -> Status {
             handles::context_device(handle).ok_or(CudaError::INVALID_CONTEXT)?,
         )?),
     };
+    if let Some(device) = device {
+        simulator::simulator()?.publish_context(device);
+    }
     let _ = CURRENT.try_with(|current| current.set(device));
     Ok(())
 }

@@ -78,10 +78,10 @@ fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
 exported! { Driver;
     fn cuEventCreate(event: *mut u64, _flags: u32) [] => create(event);
     fn cuEventDestroy_v2(event: u64) [] => destroy(event);
-    fn cuEventRecord(event: u64, stream: u64) [stream: stream] => record(event, stream);
-    fn cuEventRecord_ptsz(event: u64, stream: u64) [stream: stream] => record(event, per_thread(stream));
-    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) [stream: stream] => record(event, stream);
-    fn cuEventSynchronize(event: u64) [] => synchronize(event);
+    fn cuEventRecord(event: u64, stream: u64) [stream: stream, event: event] => record(event, stream);
+    fn cuEventRecord_ptsz(event: u64, stream: u64) [stream: stream, event: event] => record(event, per_thread(stream));
+    fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) [stream: stream, event: event] => record(event, stream);
+    fn cuEventSynchronize(event: u64) [event: event] => synchronize(event);
     fn cuEventQuery(event: u64) [] => query(event);
     fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) [] => elapsed(milliseconds, start, end);
 }

@@ -115,7 +115,7 @@ exported! { Driver;
     fn cuStreamSynchronize_ptsz(stream: u64) [stream: stream] => synchronize(per_thread(stream));
     fn cuStreamQuery(stream: u64) [stream: stream] => query(stream);
     fn cuStreamQuery_ptsz(stream: u64) [stream: stream] => query(per_thread(stream));
-    fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) [stream: stream] => wait_event(stream, event);
-    fn cuStreamWaitEvent_ptsz(stream: u64, event: u64, _flags: u32) [stream: stream] =>
+    fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) [stream: stream, event: event] => wait_event(stream, event);
+    fn cuStreamWaitEvent_ptsz(stream: u64, event: u64, _flags: u32) [stream: stream, event: event] =>
         wait_event(per_thread(stream), event);
 }

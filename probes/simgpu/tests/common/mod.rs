@@ -40,6 +40,9 @@ pub(crate) struct Outcome {
     /// Log lines of all its processes.
     pub(crate) log: Log,
     pub(crate) status: std::process::ExitStatus,
+    /// Of the CUPTI scenarios: the records as text, and how many were dropped.
+    pub(crate) records: String,
+    pub(crate) dropped: String,
 }
 
 /// The folder of the scenario that this process plays, or `None` in the test itself.
@@ -69,9 +72,12 @@ pub(crate) fn scenario(
         "{text}"
     );
     eprintln!("{text}{errors}");
+    let read = |name| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     Some(Outcome {
         log,
         status: output.status,
+        records: read("records"),
+        dropped: read("records.dropped"),
     })
 }
 

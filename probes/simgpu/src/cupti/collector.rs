@@ -1,0 +1,310 @@
+//! What CUPTI has been asked to collect, and what it has collected.
+
+use super::layout::Bytes;
+use super::layout::Version;
+use super::records;
+use super::records::Writing;
+use crate::call;
+use crate::clock;
+use crate::core::Finished;
+use crate::link;
+use crate::log::CallLine;
+use crate::settings::Fault;
+use crate::settings::Settings;
+use crate::sync::Lock;
+use nix::time::ClockId;
+use nix::time::clock_gettime;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+
+/// `CUpti_BuffersCallbackRequestFunc`.
+pub(super) type Request = extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
+/// `CUpti_BuffersCallbackCompleteFunc`.
+pub(super) type Complete = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
+/// `CUpti_TimestampCallbackFunc`.
+pub(super) type Timestamp = extern "C" fn() -> u64;
+
+/// With the fault `dropped-records`, one record in so many is dropped.
+const DROPPED: u64 = 10;
+/// With `never-completing`, one kernel in so many.
+const NEVER_COMPLETING: u64 = 100;
+
+#[derive(Debug)]
+struct Pending {
+    /// Not delivered before, unless forced.
+    end_ns: u64,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+pub(super) struct Collector {
+    pub(super) settings: Settings,
+    pub(super) version: Version,
+    pub(super) subscribed: bool,
+    pub(super) enabled: BTreeSet<u32>,
+    /// API functions whose records are not wanted: kind of record and number.
+    pub(super) muted: BTreeSet<(u32, u32)>,
+    pub(super) callbacks: Option<(Request, Complete)>,
+    /// System thread ids instead of those of pthreads.
+    pub(super) system_threads: bool,
+    pub(super) dropped: u64,
+    /// From CLOCK_MONOTONIC to the clock of the records.
+    offset_ns: i128,
+    pending: VecDeque<Pending>,
+    names: BTreeMap<String, CString>,
+    seen: u64,
+    kernels: u64,
+}
+
+static COLLECTOR: Mutex<Option<Collector>> = Mutex::new(None);
+
+/// The one collector, created when CUPTI is first called.
+pub(super) fn with<R>(work: impl FnOnce(&mut Collector) -> R) -> R {
+    let mut guard: MutexGuard<'_, Option<Collector>> = COLLECTOR.hold();
+    work(guard.get_or_insert_with(Collector::new))
+}
+
+/// The collector where CUPTI has been asked to collect anything.
+fn active(work: impl FnOnce(&mut Collector)) {
+    if let Some(collector) = COLLECTOR.hold().as_mut()
+        && !collector.enabled.is_empty()
+    {
+        work(collector);
+    }
+}
+
+/// CLOCK_REALTIME less CLOCK_MONOTONIC.
+fn realtime_offset_ns() -> i128 {
+    let now_ns = i128::from(clock::now_ns());
+    clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| {
+        i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec()) - now_ns
+    })
+}
+
+impl Collector {
+    fn new() -> Self {
+        Self {
+            settings: Settings::from_environment(&link::folder()),
+            version: Version::from_name(&std::env::var("SIMGPU_CUPTI").unwrap_or_default()),
+            subscribed: false,
+            enabled: BTreeSet::new(),
+            muted: BTreeSet::new(),
+            callbacks: None,
+            system_threads: false,
+            dropped: 0,
+            offset_ns: realtime_offset_ns(),
+            pending: VecDeque::new(),
+            names: BTreeMap::new(),
+            seen: 0,
+            kernels: 0,
+        }
+    }
+
+    /// Takes the clock of the records from a callback.
+    pub(super) fn set_clock(&mut self, clock: Timestamp) {
+        if self.settings.has(Fault::WrongClock) {
+            return;
+        }
+        let before_ns = clock::now_ns();
+        let said_ns = clock();
+        let after_ns = clock::now_ns();
+        let same = (before_ns..=after_ns).contains(&said_ns);
+        self.offset_ns = if same {
+            0
+        } else {
+            i128::from(said_ns) - i128::from(after_ns)
+        };
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        shifted(self.offset_ns, clock::now_ns())
+    }
+
+    /// Makes a record of a kind that is enabled.
+    fn add(&mut self, kind: u32, end_ns: u64, make: impl FnOnce(&mut Writing) -> Option<Bytes>) {
+        if !self.enabled.contains(&kind) {
+            return;
+        }
+        self.seen += 1;
+        if self.settings.has(Fault::DroppedRecords) && self.seen.is_multiple_of(DROPPED) {
+            self.dropped += 1;
+            return;
+        }
+        let offset_ns = self.offset_ns;
+        let names = &mut self.names;
+        let mut writing = Writing {
+            version: self.version,
+            moment: &|moment_ns| shifted(offset_ns, moment_ns),
+            name: &mut |name| interned(names, name),
+        };
+        if let Some(bytes) = make(&mut writing) {
+            self.pending.push_back(Pending { end_ns, bytes });
+        }
+    }
+
+    fn add_operation(&mut self, finished: &Finished) {
+        let Some(kind) = records::kind(finished) else {
+            return;
+        };
+        let mut never = false;
+        if kind == super::layout::KERNEL {
+            self.kernels += 1;
+            let fault = self.settings.has(Fault::NeverCompleting);
+            never = fault && self.kernels.is_multiple_of(NEVER_COMPLETING);
+        }
+        let end_ns = if never { u64::MAX } else { finished.end_ns };
+        self.add(kind, end_ns, |writing| {
+            let record = records::operation(finished, writing)?;
+            Some(if never {
+                record.u64(24, 0).u64(32, 0)
+            } else {
+                record
+            })
+        });
+    }
+
+    fn add_call(&mut self, call: &CallLine) {
+        let thread = self.thread(call.tid);
+        if let Some((kind, id)) = records::call_kind(call)
+            && !self.muted.contains(&(kind, id))
+        {
+            self.add(kind, call.end_ns, |writing| {
+                records::call(call, thread, writing)
+            });
+        }
+        if call.layer == "driver" {
+            self.add_synchronization(call);
+        }
+    }
+
+    fn add_synchronization(&mut self, call: &CallLine) {
+        if records::is_synchronization(call) {
+            self.add(super::layout::SYNCHRONIZATION, call.end_ns, |writing| {
+                records::synchronization(call, writing)
+            });
+        } else if records::is_event_record(call) {
+            self.add(super::layout::EVENT, call.end_ns, |writing| {
+                records::event(call, writing)
+            });
+        }
+    }
+
+    /// The id of the calling thread in the form that was asked for.
+    fn thread(&self, system: i32) -> u32 {
+        if self.system_threads {
+            return u32::try_from(system).unwrap_or(0);
+        }
+        // SAFETY: has no preconditions.
+        let pthread = unsafe { nix::libc::pthread_self() };
+        // The record has 32 bits for it: the lower ones, as in CUPTI.
+        u32::try_from(pthread & 0xffff_ffff).unwrap_or(0)
+    }
+
+    /// Records that may be delivered now.
+    fn take_ready(&mut self, forced: bool) -> VecDeque<Bytes> {
+        let now_ns = clock::now_ns();
+        let pending = std::mem::take(&mut self.pending);
+        let (ready, waiting): (VecDeque<_>, VecDeque<_>) = pending
+            .into_iter()
+            .partition(|record| forced || record.end_ns <= now_ns);
+        self.pending = waiting;
+        ready.into_iter().map(|record| record.bytes).collect()
+    }
+}
+
+fn shifted(offset_ns: i128, moment_ns: u64) -> u64 {
+    u64::try_from(i128::from(moment_ns) + offset_ns).unwrap_or(0)
+}
+
+/// The address of a name; names are never freed, as little as CUPTI frees them while it is active.
+fn interned(names: &mut BTreeMap<String, CString>, name: &str) -> u64 {
+    let kept = names
+        .entry(name.to_owned())
+        .or_insert_with(|| CString::new(name).unwrap_or_default());
+    kept.as_ptr().expose_provenance() as u64
+}
+
+/// Operations that got their times.
+pub(crate) fn operations(finished: &[Finished]) {
+    active(|collector| finished.iter().for_each(|one| collector.add_operation(one)));
+}
+
+/// A host call that returned, on its own thread.
+pub(crate) fn call(line: &CallLine) {
+    active(|collector| collector.add_call(line));
+}
+
+/// A launch waited for room in its stream's queue, on its own thread.
+pub(crate) fn full_queue(begin_ns: u64, end_ns: u64) {
+    active(|collector| {
+        if collector.version.reports_full_queues() {
+            let thread = collector.thread(call::thread_id());
+            collector.add(super::layout::OVERHEAD, end_ns, |writing| {
+                records::full_queue(begin_ns, end_ns, thread, writing)
+            });
+        }
+    });
+}
+
+/// Delivers what has accumulated, if it is enough to fill a buffer.
+pub(crate) fn deliver_full_buffers() {
+    /// About a megabyte of kernel records.
+    const MANY: usize = 5_000;
+    let mut many = false;
+    active(|collector| many = collector.pending.len() >= MANY);
+    if many {
+        deliver(false);
+    }
+}
+
+/// Hands completed records to the buffers' callbacks; `forced`: others too. No lock is held while
+/// they run.
+pub(super) fn deliver(forced: bool) {
+    let (ready, callbacks) = with(|collector| (collector.take_ready(forced), collector.callbacks));
+    let Some((request, complete)) = callbacks else {
+        return;
+    };
+    let mut ready = ready;
+    while !ready.is_empty() {
+        let (mut buffer, mut size, mut most) = (std::ptr::null_mut(), 0, 0);
+        request(&raw mut buffer, &raw mut size, &raw mut most);
+        let most = if most == 0 { usize::MAX } else { most };
+        let written = if buffer.is_null() {
+            0
+        } else {
+            fill(buffer, size, most, &mut ready)
+        };
+        if written == 0 {
+            with(|collector| collector.dropped += ready.len() as u64);
+            ready.clear();
+        }
+        if !buffer.is_null() {
+            complete(std::ptr::null_mut(), 0, buffer, size, written);
+        }
+    }
+}
+
+/// Writes records while they fit; returns the bytes written.
+fn fill(buffer: *mut u8, size: usize, most: usize, ready: &mut VecDeque<Bytes>) -> usize {
+    // SAFETY: the buffer and its size come from the request callback, whose contract this is; it
+    // belongs to CUPTI until the completion callback.
+    let target = unsafe { std::slice::from_raw_parts_mut(buffer, size) };
+    let mut written = 0;
+    for _ in 0..most {
+        let Some(record) = ready.front().map(Bytes::as_slice) else {
+            break;
+        };
+        let Some(place) = target.get_mut(written..written + record.len()) else {
+            break;
+        };
+        place.copy_from_slice(record);
+        written += record.len();
+        ready.pop_front();
+    }
+    written
+}

@@ -1,0 +1,183 @@
+//! From operations and calls to records.
+
+use super::ids::callback_id;
+use super::layout;
+use super::layout::Bytes;
+use super::layout::Version;
+use crate::core::Finished;
+use crate::core::Kind;
+use crate::handles;
+use crate::log::CallLine;
+use crate::simulator;
+
+/// `CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL`.
+const COMMAND_BUFFER_FULL: u32 = 6 << 16;
+/// `CUPTI_ACTIVITY_OBJECT_THREAD`, kind of the object of an overhead record.
+const OBJECT_THREAD: u32 = 2;
+/// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`.
+const NO_ID: u32 = u32::MAX;
+
+/// `CUpti_ActivityMemcpyKind` of a copy between devices.
+const PEER: u8 = 10;
+
+/// How moments and names are written.
+pub(super) struct Writing<'a> {
+    pub(super) version: Version,
+    /// From CLOCK_MONOTONIC to CUPTI's clock.
+    pub(super) moment: &'a dyn Fn(u64) -> u64,
+    /// Address of a name that stays.
+    pub(super) name: &'a mut dyn FnMut(&str) -> u64,
+}
+
+/// The kind of the record of an operation; marks have none of their own.
+pub(super) fn kind(operation: &Finished) -> Option<u32> {
+    match operation.operation.kind {
+        Kind::Kernel | Kind::Collective => Some(layout::KERNEL),
+        Kind::Memcpy(PEER) => Some(layout::PEER_MEMCPY),
+        Kind::Memcpy(_) => Some(layout::MEMCPY),
+        Kind::Memset => Some(layout::MEMSET),
+        Kind::Event | Kind::Wait => None,
+    }
+}
+
+/// The contexts are the devices' primary ones.
+fn context(device: u32) -> u32 {
+    device.saturating_add(1)
+}
+
+pub(super) fn operation(finished: &Finished, writing: &mut Writing) -> Option<Bytes> {
+    let kind = kind(finished)?;
+    let operation = &finished.operation;
+    let (start, end) = (
+        (writing.moment)(finished.start_ns),
+        (writing.moment)(finished.end_ns),
+    );
+    let record = Bytes::new(writing.version, kind)?
+        .u64(16, start)
+        .u64(24, end);
+    if kind == layout::KERNEL {
+        return Some(
+            record
+                .u64(32, end)
+                .u32(40, finished.device)
+                .u32(44, context(finished.device))
+                .u32(48, finished.stream)
+                .triple(52, operation.grid)
+                .triple(64, operation.block)
+                .u32(92, operation.correlation)
+                .u64(104, (writing.name)(&operation.name))
+                .u64(144, 0)
+                .u32(156, 0),
+        );
+    }
+    let copy_kind = match operation.kind {
+        Kind::Memcpy(kind) => kind,
+        _ => 0,
+    };
+    let correlation_at = if kind == layout::PEER_MEMCPY { 60 } else { 44 };
+    Some(
+        record
+            .u8(4, copy_kind)
+            .u64(8, operation.bytes)
+            .u32(32, finished.device)
+            .u32(36, context(finished.device))
+            .u32(40, finished.stream)
+            .u32(correlation_at, operation.correlation),
+    )
+}
+
+/// The record of a host call: its kind and its number in the API, if CUPTI has one.
+pub(super) fn call_kind(call: &CallLine) -> Option<(u32, u32)> {
+    let kind = match call.layer {
+        "driver" => layout::DRIVER,
+        "runtime" => layout::RUNTIME,
+        _ => return None,
+    };
+    Some((kind, callback_id(call.function)?))
+}
+
+pub(super) fn call(call: &CallLine, thread: u32, writing: &mut Writing) -> Option<Bytes> {
+    let (kind, id) = call_kind(call)?;
+    Some(
+        Bytes::new(writing.version, kind)?
+            .u32(4, id)
+            .u64(8, (writing.moment)(call.begin_ns))
+            .u64(16, (writing.moment)(call.end_ns))
+            .u32(24, std::process::id())
+            .u32(28, thread)
+            .u32(32, call.correlation)
+            .u32(36, u32::from_ne_bytes(call.result.to_ne_bytes())),
+    )
+}
+
+/// `CUpti_ActivitySynchronizationType` of a driver call.
+fn synchronization_type(function: &str) -> Option<u32> {
+    match function.trim_end_matches("_ptsz") {
+        "cuEventSynchronize" => Some(1),
+        "cuStreamWaitEvent" => Some(2),
+        "cuStreamSynchronize" => Some(3),
+        "cuCtxSynchronize" => Some(4),
+        _ => None,
+    }
+}
+
+pub(super) fn is_synchronization(call: &CallLine) -> bool {
+    synchronization_type(call.function).is_some()
+}
+
+pub(super) fn is_event_record(call: &CallLine) -> bool {
+    call.function.starts_with("cuEventRecord")
+}
+
+/// The record of a synchronisation, if the call was one.
+pub(super) fn synchronization(call: &CallLine, writing: &mut Writing) -> Option<Bytes> {
+    let kind = synchronization_type(call.function)?;
+    let stream = if matches!(kind, 2 | 3) {
+        stream_id(call)
+    } else {
+        NO_ID
+    };
+    Some(
+        Bytes::new(writing.version, layout::SYNCHRONIZATION)?
+            .u32(4, kind)
+            .u64(8, (writing.moment)(call.begin_ns))
+            .u64(16, (writing.moment)(call.end_ns))
+            .u32(24, call.correlation)
+            .u32(28, context(call.device))
+            .u32(32, stream)
+            .u32(36, handles::event_id(call.event).unwrap_or(NO_ID)),
+    )
+}
+
+/// The record of a call that recorded an event.
+pub(super) fn event(call: &CallLine, writing: &mut Writing) -> Option<Bytes> {
+    Some(
+        Bytes::new(writing.version, layout::EVENT)?
+            .u32(4, call.correlation)
+            .u32(8, context(call.device))
+            .u32(12, stream_id(call))
+            .u32(16, handles::event_id(call.event).unwrap_or(NO_ID)),
+    )
+}
+
+/// The record of a launch that waited for room in the queue.
+pub(super) fn full_queue(
+    begin_ns: u64,
+    end_ns: u64,
+    thread: u32,
+    writing: &Writing,
+) -> Option<Bytes> {
+    Some(
+        Bytes::new(writing.version, layout::OVERHEAD)?
+            .u32(4, COMMAND_BUFFER_FULL)
+            .u32(8, OBJECT_THREAD)
+            .u32(12, std::process::id())
+            .u32(16, thread)
+            .u64(24, (writing.moment)(begin_ns))
+            .u64(32, (writing.moment)(end_ns)),
+    )
+}
+
+fn stream_id(call: &CallLine) -> u32 {
+    handles::stream_id(call.stream).unwrap_or(simulator::default_stream(call.device))
+}

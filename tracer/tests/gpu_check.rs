@@ -1,11 +1,7 @@
 //! The comparison that scripts/gpu-check.sh makes on a real GPU, on made-up inputs; and that it says so
 //! where there is none.
 
-#![expect(
-    clippy::expect_used,
-    clippy::unwrap_used,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use std::path::Path;
 use std::process::Command;

@@ -19,7 +19,8 @@ cd "$checkout"
 tiers=("$@")
 if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel torch); fi
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+simulator=
+trap 'rm -rf "$logs" ${simulator:+"$simulator"}' EXIT
 summary=()
 failed=
 
@@ -76,6 +77,18 @@ plain() {
 # Names of the integration tests of all crates.
 integration_tests() { find . -path ./target -prune -o -path '*/tests/*.rs' -printf '%P\n' | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
 
+# The simulated GPU's libraries, for tests that need a GPU of known behaviour.
+simulated_gpu() {
+    if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d probes/simgpu ]; then return 0; fi
+    simulator=$(as_builder mktemp -d)
+    if build build --quiet -p gctrace-simgpu && build run --quiet -p gctrace-simgpu --example lay_out -- "$simulator" >/dev/null; then
+        chmod a+rx "$simulator"
+        export GCTRACE_SIMGPU=$simulator
+    else
+        note "the simulated GPU could not be built"
+    fi
+}
+
 # The test programs whose file's name starts with PREFIX, built, one per line as
 # 'package folder<TAB>program'.
 test_programs() {
@@ -103,7 +116,7 @@ privileged() {
     while IFS=$'\t' read -r folder program; do
         say "$tier: $(basename "$program")"
         (cd "$folder" && step "$tier" as_root env "GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" \
-            "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "PYENV_ROOT=${PYENV_ROOT:-}" "CARGO_MANIFEST_DIR=$folder" \
+            "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}" "CARGO_MANIFEST_DIR=$folder" \
             "$program" --include-ignored --test-threads=1 --show-output </dev/null) || {
             fail "$tier ($(basename "$program"))"
             return 0
@@ -120,6 +133,7 @@ kernel() {
     else
         # Namespaces of its own for one interpreter need root.
         if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
+        simulated_gpu
         privileged kernel
     fi
 }

@@ -2,11 +2,7 @@
 //!
 //! `GCTRACE_SIMGPU` names the folder with the simulator's libraries.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 mod common;
 

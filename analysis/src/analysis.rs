@@ -288,6 +288,11 @@ impl Analysis {
                     process.allocations.set(allocations, stacks);
                 }
             }
+            Record::CudaCall(_)
+            | Record::CudaLaunches(_)
+            | Record::DeviceMemory(_)
+            | Record::PauseMemory(_)
+            | Record::Step(_) => {}
             Record::Pause(_) => {}
         }
     }

@@ -12,6 +12,7 @@
 #include "gc.bpf.c"
 #include "interrupted.bpf.c"
 #include "arena.bpf.c"
+#include "library.bpf.c"
 
 /* Never used: it puts the wire records into the object's BTF, from which the Rust types come. */
 struct wire_types {

@@ -152,6 +152,13 @@ pub enum ProcessEvent {
         /// When.
         at_ns: u64,
     },
+    /// A recorded process is about to map a file named like a library of CUDA, NCCL or torch.
+    Library {
+        /// The process.
+        pid: u32,
+        /// When.
+        at_ns: u64,
+    },
     /// The last thread of a recorded process ended.
     Exit {
         /// The process.
@@ -199,6 +206,7 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             at_ns,
         },
         EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, held, at_ns },
+        EventKind::EVENT_LIBRARY => ProcessEvent::Library { pid, at_ns },
         EventKind::EVENT_EXIT => ProcessEvent::Exit {
             pid,
             status: wire.exit_code,

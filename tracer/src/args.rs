@@ -155,6 +155,10 @@ struct RecordArgs {
     /// With --alloc: CPU time of the program that its windows may cost, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
     alloc_budget: f64,
+    /// Calls of CUDA and NCCL to record where a program makes any: each of them (all), launches only counted by
+    /// the millisecond (launches), no launches (sync), or none (off)
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "launches")]
+    cuda: CudaMode,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -190,6 +194,19 @@ pub(crate) enum Format {
     Text,
     /// For programs: schema gctrace.report/1
     Json,
+}
+
+/// Which calls of CUDA are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CudaMode {
+    /// Every launch and every CUDA event is an event of the trace
+    All,
+    /// Launches are counted by the millisecond: a trace of hours stays small
+    Launches,
+    /// Synchronisation, copies, memory and collectives, no launches
+    Sync,
+    /// Nothing of CUDA
+    Off,
 }
 
 /// What was asked for.
@@ -232,6 +249,8 @@ pub(crate) struct RecordConfig {
     pub counters: CounterChoice,
     /// Part of the CPU time that windows on the allocator may cost; `None`: there are none.
     pub alloc_budget: Option<f64>,
+    /// Calls of CUDA.
+    pub cuda: CudaMode,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -370,6 +389,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         stack_depth: args.stack_depth,
         counters: args.counters,
         alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
+        cuda: args.cuda,
         verbosity,
     })
 }

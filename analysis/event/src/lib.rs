@@ -13,6 +13,10 @@ pub use file::compressed_by_name;
 pub use record::Allocations;
 pub use record::Counter;
 pub use record::Counters;
+pub use record::CudaCall;
+pub use record::CudaLaunches;
+pub use record::CudaLayer;
+pub use record::DeviceMemory;
 pub use record::End;
 pub use record::Frame;
 pub use record::FrameId;
@@ -22,6 +26,7 @@ pub use record::Note;
 pub use record::Omitted;
 pub use record::Origin;
 pub use record::Pause;
+pub use record::PauseMemory;
 pub use record::Pressure;
 pub use record::ProbeCost;
 pub use record::Process;
@@ -30,6 +35,7 @@ pub use record::ProcessExit;
 pub use record::Reason;
 pub use record::Record;
 pub use record::Settings;
+pub use record::Step;
 pub use write::TraceWriter;
 
 /// Name and version of the trace format, the value of `format` in a trace's first line.

@@ -5,9 +5,11 @@
 //! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
 
 mod counters;
+mod cuda;
 mod frames;
 mod pressure;
 
+pub(crate) use cuda::BACKWARD;
 pub(crate) use frames::Frames;
 
 use crate::Header;
@@ -78,6 +80,11 @@ impl Lines {
                 allocations.at_ns,
                 allocations,
             ),
+            Record::CudaCall(call) => cuda::push_call(out, call),
+            Record::CudaLaunches(launches) => cuda::push_launches(out, launches),
+            Record::DeviceMemory(memory) => cuda::push_memory(out, memory),
+            Record::PauseMemory(memory) => cuda::push_pause_memory(out, memory),
+            Record::Step(step) => cuda::push_step(out, step),
             Record::Note(note) => push_note(out, note),
             Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
         }

@@ -4,6 +4,15 @@
 //! All times are nanoseconds of `CLOCK_MONOTONIC`; process and thread ids are those of the host's
 //! first pid namespace.
 
+mod cuda;
+
+pub use cuda::CudaCall;
+pub use cuda::CudaLaunches;
+pub use cuda::CudaLayer;
+pub use cuda::DeviceMemory;
+pub use cuda::PauseMemory;
+pub use cuda::Step;
+
 use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -439,6 +448,16 @@ pub enum Record {
     Pressure(Pressure),
     /// What windows on the allocator saw.
     Allocations(Allocations),
+    /// A call of CUDA or NCCL.
+    CudaCall(CudaCall),
+    /// Launches, counted.
+    CudaLaunches(CudaLaunches),
+    /// What torch's allocator holds on a device.
+    DeviceMemory(DeviceMemory),
+    /// Device memory given back within a pause.
+    PauseMemory(PauseMemory),
+    /// A backward pass.
+    Step(Step),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

@@ -5,6 +5,7 @@
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
+use crate::record::cuda::CudaProbes;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
@@ -37,6 +38,8 @@ pub(crate) struct Watch {
     pub pressures: Pressures,
     /// Windows on the allocators, with `--alloc`.
     pub allocations: Option<AllocationWindows>,
+    /// Probes on CUDA, NCCL and torch.
+    pub cuda: Option<CudaProbes>,
     /// Performance counters.
     pub counting: Counting,
     held: HeldProcesses,
@@ -76,6 +79,7 @@ impl Watch {
             stacks: Stacks::default(),
             pressures: Pressures::new(),
             allocations: None,
+            cuda: None,
             counting,
             held,
             programs: HashMap::new(),
@@ -118,6 +122,9 @@ impl Watch {
             armed.map(|(index, _)| index),
             Some(clock::monotonic_ns()),
         );
+        if let Some(cuda) = &mut self.cuda {
+            cuda.attach_to(&self.session, pid);
+        }
         self.announce(pid);
         Ok(())
     }
@@ -131,6 +138,9 @@ impl Watch {
                 self.processes.meet_thread(pid, tid, &mut self.output);
                 self.pressures.pause(&pause);
                 self.counting.select(&mut pause.pause.counters);
+                if let Some(cuda) = &mut self.cuda {
+                    cuda.pause(&pause.pause);
+                }
                 self.output.pause(&pause);
             }
             Event::Code(code) => {
@@ -162,17 +172,40 @@ impl Watch {
                 self.announce(pid);
             }
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
+            Event::Process(ProcessEvent::Library { pid, .. }) => {
+                if let Some(cuda) = &mut self.cuda {
+                    cuda.library(pid);
+                }
+            }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
                 if let Some(allocations) = &mut self.allocations {
                     allocations.ended(pid);
                 }
+                self.end_cuda(pid);
                 self.stacks.ended(pid);
                 self.pressures.ended(pid, at_ns);
                 self.counting
                     .ended(&self.session, pid, at_ns, &self.processes, &mut self.output);
                 self.processes.remove(pid, status, at_ns, &mut self.output);
             }
+        }
+    }
+
+    /// Its calls are still in their ring.
+    fn end_cuda(&mut self, pid: u32) {
+        if let Some(cuda) = &mut self.cuda {
+            cuda.tick(&self.session, &mut self.processes, &mut self.output);
+            cuda.ended(pid, &mut self.output);
+        }
+    }
+
+    /// The program of a process is known and has not run, or has just begun to.
+    fn begin_cuda(&mut self, pid: u32) {
+        if let Some(cuda) = &mut self.cuda
+            && self.processes.interpreter(pid).is_some()
+        {
+            cuda.program_begins(&self.session, pid);
         }
     }
 
@@ -205,6 +238,7 @@ impl Watch {
         if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
             self.processes.assume_interpreter(pid, *usual);
         }
+        self.begin_cuda(pid);
     }
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
@@ -219,6 +253,7 @@ impl Watch {
             Program::LinksInterpreter => {}
             Program::Other => self.known(file),
         }
+        self.begin_cuda(pid);
         if held {
             self.release(pid);
         } else {
@@ -238,6 +273,7 @@ impl Watch {
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
+        self.begin_cuda(pid);
         if held {
             self.release(pid);
         }
@@ -294,6 +330,9 @@ impl Watch {
         self.pressures.tick(&self.session, now, &mut self.output);
         if let Some(allocations) = &mut self.allocations {
             allocations.tick(&mut self.output);
+        }
+        if let Some(cuda) = &mut self.cuda {
+            cuda.tick(&self.session, &mut self.processes, &mut self.output);
         }
         self.output.tick();
     }

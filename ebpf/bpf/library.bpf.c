@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: noticing that a recorded process maps a library that may be one of CUDA, NCCL or torch.
- * Attached for --cuda only. Which library it is, user space finds out.
+ * Owns: noticing that a recorded process maps a library that may be one of CUDA, NCCL or torch. Which library
+ * it is, user space finds out. Called from the system call tracepoint of arena.bpf.c: the one place where every
+ * kernel shows a mapping.
  */
 
 /* include/uapi/asm-generic/mman-common.h */
@@ -28,21 +29,32 @@ static __always_inline bool may_be_wanted(struct file *file)
 	return start == LIBCUD || start == LIBNCC || start == LIBC10 || start == LIBTOR || start == LIBNVT;
 }
 
-/* security/security.c: security_mmap_file(file, prot, flags), before the mapping is made. */
-SEC("kprobe/security_mmap_file")
-int on_library(struct pt_regs *context)
+static __always_inline struct file *file_of(u32 descriptor)
 {
-	struct file *file = (struct file *)context->di;
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd);
+	struct file *file = 0;
+
+	if (descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), files + descriptor);
+	return file;
+}
+
+/* The mapping is not made yet. */
+static __noinline int note_library(u32 descriptor)
+{
 	u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct process_event *event;
+	struct file *file;
 
-	if (!file || !(context->si & PROT_EXEC) || !is_followed(pid) || !may_be_wanted(file))
+	if (!is_followed(pid))
+		return 0;
+	file = file_of(descriptor);
+	if (!file || !may_be_wanted(file))
 		return 0;
 	event = reserve_process_event(EVENT_LIBRARY, pid, bpf_ktime_get_ns());
-	if (!event)
-		return 0;
-	event->file.inode = BPF_CORE_READ(file, f_inode, i_ino);
-	event->file.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+	if (event)
+		bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

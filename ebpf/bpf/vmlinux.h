@@ -104,6 +104,15 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
 struct mm_struct {
 	struct file *exe_file;
 };
@@ -121,6 +130,7 @@ struct sched_entity {
 struct task_struct {
 	unsigned int flags;
 	struct mm_struct *mm;
+	struct files_struct *files;
 	int exit_code;
 	int pid;
 	int tgid;

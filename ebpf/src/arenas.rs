@@ -24,7 +24,8 @@ use std::path::Path;
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl Session {
-    /// Counts the arenas of recorded processes from now on.
+    /// Counts the arenas of recorded processes from now on, and tells of the libraries that they map
+    /// ([`crate::ProcessEvent::Library`]).
     ///
     /// # Errors
     /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording goes on without.
@@ -50,6 +51,12 @@ impl Session {
     /// ([`crate::detach`]), each of which takes a grace period of the kernel.
     pub fn stop_counting_arenas(&mut self) -> Attachment {
         Attachment::new(std::mem::take(&mut self.arena_links))
+    }
+
+    /// Whether news comes of libraries that recorded processes map.
+    #[must_use]
+    pub fn tells_of_libraries(&self) -> bool {
+        !self.arena_links.is_empty()
     }
 
     /// What a process has mapped and unmapped since it is recorded; `None` if arenas are not counted.

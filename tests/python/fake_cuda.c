@@ -26,7 +26,7 @@ static pid_t owner;
 
 /* One depth for all three libraries. */
 #ifdef DRIVER
-__thread int fake_cuda_depth;
+__attribute__((visibility("default"))) __thread int fake_cuda_depth;
 #else
 extern __thread int fake_cuda_depth;
 #endif

@@ -2,7 +2,6 @@
 
 use super::Session;
 use crate::error::Error;
-use crate::session::Attachment;
 use crate::support::Attach;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapHandle;
@@ -52,24 +51,6 @@ impl Session {
     /// How probes are attached on this kernel.
     pub(crate) fn attach_kind(&self) -> Attach {
         self.attach
-    }
-
-    /// Tells of libraries that recorded processes map from now on ([`crate::ProcessEvent::Library`]).
-    ///
-    /// # Errors
-    /// [`Error::Tracepoint`]: they have to be looked for then.
-    pub fn watch_libraries(&self) -> Result<Attachment, Error> {
-        let function = "security_mmap_file";
-        let link = self
-            .skeleton
-            .progs
-            .on_library
-            .attach_kprobe(false, function);
-        link.map(|link| Attachment::new(vec![link]))
-            .map_err(|source| Error::Tracepoint {
-                tracepoint: function,
-                source,
-            })
     }
 }
 

@@ -25,14 +25,14 @@ use std::collections::HashSet;
 use std::time::Duration;
 use std::time::Instant;
 
-/// When the libraries of a process are looked for again after it began to map one: the news comes before the
+/// When the libraries of a process are looked at after the news that it maps one, which comes just before the
 /// mapping is made.
 const AFTER_NEWS: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(20),
     Duration::from_millis(200),
 ];
-/// How often they are looked for where no news comes (no kprobe on this kernel).
+/// How often they are looked for where no news comes (no system call tracepoints on this kernel).
 const WITHOUT_NEWS: Duration = Duration::from_secs(1);
 
 /// The probes on libraries of CUDA, NCCL and torch.
@@ -44,8 +44,8 @@ pub(crate) struct CudaProbes {
     /// Libraries that were looked at: device and inode.
     files: HashSet<(u64, u64)>,
     probes: Vec<Attachment>,
-    /// Tells of libraries that are being mapped.
-    news: Option<Attachment>,
+    /// The session tells of libraries that are being mapped.
+    has_news: bool,
     /// When which process is to be looked at.
     due: Vec<(Instant, u32)>,
     looked_at_all: Instant,
@@ -61,19 +61,13 @@ impl CudaProbes {
         if mode == CudaMode::Off {
             return None;
         }
-        let news = session
-            .watch_libraries()
-            .inspect_err(|error| {
-                tracing::info!("{error}: libraries of CUDA are looked for every second");
-            })
-            .ok();
         Some(Self {
             mode,
             ring_bytes,
             programs: None,
             files: HashSet::new(),
             probes: Vec::new(),
-            news,
+            has_news: session.tells_of_libraries(),
             due: Vec::new(),
             looked_at_all: Instant::now(),
             threads: HashSet::new(),
@@ -138,7 +132,7 @@ impl CudaProbes {
     fn take_due(&mut self, processes: &Processes) -> HashSet<u32> {
         let now = Instant::now();
         let mut pids = HashSet::new();
-        if self.news.is_none() && self.looked_at_all.elapsed() >= WITHOUT_NEWS {
+        if !self.has_news && self.looked_at_all.elapsed() >= WITHOUT_NEWS {
             self.looked_at_all = now;
             pids.extend(processes.pids());
         }
@@ -257,8 +251,8 @@ impl CudaProbes {
     }
 
     /// All probes, to be taken out.
-    pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
-        self.probes.into_iter().chain(self.news)
+    pub(crate) fn into_probes(self) -> Vec<Attachment> {
+        self.probes
     }
 }
 

@@ -5,6 +5,9 @@
  * kernel shows a mapping.
  */
 
+/* Set for --cuda. */
+bool watch_libraries = false;
+
 /* include/uapi/asm-generic/mman-common.h */
 #define PROT_EXEC 4
 
@@ -41,20 +44,30 @@ static __always_inline struct file *file_of(u32 descriptor)
 	return file;
 }
 
-/* The mapping is not made yet. */
+/* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the
+ * library has run then. */
 static __noinline int note_library(u32 descriptor)
 {
+	u64 now = bpf_ktime_get_ns();
+	struct file_key key = {};
 	u32 pid = bpf_get_current_pid_tgid() >> 32;
 	struct process_event *event;
 	struct file *file;
 
-	if (!is_followed(pid))
+	if (!watch_libraries || !is_followed(pid))
 		return 0;
 	file = file_of(descriptor);
 	if (!file || !may_be_wanted(file))
 		return 0;
-	event = reserve_process_event(EVENT_LIBRARY, pid, bpf_ktime_get_ns());
-	if (event)
-		bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+	key.inode = BPF_CORE_READ(file, f_inode, i_ino);
+	key.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	if (bpf_map_lookup_elem(&known_files, &key))
+		return 0;
+	event = reserve_process_event(EVENT_LIBRARY, pid, now);
+	if (!event)
+		return 0;
+	event->file = key;
+	event->held = hold(pid, now);
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

@@ -24,8 +24,7 @@ use std::path::Path;
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl Session {
-    /// Counts the arenas of recorded processes from now on, and tells of the libraries that they map
-    /// ([`crate::ProcessEvent::Library`]).
+    /// Counts the arenas of recorded processes from now on.
     ///
     /// # Errors
     /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording goes on without.
@@ -53,9 +52,12 @@ impl Session {
         Attachment::new(std::mem::take(&mut self.arena_links))
     }
 
-    /// Whether news comes of libraries that recorded processes map.
-    #[must_use]
-    pub fn tells_of_libraries(&self) -> bool {
+    /// Tells from now on of libraries of CUDA, NCCL and torch that recorded processes map
+    /// ([`crate::ProcessEvent::Library`]). It takes the tracepoints of [`Session::count_arenas`]: `false` without.
+    pub fn watch_libraries(&mut self) -> bool {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.watch_libraries = true;
+        }
         !self.arena_links.is_empty()
     }
 

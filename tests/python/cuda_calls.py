@@ -117,9 +117,6 @@ elif what == "wait":
     everything(library, 0)
 elif what == "late":
     time.sleep(1)
-    library = Library()
-    # A real driver takes far longer to begin.
-    time.sleep(0.3)
-    everything(library, 0)
+    everything(Library(), 0)
 elif what == "flood":
     flood(Library(), times, int(sys.argv[4]))

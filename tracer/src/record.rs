@@ -133,7 +133,7 @@ impl Recording {
             held,
             counting,
         );
-        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &watch.session);
+        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &mut watch.session);
         if let Err(error) = arenas {
             watch.degraded(error);
         }

@@ -15,6 +15,7 @@ use gctrace_ebpf::Attachment;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::Cuda;
 use gctrace_ebpf::CudaEvent;
+use gctrace_ebpf::FileKey;
 use gctrace_ebpf::Session;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
@@ -25,8 +26,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 use std::time::Instant;
 
-/// When the libraries of a process are looked at after the news that it maps one, which comes just before the
-/// mapping is made.
+/// When the libraries of a process that could not be held are looked at after the news that it maps one, which
+/// comes just before the mapping is made.
 const AFTER_NEWS: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(20),
@@ -57,7 +58,7 @@ pub(crate) struct CudaProbes {
 
 impl CudaProbes {
     /// `None` for `--cuda off`.
-    pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &Session) -> Option<Self> {
+    pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut Session) -> Option<Self> {
         if mode == CudaMode::Off {
             return None;
         }
@@ -67,7 +68,7 @@ impl CudaProbes {
             programs: None,
             files: HashSet::new(),
             probes: Vec::new(),
-            has_news: session.tells_of_libraries(),
+            has_news: session.watch_libraries(),
             due: Vec::new(),
             looked_at_all: Instant::now(),
             threads: HashSet::new(),
@@ -91,10 +92,15 @@ impl CudaProbes {
         self.program_begins(session, pid);
     }
 
-    /// A process is about to map a library.
-    pub(crate) fn library(&mut self, pid: u32) {
-        let now = Instant::now();
-        self.due.extend(AFTER_NEWS.map(|after| (now + after, pid)));
+    /// A process is about to map a library, or has just done so and is held.
+    pub(crate) fn library(&mut self, session: &Session, pid: u32, file: FileKey, held: bool) {
+        if held {
+            wait_for_mapping(pid, file.inode);
+            self.look(session, pid);
+        } else {
+            let now = Instant::now();
+            self.due.extend(AFTER_NEWS.map(|after| (now + after, pid)));
+        }
     }
 
     /// A pause was recorded: its device memory is told once all is known.
@@ -231,7 +237,10 @@ impl CudaProbes {
         let (mut lost, mut hits) = (HashMap::new(), Vec::new());
         let mut foreign = 0;
         for (kind, name) in KINDS {
-            let counts = self.programs.iter().find_map(|programs| programs.counts(kind).ok());
+            let counts = self
+                .programs
+                .iter()
+                .find_map(|programs| programs.counts(kind).ok());
             let counts = counts.unwrap_or_default();
             if counts.lost > 0 {
                 let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
@@ -269,6 +278,22 @@ const KINDS: [(CallKind, &str); 10] = [
     (CallKind::CALL_STEP, "backward passes"),
     (CallKind::CALL_MEMORY, "torch's device memory"),
 ];
+
+/// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.
+fn wait_for_mapping(pid: u32, inode: u64) {
+    /// The call takes microseconds.
+    const LOOKS: usize = 50;
+    const BETWEEN: Duration = Duration::from_micros(200);
+    for _ in 0..LOOKS {
+        let mappings = gctrace_probes::maps::mappings(pid).unwrap_or_default();
+        let is_there =
+            |mapping: &gctrace_probes::maps::Mapping| mapping.inode == inode && mapping.executable;
+        if mappings.iter().any(is_there) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
 
 /// The function of that number.
 fn function(number: u16) -> Option<&'static gctrace_probes::cuda::Function> {

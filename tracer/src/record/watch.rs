@@ -172,9 +172,15 @@ impl Watch {
                 self.announce(pid);
             }
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
-            Event::Process(ProcessEvent::Library { pid, .. }) => {
+            Event::Process(ProcessEvent::Library {
+                pid, file, held, ..
+            }) => {
                 if let Some(cuda) = &mut self.cuda {
-                    cuda.library(pid);
+                    cuda.library(&self.session, pid, file, held);
+                }
+                self.known(file);
+                if held {
+                    self.release(pid);
                 }
             }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {

@@ -7,6 +7,7 @@
 
 mod allocations;
 mod counters;
+mod cuda;
 mod evidence;
 mod lines;
 mod pressure;
@@ -17,6 +18,9 @@ pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
+pub use cuda::CudaFunction;
+pub use cuda::CudaReport;
+pub use cuda::DeviceMemoryReport;
 pub use evidence::Advice;
 pub use evidence::CpuTime;
 pub use evidence::Effort;
@@ -90,6 +94,8 @@ pub struct Report {
     pub pressure: Option<PressureReport>,
     /// Performance counters of all processes that ran the collector, where recorded.
     pub counters: Option<CountersReport>,
+    /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
+    pub cuda: Option<CudaReport>,
     /// Collections that freed no object.
     pub freed_nothing: FreedNothing,
     /// Collections that the program asked for.

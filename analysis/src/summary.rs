@@ -65,6 +65,7 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
+            cuda: crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate()),
             counters: self.counters(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),

@@ -5,6 +5,7 @@
 
 mod allocations;
 mod counters;
+mod cuda;
 mod evidence;
 mod lines;
 mod overview;

@@ -2,6 +2,7 @@
 
 use super::allocations;
 use super::counters;
+use super::cuda;
 use super::evidence;
 use super::lines;
 use super::overview;
@@ -34,6 +35,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
+        cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),
         evidence::own_cost(report),

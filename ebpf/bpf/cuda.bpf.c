@@ -245,10 +245,10 @@ static __always_inline void step(struct calls *calls, struct pt_regs *registers,
 		}
 	} else if (stack_pointer < calls->step.stack_pointer) {
 		count_call(CALL_NESTED, CALL_STEP);
-	} else if (flags & CALL_BOTH_ENDS) {
-		open_call(&calls->step, registers, cookie, now);
 	} else {
+		/* One that an exception ends is known by this alone. */
 		send_entry(registers, cookie, now);
+		open_call(&calls->step, registers, cookie, now);
 	}
 }
 

@@ -382,7 +382,8 @@ enum grid_place {
 	GRID_CONFIGURATION = 3,
 };
 
-/* A call. Of functions that are probed at the entry only, end is begin. */
+/* A call. Of functions that are probed at the entry only, end is begin. A step is told when it begins, like
+ * those, and once more, whole, when it returns. */
 struct cuda_call_event {
 	__u32 kind;            /* EVENT_CUDA_CALL                                                 */
 	__u32 pid;

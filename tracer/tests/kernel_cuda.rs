@@ -151,10 +151,11 @@ impl Fake {
     }
 }
 
+/// Nanoseconds of a time in microseconds with three decimals, by its text: exact.
 fn nanoseconds(value: &Value) -> u64 {
     let text = value.to_string();
     let (whole, fraction) = text.split_once('.').unwrap();
-    format!("{whole}{fraction}").parse().unwrap()
+    format!("{whole}{fraction:0<3}").parse().unwrap()
 }
 
 /// The calls of a trace, in the order in which they stand there for each thread.

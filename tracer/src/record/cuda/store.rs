@@ -48,6 +48,8 @@ pub(super) struct Store {
     /// By process, thread and stream.
     launches: HashMap<(u32, u32, u64), CudaLaunches>,
     devices: HashMap<DeviceKey, Device>,
+    /// Backward passes of threads that have begun and not returned.
+    steps: HashMap<(u32, u32), Step>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +77,7 @@ impl Store {
             counts_launches: mode != CudaMode::All,
             launches: HashMap::new(),
             devices: HashMap::new(),
+            steps: HashMap::new(),
         }
     }
 
@@ -84,9 +87,41 @@ impl Store {
         };
         if call.kind == CallKind::CALL_LAUNCH && self.counts_launches {
             self.launch(call, sink);
+        } else if call.kind == CallKind::CALL_STEP {
+            self.step(call, sink);
         } else if let Some(record) = record(call, function) {
             sink.write(record);
         }
+    }
+
+    /// A backward pass begins, or has returned. One that an exception ended begins and never returns: it is
+    /// written, without its end, when the thread's next begins or nothing more can come.
+    fn step(&mut self, call: &Call, sink: &mut impl Sink) {
+        let step = Step {
+            pid: call.pid,
+            tid: call.tid,
+            begin_ns: call.begin_ns,
+            end_ns: call.end_ns,
+        };
+        let before = self.steps.remove(&(call.pid, call.tid));
+        if let Some(before) = before.filter(|before| before.begin_ns != step.begin_ns) {
+            sink.write(Record::Step(before));
+        }
+        if step.end_ns > step.begin_ns {
+            sink.write(Record::Step(step));
+        } else {
+            self.steps.insert((call.pid, call.tid), step);
+        }
+    }
+
+    fn write_steps(&mut self, sink: &mut impl Sink, which: impl Fn(&Step) -> bool) {
+        self.steps.retain(|_, step| {
+            let written = which(step);
+            if written {
+                sink.write(Record::Step(*step));
+            }
+            !written
+        });
     }
 
     fn launch(&mut self, call: &Call, sink: &mut impl Sink) {
@@ -153,6 +188,7 @@ impl Store {
 
     pub(super) fn ended(&mut self, pid: u32, sink: &mut impl Sink) {
         self.write_launches(sink, |launches| launches.pid == pid);
+        self.write_steps(sink, |step| step.pid == pid);
         for (key, device) in &mut self.devices {
             if key.pid == pid {
                 device.write_last(u64::MAX, sink);
@@ -163,6 +199,7 @@ impl Store {
 
     pub(super) fn finish(&mut self, sink: &mut impl Sink) {
         self.write_launches(sink, |_| true);
+        self.write_steps(sink, |_| true);
         for device in self.devices.values_mut() {
             device.write_last(u64::MAX, sink);
         }
@@ -235,15 +272,7 @@ fn record(call: &Call, function: &Function) -> Option<Record> {
         Layer::Driver => CudaLayer::Driver,
         Layer::Runtime => CudaLayer::Runtime,
         Layer::Nccl => CudaLayer::Nccl,
-        Layer::TorchAutograd => {
-            return Some(Record::Step(Step {
-                pid: call.pid,
-                tid: call.tid,
-                begin_ns: call.begin_ns,
-                end_ns: call.end_ns,
-            }));
-        }
-        Layer::TorchMemory => return None,
+        Layer::TorchAutograd | Layer::TorchMemory => return None,
     };
     Some(Record::CudaCall(CudaCall {
         pid: call.pid,
@@ -258,3 +287,6 @@ fn record(call: &Call, function: &Function) -> Option<Record> {
         error: (function.ends == Ends::Both && call.result != 0).then_some(call.result),
     }))
 }
+
+#[cfg(test)]
+mod tests;

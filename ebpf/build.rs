@@ -5,10 +5,11 @@ use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Objects: what is always loaded, and what `--alloc` needs.
-const OBJECTS: [(&str, &str); 2] = [
+/// Objects: what is always loaded, and what `--alloc` and `--cuda` need.
+const OBJECTS: [(&str, &str); 3] = [
     ("bpf/gctrace.bpf.c", "gctrace.skel.rs"),
     ("bpf/alloc.bpf.c", "alloc.skel.rs"),
+    ("bpf/cuda.bpf.c", "cuda.skel.rs"),
 ];
 
 fn main() {

@@ -3,6 +3,7 @@
 //! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
+use crate::cuda::CudaState;
 use crate::gpu_samples::GpuSamples;
 use crate::process::ProcessState;
 use crate::process::generation_index;
@@ -82,6 +83,7 @@ pub(crate) struct TraceState {
     pub(crate) notes_left_out: u64,
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: Ending,
+    pub(crate) cuda: CudaState,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
@@ -301,6 +303,11 @@ impl Analysis {
                     process.allocations.set(allocations, stacks);
                 }
             }
+            Record::CudaCall(_)
+            | Record::CudaLaunches(_)
+            | Record::DeviceMemory(_)
+            | Record::PauseMemory(_)
+            | Record::Step(_) => self.add_cuda(&record),
             Record::Pause(_) => {}
         }
     }
@@ -342,8 +349,46 @@ impl Analysis {
         }
     }
 
-    /// Events of other tools tell how long a process was there, if nothing better does.
+    /// What belongs to no process of the report.
+    fn add_cuda(&mut self, record: &Record) {
+        let Some(trace) = self.traces.last_mut() else {
+            return;
+        };
+        let (pid, begin_ns, end_ns) = match record {
+            Record::CudaCall(call) => {
+                trace.cuda.add_call(call);
+                (call.pid, call.begin_ns, call.end_ns)
+            }
+            Record::CudaLaunches(launches) => {
+                trace.cuda.add_launches(launches);
+                (launches.pid, launches.first_ns, launches.last_ns)
+            }
+            Record::DeviceMemory(memory) => {
+                trace.cuda.add_memory(memory);
+                (memory.pid, memory.at_ns, memory.at_ns)
+            }
+            Record::PauseMemory(memory) => return trace.cuda.add_pause(memory),
+            Record::Step(step) => {
+                trace.cuda.add_step(step);
+                (step.pid, step.begin_ns, step.end_ns)
+            }
+            _ => return,
+        };
+        self.see_work(Some(pid), begin_ns, end_ns);
+    }
+
     fn add_other(&mut self, event: &Event<'_>) {
+        let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
+        let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
+            return;
+        };
+        let end = begin.saturating_add(event.dur.us_as_ns().unwrap_or(0));
+        let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
+        self.see_work(pid, begin, end);
+    }
+
+    /// In traces of other tools events tell how long a process was there, if nothing better does.
+    fn see_work(&mut self, pid: Option<u32>, begin: u64, end: u64) {
         let Some(trace) = self
             .traces
             .last_mut()
@@ -351,13 +396,7 @@ impl Analysis {
         else {
             return;
         };
-        let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
-            return;
-        };
-        let end = begin.saturating_add(event.dur.us_as_ns().unwrap_or(0));
         trace.see(begin, end);
-        let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
         let spans = &mut self.current.spans;
         if let Some(pid) = pid
             && (spans.len() < SPANS_KEPT || spans.contains_key(&pid))

@@ -7,6 +7,7 @@ mod advice;
 mod allocations;
 mod analysis;
 mod counters;
+mod cuda;
 mod distribution;
 mod gpu_samples;
 mod growth;

@@ -7,6 +7,7 @@
 
 mod allocations;
 mod counters;
+mod cuda;
 mod evidence;
 mod gpus;
 mod lines;
@@ -18,6 +19,9 @@ pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
+pub use cuda::CudaFunction;
+pub use cuda::CudaReport;
+pub use cuda::DeviceMemoryReport;
 pub use evidence::Advice;
 pub use evidence::CpuTime;
 pub use evidence::Effort;
@@ -97,6 +101,8 @@ pub struct Report {
     pub counters: Option<CountersReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
+    /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
+    pub cuda: Option<CudaReport>,
     /// Collections that freed no object.
     pub freed_nothing: FreedNothing,
     /// Collections that the program asked for.

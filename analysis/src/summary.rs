@@ -66,6 +66,7 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
+            cuda: crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate()),
             counters: self.counters(),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),

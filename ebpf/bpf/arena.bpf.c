@@ -51,6 +51,8 @@ int on_mmap(struct syscall_enter *call)
 {
 	if (call->arguments[2] == PROT_READ_WRITE && call->arguments[3] == MAP_PRIVATE_ANONYMOUS)
 		count_arena(call->arguments[1], true);
+	else if (call->arguments[2] & PROT_EXEC)
+		note_library(call->arguments[4]);
 	return 0;
 }
 

@@ -172,6 +172,9 @@ enum event_kind {
 	EVENT_STACK = 6,
 	EVENT_CODE = 7,
 	EVENT_ALLOCATION = 8,
+	EVENT_LIBRARY = 9,
+	EVENT_CUDA_CALL = 10,
+	EVENT_DEVICE_MEMORY = 11,
 };
 
 enum pause_flag {
@@ -324,7 +327,7 @@ struct allocation_event {
 };
 
 struct process_event {
-	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY                        */
+	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY, _LIBRARY              */
 	__u32 pid;
 	__u32 parent;
 	__u32 held;            /* the process was sent SIGSTOP and waits for SIGCONT              */
@@ -332,6 +335,89 @@ struct process_event {
 	struct file_key file;  /* EXEC: the executable                                            */
 	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */
 	__u32 known;           /* EXEC: user space has looked at this executable before           */
+};
+
+/* ---- calls of CUDA, NCCL and torch (cuda.bpf.c) ------------------------------------------- */
+
+/* Cookie of such a probe: all that the program must know of the function. */
+#define CALL_FUNCTION_BITS 16        /* from bit 0: which function                                */
+#define CALL_KIND_SHIFT 16           /* 8 bits: enum call_kind                                    */
+#define CALL_STREAM_SHIFT 24         /* 8 bits: where the stream is                               */
+#define CALL_BYTES_SHIFT 32          /* 8 bits: where the number of bytes is                      */
+#define CALL_GRID_SHIFT 40           /* 8 bits: enum grid_place                                   */
+#define CALL_FLAGS_SHIFT 48          /* 8 bits: enum call_flag                                    */
+
+enum call_kind {
+	CALL_LAUNCH = 0,
+	CALL_SYNCHRONIZE = 1,
+	CALL_COPY = 2,
+	CALL_SET = 3,
+	CALL_ALLOCATE = 4,
+	CALL_FREE = 5,
+	CALL_EVENT = 6,          /* recording an event, or letting a stream wait for one              */
+	CALL_COLLECTIVE = 7,
+	CALL_STEP = 8,           /* a backward pass                                                   */
+	CALL_MEMORY = 9,         /* torch's caching allocator tells what it holds                     */
+	CALL_KINDS = 10,
+};
+
+enum call_flag {
+	CALL_BOTH_ENDS = 1,      /* the return is probed too                                          */
+	CALL_ENCLOSES = 2,       /* entry only, and calls another probed function                     */
+	CALL_AT_RET = 4,         /* this probe sits on an instruction that returns                    */
+};
+
+/* Stream: 0 none, 1 to 6 that argument, or one of these. */
+#define STREAM_ON_STACK 0x10     /* + n: 8 * n bytes above the stack pointer                      */
+#define STREAM_IN_CONFIGURATION 0x20 /* CUlaunchConfig, cudaLaunchConfig_t: the first argument    */
+/* Bytes: 0 none, or 1 to 6 that argument, plus a shift (a power of two) and at most one of these.  */
+#define BYTES_SHIFT_SHIFT 3      /* 2 bits                                                        */
+#define BYTES_NCCL 0x20          /* times the size of the ncclDataType_t in the next argument     */
+#define BYTES_ROWS 0x40          /* times the next argument                                       */
+
+enum grid_place {
+	GRID_NONE = 0,
+	GRID_ARGUMENTS = 1,      /* second to fourth argument                                         */
+	GRID_DIM3 = 2,           /* a dim3 by value: second argument and half of the third            */
+	GRID_CONFIGURATION = 3,
+};
+
+/* A call. Of functions that are probed at the entry only, end is begin. A step is told when it begins, like
+ * those, and once more, whole, when it returns. */
+struct cuda_call_event {
+	__u32 kind;            /* EVENT_CUDA_CALL                                                 */
+	__u32 pid;
+	__u32 tid;
+	__u16 function;        /* from the cookie                                                 */
+	__u16 call_kind;       /* enum call_kind                                                  */
+	__u64 begin_ns;
+	__u64 end_ns;
+	__u64 stream;          /* handle, as the function was given it                            */
+	__u64 bytes;
+	__u32 grid[3];
+	__s32 result;          /* what it returned; 0 where only the entry is probed              */
+};
+
+/* What torch's caching allocator holds on a device after it gave or took memory. */
+struct device_memory_event {
+	__u32 kind;            /* EVENT_DEVICE_MEMORY                                             */
+	__u32 pid;
+	__u32 tid;
+	__u32 device;          /* c10::Device: type in the low byte, index in the next            */
+	__u64 at_ns;
+	__s64 bytes;           /* given to the program; negative: taken back                      */
+	__u64 allocated;
+	__u64 reserved;
+};
+
+/* Indexes of the per-CPU map `call_counters`: hits, those within another recorded call, those of other
+ * processes, and records lost because the ring was full; each by call kind. */
+enum call_counter {
+	CALL_HITS = 0,
+	CALL_NESTED = CALL_KINDS,
+	CALL_FOREIGN = 2 * CALL_KINDS,
+	CALL_LOST = 3 * CALL_KINDS,
+	CALL_COUNTERS = 4 * CALL_KINDS,
 };
 
 /* Indexes of the per-CPU map `counters`: hits of recorded processes by point kind, hits of other
@@ -359,6 +445,8 @@ _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_e
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
 _Static_assert(sizeof(struct process_event) == 48, "process_event");
+_Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");
+_Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct followed_process) == 8, "followed_process");

@@ -11,6 +11,7 @@
 #include "process.bpf.c"
 #include "gc.bpf.c"
 #include "interrupted.bpf.c"
+#include "library.bpf.c"
 #include "arena.bpf.c"
 
 /* Never used: it puts the wire records into the object's BTF, from which the Rust types come. */

@@ -52,6 +52,15 @@ impl Session {
         Attachment::new(std::mem::take(&mut self.arena_links))
     }
 
+    /// Tells from now on of libraries of CUDA, NCCL and torch that recorded processes map
+    /// ([`crate::ProcessEvent::Library`]). It takes the tracepoints of [`Session::count_arenas`]: `false` without.
+    pub fn watch_libraries(&mut self) -> bool {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.watch_libraries = true;
+        }
+        !self.arena_links.is_empty()
+    }
+
     /// What a process has mapped and unmapped since it is recorded; `None` if arenas are not counted.
     #[must_use]
     pub fn arenas(&self, pid: u32) -> Option<Arenas> {

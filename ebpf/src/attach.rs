@@ -64,7 +64,7 @@ pub(crate) struct LinkPlan {
 }
 
 impl LinkPlan {
-    fn push(&mut self, offset: u64, cookie: u64, semaphore: Option<u64>) {
+    pub(crate) fn push(&mut self, offset: u64, cookie: u64, semaphore: Option<u64>) {
         // x86-64: a file offset fits usize
         self.offsets.push(offset as usize);
         self.cookies.push(cookie);

@@ -152,6 +152,17 @@ pub enum ProcessEvent {
         /// When.
         at_ns: u64,
     },
+    /// A recorded process is about to map a file not met before, named like a library of CUDA, NCCL or torch.
+    Library {
+        /// The process.
+        pid: u32,
+        /// The file.
+        file: FileKey,
+        /// It is stopped once the mapping is made, and waits for [`crate::HeldProcesses::release`].
+        held: bool,
+        /// When.
+        at_ns: u64,
+    },
     /// The last thread of a recorded process ended.
     Exit {
         /// The process.
@@ -199,6 +210,12 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             at_ns,
         },
         EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, held, at_ns },
+        EventKind::EVENT_LIBRARY => ProcessEvent::Library {
+            pid,
+            file: wire.file,
+            held,
+            at_ns,
+        },
         EventKind::EVENT_EXIT => ProcessEvent::Exit {
             pid,
             status: wire.exit_code,

@@ -398,7 +398,7 @@ fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> R
 /// costs the others one trap per collection.
 const EVERY_PROCESS: i32 = -1;
 
-fn link_multi(
+pub(crate) fn link_multi(
     program: &ProgramMut<'_>,
     file: &Path,
     plan: &LinkPlan,
@@ -414,7 +414,7 @@ fn link_multi(
     program.attach_uprobe_multi_with_opts(EVERY_PROCESS, file, "", options)
 }
 
-fn link_each(
+pub(crate) fn link_each(
     program: &ProgramMut<'_>,
     file: &Path,
     plan: &LinkPlan,

@@ -4,7 +4,8 @@
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
 //! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
 //! [`maps`] and [`process`] read what `/proc` says about a running process. [`counters`] opens the
-//! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do.
+//! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do, [`cuda`] knows the libraries of
+//! CUDA, NCCL and torch.
 //! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
 //! frames.
 //!
@@ -13,6 +14,7 @@
 mod cache;
 mod code;
 pub mod counters;
+pub mod cuda;
 mod elf;
 mod error;
 mod identify;

@@ -94,7 +94,7 @@ fn candidate(pid: u32, mapping: Mapping) -> Candidate {
 
 /// A path to the file for this process: through the other's root, which also works across mount
 /// namespaces; a deleted or replaced file through the mapping itself (needs privileges).
-fn openable(pid: u32, mapping: &Mapping) -> PathBuf {
+pub(crate) fn openable(pid: u32, mapping: &Mapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));
     // In a chroot the path is the one outside of it.

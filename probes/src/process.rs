@@ -85,6 +85,15 @@ pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
 
+/// The working directory as seen inside the process.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn working_directory(pid: u32) -> Result<PathBuf, ProcessError> {
+    std::fs::read_link(format!("/proc/{pid}/cwd"))
+        .map_err(|error| ProcessError::new(pid, "cwd", error))
+}
+
 /// Command line; empty for kernel threads, zombies and for an instant within exec.
 ///
 /// # Errors

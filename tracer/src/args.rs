@@ -164,6 +164,10 @@ struct RecordArgs {
     /// How often per second to ask NVIDIA's driver how the GPUs do; 0 does not
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
+    /// Calls of CUDA and NCCL to record where a program makes any: each of them (all), launches only counted by
+    /// the millisecond (launches), no launches (sync), or none (off)
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "launches")]
+    cuda: CudaMode,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -199,6 +203,19 @@ pub(crate) enum Format {
     Text,
     /// For programs: schema gctrace.report/1
     Json,
+}
+
+/// Which calls of CUDA are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CudaMode {
+    /// Every launch and every CUDA event is an event of the trace
+    All,
+    /// Launches are counted by the millisecond: a trace of hours stays small
+    Launches,
+    /// Synchronisation, copies, memory and collectives, no launches
+    Sync,
+    /// Nothing of CUDA
+    Off,
 }
 
 /// What was asked for.
@@ -245,6 +262,8 @@ pub(crate) struct RecordConfig {
     pub alloc_budget: Option<f64>,
     /// Samples of GPUs per second; `None`: none.
     pub nvml_hz: Option<f64>,
+    /// Calls of CUDA.
+    pub cuda: CudaMode,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -385,6 +404,7 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         counters: args.counters,
         alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
         nvml_hz: (args.nvml_hz > 0.0).then_some(args.nvml_hz),
+        cuda: args.cuda,
         verbosity,
     })
 }

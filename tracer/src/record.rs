@@ -6,6 +6,7 @@
 mod allocations;
 mod clock;
 mod counters;
+mod cuda;
 mod ending;
 mod header;
 mod interpreters;
@@ -33,6 +34,7 @@ use crate::launch::create_trace;
 use crate::privileges;
 use crate::record::allocations::AllocationWindows;
 use crate::record::counters::Counting;
+use crate::record::cuda::CudaProbes;
 use crate::record::interpreters::Interpreters;
 use crate::record::nvml::GpuSampling;
 use crate::record::output::Output;
@@ -133,6 +135,7 @@ impl Recording {
             held,
             counting,
         );
+        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &mut watch.session);
         if let Err(error) = arenas {
             watch.degraded(error);
         }

@@ -5,6 +5,7 @@
 
 mod allocations;
 mod counters;
+mod cuda;
 mod evidence;
 mod gpus;
 mod lines;

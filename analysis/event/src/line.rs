@@ -5,10 +5,12 @@
 //! [`SEPARATOR`] between two and [`FOOTER`] after the last, or the section of frames instead.
 
 mod counters;
+mod cuda;
 mod frames;
 mod gpu;
 mod pressure;
 
+pub(crate) use cuda::BACKWARD;
 pub(crate) use frames::Frames;
 
 use crate::Header;
@@ -83,6 +85,11 @@ impl Lines {
             ),
             Record::GpuDevice(device) => gpu::push_device(out, device),
             Record::GpuSample(sample) => self.gpus.push(out, sample),
+            Record::CudaCall(call) => cuda::push_call(out, call),
+            Record::CudaLaunches(launches) => cuda::push_launches(out, launches),
+            Record::DeviceMemory(memory) => cuda::push_memory(out, memory),
+            Record::PauseMemory(memory) => cuda::push_pause_memory(out, memory),
+            Record::Step(step) => cuda::push_step(out, step),
             Record::Note(note) => push_note(out, note),
             Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
         }

@@ -10,6 +10,14 @@ pub use gpu::GpuDevice;
 pub use gpu::GpuProcess;
 pub use gpu::GpuSample;
 pub use gpu::is_throttling;
+mod cuda;
+
+pub use cuda::CudaCall;
+pub use cuda::CudaLaunches;
+pub use cuda::CudaLayer;
+pub use cuda::DeviceMemory;
+pub use cuda::PauseMemory;
+pub use cuda::Step;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -450,6 +458,16 @@ pub enum Record {
     GpuDevice(GpuDevice),
     /// NVML's figures of a GPU at one moment.
     GpuSample(GpuSample),
+    /// A call of CUDA or NCCL.
+    CudaCall(CudaCall),
+    /// Launches, counted.
+    CudaLaunches(CudaLaunches),
+    /// What torch's allocator holds on a device.
+    DeviceMemory(DeviceMemory),
+    /// Device memory given back within a pause.
+    PauseMemory(PauseMemory),
+    /// A backward pass.
+    Step(Step),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

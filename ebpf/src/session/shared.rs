@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::error::Error;
+use crate::support::Attach;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapHandle;
 use libbpf_rs::OpenObject;
@@ -43,6 +44,13 @@ impl Session {
             map: "pause_ring",
             source,
         })
+    }
+}
+
+impl Session {
+    /// How probes are attached on this kernel.
+    pub(crate) fn attach_kind(&self) -> Attach {
+        self.attach
     }
 }
 

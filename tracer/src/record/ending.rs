@@ -3,6 +3,7 @@
 use crate::args::Verbosity;
 use crate::record::Why;
 use crate::record::clock;
+use crate::record::cuda::CudaProbes;
 use crate::record::output::Totals;
 use crate::record::stacks::Stacks;
 use crate::record::watch::Holds;
@@ -44,6 +45,12 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     if let Some(gpus) = &mut watch.gpus {
         gpus.tick(&mut watch.output);
     }
+    let mut cuda_counts = Default::default();
+    if let Some(cuda) = &mut watch.cuda {
+        cuda.finish(&mut watch.processes, &mut watch.output);
+        cuda_counts = cuda.counts();
+    }
+    let (cuda_lost, cuda_costs) = cuda_counts;
     let calibrated = watch.session.calibrate();
     let (calibration, own_probes) = match calibrated {
         Ok((calibration, probes)) => (Some(calibration), probes),
@@ -54,7 +61,8 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     };
     let arenas = watch.session.stop_counting_arenas();
     let probes = watch.interpreters.into_probes().chain(own_probes);
-    gctrace_ebpf::detach(probes.chain([arenas]));
+    let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
+    gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     let end = End {
         ended_ns,
         why: words(why).to_owned(),
@@ -62,8 +70,14 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
             Why::CommandEnded(ended) => Some(i32::from(ended.exit_code())),
             _ => None,
         },
-        lost: lost(&counters, &watch.stacks),
-        probes: costs(&counters, calibration, watch.holds),
+        lost: lost(&counters, &watch.stacks)
+            .into_iter()
+            .chain(cuda_lost)
+            .collect(),
+        probes: costs(&counters, calibration, watch.holds)
+            .into_iter()
+            .chain(cuda_costs)
+            .collect(),
         ..End::default()
     };
     let (totals, path) = (watch.output.totals(), watch.output.path().to_owned());

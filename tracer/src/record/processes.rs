@@ -129,6 +129,11 @@ impl Processes {
         due
     }
 
+    /// All that are there.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.table.keys().copied()
+    }
+
     /// Whether a process is known.
     pub(crate) fn contains(&self, pid: u32) -> bool {
         self.table.contains_key(&pid)

@@ -5,6 +5,7 @@
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
+use crate::record::cuda::CudaProbes;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
@@ -40,6 +41,8 @@ pub(crate) struct Watch {
     pub allocations: Option<AllocationWindows>,
     /// How the GPUs do, unless `--nvml-hz 0`.
     pub gpus: Option<GpuSampling>,
+    /// Probes on CUDA, NCCL and torch.
+    pub cuda: Option<CudaProbes>,
     /// Performance counters.
     pub counting: Counting,
     held: HeldProcesses,
@@ -80,6 +83,7 @@ impl Watch {
             pressures: Pressures::new(),
             allocations: None,
             gpus: None,
+            cuda: None,
             counting,
             held,
             programs: HashMap::new(),
@@ -122,6 +126,9 @@ impl Watch {
             armed.map(|(index, _)| index),
             Some(clock::monotonic_ns()),
         );
+        if let Some(cuda) = &mut self.cuda {
+            cuda.attach_to(&self.session, pid);
+        }
         self.announce(pid);
         Ok(())
     }
@@ -135,6 +142,9 @@ impl Watch {
                 self.processes.meet_thread(pid, tid, &mut self.output);
                 self.pressures.pause(&pause);
                 self.counting.select(&mut pause.pause.counters);
+                if let Some(cuda) = &mut self.cuda {
+                    cuda.pause(&pause.pause);
+                }
                 self.output.pause(&pause);
             }
             Event::Code(code) => {
@@ -166,17 +176,46 @@ impl Watch {
                 self.announce(pid);
             }
             Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
+            Event::Process(ProcessEvent::Library {
+                pid, file, held, ..
+            }) => {
+                if let Some(cuda) = &mut self.cuda {
+                    cuda.library(&self.session, pid, file, held);
+                }
+                self.known(file);
+                if held {
+                    self.release(pid);
+                }
+            }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
                 if let Some(allocations) = &mut self.allocations {
                     allocations.ended(pid);
                 }
+                self.end_cuda(pid);
                 self.stacks.ended(pid);
                 self.pressures.ended(pid, at_ns);
                 self.counting
                     .ended(&self.session, pid, at_ns, &self.processes, &mut self.output);
                 self.processes.remove(pid, status, at_ns, &mut self.output);
             }
+        }
+    }
+
+    /// Its calls are still in their ring.
+    fn end_cuda(&mut self, pid: u32) {
+        if let Some(cuda) = &mut self.cuda {
+            cuda.tick(&self.session, &mut self.processes, &mut self.output);
+            cuda.ended(pid, &mut self.output);
+        }
+    }
+
+    /// The program of a process is known and has not run, or has just begun to.
+    fn begin_cuda(&mut self, pid: u32) {
+        if let Some(cuda) = &mut self.cuda
+            && self.processes.interpreter(pid).is_some()
+        {
+            cuda.program_begins(&self.session, pid);
         }
     }
 
@@ -209,6 +248,7 @@ impl Watch {
         if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
             self.processes.assume_interpreter(pid, *usual);
         }
+        self.begin_cuda(pid);
     }
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
@@ -223,6 +263,7 @@ impl Watch {
             Program::LinksInterpreter => {}
             Program::Other => self.known(file),
         }
+        self.begin_cuda(pid);
         if held {
             self.release(pid);
         } else {
@@ -242,6 +283,7 @@ impl Watch {
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
+        self.begin_cuda(pid);
         if held {
             self.release(pid);
         }
@@ -301,6 +343,9 @@ impl Watch {
         }
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
+        }
+        if let Some(cuda) = &mut self.cuda {
+            cuda.tick(&self.session, &mut self.processes, &mut self.output);
         }
         self.output.tick();
     }

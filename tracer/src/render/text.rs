@@ -2,6 +2,7 @@
 
 use super::allocations;
 use super::counters;
+use super::cuda;
 use super::evidence;
 use super::gpus;
 use super::lines;
@@ -35,6 +36,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
+        cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),
         gpus::gpus(report),

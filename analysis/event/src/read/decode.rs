@@ -4,6 +4,7 @@
 //! modules below. A value that makes no sense is left out and said; only an event whose times or
 //! ids make no sense is left out whole.
 
+mod cuda;
 mod frames;
 mod gpu;
 mod pauses;
@@ -60,6 +61,7 @@ pub(crate) fn decode<'a>(
     let item = match event.phase.raw_text() {
         Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
             .map(|pause| Item::Record(Record::Pause(pause))),
+        Some(b"X") => cuda::slice(&event).map(Item::Record),
         Some(b"M") => metadata(&event, &mut report),
         Some(b"i") => instant(&event),
         _ => return Item::Other(event),
@@ -120,6 +122,7 @@ fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<I
         b"gctrace_frame" => Record::Frame(frames::frame(event)?),
         b"gctrace_counters" => Record::Counters(pressure::process_counters(event, report)?),
         b"gctrace_pressure" => Record::Pressure(pressure::pressure(event)?),
+        b"gctrace_pause_memory" => Record::PauseMemory(cuda::pause_memory(event)?),
         b"gctrace_allocations" => Record::Allocations(allocations(event)?),
         b"gctrace_gpu" => Record::GpuDevice(gpu::device(event)?),
         b"gctrace_gpu_sample" => Record::GpuSample(gpu::sample(event)?),
@@ -238,6 +241,7 @@ fn instant<'a>(event: &Event<'a>) -> Result<Item<'a>, Unread> {
                 message: args.message,
             })
         }
+        b"[memory]" => Record::DeviceMemory(cuda::memory(event).ok_or(Unread::Other)?),
         _ => return Err(Unread::Other),
     };
     Ok(Item::Record(record))

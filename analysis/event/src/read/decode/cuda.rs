@@ -1,0 +1,138 @@
+//! Calls of CUDA and NCCL, device memory and backward passes: ours, and the PyTorch profiler's where they are
+//! of the same form. What of another tool cannot be used is left to whoever reads other events.
+
+use super::Event;
+use super::Unread;
+use super::Value;
+use super::id;
+use super::time;
+use crate::CudaCall;
+use crate::CudaLaunches;
+use crate::CudaLayer;
+use crate::DeviceMemory;
+use crate::PauseMemory;
+use crate::Record;
+use crate::Step;
+use crate::line::BACKWARD;
+use serde::Deserialize;
+
+/// The record that a complete event is.
+pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
+    let category = event.category.raw_text().unwrap_or_default();
+    let name = event.name.raw_text().unwrap_or_default();
+    if let Some(layer) = CudaLayer::from_category(category) {
+        return call(event, layer)
+            .map(Record::CudaCall)
+            .ok_or(Unread::Other);
+    }
+    match (category, name) {
+        (b"gctrace", b"cuda launches") => launches(event).map(Record::CudaLaunches),
+        (b"user_annotation", name) if name == BACKWARD.as_bytes() => step(event).map(Record::Step),
+        _ => None,
+    }
+    .ok_or(Unread::Other)
+}
+
+/// Process, thread, begin and end.
+fn extent(event: &Event<'_>) -> Option<(u32, u32, u64, u64)> {
+    let begin_ns = event.ts.us_as_ns()?;
+    let end_ns = begin_ns.checked_add(event.dur.us_as_ns()?)?;
+    Some((id(event.pid)?, id(event.tid)?, begin_ns, end_ns))
+}
+
+fn call(event: &Event<'_>, layer: CudaLayer) -> Option<CudaCall> {
+    let (pid, tid, begin_ns, end_ns) = extent(event)?;
+    let mut call = CudaCall {
+        pid,
+        tid,
+        layer,
+        function: event.name.text()?.into_owned().into(),
+        begin_ns,
+        end_ns,
+        stream: None,
+        bytes: None,
+        grid: None,
+        error: None,
+    };
+    for (key, value) in event.args.members() {
+        match key {
+            b"stream" => call.stream = value.unsigned(),
+            b"bytes" => call.bytes = value.unsigned(),
+            b"grid" => call.grid = value.parse().ok(),
+            b"error" => {
+                let code = value.signed().and_then(|code| i32::try_from(code).ok());
+                call.error = code.filter(|code| *code != 0);
+            }
+            _ => {}
+        }
+    }
+    Some(call)
+}
+
+fn launches(event: &Event<'_>) -> Option<CudaLaunches> {
+    let (pid, tid, first_ns, last_ns) = extent(event)?;
+    Some(CudaLaunches {
+        pid,
+        tid,
+        stream: event.args.member("stream").unsigned()?,
+        first_ns,
+        last_ns,
+        count: event.args.member("count").unsigned()?,
+    })
+}
+
+fn step(event: &Event<'_>) -> Option<Step> {
+    let (pid, tid, begin_ns, end_ns) = extent(event)?;
+    Some(Step {
+        pid,
+        tid,
+        begin_ns,
+        end_ns,
+    })
+}
+
+fn small(value: Value<'_>) -> Option<i8> {
+    i8::try_from(value.signed()?).ok()
+}
+
+/// The record that an instant event `[memory]` is.
+pub(super) fn memory(event: &Event<'_>) -> Option<DeviceMemory> {
+    let argument = |name: &str| event.args.member(name);
+    Some(DeviceMemory {
+        pid: id(event.pid)?,
+        tid: id(event.tid)?,
+        at_ns: event.ts.us_as_ns()?,
+        device_type: small(argument("Device Type"))?,
+        device: small(argument("Device Id"))?,
+        bytes: argument("Bytes").signed()?,
+        allocated: argument("Total Allocated").unsigned()?,
+        reserved: argument("Total Reserved").unsigned()?,
+    })
+}
+
+#[derive(Deserialize)]
+struct PauseMemoryArgs {
+    end_ns: u64,
+    device_type: i8,
+    device: i8,
+    freed_bytes: u64,
+    freed_blocks: u64,
+}
+
+/// Ours alone.
+pub(super) fn pause_memory(event: &Event<'_>) -> Result<PauseMemory, super::Problem> {
+    let args: PauseMemoryArgs = event
+        .args
+        .parse()
+        .or(Err("the device memory of a pause is damaged"))?;
+    Ok(PauseMemory {
+        pid: id(event.pid).ok_or("the \"pid\" of a pause's memory is not a process id")?,
+        tid: id(event.tid).ok_or("the \"tid\" of a pause's memory is not a thread id")?,
+        begin_ns: time(event.ts)?,
+        end_ns: args.end_ns,
+        device_type: args.device_type,
+        device: args.device,
+        freed_bytes: args.freed_bytes,
+        freed_blocks: args.freed_blocks,
+    })
+}

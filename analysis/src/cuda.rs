@@ -1,0 +1,247 @@
+//! Calls of CUDA and NCCL, torch's device memory and backward passes: sums over a trace, and over several.
+//!
+//! What a pause costs the GPU is not found out here.
+
+use crate::report::CudaFunction;
+use crate::report::CudaReport;
+use crate::report::DeviceMemoryReport;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
+use gctrace_event::DeviceMemory;
+use gctrace_event::PauseMemory;
+use gctrace_event::Step;
+use std::collections::BTreeMap;
+
+/// `c10::DeviceType` of CUDA devices.
+const CUDA_DEVICE: i8 = 1;
+
+/// A device as a process numbers it: process, index.
+type Device = (u32, i8);
+
+/// Sums over one trace.
+#[derive(Debug, Default)]
+pub(crate) struct CudaState {
+    functions: BTreeMap<(&'static str, String), Calls>,
+    launches: u64,
+    /// First and last launch.
+    launching: Option<(u64, u64)>,
+    devices: BTreeMap<Device, Memory>,
+    pauses_that_freed: u64,
+    steps: u64,
+    steps_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    count: u64,
+    time_ns: u64,
+    longest_ns: u64,
+    bytes: u64,
+    errors: u64,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    peak_allocated: u64,
+    peak_reserved: u64,
+    freed_in_pauses: u64,
+}
+
+impl CudaState {
+    pub(crate) fn add_call(&mut self, call: &CudaCall) {
+        if call.is_launch() {
+            self.add(1, (call.begin_ns, call.begin_ns));
+        }
+        let key = (call.layer.category(), call.function.to_string());
+        let calls = self.functions.entry(key).or_default();
+        calls.count += 1;
+        calls.time_ns = calls.time_ns.saturating_add(call.duration_ns());
+        calls.longest_ns = calls.longest_ns.max(call.duration_ns());
+        calls.bytes = calls.bytes.saturating_add(call.bytes.unwrap_or(0));
+        calls.errors += u64::from(call.error.is_some());
+    }
+
+    pub(crate) fn add_launches(&mut self, launches: &CudaLaunches) {
+        self.add(launches.count, (launches.first_ns, launches.last_ns));
+    }
+
+    fn add(&mut self, count: u64, (from_ns, to_ns): (u64, u64)) {
+        self.launches = self.launches.saturating_add(count);
+        let (first, last) = self.launching.get_or_insert((from_ns, to_ns));
+        *first = from_ns.min(*first);
+        *last = to_ns.max(*last);
+    }
+
+    pub(crate) fn add_memory(&mut self, memory: &DeviceMemory) {
+        if memory.device_type == CUDA_DEVICE {
+            let key = (memory.pid, memory.device);
+            let device = self.devices.entry(key).or_default();
+            device.peak_allocated = device.peak_allocated.max(memory.allocated);
+            device.peak_reserved = device.peak_reserved.max(memory.reserved);
+        }
+    }
+
+    pub(crate) fn add_pause(&mut self, memory: &PauseMemory) {
+        if memory.device_type == CUDA_DEVICE {
+            let key = (memory.pid, memory.device);
+            let device = self.devices.entry(key).or_default();
+            device.freed_in_pauses = device.freed_in_pauses.saturating_add(memory.freed_bytes);
+            self.pauses_that_freed += 1;
+        }
+    }
+
+    pub(crate) fn add_step(&mut self, step: &Step) {
+        self.steps += 1;
+        let length_ns = step.end_ns.saturating_sub(step.begin_ns);
+        self.steps_ns = self.steps_ns.saturating_add(length_ns);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+            && self.launches == 0
+            && self.devices.is_empty()
+            && self.steps == 0
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (key, calls) in &other.functions {
+            let sum = self.functions.entry(key.clone()).or_default();
+            sum.count = sum.count.saturating_add(calls.count);
+            sum.time_ns = sum.time_ns.saturating_add(calls.time_ns);
+            sum.longest_ns = sum.longest_ns.max(calls.longest_ns);
+            sum.bytes = sum.bytes.saturating_add(calls.bytes);
+            sum.errors = sum.errors.saturating_add(calls.errors);
+        }
+        self.launches = self.launches.saturating_add(other.launches);
+        self.pauses_that_freed += other.pauses_that_freed;
+        self.steps += other.steps;
+        self.steps_ns = self.steps_ns.saturating_add(other.steps_ns);
+    }
+
+    /// Those with the most time first, then the most frequent.
+    fn functions(&self) -> Vec<CudaFunction> {
+        let functions = self.functions.iter();
+        let mut functions: Vec<CudaFunction> = functions
+            .map(|((category, name), calls)| CudaFunction {
+                category: (*category).to_owned(),
+                name: name.clone(),
+                count: calls.count,
+                time_ns: calls.time_ns,
+                max_ns: calls.longest_ns,
+                bytes: calls.bytes,
+                errors: calls.errors,
+            })
+            .collect();
+        functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.count)));
+        functions
+    }
+
+    fn memory(&self, trace: usize) -> impl Iterator<Item = DeviceMemoryReport> {
+        self.devices
+            .iter()
+            .map(move |((pid, device), memory)| DeviceMemoryReport {
+                trace,
+                pid: *pid,
+                device: *device,
+                peak_allocated_bytes: memory.peak_allocated,
+                peak_reserved_bytes: memory.peak_reserved,
+                freed_in_pauses_bytes: memory.freed_in_pauses,
+            })
+    }
+}
+
+/// The report over traces, each with its index; `None` where they hold nothing of all this.
+pub(crate) fn report<'a>(
+    traces: impl Iterator<Item = (usize, &'a CudaState)>,
+) -> Option<CudaReport> {
+    let (mut sum, mut launching_ns, mut memory) = (CudaState::default(), 0u64, Vec::new());
+    let mut any = false;
+    for (index, trace) in traces.filter(|(_, trace)| !trace.is_empty()) {
+        any = true;
+        sum.merge(trace);
+        let (first, last) = trace.launching.unwrap_or_default();
+        launching_ns = launching_ns.saturating_add(last - first);
+        memory.extend(trace.memory(index));
+    }
+    any.then(|| CudaReport {
+        launches: sum.launches,
+        launches_per_s: crate::tally::rate(sum.launches, launching_ns),
+        functions: sum.functions(),
+        memory,
+        pauses_that_freed: sum.pauses_that_freed,
+        backward_passes: sum.steps,
+        backward_ns: sum.steps_ns,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::CudaLayer;
+
+    fn call(function: &'static str, begin_ns: u64, end_ns: u64) -> CudaCall {
+        CudaCall {
+            pid: 1,
+            tid: 1,
+            layer: CudaLayer::Driver,
+            function: function.into(),
+            begin_ns,
+            end_ns,
+            stream: Some(0),
+            bytes: Some(5),
+            grid: None,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_report() {
+        assert!(report([(0, &CudaState::default())].into_iter()).is_none());
+    }
+
+    #[test]
+    fn launches_are_counted_whichever_way_they_were_written() {
+        let mut state = CudaState::default();
+        state.add_call(&call("cuLaunchKernel", 1_000_000_000, 1_000_000_000));
+        state.add_call(&call("cuStreamSynchronize", 5, 105));
+        let counted = CudaLaunches {
+            pid: 1,
+            tid: 1,
+            stream: 0,
+            first_ns: 1_000_000_000,
+            last_ns: 2_000_000_000,
+            count: 99,
+        };
+        state.add_launches(&counted);
+        let report = report([(0, &state)].into_iter()).unwrap();
+        assert_eq!(report.launches, 100);
+        assert_eq!(report.launches_per_s, Some(100.0));
+        assert_eq!(report.functions[0].name, "cuStreamSynchronize");
+        assert_eq!(report.functions[0].time_ns, 100);
+        assert_eq!(report.functions[1].count, 1);
+    }
+
+    #[test]
+    fn memory_is_that_of_cuda_devices() {
+        let mut state = CudaState::default();
+        let mut memory = DeviceMemory {
+            pid: 1,
+            tid: 1,
+            at_ns: 5,
+            device_type: 1,
+            device: 0,
+            bytes: -10,
+            allocated: 90,
+            reserved: 200,
+        };
+        state.add_memory(&memory);
+        memory.allocated = 50;
+        state.add_memory(&memory);
+        memory.device_type = 0;
+        memory.allocated = 7000;
+        state.add_memory(&memory);
+        let report = report([(0, &state)].into_iter()).unwrap();
+        assert_eq!(report.memory.len(), 1);
+        assert_eq!(report.memory[0].peak_allocated_bytes, 90);
+    }
+}

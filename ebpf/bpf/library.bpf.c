@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Owns: noticing that a recorded process maps a library that may be one of CUDA, NCCL or torch. Which library
+ * it is, user space finds out. Called from the system call tracepoint of arena.bpf.c: the one place where every
+ * kernel shows a mapping.
+ */
+
+/* Set for --cuda. */
+bool watch_libraries = false;
+
+/* include/uapi/asm-generic/mman-common.h */
+#define PROT_EXEC 4
+
+/* First bytes of a file name, as a little-endian number. */
+#define NAME_BYTES 6
+#define NAME_MASK ((1ull << (8 * NAME_BYTES)) - 1)
+#define LIBCUD 0x64756362696cull
+#define LIBNCC 0x63636e62696cull
+#define LIBC10 0x30316362696cull
+#define LIBTOR 0x726f7462696cull
+#define LIBNVT 0x74766e62696cull
+
+static __always_inline bool may_be_wanted(struct file *file)
+{
+	const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
+	u64 start = 0;
+
+	if (bpf_probe_read_kernel(&start, sizeof(start), name))
+		return false;
+	/* Upper-case letters too: libnvToolsExt. */
+	start = (start | 0x202020202020ull) & NAME_MASK;
+	return start == LIBCUD || start == LIBNCC || start == LIBC10 || start == LIBTOR || start == LIBNVT;
+}
+
+static __always_inline struct file *file_of(u32 descriptor)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd);
+	struct file *file = 0;
+
+	if (descriptor < BPF_CORE_READ(table, max_fds))
+		bpf_probe_read_kernel(&file, sizeof(file), files + descriptor);
+	return file;
+}
+
+/* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the
+ * library has run then. */
+static __noinline int note_library(u32 descriptor)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct file_key key = {};
+	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct process_event *event;
+	struct file *file;
+
+	if (!watch_libraries || !is_followed(pid))
+		return 0;
+	file = file_of(descriptor);
+	if (!file || !may_be_wanted(file))
+		return 0;
+	key.inode = BPF_CORE_READ(file, f_inode, i_ino);
+	key.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
+	if (bpf_map_lookup_elem(&known_files, &key))
+		return 0;
+	event = reserve_process_event(EVENT_LIBRARY, pid, now);
+	if (!event)
+		return 0;
+	event->file = key;
+	event->held = hold(pid, now);
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,208 @@
+//! Probes on CUDA's, NCCL's and torch's functions, and what they tell.
+//!
+//! Owns the object of `bpf/cuda.bpf.c`. Which functions there are and where they lie is handed in.
+
+mod cookie;
+mod decode;
+
+pub use cookie::BytesPlace;
+pub use cookie::CallProbe;
+pub use cookie::GridPlace;
+pub use cookie::StreamPlace;
+pub use decode::CudaCall;
+pub use decode::CudaEvent;
+pub use decode::DeviceMemoryEvent;
+
+use crate::attach::LinkPlan;
+use crate::error::Error;
+use crate::session::Attachment;
+use crate::session::Session;
+use crate::session::link_each;
+use crate::session::link_multi;
+use crate::support::Attach;
+use libbpf_rs::MapCore as _;
+use libbpf_rs::MapFlags;
+use libbpf_rs::ProgramAttachType;
+use libbpf_rs::RingBuffer;
+use libbpf_rs::RingBufferBuilder;
+use libbpf_rs::skel::OpenSkel as _;
+use libbpf_rs::skel::SkelBuilder as _;
+use skeleton::CudaSkel;
+use skeleton::CudaSkelBuilder;
+use skeleton::types::call_counter;
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+use std::path::Path;
+use std::rc::Rc;
+
+/// What a function does: see `enum call_kind` in `bpf/event.h`.
+pub use skeleton::types::call_kind as CallKind;
+
+mod skeleton {
+    #![allow(
+        warnings,
+        clippy::all,
+        clippy::allow_attributes,
+        clippy::undocumented_unsafe_blocks,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "generated"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/cuda.skel.rs"));
+}
+
+/// The loaded programs. Dropping it detaches nothing: links live on their own.
+pub struct Cuda {
+    // Declared, and so dropped, before the programs it reads from.
+    ring: RingBuffer<'static>,
+    batch: Rc<RefCell<Vec<CudaEvent>>>,
+    attach: Attach,
+    skeleton: CudaSkel<'static>,
+}
+
+/// What the programs counted for one kind of call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// Hits in recorded processes.
+    pub hits: u64,
+    /// Of these: within another recorded call.
+    pub nested: u64,
+    /// Hits in processes that are not recorded but use the same library.
+    pub foreign: u64,
+    /// Not recorded: the ring was full.
+    pub lost: u64,
+}
+
+impl Cuda {
+    /// Loads the programs; no function is probed yet.
+    ///
+    /// # Errors
+    /// [`Error::Load`], [`Error::Map`], [`Error::RingSize`].
+    pub fn load(session: &Session, ring_bytes: u32) -> Result<Self, Error> {
+        if ring_bytes < 4096 || !ring_bytes.is_power_of_two() {
+            return Err(Error::RingSize(ring_bytes));
+        }
+        let attach = session.attach_kind();
+        // Borrowed by the skeleton for as long as it lives: until gctrace ends.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = CudaSkelBuilder::default()
+            .open(storage)
+            .map_err(Error::Load)?;
+        open.maps
+            .call_ring
+            .set_max_entries(ring_bytes)
+            .map_err(Error::Load)?;
+        let shared = session.shared_maps()?;
+        shared.lend(open.open_object_mut()).map_err(Error::Load)?;
+        if attach == Attach::Single {
+            // The value 0, which is what an ordinary kprobe program carries.
+            for program in [&mut open.progs.at_call, &mut open.progs.at_call_return] {
+                program.set_attach_type(ProgramAttachType::CgroupInetIngress);
+            }
+        }
+        let skeleton = open.load().map_err(Error::Load)?;
+        let batch = Rc::new(RefCell::new(Vec::new()));
+        let ring = ring(&skeleton, &batch).map_err(Error::Load)?;
+        Ok(Self {
+            ring,
+            batch,
+            attach,
+            skeleton,
+        })
+    }
+
+    /// Places probes in a file: they are live in every process that maps it, now and later.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] with the kernel's reason.
+    pub fn attach(&mut self, file: &Path, probes: &[CallProbe]) -> Result<Attachment, Error> {
+        let (mut entries, mut returns) = (LinkPlan::default(), LinkPlan::default());
+        for probe in probes {
+            let cookie = probe.cookie();
+            entries.push(probe.entry, cookie, None);
+            for instruction in &probe.returns {
+                entries.push(*instruction, probe.cookie_at_return(), None);
+            }
+            if probe.on_return {
+                returns.push(probe.entry, cookie, None);
+            }
+        }
+        let mut links = Vec::new();
+        // Returns first: a call whose begin is seen must not end unseen.
+        let ends = [
+            (&self.skeleton.progs.at_call_return, &returns, true),
+            (&self.skeleton.progs.at_call, &entries, false),
+        ];
+        for (program, plan, on_return) in ends {
+            if plan.is_empty() {
+                continue;
+            }
+            let linked = match self.attach {
+                Attach::Multi => link_multi(program, file, plan, on_return).map(|link| vec![link]),
+                Attach::Single => link_each(program, file, plan, on_return),
+            };
+            links.extend(linked.map_err(|source| Error::Attach {
+                file: file.to_owned(),
+                source,
+            })?);
+        }
+        Ok(Attachment::new(links))
+    }
+
+    /// Everything there is, in the order in which each thread did it.
+    ///
+    /// # Errors
+    /// [`Error::Map`] if the ring cannot be read.
+    pub fn poll(&mut self) -> Result<Vec<CudaEvent>, Error> {
+        self.ring.consume().map_err(|source| Error::Map {
+            map: "call_ring",
+            source,
+        })?;
+        Ok(std::mem::take(&mut *self.batch.borrow_mut()))
+    }
+
+    /// What the programs counted for a kind of call.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn counts(&self, kind: CallKind) -> Result<CallCounts, Error> {
+        Ok(CallCounts {
+            hits: self.counter(call_counter::CALL_HITS, kind)?,
+            nested: self.counter(call_counter::CALL_NESTED, kind)?,
+            foreign: self.counter(call_counter::CALL_FOREIGN, kind)?,
+            lost: self.counter(call_counter::CALL_LOST, kind)?,
+        })
+    }
+
+    fn counter(&self, which: call_counter, kind: CallKind) -> Result<u64, Error> {
+        let index = which.0 + kind.0;
+        let per_cpu = self
+            .skeleton
+            .maps
+            .call_counters
+            .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|source| Error::Map {
+                map: "call_counters",
+                source,
+            })?
+            .unwrap_or_default();
+        Ok(per_cpu
+            .iter()
+            .filter_map(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)))
+            .sum())
+    }
+}
+
+fn ring(
+    skeleton: &CudaSkel<'_>,
+    batch: &Rc<RefCell<Vec<CudaEvent>>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let batch = Rc::clone(batch);
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skeleton.maps.call_ring, move |bytes: &[u8]| {
+        batch.borrow_mut().extend(decode::decode(bytes));
+        0
+    })?;
+    builder.build()
+}

@@ -1,0 +1,167 @@
+//! What the BPF program must know of a function, packed into its probe's cookie. Pure.
+
+use super::CallKind;
+use super::skeleton::types::call_flag;
+use super::skeleton::types::grid_place;
+
+/// Shifts of `bpf/event.h`: `CALL_KIND_SHIFT` to `CALL_FLAGS_SHIFT`.
+const KIND_SHIFT: u32 = 16;
+const STREAM_SHIFT: u32 = 24;
+const BYTES_SHIFT: u32 = 32;
+const GRID_SHIFT: u32 = 40;
+const FLAGS_SHIFT: u32 = 48;
+
+/// Where a function finds its stream. Arguments are counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamPlace {
+    /// It has none.
+    #[default]
+    None,
+    /// In a register: the first to sixth argument.
+    Argument(u8),
+    /// So many words of 8 bytes above the stack pointer at the first instruction.
+    Stack(u8),
+    /// In the launch configuration that the first argument points to.
+    Configuration,
+}
+
+impl StreamPlace {
+    /// `STREAM_ON_STACK`, `STREAM_IN_CONFIGURATION`.
+    fn code(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Argument(number) => number & 7,
+            Self::Stack(word) => 0x10 | (word & 15),
+            Self::Configuration => 0x20,
+        }
+    }
+}
+
+/// Where a function finds how many bytes it is about. Arguments are counted from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BytesPlace {
+    /// It does not say.
+    #[default]
+    None,
+    /// That argument.
+    Argument(u8),
+    /// That argument, times a power of two up to 8.
+    Elements {
+        /// The argument.
+        argument: u8,
+        /// Logarithm of the size of one.
+        shift: u8,
+    },
+    /// That argument, times the size of the `ncclDataType_t` in the next.
+    NcclElements(u8),
+    /// That argument times the next.
+    Rows(u8),
+}
+
+impl BytesPlace {
+    /// `BYTES_SHIFT_SHIFT`, `BYTES_NCCL`, `BYTES_ROWS`.
+    fn code(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Argument(number) => number & 7,
+            Self::Elements { argument, shift } => (argument & 7) | (shift & 3) << 3,
+            Self::NcclElements(number) => (number & 7) | 0x20,
+            Self::Rows(number) => (number & 7) | 0x40,
+        }
+    }
+}
+
+/// Where a launch finds its grid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GridPlace {
+    /// It has none.
+    #[default]
+    None,
+    /// Second to fourth argument.
+    Arguments,
+    /// A `dim3` by value in the second and third.
+    Dim3,
+    /// In the launch configuration that the first argument points to.
+    Configuration,
+}
+
+impl GridPlace {
+    fn code(self) -> u32 {
+        match self {
+            Self::None => grid_place::GRID_NONE.0,
+            Self::Arguments => grid_place::GRID_ARGUMENTS.0,
+            Self::Dim3 => grid_place::GRID_DIM3.0,
+            Self::Configuration => grid_place::GRID_CONFIGURATION.0,
+        }
+    }
+}
+
+/// A function to probe.
+#[derive(Clone, Debug)]
+pub struct CallProbe {
+    /// The caller's number for it; comes back in [`super::CudaCall::function`].
+    pub function: u16,
+    /// What it does.
+    pub kind: CallKind,
+    /// File offset of an instruction at which stack pointer and arguments are those of the call.
+    pub entry: u64,
+    /// Its return is probed too, by exchanging the return address: not for functions out of which C++
+    /// exceptions come, for which such an address is the end of the program.
+    pub on_return: bool,
+    /// File offsets of its return instructions, where these are probed instead.
+    pub returns: Vec<u64>,
+    /// It is probed at the entry only and calls other functions that are probed.
+    pub encloses: bool,
+    /// Where its stream is.
+    pub stream: StreamPlace,
+    /// Where its bytes are.
+    pub bytes: BytesPlace,
+    /// Where its grid is.
+    pub grid: GridPlace,
+}
+
+impl CallProbe {
+    pub(super) fn cookie(&self) -> u64 {
+        let both = self.on_return || !self.returns.is_empty();
+        let mut flags = 0;
+        if both {
+            flags |= call_flag::CALL_BOTH_ENDS.0;
+        }
+        if self.encloses {
+            flags |= call_flag::CALL_ENCLOSES.0;
+        }
+        u64::from(self.function)
+            | u64::from(self.kind.0) << KIND_SHIFT
+            | u64::from(self.stream.code()) << STREAM_SHIFT
+            | u64::from(self.bytes.code()) << BYTES_SHIFT
+            | u64::from(self.grid.code()) << GRID_SHIFT
+            | u64::from(flags) << FLAGS_SHIFT
+    }
+
+    /// Of the probes at its return instructions.
+    pub(super) fn cookie_at_return(&self) -> u64 {
+        self.cookie() | u64::from(call_flag::CALL_AT_RET.0) << FLAGS_SHIFT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_hold_every_part() {
+        let probe = CallProbe {
+            function: 0x1234,
+            kind: CallKind::CALL_COLLECTIVE,
+            entry: 0,
+            on_return: true,
+            returns: Vec::new(),
+            encloses: false,
+            stream: StreamPlace::Stack(1),
+            bytes: BytesPlace::NcclElements(3),
+            grid: GridPlace::Dim3,
+        };
+        assert_eq!(probe.cookie(), 0x0001_0223_1107_1234);
+        assert_eq!(probe.cookie_at_return(), 0x0005_0223_1107_1234);
+    }
+}

@@ -1,0 +1,234 @@
+//! The libraries of CUDA, NCCL and torch: which functions gctrace probes, where they are.
+//!
+//! The functions are one table, `cuda/table.rs`; which files may hold them, `cuda/find.rs`. Nothing here
+//! loads a library or calls one.
+//!
+//! What cannot be had: NVTX ranges. NVTX 3, which torch and nearly everything else uses, is header-only: the
+//! ranges are calls through a pointer that is null as long as no tool is injected into the process, so that
+//! there is no function to probe.
+
+mod find;
+mod table;
+
+pub use find::CudaFile;
+pub use find::from_environment;
+pub use find::mapped;
+pub use table::Bytes;
+pub use table::Ends;
+pub use table::Function;
+pub use table::Grid;
+pub use table::Kind;
+pub use table::Layer;
+pub use table::Stream;
+pub use table::TABLE;
+
+use crate::elf::Data;
+use crate::elf::Image;
+use crate::elf::NotAnImage;
+use crate::error::ResolveError;
+use crate::placement;
+use crate::placement::Keep;
+use iced_x86::FlowControl;
+use object::ReadCache;
+use std::fs::File;
+use std::path::Path;
+
+/// Suffixes of the variants of a function for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
+const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
+
+/// A library, by what its file is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Library {
+    /// `libcuda.so`: the driver.
+    Driver,
+    /// `libcudart.so`: the runtime.
+    Runtime,
+    /// `libnccl.so`: collectives.
+    Nccl,
+    /// `libc10.so`: torch's allocators.
+    TorchMemory,
+    /// `libtorch_cpu.so`: torch's automatic differentiation.
+    TorchAutograd,
+}
+
+impl Library {
+    /// The library that a file of this name is; `None` for any other.
+    #[must_use]
+    pub fn of_file_name(name: &str) -> Option<Self> {
+        // Wheels carry copies with a hash in the name: libcudart-d0da41ae.so.11.0.
+        let (stem, _) = name.split_once(".so")?;
+        let stem = stem.split_once('-').map_or(stem, |(stem, _)| stem);
+        match stem {
+            "libcuda" => Some(Self::Driver),
+            "libcudart" => Some(Self::Runtime),
+            "libnccl" => Some(Self::Nccl),
+            "libc10" => Some(Self::TorchMemory),
+            "libtorch_cpu" => Some(Self::TorchAutograd),
+            _ => None,
+        }
+    }
+
+    /// The layers whose functions are looked for in it: a simulated GPU is all of CUDA in one file.
+    fn layers(self) -> &'static [Layer] {
+        match self {
+            Self::Driver | Self::Runtime | Self::Nccl => {
+                &[Layer::Driver, Layer::Runtime, Layer::Nccl]
+            }
+            Self::TorchMemory => &[Layer::TorchMemory],
+            Self::TorchAutograd => &[Layer::TorchAutograd],
+        }
+    }
+
+    /// The layer whose functions it should have.
+    fn own_layer(self) -> Layer {
+        match self {
+            Self::Driver => Layer::Driver,
+            Self::Runtime => Layer::Runtime,
+            Self::Nccl => Layer::Nccl,
+            Self::TorchMemory => Layer::TorchMemory,
+            Self::TorchAutograd => Layer::TorchAutograd,
+        }
+    }
+}
+
+/// A function found in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaPoint {
+    /// Index in [`TABLE`].
+    pub function: u16,
+    /// Name of its symbol.
+    pub symbol: String,
+    /// File offset of an instruction at which stack pointer and arguments are those of the call.
+    pub file_offset: u64,
+    /// File offsets of its return instructions; only for functions that end with [`Ends::Instructions`].
+    pub returns: Vec<u64>,
+}
+
+/// What a library has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CudaPoints {
+    /// Functions to probe.
+    pub points: Vec<CudaPoint>,
+    /// Functions that it should have and has not (older, newer or stripped).
+    pub absent: Vec<&'static str>,
+}
+
+/// Finds the functions of a library by its exported symbols.
+///
+/// # Errors
+/// When the file cannot be opened. What is no ELF file for this machine has no functions.
+pub fn resolve_library(file: &Path, library: Library) -> Result<CudaPoints, ResolveError> {
+    let opened = File::open(file).map_err(|source| ResolveError::Read {
+        path: file.to_owned(),
+        source,
+    })?;
+    let cache = ReadCache::new(opened);
+    match Image::parse(Data::File(&cache)) {
+        Ok(image) => Ok(points(&image, library)),
+        // A linker script, or a library for another machine.
+        Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
+            Ok(CudaPoints::default())
+        }
+    }
+}
+
+fn points(image: &Image<'_>, library: Library) -> CudaPoints {
+    let mut found = CudaPoints::default();
+    for (index, function) in (0u16..).zip(TABLE) {
+        if !library.layers().contains(&function.layer) {
+            continue;
+        }
+        let before = found.points.len();
+        for suffix in function.suffixes() {
+            let name = format!("{}{suffix}", function.name);
+            let symbols = image.dynamic_symbols_named(&name, function.is_prefix);
+            found.points.extend(
+                symbols
+                    .into_iter()
+                    .filter(|symbol| symbol.is_function)
+                    .filter_map(|symbol| {
+                        let range = symbol.address..symbol.address.saturating_add(symbol.size);
+                        point(image, index, function, symbol.name, &range)
+                    }),
+            );
+        }
+        if found.points.len() == before && function.layer == library.own_layer() {
+            found.absent.push(function.name);
+        }
+    }
+    one_probe_each(&mut found.points);
+    found
+}
+
+impl Function {
+    fn suffixes(&self) -> &'static [&'static str] {
+        match self.layer {
+            Layer::Driver | Layer::Runtime => &PER_THREAD,
+            _ => PER_THREAD.get(..1).unwrap_or_default(),
+        }
+    }
+}
+
+/// Two names of one function (aliases) are one place, which is probed once.
+fn one_probe_each(points: &mut Vec<CudaPoint>) {
+    let mut seen = std::collections::HashSet::new();
+    points.retain(|point| seen.insert(point.file_offset));
+}
+
+fn point(
+    image: &Image<'_>,
+    index: u16,
+    function: &Function,
+    symbol: &str,
+    range: &std::ops::Range<u64>,
+) -> Option<CudaPoint> {
+    let placement = placement::place(image, range, Keep::Arguments)?;
+    let returns = match function.ends {
+        Ends::Instructions => return_instructions(image, range),
+        Ends::Entry | Ends::Both => Vec::new(),
+    };
+    Some(CudaPoint {
+        function: index,
+        symbol: symbol.to_owned(),
+        file_offset: image.file_offset(placement.address)?,
+        returns,
+    })
+}
+
+/// Where a function returns; nothing if its end is not known. A function that leaves by a jump to another one
+/// has no such instruction there, and the call no end.
+fn return_instructions(image: &Image<'_>, range: &std::ops::Range<u64>) -> Vec<u64> {
+    placement::decode(image, range)
+        .iter()
+        .filter(|instruction| instruction.flow_control() == FlowControl::Return)
+        .filter_map(|instruction| image.file_offset(instruction.ip()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_known_by_their_names() {
+        let of = Library::of_file_name;
+        assert_eq!(of("libcuda.so.1"), Some(Library::Driver));
+        assert_eq!(of("libcuda.so.550.54.15"), Some(Library::Driver));
+        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(Library::Runtime));
+        assert_eq!(of("libcudart.so.12"), Some(Library::Runtime));
+        assert_eq!(of("libnccl.so.2"), Some(Library::Nccl));
+        assert_eq!(of("libtorch_cpu.so"), Some(Library::TorchAutograd));
+        assert_eq!(of("libc10.so"), Some(Library::TorchMemory));
+        assert_eq!(of("libc10_cuda.so"), None);
+        assert_eq!(of("libcudadebugger.so.1"), None);
+        assert_eq!(of("libcuda.a"), None);
+    }
+
+    #[test]
+    fn a_file_without_such_functions_has_none() {
+        let program = std::env::current_exe().unwrap();
+        let found = resolve_library(&program, Library::Nccl).unwrap();
+        assert!(found.points.is_empty());
+        assert!(found.absent.contains(&"ncclAllReduce"));
+    }
+}

@@ -1,0 +1,384 @@
+//! Which files may hold functions of CUDA, NCCL and torch: before a program maps them, and after.
+
+use super::Library;
+use crate::maps;
+use crate::process;
+use crate::process::ProcessError;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Component;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// A file that may hold such functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CudaFile {
+    /// Which library it is by its name.
+    pub library: Library,
+    /// Path as the process sees it.
+    pub path: PathBuf,
+    /// The same file as this process can open it.
+    pub openable: PathBuf,
+    /// Device and inode, as `stat` shows them.
+    pub identity: (u64, u64),
+}
+
+/// Where a driver is installed, or handed into containers, besides what the loader's cache says.
+const DRIVER_FOLDERS: [&str; 6] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda/lib64",
+    "/run/opengl-driver/lib",
+];
+
+/// No folder of libraries has more entries than are looked at.
+const MOST_ENTRIES: usize = 20_000;
+
+/// Libraries that a process has mapped, each file once.
+///
+/// # Errors
+/// When the process is gone, or its memory map may not be read.
+pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
+    let mut seen = HashSet::new();
+    let mappings = maps::mappings(pid)?.into_iter().filter_map(|mapping| {
+        let name = mapping.path.file_name()?.to_str()?;
+        Some((Library::of_file_name(name)?, mapping))
+    });
+    Ok(mappings
+        .filter(|(_, mapping)| seen.insert((mapping.device, mapping.inode)))
+        .filter_map(|(library, mapping)| {
+            let openable = maps::openable(pid, &mapping);
+            Some(CudaFile {
+                library,
+                identity: identity(&openable)?,
+                path: mapping.path,
+                openable,
+            })
+        })
+        .collect())
+}
+
+/// Libraries that a process is likely to map: those of its interpreter's environment, of its
+/// `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
+    let view = View {
+        root: process::root(pid),
+        working: process::working_directory(pid)?,
+    };
+    let environment = process::environment(pid)?;
+    let command = process::command_line(pid)?;
+    let program = process::executable(pid).ok();
+    let mut folders = Vec::new();
+    for prefix in prefixes(&view, command.first(), program.as_deref(), &environment) {
+        folders.extend(view.folders_of(&prefix));
+    }
+    folders.extend(search_path(&environment));
+    folders.extend(DRIVER_FOLDERS.map(PathBuf::from));
+    let mut files: Vec<PathBuf> = view.loader_cache();
+    let mut looked = HashSet::new();
+    for folder in folders {
+        if looked.insert(folder.clone()) {
+            files.extend(view.libraries_in(&folder));
+        }
+    }
+    Ok(view.identified(files))
+}
+
+/// Where the environment of an interpreter begins: around its program as typed (a virtual environment's is a
+/// link), around the file behind it, and what variables say.
+fn prefixes(
+    view: &View,
+    typed: Option<&String>,
+    program: Option<&Path>,
+    environment: &HashMap<OsString, OsString>,
+) -> Vec<PathBuf> {
+    let variable = |name: &str| environment.get(OsStr::new(name));
+    let mut programs = Vec::new();
+    if let Some(typed) = typed {
+        if typed.contains('/') {
+            programs.push(view.absolute(Path::new(typed)));
+        } else if let Some(path) = variable("PATH") {
+            programs.extend(std::env::split_paths(path).map(|folder| folder.join(typed)));
+            programs.retain(|program| view.exists(program));
+            programs.truncate(1);
+        }
+    }
+    programs.extend(program.map(Path::to_owned));
+    let mut prefixes: Vec<PathBuf> = programs
+        .iter()
+        .filter_map(|program| Some(program.parent()?.parent()?.to_owned()))
+        .collect();
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        prefixes.extend(variable(name).map(PathBuf::from));
+    }
+    prefixes.extend(variable("HOME").map(|home| Path::new(home).join(".local")));
+    prefixes.push(PathBuf::from("/usr/local"));
+    let mut seen = HashSet::new();
+    prefixes.retain(|prefix| seen.insert(prefix.clone()));
+    prefixes
+}
+
+/// Folders of `LD_LIBRARY_PATH`.
+fn search_path(environment: &HashMap<OsString, OsString>) -> Vec<PathBuf> {
+    let Some(path) = environment.get(OsStr::new("LD_LIBRARY_PATH")) else {
+        return Vec::new();
+    };
+    // ld.so(8): separated by colons or semicolons; an empty one is the working directory.
+    path.as_bytes()
+        .split(|byte| matches!(byte, b':' | b';'))
+        .map(|folder| PathBuf::from(OsStr::from_bytes(folder)))
+        .collect()
+}
+
+/// The file system as a process sees it.
+struct View {
+    root: PathBuf,
+    working: PathBuf,
+}
+
+impl View {
+    /// A path of the process as an absolute one, still as the process sees it.
+    fn absolute(&self, path: &Path) -> PathBuf {
+        self.working.join(path)
+    }
+
+    /// A path of the process as we open it. Links that are absolute would leave its root, so they are
+    /// followed by hand.
+    fn open(&self, path: &Path) -> PathBuf {
+        let mut inside = self.absolute(path);
+        /// As many links as the kernel follows (include/linux/namei.h, MAXSYMLINKS).
+        const MOST_LINKS: usize = 40;
+        for _ in 0..MOST_LINKS {
+            match self.first_link(&inside) {
+                Some(followed) => inside = followed,
+                None => break,
+            }
+        }
+        self.below_root(&inside)
+    }
+
+    fn below_root(&self, inside: &Path) -> PathBuf {
+        let normal = inside
+            .components()
+            .filter(|part| !matches!(part, Component::RootDir));
+        self.root.join(normal.collect::<PathBuf>())
+    }
+
+    /// The path with its first symbolic link replaced by what that says.
+    fn first_link(&self, inside: &Path) -> Option<PathBuf> {
+        let mut walked = PathBuf::from("/");
+        let mut parts = inside.components();
+        while let Some(part) = parts.next() {
+            match part {
+                Component::Normal(name) => walked.push(name),
+                Component::ParentDir => {
+                    walked.pop();
+                }
+                _ => {}
+            }
+            if let Ok(target) = std::fs::read_link(self.below_root(&walked)) {
+                let folder = walked.parent().unwrap_or(Path::new("/"));
+                return Some(folder.join(target).join(parts.as_path()));
+            }
+        }
+        None
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.open(path).exists()
+    }
+
+    /// Names in a folder; none if it cannot be read.
+    fn names(&self, folder: &Path) -> Vec<OsString> {
+        let Ok(entries) = std::fs::read_dir(self.open(folder)) else {
+            return Vec::new();
+        };
+        entries
+            .take(MOST_ENTRIES)
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .collect()
+    }
+
+    /// Folders of libraries in an environment: conda's own, and those of pip's packages.
+    fn folders_of(&self, prefix: &Path) -> Vec<PathBuf> {
+        let mut folders = vec![prefix.join("lib")];
+        for lib in ["lib", "lib64"] {
+            let lib = prefix.join(lib);
+            for python in self.names(&lib) {
+                if python.as_bytes().starts_with(b"python3") {
+                    for packages in ["site-packages", "dist-packages"] {
+                        folders.extend(self.folders_of_packages(&lib.join(&python).join(packages)));
+                    }
+                }
+            }
+        }
+        folders
+    }
+
+    /// `nvidia/cuda_runtime/lib` of the wheels for CUDA 11 and 12, `nvidia/cu13/lib` of those for 13, and torch.
+    fn folders_of_packages(&self, packages: &Path) -> Vec<PathBuf> {
+        let nvidia = packages.join("nvidia");
+        let parts = self.names(&nvidia).into_iter();
+        parts
+            .map(|part| nvidia.join(part).join("lib"))
+            .chain([packages.join("torch").join("lib")])
+            .collect()
+    }
+
+    fn libraries_in(&self, folder: &Path) -> Vec<PathBuf> {
+        self.names(folder)
+            .into_iter()
+            .filter(|name| name.to_str().and_then(Library::of_file_name).is_some())
+            .map(|name| self.absolute(folder).join(name))
+            .collect()
+    }
+
+    /// Paths in the loader's cache. The file is a table and behind it all texts, each ended by a zero byte
+    /// (ldconfig(8), glibc's `cache.h`).
+    fn loader_cache(&self) -> Vec<PathBuf> {
+        let bytes = std::fs::read(self.open(Path::new("/etc/ld.so.cache"))).unwrap_or_default();
+        bytes
+            .split(|byte| *byte == 0)
+            .filter(|text| text.starts_with(b"/"))
+            .map(|text| PathBuf::from(OsStr::from_bytes(text)))
+            .filter(|path| {
+                let name = path.file_name().and_then(OsStr::to_str);
+                name.and_then(Library::of_file_name).is_some()
+            })
+            .collect()
+    }
+
+    /// Each file once, whatever names it has.
+    fn identified(&self, files: Vec<PathBuf>) -> Vec<CudaFile> {
+        let mut seen = HashSet::new();
+        files
+            .into_iter()
+            .filter_map(|path| {
+                let openable = self.open(&path);
+                let library = Library::of_file_name(path.file_name()?.to_str()?)?;
+                let identity = identity(&openable)?;
+                seen.insert(identity).then_some(CudaFile {
+                    library,
+                    path,
+                    openable,
+                    identity,
+                })
+            })
+            .collect()
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    metadata
+        .is_file()
+        .then_some((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    fn file(path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, path.to_str().unwrap()).unwrap();
+    }
+
+    fn found(
+        root: &Path,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Vec<(Library, String)> {
+        let view = View {
+            root: root.to_owned(),
+            working: PathBuf::from("/work"),
+        };
+        let environment: HashMap<_, _> = variables
+            .iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)))
+            .collect();
+        let typed = arguments.first().map(|word| (*word).to_owned());
+        let mut files = view.loader_cache();
+        for prefix in prefixes(&view, typed.as_ref(), None, &environment) {
+            for folder in view.folders_of(&prefix) {
+                files.extend(view.libraries_in(&folder));
+            }
+        }
+        for folder in search_path(&environment) {
+            files.extend(view.libraries_in(&folder));
+        }
+        view.identified(files)
+            .into_iter()
+            .map(|file| (file.library, file.path.to_str().unwrap().to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_virtual_environment_in_a_container_is_searched() {
+        let root = tempfile::tempdir().unwrap();
+        let packages = "venv/lib/python3.11/site-packages";
+        let at = |path: &str| root.path().join(path);
+        file(&at("venv/bin/python"));
+        file(&at(&format!(
+            "{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"
+        )));
+        file(&at(&format!("{packages}/nvidia/cu13/lib/libcudart.so.13")));
+        file(&at(&format!("{packages}/torch/lib/libtorch_cpu.so")));
+        file(&at("real/libcuda.so.550.1"));
+        file(&at("work/own/libnccl.so.2"));
+        fs::create_dir_all(at("drivers")).unwrap();
+        // Absolute within the container: leads out of it for whoever follows it from outside.
+        symlink("/real/libcuda.so.550.1", at("drivers/libcuda.so.1")).unwrap();
+        file(&at("etc/ld.so.cache"));
+        fs::write(
+            at("etc/ld.so.cache"),
+            b"glibc-ld.so.cache1.1\0libcuda.so.1\0/drivers/libcuda.so.1\0libc.so.6\0/lib/libc.so.6\0",
+        )
+        .unwrap();
+        let path = [("PATH", "/none:/venv/bin"), ("LD_LIBRARY_PATH", "own")];
+        let mut libraries = found(root.path(), &["python"], &path);
+        libraries.sort_by(|a, b| a.1.cmp(&b.1));
+        let expected = [
+            (Library::Driver, "/drivers/libcuda.so.1".to_owned()),
+            (
+                Library::Runtime,
+                format!("/{packages}/nvidia/cu13/lib/libcudart.so.13"),
+            ),
+            (
+                Library::Runtime,
+                format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"),
+            ),
+            (
+                Library::TorchAutograd,
+                format!("/{packages}/torch/lib/libtorch_cpu.so"),
+            ),
+            (Library::Nccl, "/work/own/libnccl.so.2".to_owned()),
+        ];
+        let mut expected = expected.to_vec();
+        expected.sort_by(|a, b| a.1.cmp(&b.1));
+        assert_eq!(libraries, expected);
+    }
+
+    #[test]
+    fn a_circle_of_links_ends() {
+        let root = tempfile::tempdir().unwrap();
+        symlink("/b", root.path().join("a")).unwrap();
+        symlink("/a", root.path().join("b")).unwrap();
+        let view = View {
+            root: root.path().to_owned(),
+            working: PathBuf::from("/"),
+        };
+        assert!(!view.exists(Path::new("/a/x")));
+    }
+}

@@ -1,0 +1,301 @@
+//! `--cuda`: calls of CUDA and NCCL, torch's device memory, backward passes.
+//!
+//! Owns the libraries that are probed and when they are looked for. What is written of their calls is
+//! `cuda/store.rs`.
+
+mod plan;
+mod store;
+
+use crate::args::CudaMode;
+use crate::record::clock;
+use crate::record::cuda::store::Store;
+use crate::record::output::Output;
+use crate::record::processes::Processes;
+use gctrace_ebpf::Attachment;
+use gctrace_ebpf::CallKind;
+use gctrace_ebpf::Cuda;
+use gctrace_ebpf::CudaEvent;
+use gctrace_ebpf::FileKey;
+use gctrace_ebpf::Session;
+use gctrace_event::Pause;
+use gctrace_event::ProbeCost;
+use gctrace_probes::cuda::CudaFile;
+use gctrace_probes::cuda::TABLE;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When the libraries of a process that could not be held are looked at after the news that it maps one, which
+/// comes just before the mapping is made.
+const AFTER_NEWS: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+];
+/// How often they are looked for where no news comes (no system call tracepoints on this kernel).
+const WITHOUT_NEWS: Duration = Duration::from_secs(1);
+
+/// The probes on libraries of CUDA, NCCL and torch.
+pub(crate) struct CudaProbes {
+    mode: CudaMode,
+    ring_bytes: u32,
+    /// Loaded once a library is found.
+    programs: Option<Cuda>,
+    /// Libraries that were looked at: device and inode.
+    files: HashSet<(u64, u64)>,
+    probes: Vec<Attachment>,
+    /// The session tells of libraries that are being mapped.
+    has_news: bool,
+    /// When which process is to be looked at.
+    due: Vec<(Instant, u32)>,
+    looked_at_all: Instant,
+    threads: HashSet<(u32, u32)>,
+    pauses: Vec<Pause>,
+    store: Store,
+    warnings: Vec<String>,
+}
+
+impl CudaProbes {
+    /// `None` for `--cuda off`.
+    pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut Session) -> Option<Self> {
+        if mode == CudaMode::Off {
+            return None;
+        }
+        Some(Self {
+            mode,
+            ring_bytes,
+            programs: None,
+            files: HashSet::new(),
+            probes: Vec::new(),
+            has_news: session.watch_libraries(),
+            due: Vec::new(),
+            looked_at_all: Instant::now(),
+            threads: HashSet::new(),
+            pauses: Vec::new(),
+            store: Store::new(mode),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// A Python program begins: the libraries of its environment are probed before it maps them.
+    pub(crate) fn program_begins(&mut self, session: &Session, pid: u32) {
+        match gctrace_probes::cuda::from_environment(pid) {
+            Ok(files) => files.iter().for_each(|file| self.arm(session, file)),
+            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+        }
+    }
+
+    /// A process that runs already is recorded from now on.
+    pub(crate) fn attach_to(&mut self, session: &Session, pid: u32) {
+        self.look(session, pid);
+        self.program_begins(session, pid);
+    }
+
+    /// A process is about to map a library, or has just done so and is held.
+    pub(crate) fn library(&mut self, session: &Session, pid: u32, file: FileKey, held: bool) {
+        if held {
+            wait_for_mapping(pid, file.inode);
+            self.look(session, pid);
+        } else {
+            let now = Instant::now();
+            self.due.extend(AFTER_NEWS.map(|after| (now + after, pid)));
+        }
+    }
+
+    /// A pause was recorded: its device memory is told once all is known.
+    pub(crate) fn pause(&mut self, pause: &Pause) {
+        if self.programs.is_some() {
+            self.pauses.push(pause.clone());
+        }
+    }
+
+    /// A process ended.
+    pub(crate) fn ended(&mut self, pid: u32, output: &mut Output) {
+        self.due.retain(|(_, other)| *other != pid);
+        self.threads.retain(|(other, _)| *other != pid);
+        self.store.ended(pid, output);
+    }
+
+    /// Looks for libraries that were mapped meanwhile, and writes what was recorded.
+    pub(crate) fn tick(
+        &mut self,
+        session: &Session,
+        processes: &mut Processes,
+        output: &mut Output,
+    ) {
+        for pid in self.take_due(processes) {
+            self.look(session, pid);
+        }
+        for warning in std::mem::take(&mut self.warnings) {
+            tracing::warn!("{warning}");
+            output.note(None, clock::monotonic_ns(), warning);
+        }
+        self.take_events(processes, output);
+        self.store.tick(clock::monotonic_ns(), output);
+    }
+
+    fn take_due(&mut self, processes: &Processes) -> HashSet<u32> {
+        let now = Instant::now();
+        let mut pids = HashSet::new();
+        if !self.has_news && self.looked_at_all.elapsed() >= WITHOUT_NEWS {
+            self.looked_at_all = now;
+            pids.extend(processes.pids());
+        }
+        self.due.retain(|(at, pid)| {
+            let due = *at <= now;
+            if due {
+                pids.insert(*pid);
+            }
+            !due
+        });
+        pids
+    }
+
+    /// Writes what the ring holds. Device memory of pauses after that: what happened within a pause was sent
+    /// before the pause was.
+    fn take_events(&mut self, processes: &mut Processes, output: &mut Output) {
+        let Some(programs) = &mut self.programs else {
+            return;
+        };
+        let events = match programs.poll() {
+            Ok(events) => events,
+            Err(error) => {
+                self.warnings.push(crate::hints::chain(&error.into()));
+                return;
+            }
+        };
+        for event in events {
+            let (CudaEvent::Call(gctrace_ebpf::CudaCall { pid, tid, .. })
+            | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
+            if self.threads.insert((pid, tid)) {
+                processes.meet_thread(pid, tid, output);
+            }
+            match event {
+                CudaEvent::Call(call) => self.store.call(&call, output),
+                CudaEvent::Memory(memory) => self.store.memory(&memory, output),
+            }
+        }
+        for pause in std::mem::take(&mut self.pauses) {
+            self.store.pause(&pause, output);
+        }
+    }
+
+    /// Probes the libraries that a process has mapped.
+    fn look(&mut self, session: &Session, pid: u32) {
+        match gctrace_probes::cuda::mapped(pid) {
+            Ok(files) => files.iter().for_each(|file| self.arm(session, file)),
+            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+        }
+    }
+
+    fn arm(&mut self, session: &Session, file: &CudaFile) {
+        // Noted before the attempt: what fails once is not tried, and not told, again.
+        if !self.files.insert(file.identity) {
+            return;
+        }
+        if let Err(error) = self.try_arm(session, file) {
+            let why = format!("{error:#}");
+            self.warnings
+                .push(format!("{}: {why}", file.path.display()));
+        }
+    }
+
+    fn try_arm(&mut self, session: &Session, file: &CudaFile) -> anyhow::Result<()> {
+        let found = gctrace_probes::cuda::resolve_library(&file.openable, file.library)?;
+        let shown = file.path.display();
+        if !found.absent.is_empty() {
+            tracing::debug!("{shown} has no {}", found.absent.join(", "));
+        }
+        if found.points.is_empty() {
+            self.warnings.push(format!(
+                "{shown} exports none of the functions that gctrace knows of it: its calls are not recorded"
+            ));
+            return Ok(());
+        }
+        let probes = plan::probes(&found, self.mode);
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let programs = match &mut self.programs {
+            Some(programs) => programs,
+            none => none.insert(Cuda::load(session, self.ring_bytes)?),
+        };
+        self.probes.push(programs.attach(&file.openable, &probes)?);
+        tracing::info!("{} functions probed in {shown}", probes.len());
+        Ok(())
+    }
+
+    /// Writes what is left at the end of the recording.
+    pub(crate) fn finish(&mut self, processes: &mut Processes, output: &mut Output) {
+        self.take_events(processes, output);
+        self.store.finish(output);
+    }
+
+    /// What was lost, by where, and how often the probes were hit.
+    pub(crate) fn counts(&self) -> (HashMap<String, u64>, Vec<ProbeCost>) {
+        let (mut lost, mut hits) = (HashMap::new(), Vec::new());
+        let mut foreign = 0;
+        for (kind, name) in KINDS {
+            let counts = self
+                .programs
+                .iter()
+                .find_map(|programs| programs.counts(kind).ok());
+            let counts = counts.unwrap_or_default();
+            if counts.lost > 0 {
+                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
+                lost.insert(where_lost, counts.lost);
+            }
+            foreign += counts.foreign;
+            hits.push((format!("{name} (--cuda)"), counts.hits));
+        }
+        hits.push(("CUDA, in processes not recorded".to_owned(), foreign));
+        let costs = hits.into_iter().filter(|(_, hits)| *hits > 0);
+        let costs = costs.map(|(probe, hits)| ProbeCost {
+            probe,
+            hits,
+            ns_per_hit: None,
+        });
+        (lost, costs.collect())
+    }
+
+    /// All probes, to be taken out.
+    pub(crate) fn into_probes(self) -> Vec<Attachment> {
+        self.probes
+    }
+}
+
+/// Every kind of call, and what the user knows it as.
+const KINDS: [(CallKind, &str); 10] = [
+    (CallKind::CALL_LAUNCH, "launches"),
+    (CallKind::CALL_SYNCHRONIZE, "synchronisations"),
+    (CallKind::CALL_COPY, "copies"),
+    (CallKind::CALL_SET, "fills"),
+    (CallKind::CALL_ALLOCATE, "allocations of device memory"),
+    (CallKind::CALL_FREE, "frees of device memory"),
+    (CallKind::CALL_EVENT, "CUDA events"),
+    (CallKind::CALL_COLLECTIVE, "collectives"),
+    (CallKind::CALL_STEP, "backward passes"),
+    (CallKind::CALL_MEMORY, "torch's device memory"),
+];
+
+/// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.
+fn wait_for_mapping(pid: u32, inode: u64) {
+    /// The call takes microseconds.
+    const LOOKS: usize = 50;
+    const BETWEEN: Duration = Duration::from_micros(200);
+    for _ in 0..LOOKS {
+        let mappings = gctrace_probes::maps::mappings(pid).unwrap_or_default();
+        let is_there =
+            |mapping: &gctrace_probes::maps::Mapping| mapping.inode == inode && mapping.executable;
+        if mappings.iter().any(is_there) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// The function of that number.
+fn function(number: u16) -> Option<&'static gctrace_probes::cuda::Function> {
+    TABLE.get(usize::from(number))
+}

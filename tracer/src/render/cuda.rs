@@ -1,0 +1,128 @@
+//! The section on CUDA, NCCL and torch's device memory.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::CudaReport;
+use gctrace_analysis::report::DeviceMemoryReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::short_count;
+
+const INDENT: &str = "  ";
+/// Functions shown; the others are in the JSON.
+const FUNCTIONS_SHOWN: usize = 8;
+/// Devices shown.
+const DEVICES_SHOWN: usize = 8;
+
+pub(crate) fn cuda(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    if let Some(cuda) = &report.cuda {
+        lines.extend(wrap(&launches(cuda), INDENT, INDENT));
+        lines.extend(functions(cuda));
+        for memory in cuda.memory.iter().take(DEVICES_SHOWN) {
+            lines.extend(wrap(&device(memory), INDENT, INDENT));
+        }
+    }
+    Section {
+        heading: "CUDA calls",
+        lines,
+    }
+}
+
+fn launches(cuda: &CudaReport) -> String {
+    let rate = cuda.launches_per_s.map_or(String::new(), |rate| {
+        format!(" ({} per second)", short_count(rate as u64))
+    });
+    let passes = match cuda.backward_passes {
+        0 => String::new(),
+        count => format!(
+            "; {} backward passes, {} in them",
+            short_count(count),
+            duration(cuda.backward_ns)
+        ),
+    };
+    format!(
+        "{} launches of kernels and graphs{rate}{passes}.",
+        short_count(cuda.launches)
+    )
+}
+
+fn functions(cuda: &CudaReport) -> Vec<String> {
+    if cuda.functions.is_empty() {
+        return Vec::new();
+    }
+    let mut table = Table::new(&["function", "calls", "time", "longest"], &[0]);
+    for function in cuda.functions.iter().take(FUNCTIONS_SHOWN) {
+        let timed = |ns: u64| match ns {
+            0 => "-".to_owned(),
+            ns => duration(ns),
+        };
+        table.row(vec![
+            function.name.clone(),
+            short_count(function.count),
+            timed(function.time_ns),
+            timed(function.max_ns),
+        ]);
+    }
+    table.lines()
+}
+
+fn device(memory: &DeviceMemoryReport) -> String {
+    let freed = match memory.freed_in_pauses_bytes {
+        0 => "none was given back within pauses".to_owned(),
+        bytes => format!("{} were given back within pauses", mebibytes(bytes)),
+    };
+    format!(
+        "Device {} of process {}: at most {} in use and {} reserved by torch; {freed}.",
+        memory.device,
+        memory.pid,
+        mebibytes(memory.peak_allocated_bytes),
+        mebibytes(memory.peak_reserved_bytes),
+    )
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::Analysis;
+    use gctrace_analysis::report::CudaFunction;
+
+    #[test]
+    fn the_section_says_what_was_called() {
+        let mut report = Analysis::default().report();
+        assert!(cuda(&report).lines.is_empty());
+        report.cuda = Some(CudaReport {
+            launches: 1_234_567,
+            launches_per_s: Some(51_000.0),
+            functions: vec![CudaFunction {
+                category: "cuda_driver".to_owned(),
+                name: "cuStreamSynchronize".to_owned(),
+                count: 40,
+                time_ns: 2_500_000_000,
+                max_ns: 90_000_000,
+                bytes: 0,
+                errors: 0,
+            }],
+            memory: vec![DeviceMemoryReport {
+                trace: 0,
+                pid: 42,
+                device: 1,
+                peak_allocated_bytes: 3 << 20,
+                peak_reserved_bytes: 8 << 20,
+                freed_in_pauses_bytes: 512 << 10,
+            }],
+            pauses_that_freed: 3,
+            backward_passes: 20,
+            backward_ns: 1_000_000_000,
+        });
+        let text = cuda(&report).lines.join("\n");
+        assert!(text.contains("backward passes"), "{text}");
+        assert!(text.contains("cuStreamSynchronize"), "{text}");
+        assert!(text.contains("0.5 MiB were given back"), "{text}");
+    }
+}

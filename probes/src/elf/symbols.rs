@@ -31,7 +31,7 @@ pub(super) fn defined<'data>(
     entries(table).filter_map(|symbol| of_entry(symbol, names))
 }
 
-fn entries<'data>(table: &'data [u8]) -> impl Iterator<Item = &'data elf::Sym64<LittleEndian>> {
+fn entries(table: &[u8]) -> impl Iterator<Item = &elf::Sym64<LittleEndian>> {
     let whole = table.len() / size_of::<elf::Sym64<LittleEndian>>();
     pod::slice_from_bytes::<elf::Sym64<LittleEndian>>(table, whole)
         .map_or(&[][..], |(symbols, _)| symbols)

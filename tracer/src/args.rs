@@ -166,7 +166,13 @@ struct RecordArgs {
     nvml_hz: f64,
     /// Calls of CUDA and NCCL to record where a program makes any: each of them (all), launches only counted by
     /// the millisecond (launches), no launches (sync), or none (off)
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "launches")]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHAT",
+        default_value = "launches",
+        hide_possible_values = true
+    )]
     cuda: CudaMode,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]

@@ -1,0 +1,140 @@
+//! Kernel tier: a training program on the simulated GPU, two processes with a device each, against the
+//! simulator's own log of calls.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::Trace;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A call: name, stream, bytes, first number of the grid.
+type Call = (String, u64, u64, u64);
+/// Outermost calls by process and thread, in order.
+type Calls = BTreeMap<(u64, u64), Vec<Call>>;
+
+/// Folder of the simulated libraries, or a named skip.
+fn simulated_gpu(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
+    if folder.is_none() {
+        eprintln!(
+            "skipped {test}: GCTRACE_SIMGPU names no folder of simulated libraries; cargo run -p gctrace-simgpu --example lay_out -- DIR makes one"
+        );
+    }
+    folder.map(PathBuf::from)
+}
+
+/// The calls of a log, those within another left out. `call,function,layer,pid,tid,begin,end,stream,bytes,gx,..`
+fn logged(path: &Path, calls: &mut Calls) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut lines: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("call,"))
+        .map(|line| line.split(',').collect())
+        .collect();
+    let number = |text: &str| text.parse::<u64>().unwrap();
+    lines.sort_by_key(|fields| number(fields[5]));
+    let mut open_until: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for fields in lines {
+        let thread = (number(fields[3]), number(fields[4]));
+        let (begin, end) = (number(fields[5]), number(fields[6]));
+        let until = open_until.entry(thread).or_default();
+        if begin < *until {
+            continue;
+        }
+        *until = end;
+        let stream = u64::from_str_radix(fields[7].trim_start_matches("0x"), 16).unwrap();
+        let call = (
+            fields[1].to_owned(),
+            stream,
+            number(fields[8]),
+            number(fields[9]),
+        );
+        calls.entry(thread).or_default().push(call);
+    }
+}
+
+fn recorded(trace: &Trace) -> Calls {
+    let mut calls = Calls::new();
+    for event in &trace.events {
+        let category = event["cat"].as_str().unwrap_or_default();
+        if matches!(category, "cuda_driver" | "cuda_runtime" | "nccl") {
+            let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+            let thread = (number(&event["pid"]), number(&event["tid"]));
+            let args = &event["args"];
+            let call = (
+                event["name"].as_str().unwrap().to_owned(),
+                number(&args["stream"]),
+                number(&args["bytes"]),
+                number(&args["grid"][0]),
+            );
+            calls.entry(thread).or_default().push(call);
+        }
+    }
+    calls
+}
+
+#[test]
+fn two_processes_with_two_devices() {
+    let test = "two_processes_with_two_devices";
+    let Some(libraries) = simulated_gpu(test).filter(|_| common::privileged(test)) else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let script = common::scripts().join("../../examples/train_simgpu.py");
+    let output = Command::new(common::GCTRACE)
+        .args(["--cuda", "all", "--"])
+        .arg(common::any_python())
+        .arg(script)
+        .arg("--library")
+        .arg(&libraries)
+        .args(["--steps", "100", "--devices", "2", "--ranks", "2"])
+        .args(["--streams", "2", "--kernel-us", "60", "--sync-every", "4"])
+        .current_dir(place.path())
+        .env("SIMGPU_LOG", place.path().join("log"))
+        .env("SIMGPU_SHARED", place.path().join("shared"))
+        .env("LD_LIBRARY_PATH", &libraries)
+        .env_remove("SUDO_UID")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    trace.assert_nothing_lost();
+
+    let seen = recorded(&trace);
+    let mut truth = Calls::new();
+    for entry in std::fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "csv") {
+            logged(&path, &mut truth);
+        }
+    }
+    // Calls that gctrace does not probe (cudaSetDevice, ...) are in the log too.
+    let probed = |name: &str| {
+        let table = gctrace_probes::cuda::TABLE;
+        table.iter().any(|function| function.name == name)
+    };
+    for calls in truth.values_mut() {
+        calls.retain(|(name, ..)| probed(name));
+    }
+    truth.retain(|_, calls| !calls.is_empty());
+    assert_eq!(truth.len(), 2, "two processes with a launching thread each");
+    assert_eq!(
+        seen.keys().collect::<Vec<_>>(),
+        truth.keys().collect::<Vec<_>>()
+    );
+    for (thread, calls) in &truth {
+        let pairs = seen[thread].iter().zip(calls);
+        let difference = pairs.clone().position(|(seen, call)| seen != call);
+        let around = difference.map(|at| (&seen[thread][at], &calls[at]));
+        assert_eq!(around, None, "thread {thread:?}, call {difference:?}");
+        assert_eq!(seen[thread].len(), calls.len(), "thread {thread:?}");
+        println!(
+            "{test}: {thread:?}: {} calls, each recorded once",
+            calls.len()
+        );
+    }
+}

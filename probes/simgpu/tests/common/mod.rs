@@ -1,11 +1,13 @@
 //! Runs scenarios against the built libraries, each in a process of its own, and reads what the
 //! truth log says about them.
 
-#![expect(
+#![allow(
     dead_code,
+    unused_imports,
+    clippy::allow_attributes,
     clippy::expect_used,
     clippy::panic,
-    reason = "each test file uses its part; a helper that fails is a failed test"
+    reason = "test support, of which each test file uses a part"
 )]
 
 pub(crate) mod gpu;

@@ -19,6 +19,7 @@
 //! | `SIMGPU_LINK_GBPS` | 100 | speed of collectives |
 //! | `SIMGPU_LOG` | | prefix of the truth logs |
 //! | `SIMGPU_SHARED` | `shared` beside the libraries | folder in which processes meet |
+//! | `SIMGPU_CUPTI` | 12.4 | version of CUPTI's records: `11.8`, `12.4`, `13.0` or `future` (longer ones) |
 //! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
 //!
 //! # Kernels
@@ -39,12 +40,16 @@
 //!
 //! The layer is `driver`, `runtime` or `nccl`; calls within calls are logged too, before the outer
 //! one and with its correlation id. Kinds of operation: `kernel`, `memcpy`, `memset`, `collective`,
-//! `event`, `wait`. The stream handle of a call is the one the caller passed (0: none or default).
+//! `event`, `wait`. An operation is logged when its times are known, which may be before it ends.
+//! Lines are written every 100 ms and at exit; a program that leaves by `_exit` or `exec` calls
+//! `simgpuFlush()` first, and a killed one loses the last lines, one of which may be cut. The stream handle of a call is the one the caller passed (0: none or default).
 //!
 //! # Limits
 //!
 //! No contexts besides the primary ones; collectives, but no `ncclSend` and `ncclRecv`; graphs by
-//! capture of kernels in one stream; no managed memory, no peer access, no textures. As with the
+//! capture of kernels in one stream; no managed memory, no peer access, no textures; CUPTI's activity
+//! API without its callbacks. The folder's files may be symbolic links to one file: then all layers are one
+//! file to the loader, to probes and to `/proc/<pid>/maps`. As with the
 //! real driver, a child of a fork cannot use CUDA and gets 3 from every call.
 
 mod c;

@@ -198,6 +198,23 @@ extern "C" fn at_exit() {
     }
 }
 
+/// Writes the log now. For programs that leave without exit handlers, by `_exit` or `exec`, which
+/// would lose the last 100 ms of it.
+#[unsafe(no_mangle)]
+extern "C" fn simgpuFlush() -> i32 {
+    crate::call::guarded(|| {
+        let simulator = simulator()?;
+        let mut state = simulator.state();
+        state.machine.settle();
+        simulator.publish(&mut state);
+        drop(state);
+        if let Some(log) = &simulator.log {
+            log.flush();
+        }
+        Ok(())
+    })
+}
+
 fn start_thread() {
     let builder = std::thread::Builder::new().name("simgpu".into());
     // Without the thread only the log's flushes and ranks that wait for this one suffer.

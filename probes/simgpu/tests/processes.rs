@@ -237,3 +237,52 @@ fn a_collective_waits_for_all_ranks() {
         "through the driver"
     );
 }
+
+/// Holds most of the memory until the test kills it.
+fn play_holder(folder: &Path) {
+    let gpu = Gpu::ready();
+    gpu.allocate(600).expect("fits");
+    gpu.launch(gpu.kernel(1000), 0);
+    // A flush of the log comes within 100 ms.
+    std::thread::sleep(Duration::from_millis(500));
+    std::fs::write(folder.join("held"), "").expect("written");
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+#[test]
+fn memory_is_shared_and_comes_back_when_its_holder_is_killed() {
+    let test = "memory_is_shared_and_comes_back_when_its_holder_is_killed";
+    if let Some(folder) = playing() {
+        if std::env::var_os("HOLD").is_some() {
+            return play_holder(&folder);
+        }
+        let gpu = Gpu::ready();
+        let expected = std::env::var("EXPECTED").expect("set");
+        let result = gpu.allocate(500).err().unwrap_or(0);
+        assert_eq!(result.to_string(), expected);
+        return;
+    }
+    let folder = tempfile::tempdir().expect("folder");
+    let start = |setting| {
+        let settings = [("SIMGPU_MEMORY", "1000"), setting];
+        command(test, folder.path(), &settings)
+            .spawn()
+            .expect("it starts")
+    };
+    let mut holder = start(("HOLD", "1"));
+    wait_for("the holder", || folder.path().join("held").exists());
+    assert!(
+        start(("EXPECTED", "2")).wait().expect("it ends").success(),
+        "out of memory"
+    );
+    holder.kill().expect("killed");
+    holder.wait().expect("it ends");
+    assert!(
+        start(("EXPECTED", "0")).wait().expect("it ends").success(),
+        "free again"
+    );
+    let log = Log::read(folder.path());
+    let launches = log.calls_of("cuLaunchKernel");
+    assert_eq!(launches.len(), 1, "the killed process left its log");
+    assert_eq!(log.work().len(), 1);
+}

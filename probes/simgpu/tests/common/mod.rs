@@ -1,11 +1,13 @@
 //! Runs scenarios against the built libraries, each in a process of its own, and reads what the
 //! truth log says about them.
 
-#![expect(
+#![allow(
     dead_code,
+    unused_imports,
+    clippy::allow_attributes,
     clippy::expect_used,
     clippy::panic,
-    reason = "each test file uses its part; a helper that fails is a failed test"
+    reason = "test support, of which each test file uses a part"
 )]
 
 pub(crate) mod gpu;
@@ -16,23 +18,46 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::UNIX_EPOCH;
 
 /// Names the folder of a scenario to its process.
 const FOLDER: &str = "SIMGPU_TEST_FOLDER";
 
-/// The laid-out libraries of this build.
+/// The laid-out libraries of this build. They are large: all tests share one folder, and those of
+/// earlier builds go.
 pub(crate) fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
-        let name = std::env::current_exe().expect("this test has a file");
-        let name = name.file_name().expect("with a name").to_owned();
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        if std::env::var_os(FOLDER).is_none() {
-            let library = gctrace_simgpu::find_library().expect("cargo built the library");
-            gctrace_simgpu::lay_out(&library, &folder).expect("the folder can be written");
+        let library = gctrace_simgpu::find_library().expect("cargo built the library");
+        let metadata = library.metadata().expect("it is a file");
+        let built = metadata.modified().expect("with a time");
+        let built = built
+            .duration_since(UNIX_EPOCH)
+            .expect("after 1970")
+            .as_nanos();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libraries-{built}"));
+        if !folder.exists() {
+            remove_others();
+            let part = folder.with_extension(std::process::id().to_string());
+            gctrace_simgpu::lay_out(&library, &part).expect("the folder can be written");
+            if std::fs::rename(&part, &folder).is_err() {
+                // Another test was faster.
+                let _ = std::fs::remove_dir_all(&part);
+            }
         }
         folder
     })
+}
+
+/// Removes complete folders of other builds.
+fn remove_others() {
+    let entries = std::fs::read_dir(env!("CARGO_TARGET_TMPDIR")).expect("cargo made it");
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with("libraries-") && !name.contains('.')) {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
 }
 
 /// What a scenario left.

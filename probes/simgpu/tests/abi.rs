@@ -294,3 +294,58 @@ fn a_crash_at_exit_can_be_played() {
         "the log was written before"
     );
 }
+
+/// Launches on the calling thread's own default stream and waits for it.
+fn launch_per_thread(gpu: &Gpu, kernel: u64, launches: usize) {
+    use common::gpu::Dim3;
+    assert_eq!(c!(gpu.runtime, cudaSetDevice(0 => i32)), 0);
+    for _ in 0..launches {
+        let result = c!(gpu.runtime, cudaLaunchKernel_ptsz(kernel => u64, Dim3(1, 1, 1) => Dim3,
+            Dim3(32, 1, 1) => Dim3, 0 => u64, 0 => u64, 0 => u64));
+        assert_eq!(result, 0);
+    }
+    assert_eq!(c!(gpu.runtime, cudaStreamSynchronize_ptsz(0 => u64)), 0);
+}
+
+#[test]
+fn threads_launch_side_by_side_on_their_own_default_streams() {
+    let test = "threads_launch_side_by_side_on_their_own_default_streams";
+    let outcome = scenario(test, &[], |_| {
+        let gpu = Gpu::ready();
+        let kernel = gpu.kernel(2_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| launch_per_thread(&gpu, kernel, 500));
+            }
+        });
+    });
+    let Some(outcome) = outcome else { return };
+    assert!(outcome.status.success());
+    let log = outcome.log;
+    let mut streams = std::collections::BTreeMap::<&str, Vec<_>>::new();
+    for op in log.work() {
+        streams.entry(&op.stream).or_default().push(op);
+    }
+    assert_eq!(streams.len(), 4);
+    for ops in streams.values() {
+        assert_eq!(ops.len(), 500);
+        assert!(ops.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns));
+        let of = |op: &common::log::Op| {
+            let launches = log.calls_of("cudaLaunchKernel_ptsz");
+            launches
+                .iter()
+                .find(|call| call.correlation == op.correlation)
+                .map(|call| call.tid)
+        };
+        assert!(
+            ops.iter().step_by(50).all(|op| of(op) == of(ops[0])),
+            "one thread's launches"
+        );
+    }
+    let threads: std::collections::BTreeSet<i32> = log
+        .calls_of("cuLaunchKernel_ptsz")
+        .iter()
+        .map(|call| call.tid)
+        .collect();
+    assert_eq!(threads.len(), 4);
+}

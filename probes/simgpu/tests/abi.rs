@@ -342,7 +342,7 @@ fn threads_launch_side_by_side_on_their_own_default_streams() {
             "one thread's launches"
         );
     }
-    let threads: std::collections::BTreeSet<i32> = log
+    let threads: std::collections::BTreeSet<u32> = log
         .calls_of("cuLaunchKernel_ptsz")
         .iter()
         .map(|call| call.tid)

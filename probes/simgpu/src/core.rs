@@ -27,8 +27,8 @@ pub(crate) use operation::Meeting;
 pub(crate) use operation::Operation;
 pub(crate) use stream::StreamKind;
 
-/// Unfinished launches that fit into one stream; the next one blocks its caller. 1,024 is what CUDA
-/// devices of compute capability 7 to 9 were measured to take (facts on CUDA, replay).
+/// Unfinished launches that fit into one stream; the next one blocks its caller. CUDA documents no
+/// figure; 1,024 is what is commonly observed, and what gctrace's replay assumes.
 pub(crate) const QUEUE_LIMIT: usize = 1024;
 
 /// What the hardware takes besides the operations themselves.

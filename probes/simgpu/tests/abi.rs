@@ -13,7 +13,7 @@ fn a_synchronising_call_returns_after_the_end_of_the_work() {
         &[],
         |_| {
             let gpu = Gpu::ready();
-            let (kernel, stream) = (gpu.kernel(3_000_000), gpu.stream());
+            let (kernel, stream) = (gpu.kernel(100_000_000), gpu.stream());
             for _ in 0..5 {
                 assert_eq!(gpu.launch(kernel, stream), 0);
             }
@@ -39,14 +39,13 @@ fn a_synchronising_call_returns_after_the_end_of_the_work() {
         );
     }
     for op in &work {
-        assert_eq!(op.end_ns - op.start_ns, 3_000_000);
+        assert_eq!(op.end_ns - op.start_ns, 100_000_000);
         assert!(op.start_ns >= op.launched_ns + 5000);
     }
     for function in ["cudaStreamSynchronize", "cuStreamSynchronize"] {
         let calls = log.calls_of(function);
         assert_eq!(calls.len(), 1, "both layers are in the log");
         assert!(calls[0].end_ns >= work[4].end_ns, "it waited");
-        assert!(calls[0].begin_ns < work[4].start_ns);
     }
 }
 
@@ -86,7 +85,7 @@ fn events_order_streams_and_measure_them() {
         let (first, second) = (gpu.stream(), gpu.stream());
         let (begin, end) = (gpu.event(), gpu.event());
         c!(gpu.runtime, cudaEventRecord(begin => u64, first => u64));
-        gpu.launch(gpu.kernel(4_000_000), first);
+        gpu.launch(gpu.kernel(400_000_000), first);
         c!(gpu.runtime, cudaEventRecord(end => u64, first => u64));
         assert_eq!(c!(gpu.runtime, cudaEventQuery(end => u64)), 600);
         c!(gpu.runtime, cudaStreamWaitEvent(second => u64, end => u64, 0 => u32));
@@ -95,7 +94,7 @@ fn events_order_streams_and_measure_them() {
         assert_eq!(c!(gpu.runtime, cudaEventQuery(end => u64)), 0);
         let mut milliseconds = 0.0_f32;
         c!(gpu.runtime, cudaEventElapsedTime(&mut milliseconds => &mut f32, begin => u64, end => u64));
-        assert!((4.0..100.0).contains(&milliseconds), "{milliseconds}");
+        assert!(milliseconds >= 400.0, "{milliseconds}");
     });
     let Some(outcome) = outcome else { return };
     assert!(outcome.status.success());
@@ -111,7 +110,7 @@ fn events_order_streams_and_measure_them() {
 fn a_full_queue_blocks_the_launching_thread() {
     let outcome = scenario("a_full_queue_blocks_the_launching_thread", &[], |_| {
         let gpu = Gpu::ready();
-        let (long, short, stream) = (gpu.kernel(400_000_000), gpu.kernel(1000), gpu.stream());
+        let (long, short, stream) = (gpu.kernel(2_000_000_000), gpu.kernel(1000), gpu.stream());
         gpu.launch(long, stream);
         for _ in 0..1024 {
             gpu.launch(short, stream);
@@ -293,4 +292,59 @@ fn a_crash_at_exit_can_be_played() {
         1,
         "the log was written before"
     );
+}
+
+/// Launches on the calling thread's own default stream and waits for it.
+fn launch_per_thread(gpu: &Gpu, kernel: u64, launches: usize) {
+    use common::gpu::Dim3;
+    assert_eq!(c!(gpu.runtime, cudaSetDevice(0 => i32)), 0);
+    for _ in 0..launches {
+        let result = c!(gpu.runtime, cudaLaunchKernel_ptsz(kernel => u64, Dim3(1, 1, 1) => Dim3,
+            Dim3(32, 1, 1) => Dim3, 0 => u64, 0 => u64, 0 => u64));
+        assert_eq!(result, 0);
+    }
+    assert_eq!(c!(gpu.runtime, cudaStreamSynchronize_ptsz(0 => u64)), 0);
+}
+
+#[test]
+fn threads_launch_side_by_side_on_their_own_default_streams() {
+    let test = "threads_launch_side_by_side_on_their_own_default_streams";
+    let outcome = scenario(test, &[], |_| {
+        let gpu = Gpu::ready();
+        let kernel = gpu.kernel(2_000);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| launch_per_thread(&gpu, kernel, 500));
+            }
+        });
+    });
+    let Some(outcome) = outcome else { return };
+    assert!(outcome.status.success());
+    let log = outcome.log;
+    let mut streams = std::collections::BTreeMap::<&str, Vec<_>>::new();
+    for op in log.work() {
+        streams.entry(&op.stream).or_default().push(op);
+    }
+    assert_eq!(streams.len(), 4);
+    for ops in streams.values() {
+        assert_eq!(ops.len(), 500);
+        assert!(ops.windows(2).all(|pair| pair[0].end_ns < pair[1].start_ns));
+        let of = |op: &common::log::Op| {
+            let launches = log.calls_of("cudaLaunchKernel_ptsz");
+            launches
+                .iter()
+                .find(|call| call.correlation == op.correlation)
+                .map(|call| call.tid)
+        };
+        assert!(
+            ops.iter().step_by(50).all(|op| of(op) == of(ops[0])),
+            "one thread's launches"
+        );
+    }
+    let threads: std::collections::BTreeSet<u32> = log
+        .calls_of("cuLaunchKernel_ptsz")
+        .iter()
+        .map(|call| call.tid)
+        .collect();
+    assert_eq!(threads.len(), 4);
 }

@@ -158,11 +158,15 @@ fn play_rank(folder: &Path) {
     let stream = gpu.stream();
     for round in 0..5 {
         if rank == 1 && round == 2 {
+            wait_for("rank 0", || folder.join("ahead").exists());
             std::thread::sleep(Duration::from_millis(150));
         }
         let result = c!(nccl, ncclAllReduce(0 => u64, 0 => u64, 25_000_000 => u64, 7 => i32, 0 => i32,
             communicator => u64, stream => u64));
         assert_eq!(result, 0);
+        if rank == 0 && round == 2 {
+            std::fs::write(folder.join("ahead"), "").expect("written");
+        }
     }
     gpu.wait(stream);
     assert_eq!(c!(nccl, ncclCommDestroy(communicator => u64)), 0);

@@ -159,12 +159,7 @@ impl Collector {
         }
         let end_ns = if never { u64::MAX } else { finished.end_ns };
         self.add(kind, end_ns, |writing| {
-            let record = records::operation(finished, writing)?;
-            Some(if never {
-                record.u64(24, 0).u64(32, 0)
-            } else {
-                record
-            })
+            records::operation(finished, writing)
         });
     }
 
@@ -213,7 +208,14 @@ impl Collector {
             .into_iter()
             .partition(|record| forced || record.end_ns <= now_ns);
         self.pending = waiting;
-        ready.into_iter().map(|record| record.bytes).collect()
+        let delivered = ready.into_iter().map(|record| {
+            if record.end_ns > now_ns {
+                record.bytes.without_end()
+            } else {
+                record.bytes
+            }
+        });
+        delivered.collect()
     }
 }
 

@@ -102,6 +102,13 @@ impl Bytes {
         self.u32(at, x).u32(at + 4, y).u32(at + 8, z)
     }
 
+    /// As CUPTI delivers an operation that has not ended when it is forced to: the end is 0.
+    pub(super) fn without_end(self) -> Self {
+        let is_kernel = self.0.starts_with(&KERNEL.to_ne_bytes());
+        let record = self.u64(24, 0);
+        if is_kernel { record.u64(32, 0) } else { record }
+    }
+
     fn put(mut self, at: usize, bytes: &[u8]) -> Self {
         if let Some(target) = self.0.get_mut(at..at + bytes.len()) {
             target.copy_from_slice(bytes);

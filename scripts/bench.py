@@ -8,6 +8,7 @@
   detach     from the end asked for, or the command's own, to gctrace's exit
   analyze    gctrace analyze of a generated trace of 1 GB
   alloc      --alloc beside probes on each allocation, see bench_alloc.py
+  cuda       what recording a launch costs, see bench_cuda.py
   parts      what the parts of a recording cost per collection
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the
@@ -32,6 +33,7 @@ import threading
 import time
 
 import bench_alloc
+import bench_cuda
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -364,7 +366,7 @@ def machine():
 
 def main():
     all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
-             "alloc": bench_alloc.alloc, "parts": parts}
+             "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "parts": parts}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)

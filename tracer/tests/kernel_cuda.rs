@@ -252,6 +252,37 @@ fn a_fork_after_initialisation() {
     }
 }
 
+/// Libraries that only the program's own mount namespace has, at a path where the host has others or none.
+#[test]
+fn libraries_of_a_container() {
+    let test = "libraries_of_a_container";
+    if !common::privileged(test) {
+        return;
+    }
+    let fake = Fake::new();
+    let inside = fake.place.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let (inside, libraries) = (inside.display(), fake.libraries());
+    let script = common::scripts().join("cuda_calls.py");
+    let python = common::any_python();
+    let line = format!(
+        "mount -t tmpfs none {inside} && cp {}/* {inside} && exec {} {} {inside} everything 50",
+        libraries.display(),
+        python.display(),
+        script.display()
+    );
+    let output = Command::new(common::GCTRACE)
+        .args(["--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line])
+        .current_dir(fake.place.path())
+        .env("FAKE_CUDA_LOG", fake.log())
+        .env_remove("SUDO_UID")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&fake.place.path().join("trace.json"));
+    assert_same(&recorded(&trace), &fake.truth());
+}
+
 #[test]
 fn another_program_in_the_same_process() {
     let test = "another_program_in_the_same_process";

@@ -11,6 +11,7 @@ use crate::record::clock;
 use crate::record::cuda::store::Store;
 use crate::record::output::Output;
 use crate::record::processes::Processes;
+use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::Cuda;
@@ -42,6 +43,8 @@ pub(crate) struct CudaProbes {
     ring_bytes: u32,
     /// Loaded once a library is found.
     programs: Option<Cuda>,
+    /// The kernel refused them.
+    refused: bool,
     /// Libraries that were looked at: device and inode.
     files: HashSet<(u64, u64)>,
     probes: Vec<Attachment>,
@@ -66,6 +69,7 @@ impl CudaProbes {
             mode,
             ring_bytes,
             programs: None,
+            refused: false,
             files: HashSet::new(),
             probes: Vec::new(),
             has_news: session.watch_libraries(),
@@ -191,7 +195,7 @@ impl CudaProbes {
 
     fn arm(&mut self, session: &Session, file: &CudaFile) {
         // Noted before the attempt: what fails once is not tried, and not told, again.
-        if !self.files.insert(file.identity) {
+        if self.refused || !self.files.insert(file.identity) {
             return;
         }
         if let Err(error) = self.try_arm(session, file) {
@@ -219,7 +223,13 @@ impl CudaProbes {
         }
         let programs = match &mut self.programs {
             Some(programs) => programs,
-            none => none.insert(Cuda::load(session, self.ring_bytes)?),
+            none => {
+                self.refused = true;
+                let loaded = Cuda::load(session, self.ring_bytes)
+                    .context("calls of CUDA are not recorded")?;
+                self.refused = false;
+                none.insert(loaded)
+            }
         };
         self.probes.push(programs.attach(&file.openable, &probes)?);
         tracing::info!("{} functions probed in {shown}", probes.len());

@@ -119,7 +119,7 @@ impl Session {
 }
 
 /// Least time per call over the rounds; `between` runs after each, outside the time taken.
-fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+pub(crate) fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let mut words = make_believe_process();
     let base = words.as_ptr();
     let counter = words
@@ -212,7 +212,7 @@ fn make_believe_frames() -> FrameOffsets {
 }
 
 /// File offset of the function in our own executable, through the mapping it lies in.
-fn own_file_offset() -> Result<u64, Error> {
+pub(crate) fn own_file_offset() -> Result<u64, Error> {
     let address = calibration_target as *const () as u64;
     let maps = fs::read_to_string("/proc/self/maps")
         .map_err(|error| Error::Calibration(error.to_string()))?;

@@ -2,9 +2,11 @@
 //!
 //! Owns the object of `bpf/cuda.bpf.c`. Which functions there are and where they lie is handed in.
 
+mod calibrate;
 mod cookie;
 mod decode;
 
+pub use calibrate::CudaCalibration;
 pub use cookie::BytesPlace;
 pub use cookie::CallProbe;
 pub use cookie::GridPlace;

@@ -36,6 +36,7 @@ pub use cuda::CallCounts;
 pub use cuda::CallKind;
 pub use cuda::CallProbe;
 pub use cuda::Cuda;
+pub use cuda::CudaCalibration;
 pub use cuda::CudaCall;
 pub use cuda::CudaEvent;
 pub use cuda::DeviceMemoryEvent;

@@ -252,6 +252,37 @@ fn a_fork_after_initialisation() {
     }
 }
 
+/// Libraries that only the program's own mount namespace has, at a path where the host has others or none.
+#[test]
+fn libraries_of_a_container() {
+    let test = "libraries_of_a_container";
+    if !common::privileged(test) {
+        return;
+    }
+    let fake = Fake::new();
+    let inside = fake.place.path().join("inside");
+    std::fs::create_dir(&inside).unwrap();
+    let (inside, libraries) = (inside.display(), fake.libraries());
+    let script = common::scripts().join("cuda_calls.py");
+    let python = common::any_python();
+    let line = format!(
+        "mount -t tmpfs none {inside} && cp {}/* {inside} && exec {} {} {inside} everything 50",
+        libraries.display(),
+        python.display(),
+        script.display()
+    );
+    let output = Command::new(common::GCTRACE)
+        .args(["--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line])
+        .current_dir(fake.place.path())
+        .env("FAKE_CUDA_LOG", fake.log())
+        .env_remove("SUDO_UID")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&fake.place.path().join("trace.json"));
+    assert_same(&recorded(&trace), &fake.truth());
+}
+
 #[test]
 fn another_program_in_the_same_process() {
     let test = "another_program_in_the_same_process";
@@ -357,7 +388,7 @@ fn what_is_not_wanted_is_not_recorded() {
     assert_eq!(seen.values().map(Vec::len).sum::<usize>(), 3 * 20 * 11);
     let trace = fake.record(&["--cuda", "off"], true, &["everything", "20"]);
     assert_eq!(recorded(&trace), Calls::new());
-    assert!(!trace.end()["probes"].to_string().contains("--cuda"));
+    assert!(!trace.end()["probes"].to_string().contains("launches"));
 }
 
 /// 50,000 launches a second for 20 s: nothing lost, or the loss counted. (How many a second there were is the

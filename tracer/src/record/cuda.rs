@@ -11,6 +11,7 @@ use crate::record::clock;
 use crate::record::cuda::store::Store;
 use crate::record::output::Output;
 use crate::record::processes::Processes;
+use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::Cuda;
@@ -42,6 +43,8 @@ pub(crate) struct CudaProbes {
     ring_bytes: u32,
     /// Loaded once a library is found.
     programs: Option<Cuda>,
+    /// The kernel refused them.
+    refused: bool,
     /// Libraries that were looked at: device and inode.
     files: HashSet<(u64, u64)>,
     probes: Vec<Attachment>,
@@ -66,6 +69,7 @@ impl CudaProbes {
             mode,
             ring_bytes,
             programs: None,
+            refused: false,
             files: HashSet::new(),
             probes: Vec::new(),
             has_news: session.watch_libraries(),
@@ -191,7 +195,7 @@ impl CudaProbes {
 
     fn arm(&mut self, session: &Session, file: &CudaFile) {
         // Noted before the attempt: what fails once is not tried, and not told, again.
-        if !self.files.insert(file.identity) {
+        if self.refused || !self.files.insert(file.identity) {
             return;
         }
         if let Err(error) = self.try_arm(session, file) {
@@ -219,7 +223,13 @@ impl CudaProbes {
         }
         let programs = match &mut self.programs {
             Some(programs) => programs,
-            none => none.insert(Cuda::load(session, self.ring_bytes)?),
+            none => {
+                self.refused = true;
+                let loaded = Cuda::load(session, self.ring_bytes)
+                    .context("calls of CUDA are not recorded")?;
+                self.refused = false;
+                none.insert(loaded)
+            }
         };
         self.probes.push(programs.attach(&file.openable, &probes)?);
         tracing::info!("{} functions probed in {shown}", probes.len());
@@ -232,29 +242,43 @@ impl CudaProbes {
         self.store.finish(output);
     }
 
-    /// What was lost, by where, and how often the probes were hit.
-    pub(crate) fn counts(&self) -> (HashMap<String, u64>, Vec<ProbeCost>) {
-        let (mut lost, mut hits) = (HashMap::new(), Vec::new());
-        let mut foreign = 0;
-        for (kind, name) in KINDS {
-            let counts = self
-                .programs
-                .iter()
-                .find_map(|programs| programs.counts(kind).ok());
-            let counts = counts.unwrap_or_default();
+    /// What was lost, by where, and what the probes cost. Measures that: what is in the ring is thrown away.
+    pub(crate) fn counts(&mut self, session: &Session) -> (HashMap<String, u64>, Vec<ProbeCost>) {
+        let Some(programs) = &mut self.programs else {
+            return Default::default();
+        };
+        let (mut lost, mut costs, mut foreign) = (HashMap::new(), Vec::new(), 0);
+        let counted =
+            KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
+        let prices = programs
+            .calibrate(session)
+            .inspect_err(|error| {
+                tracing::warn!("what probes on calls of CUDA cost is not known: {error}");
+            })
+            .ok();
+        for (name, both, counts) in counted {
             if counts.lost > 0 {
                 let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
                 lost.insert(where_lost, counts.lost);
             }
             foreign += counts.foreign;
-            hits.push((format!("{name} (--cuda)"), counts.hits));
+            let price = |prices: gctrace_ebpf::CudaCalibration| match both {
+                true => prices.both_ns,
+                false => prices.entry_ns,
+            };
+            costs.push((name.to_owned(), counts.hits, prices.map(price)));
         }
-        hits.push(("CUDA, in processes not recorded".to_owned(), foreign));
-        let costs = hits.into_iter().filter(|(_, hits)| *hits > 0);
-        let costs = costs.map(|(probe, hits)| ProbeCost {
+        let price = prices.map(|prices| prices.entry_ns);
+        costs.push((
+            "calls of CUDA, in processes not recorded".to_owned(),
+            foreign,
+            price,
+        ));
+        let costs = costs.into_iter().filter(|(_, hits, _)| *hits > 0);
+        let costs = costs.map(|(probe, hits, ns_per_hit)| ProbeCost {
             probe,
             hits,
-            ns_per_hit: None,
+            ns_per_hit,
         });
         (lost, costs.collect())
     }
@@ -265,18 +289,22 @@ impl CudaProbes {
     }
 }
 
-/// Every kind of call, and what the user knows it as.
-const KINDS: [(CallKind, &str); 10] = [
-    (CallKind::CALL_LAUNCH, "launches"),
-    (CallKind::CALL_SYNCHRONIZE, "synchronisations"),
-    (CallKind::CALL_COPY, "copies"),
-    (CallKind::CALL_SET, "fills"),
-    (CallKind::CALL_ALLOCATE, "allocations of device memory"),
-    (CallKind::CALL_FREE, "frees of device memory"),
-    (CallKind::CALL_EVENT, "CUDA events"),
-    (CallKind::CALL_COLLECTIVE, "collectives"),
-    (CallKind::CALL_STEP, "backward passes"),
-    (CallKind::CALL_MEMORY, "torch's device memory"),
+/// Every kind of call, what the user knows it as, and whether both its ends are probed.
+const KINDS: [(CallKind, &str, bool); 10] = [
+    (CallKind::CALL_LAUNCH, "launches", false),
+    (CallKind::CALL_SYNCHRONIZE, "synchronisations", true),
+    (CallKind::CALL_COPY, "copies", true),
+    (CallKind::CALL_SET, "fills", true),
+    (
+        CallKind::CALL_ALLOCATE,
+        "allocations of device memory",
+        true,
+    ),
+    (CallKind::CALL_FREE, "frees of device memory", true),
+    (CallKind::CALL_EVENT, "CUDA events", false),
+    (CallKind::CALL_COLLECTIVE, "collectives", true),
+    (CallKind::CALL_STEP, "backward passes", true),
+    (CallKind::CALL_MEMORY, "torch's device memory", false),
 ];
 
 /// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.

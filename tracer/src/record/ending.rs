@@ -48,7 +48,7 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     let mut cuda_counts = Default::default();
     if let Some(cuda) = &mut watch.cuda {
         cuda.finish(&mut watch.processes, &mut watch.output);
-        cuda_counts = cuda.counts();
+        cuda_counts = cuda.counts(&watch.session);
     }
     let (cuda_lost, cuda_costs) = cuda_counts;
     let calibrated = watch.session.calibrate();

@@ -1,0 +1,78 @@
+//! What a probe on a call of CUDA costs on this machine: the real programs, on a function of our own.
+
+use super::BytesPlace;
+use super::CallKind;
+use super::CallProbe;
+use super::Cuda;
+use super::GridPlace;
+use super::StreamPlace;
+use crate::calibrate::own_file_offset;
+use crate::calibrate::rounds;
+use crate::error::Error;
+use crate::session::Session;
+use std::path::Path;
+
+/// Nanoseconds per call, the least of several rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CudaCalibration {
+    /// A call of which the entry is probed: a launch with its stream and grid.
+    pub entry_ns: f64,
+    /// A call of which entry and return are probed: a copy.
+    pub both_ns: f64,
+}
+
+impl Cuda {
+    /// Measures what the probes cost here. The events it makes are thrown away, and so is anything else still in
+    /// the ring: call it last. Takes two grace periods of the kernel (about 35 ms each).
+    ///
+    /// # Errors
+    /// If the own executable cannot be read or probed.
+    pub fn calibrate(&mut self, session: &Session) -> Result<CudaCalibration, Error> {
+        let pid = std::process::id();
+        let offset = own_file_offset()?;
+        session.follow(pid)?;
+        let result = self.measure(offset);
+        session.unfollow(pid);
+        result
+    }
+
+    fn measure(&mut self, offset: u64) -> Result<CudaCalibration, Error> {
+        let file = Path::new("/proc/self/exe");
+        let without = rounds(|| Ok(()))?;
+        let launch = CallProbe {
+            function: 0,
+            kind: CallKind::CALL_LAUNCH,
+            entry: offset,
+            on_return: false,
+            returns: Vec::new(),
+            encloses: false,
+            stream: StreamPlace::Stack(3),
+            bytes: BytesPlace::None,
+            grid: GridPlace::Arguments,
+        };
+        let at_entry = self.attach(file, std::slice::from_ref(&launch))?;
+        let with_entry = self.time()?;
+        let copy = CallProbe {
+            kind: CallKind::CALL_COPY,
+            on_return: true,
+            stream: StreamPlace::Argument(4),
+            bytes: BytesPlace::Argument(3),
+            grid: GridPlace::None,
+            ..launch
+        };
+        // Two probes in one place share their trap: one at a time, and none is left for other calibrations.
+        drop(at_entry);
+        let at_both = self.attach(file, std::slice::from_ref(&copy))?;
+        let with_both = self.time()?;
+        drop(at_both);
+        Ok(CudaCalibration {
+            entry_ns: (with_entry - without).max(0.0),
+            both_ns: (with_both - without).max(0.0),
+        })
+    }
+
+    /// Time per call with the probes as they are.
+    fn time(&mut self) -> Result<f64, Error> {
+        rounds(|| self.poll().map(drop))
+    }
+}

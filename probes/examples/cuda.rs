@@ -1,0 +1,36 @@
+//! Prints which functions of CUDA, NCCL and torch are found in libraries, and how long that takes.
+//!
+//! `cargo run -p gctrace-probes --example cuda -- LIBRARY...`
+
+use gctrace_probes::cuda::Library;
+use gctrace_probes::cuda::TABLE;
+use gctrace_probes::cuda::resolve_library;
+use std::path::PathBuf;
+use std::time::Instant;
+
+fn main() {
+    for path in std::env::args_os().skip(1).map(PathBuf::from) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(library) = name.and_then(Library::of_file_name) else {
+            println!("{}: none of these libraries by its name", path.display());
+            continue;
+        };
+        let began = Instant::now();
+        match resolve_library(&path, library) {
+            Ok(found) => {
+                println!("{}: {:?} in {:?}", path.display(), library, began.elapsed());
+                for point in &found.points {
+                    let kind = TABLE
+                        .get(usize::from(point.function))
+                        .map(|function| function.kind);
+                    println!(
+                        "  {:#010x} {kind:?} {} returns at {:x?}",
+                        point.file_offset, point.symbol, point.returns
+                    );
+                }
+                println!("  absent: {}", found.absent.join(" "));
+            }
+            Err(error) => println!("{error}"),
+        }
+    }
+}

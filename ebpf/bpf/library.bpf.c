@@ -44,6 +44,10 @@ static __always_inline struct file *file_of(u32 descriptor)
 	return file;
 }
 
+/* Session::follow gives it to processes that run already. The parent of such a one may be a shell that takes its
+ * terminal away when it stops: these are not held. */
+#define ATTACHED 1
+
 /* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the
  * library has run then. */
 static __noinline int note_library(u32 descriptor)
@@ -51,10 +55,14 @@ static __noinline int note_library(u32 descriptor)
 	u64 now = bpf_ktime_get_ns();
 	struct file_key key = {};
 	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	struct followed_process *process;
 	struct process_event *event;
 	struct file *file;
 
-	if (!watch_libraries || !is_followed(pid))
+	if (!watch_libraries)
+		return 0;
+	process = bpf_map_lookup_elem(&followed, &pid);
+	if (!process)
 		return 0;
 	file = file_of(descriptor);
 	if (!file || !may_be_wanted(file))
@@ -67,7 +75,7 @@ static __noinline int note_library(u32 descriptor)
 	if (!event)
 		return 0;
 	event->file = key;
-	event->held = hold(pid, now);
+	event->held = process->incarnation != ATTACHED && hold(pid, now);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

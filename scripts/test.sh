@@ -64,7 +64,8 @@ interpreters() {
 
 plain() {
     lints || fail "plain (lints)"
-    local targets=(--lib --bins) name
+    # Examples too: one is a library that a test loads.
+    local targets=(--lib --bins --examples) name
     for name in $(integration_tests | grep -vE '^(kernel|torch)_' || true); do targets+=(--test "$name"); done
     if step plain build test --workspace --no-fail-fast "${targets[@]}" -- --show-output &&
         step plain build test --workspace --no-fail-fast --doc --quiet; then

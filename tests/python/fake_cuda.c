@@ -5,6 +5,7 @@
  * $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread, begin and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +40,20 @@ static uint64_t now(void)
 	return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
+/* Once in each process, whichever thread comes first. */
 static void begin_log(void)
 {
+	static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
+
+	if (__atomic_load_n(&owner, __ATOMIC_ACQUIRE) == getpid())
+		return;
+	pthread_mutex_lock(&beginning);
 	if (owner != getpid()) {
-		owner = getpid();
 		entries = calloc(MOST, sizeof(*entries));
 		count = 0;
+		__atomic_store_n(&owner, getpid(), __ATOMIC_RELEASE);
 	}
+	pthread_mutex_unlock(&beginning);
 }
 
 static struct entry *enter(const char *function, void *stream, uint64_t bytes, unsigned grid)

@@ -4,20 +4,26 @@
 //! All times are nanoseconds of `CLOCK_MONOTONIC`; process and thread ids are those of the host's
 //! first pid namespace.
 
+mod allocations;
+mod counters;
+mod cuda;
 mod gpu;
 
-pub use gpu::GpuDevice;
-pub use gpu::GpuProcess;
-pub use gpu::GpuSample;
-pub use gpu::is_throttling;
-mod cuda;
-
+pub use allocations::Allocations;
+pub use allocations::Pressure;
+pub use counters::Counter;
+pub use counters::Counters;
+pub use counters::ProcessCounters;
 pub use cuda::CudaCall;
 pub use cuda::CudaLaunches;
 pub use cuda::CudaLayer;
 pub use cuda::DeviceMemory;
 pub use cuda::PauseMemory;
 pub use cuda::Step;
+pub use gpu::GpuDevice;
+pub use gpu::GpuProcess;
+pub use gpu::GpuSample;
+pub use gpu::is_throttling;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -143,197 +149,6 @@ impl Frame {
     pub const OUTER: &'static str = "[outer frames not recorded]";
     /// `function` of a frame whose code object could not be read.
     pub const UNREADABLE: &'static str = "[frame not readable]";
-}
-
-/// A performance counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Counter {
-    /// Processor cycles.
-    Cycles,
-    /// Instructions retired.
-    Instructions,
-    /// Last-level cache misses as the kernel's generic event counts them.
-    CacheMisses,
-    /// Loads that missed the last-level cache.
-    LlcLoadMisses,
-    /// Loads that missed the data TLB.
-    DtlbLoadMisses,
-    /// Mispredicted branches.
-    BranchMisses,
-    /// Page faults, minor and major.
-    PageFaults,
-    /// Page faults that waited for a disk.
-    MajorFaults,
-    /// Context switches, voluntary or not.
-    ContextSwitches,
-    /// Moves to another CPU.
-    CpuMigrations,
-    /// Time on a CPU, in nanoseconds.
-    TaskClock,
-    /// The kernel's per-CPU clock, in nanoseconds: counts as hardware counters do, on any machine.
-    CpuClock,
-}
-
-impl Counter {
-    /// All counters, in the order in which they are shown.
-    pub const ALL: [Self; 12] = [
-        Self::Cycles,
-        Self::Instructions,
-        Self::CacheMisses,
-        Self::LlcLoadMisses,
-        Self::DtlbLoadMisses,
-        Self::BranchMisses,
-        Self::PageFaults,
-        Self::MajorFaults,
-        Self::ContextSwitches,
-        Self::CpuMigrations,
-        Self::TaskClock,
-        Self::CpuClock,
-    ];
-
-    /// Its name in `perf list`, on the command line, in traces and in reports.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cycles => "cycles",
-            Self::Instructions => "instructions",
-            Self::CacheMisses => "cache-misses",
-            Self::LlcLoadMisses => "LLC-load-misses",
-            Self::DtlbLoadMisses => "dTLB-load-misses",
-            Self::BranchMisses => "branch-misses",
-            Self::PageFaults => "page-faults",
-            Self::MajorFaults => "major-faults",
-            Self::ContextSwitches => "context-switches",
-            Self::CpuMigrations => "cpu-migrations",
-            Self::TaskClock => "task-clock",
-            Self::CpuClock => "cpu-clock",
-        }
-    }
-
-    /// The counter of this name.
-    #[must_use]
-    pub fn from_name(name: &[u8]) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|counter| counter.as_str().as_bytes() == name)
-    }
-}
-
-/// Values of counters over some stretch; those that were not counted are absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    values: [Option<u64>; Counter::ALL.len()],
-    /// Hardware counters had to share the processor's registers with others: their values are scaled
-    /// up from the part of the time in which they counted.
-    pub scaled: bool,
-    /// Values of per-CPU counters were dropped rather than shown wrong: the thread came to a CPU
-    /// unseen, or a reading of them was interrupted. (Of a whole process: they are too low by such
-    /// stretches.) A move to another CPU that was seen does no harm.
-    pub migrated: bool,
-}
-
-impl Counters {
-    /// The value of a counter, if it was counted.
-    #[must_use]
-    pub fn get(&self, counter: Counter) -> Option<u64> {
-        self.values.get(counter as usize).copied().flatten()
-    }
-
-    /// Sets the value of a counter.
-    pub fn set(&mut self, counter: Counter, value: u64) {
-        if let Some(place) = self.values.get_mut(counter as usize) {
-            *place = Some(value);
-        }
-    }
-
-    /// The counters that were counted and their values, in the order of [`Counter::ALL`].
-    pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
-        Counter::ALL
-            .into_iter()
-            .filter_map(|counter| Some((counter, self.get(counter)?)))
-    }
-
-    /// Nothing was counted.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-}
-
-/// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process ends
-/// and when the recording does; the last one counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessCounters {
-    /// Process.
-    pub pid: u32,
-    /// From when on they counted.
-    pub since_ns: u64,
-    /// When they were read.
-    pub at_ns: u64,
-    /// The values.
-    pub counters: Counters,
-}
-
-/// Allocation pressure of one process over one interval: signals that cost nothing to collect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
-    /// Process.
-    pub pid: u32,
-    /// Start of the interval.
-    pub since_ns: u64,
-    /// Its end.
-    pub at_ns: u64,
-    /// Collections of any generation that ended in it.
-    pub collections: u64,
-    /// Container objects allocated less those freed, summed over those collections
-    /// ([`Pause::young_count`]).
-    pub net_containers: u64,
-    /// `gc.get_count()` as last seen, at the begin of the last collection.
-    pub counts: Option<[u32; 3]>,
-    /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where this was not
-    /// recorded.
-    pub arenas_mapped: Option<u64>,
-    /// Arenas that it unmapped.
-    pub arenas_unmapped: Option<u64>,
-}
-
-/// What short windows on the allocator saw of one process, from `since_ns` to `at_ns`. Written again,
-/// whole, from time to time; the last one counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Allocations {
-    /// Process.
-    #[serde(skip)]
-    pub pid: u32,
-    /// From when on it was watched.
-    pub since_ns: u64,
-    /// When this was written.
-    #[serde(skip)]
-    pub at_ns: u64,
-    /// Windows.
-    pub windows: u64,
-    /// Allocations in them.
-    pub hits: u64,
-    /// Bytes of those whose size is known.
-    pub bytes: u64,
-    /// Largest size of a class in bytes (absent for sizes not known) and allocations of it.
-    pub classes: Vec<(Option<u64>, u64)>,
-    /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_cpu_second: Option<u64>,
-    /// Standard error of it, in millionths of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error_ppm: Option<u64>,
-    /// What the estimate rests on, or why there is none.
-    pub basis: String,
-    /// CPU time of the process since `since_ns`.
-    pub cpu_ns: u64,
-    /// What the probes cost of it: hits times the cost of one.
-    pub cost_ns: u64,
-    /// What they were allowed to, in millionths of the CPU time.
-    pub budget_ppm: u64,
-    /// Innermost frame of allocations that took a stack, and how many of them.
-    pub stacks: Vec<(FrameId, u64)>,
 }
 
 /// The interpreter of a process, as far as it was resolved.

@@ -1,0 +1,67 @@
+//! What a process allocates: pressure, and windows on its allocator.
+
+use super::FrameId;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Allocation pressure of one process over one interval: signals that cost nothing to collect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Process.
+    pub pid: u32,
+    /// Start of the interval.
+    pub since_ns: u64,
+    /// Its end.
+    pub at_ns: u64,
+    /// Collections of any generation that ended in it.
+    pub collections: u64,
+    /// Container objects allocated less those freed, summed over those collections
+    /// ([`Pause::young_count`]).
+    pub net_containers: u64,
+    /// `gc.get_count()` as last seen, at the begin of the last collection.
+    pub counts: Option<[u32; 3]>,
+    /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where this was not
+    /// recorded.
+    pub arenas_mapped: Option<u64>,
+    /// Arenas that it unmapped.
+    pub arenas_unmapped: Option<u64>,
+}
+
+/// What short windows on the allocator saw of one process, from `since_ns` to `at_ns`. Written again,
+/// whole, from time to time; the last one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Allocations {
+    /// Process.
+    #[serde(skip)]
+    pub pid: u32,
+    /// From when on it was watched.
+    pub since_ns: u64,
+    /// When this was written.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Windows.
+    pub windows: u64,
+    /// Allocations in them.
+    pub hits: u64,
+    /// Bytes of those whose size is known.
+    pub bytes: u64,
+    /// Largest size of a class in bytes (absent for sizes not known) and allocations of it.
+    pub classes: Vec<(Option<u64>, u64)>,
+    /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_cpu_second: Option<u64>,
+    /// Standard error of it, in millionths of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_ppm: Option<u64>,
+    /// What the estimate rests on, or why there is none.
+    pub basis: String,
+    /// CPU time of the process since `since_ns`.
+    pub cpu_ns: u64,
+    /// What the probes cost of it: hits times the cost of one.
+    pub cost_ns: u64,
+    /// What they were allowed to, in millionths of the CPU time.
+    pub budget_ppm: u64,
+    /// Innermost frame of allocations that took a stack, and how many of them.
+    pub stacks: Vec<(FrameId, u64)>,
+}

@@ -1,0 +1,130 @@
+//! Performance counters of pauses and processes.
+
+/// A performance counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Counter {
+    /// Processor cycles.
+    Cycles,
+    /// Instructions retired.
+    Instructions,
+    /// Last-level cache misses as the kernel's generic event counts them.
+    CacheMisses,
+    /// Loads that missed the last-level cache.
+    LlcLoadMisses,
+    /// Loads that missed the data TLB.
+    DtlbLoadMisses,
+    /// Mispredicted branches.
+    BranchMisses,
+    /// Page faults, minor and major.
+    PageFaults,
+    /// Page faults that waited for a disk.
+    MajorFaults,
+    /// Context switches, voluntary or not.
+    ContextSwitches,
+    /// Moves to another CPU.
+    CpuMigrations,
+    /// Time on a CPU, in nanoseconds.
+    TaskClock,
+    /// The kernel's per-CPU clock, in nanoseconds: counts as hardware counters do, on any machine.
+    CpuClock,
+}
+
+impl Counter {
+    /// All counters, in the order in which they are shown.
+    pub const ALL: [Self; 12] = [
+        Self::Cycles,
+        Self::Instructions,
+        Self::CacheMisses,
+        Self::LlcLoadMisses,
+        Self::DtlbLoadMisses,
+        Self::BranchMisses,
+        Self::PageFaults,
+        Self::MajorFaults,
+        Self::ContextSwitches,
+        Self::CpuMigrations,
+        Self::TaskClock,
+        Self::CpuClock,
+    ];
+
+    /// Its name in `perf list`, on the command line, in traces and in reports.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cycles => "cycles",
+            Self::Instructions => "instructions",
+            Self::CacheMisses => "cache-misses",
+            Self::LlcLoadMisses => "LLC-load-misses",
+            Self::DtlbLoadMisses => "dTLB-load-misses",
+            Self::BranchMisses => "branch-misses",
+            Self::PageFaults => "page-faults",
+            Self::MajorFaults => "major-faults",
+            Self::ContextSwitches => "context-switches",
+            Self::CpuMigrations => "cpu-migrations",
+            Self::TaskClock => "task-clock",
+            Self::CpuClock => "cpu-clock",
+        }
+    }
+
+    /// The counter of this name.
+    #[must_use]
+    pub fn from_name(name: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|counter| counter.as_str().as_bytes() == name)
+    }
+}
+
+/// Values of counters over some stretch; those that were not counted are absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    values: [Option<u64>; Counter::ALL.len()],
+    /// Hardware counters had to share the processor's registers with others: their values are scaled
+    /// up from the part of the time in which they counted.
+    pub scaled: bool,
+    /// Values of per-CPU counters were dropped rather than shown wrong: the thread came to a CPU
+    /// unseen, or a reading of them was interrupted. (Of a whole process: they are too low by such
+    /// stretches.) A move to another CPU that was seen does no harm.
+    pub migrated: bool,
+}
+
+impl Counters {
+    /// The value of a counter, if it was counted.
+    #[must_use]
+    pub fn get(&self, counter: Counter) -> Option<u64> {
+        self.values.get(counter as usize).copied().flatten()
+    }
+
+    /// Sets the value of a counter.
+    pub fn set(&mut self, counter: Counter, value: u64) {
+        if let Some(place) = self.values.get_mut(counter as usize) {
+            *place = Some(value);
+        }
+    }
+
+    /// The counters that were counted and their values, in the order of [`Counter::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        Counter::ALL
+            .into_iter()
+            .filter_map(|counter| Some((counter, self.get(counter)?)))
+    }
+
+    /// Nothing was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+/// Counters of a whole process, all threads, from `since_ns` to `at_ns`. Written when the process ends
+/// and when the recording does; the last one counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessCounters {
+    /// Process.
+    pub pid: u32,
+    /// From when on they counted.
+    pub since_ns: u64,
+    /// When they were read.
+    pub at_ns: u64,
+    /// The values.
+    pub counters: Counters,
+}

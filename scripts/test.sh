@@ -64,8 +64,9 @@ interpreters() {
 
 plain() {
     lints || fail "plain (lints)"
-    # Examples too: one is a library that a test loads.
-    local targets=(--lib --bins --examples) name
+    local targets=(--lib --bins) name
+    # One of the examples is a library that a test loads; cargo builds them only where no target is named.
+    build build --workspace --examples --quiet || fail "plain (examples)"
     for name in $(integration_tests | grep -vE '^(kernel|torch)_' || true); do targets+=(--test "$name"); done
     if step plain build test --workspace --no-fail-fast "${targets[@]}" -- --show-output &&
         step plain build test --workspace --no-fail-fast --doc --quiet; then

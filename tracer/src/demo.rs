@@ -38,8 +38,10 @@ impl Drop for Folder {
 /// Lays out the simulated GPU, records, explains. Returns the exit code: that of the first part that failed.
 ///
 /// # Errors
-/// When the simulated GPU was not built, or the folder cannot be written.
+/// Without the privileges to record, when the simulated GPU was not built, or the folder cannot be written.
 pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
+    // Said of this command, before anything is made, and not of the one in a folder that is gone by then.
+    crate::privileges::require_for_recording()?;
     let folder = Folder::new()?;
     let program = lay_out(&folder.0)?;
     println!(

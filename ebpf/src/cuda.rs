@@ -17,13 +17,12 @@ pub use decode::DeviceMemoryEvent;
 
 use crate::attach::LinkPlan;
 use crate::error::Error;
+use crate::per_cpu;
 use crate::session::Attachment;
 use crate::session::Session;
 use crate::session::link_each;
 use crate::session::link_multi;
 use crate::support::Attach;
-use libbpf_rs::MapCore as _;
-use libbpf_rs::MapFlags;
 use libbpf_rs::ProgramAttachType;
 use libbpf_rs::RingBuffer;
 use libbpf_rs::RingBufferBuilder;
@@ -178,21 +177,8 @@ impl Cuda {
     }
 
     fn counter(&self, which: call_counter, kind: CallKind) -> Result<u64, Error> {
-        let index = which.0 + kind.0;
-        let per_cpu = self
-            .skeleton
-            .maps
-            .call_counters
-            .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map {
-                map: "call_counters",
-                source,
-            })?
-            .unwrap_or_default();
-        Ok(per_cpu
-            .iter()
-            .filter_map(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)))
-            .sum())
+        let map = &self.skeleton.maps.call_counters;
+        per_cpu::sum(map, "call_counters", which.0 + kind.0)
     }
 }
 

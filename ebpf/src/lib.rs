@@ -16,6 +16,7 @@ mod counts;
 mod cuda;
 mod decode;
 mod error;
+mod per_cpu;
 mod release;
 mod session;
 mod support;

@@ -14,6 +14,7 @@ use crate::counts::CounterSet;
 use crate::decode::Event;
 use crate::decode::decode;
 use crate::error::Error;
+use crate::per_cpu;
 use crate::release::HeldProcesses;
 use crate::support::Attach;
 use crate::support::KernelSupport;
@@ -303,22 +304,7 @@ impl Session {
     /// # Errors
     /// [`Error::Map`].
     pub fn counters(&self) -> Result<Counters, Error> {
-        let read = |index: u32| -> Result<u64, Error> {
-            let per_cpu = self
-                .skeleton
-                .maps
-                .counters
-                .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|source| Error::Map {
-                    map: "counters",
-                    source,
-                })?
-                .unwrap_or_default();
-            Ok(per_cpu
-                .iter()
-                .filter_map(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)))
-                .sum())
-        };
+        let read = |index| per_cpu::sum(&self.skeleton.maps.counters, "counters", index);
         let values = (0..Counter::COUNTERS.0)
             .map(read)
             .collect::<Result<_, _>>()?;

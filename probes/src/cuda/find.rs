@@ -302,7 +302,7 @@ mod tests {
     ) -> Vec<(Library, String)> {
         let view = View {
             root: root.to_owned(),
-            working: PathBuf::from("/work"),
+            working: PathBuf::from("/opt"),
         };
         let environment: HashMap<_, _> = variables
             .iter()
@@ -336,7 +336,7 @@ mod tests {
         file(&at(&format!("{packages}/nvidia/cu13/lib/libcudart.so.13")));
         file(&at(&format!("{packages}/torch/lib/libtorch_cpu.so")));
         file(&at("real/libcuda.so.550.1"));
-        file(&at("work/own/libnccl.so.2"));
+        file(&at("opt/own/libnccl.so.2"));
         fs::create_dir_all(at("drivers")).unwrap();
         // Absolute within the container: leads out of it for whoever follows it from outside.
         symlink("/real/libcuda.so.550.1", at("drivers/libcuda.so.1")).unwrap();
@@ -363,7 +363,7 @@ mod tests {
                 Library::TorchAutograd,
                 format!("/{packages}/torch/lib/libtorch_cpu.so"),
             ),
-            (Library::Nccl, "/work/own/libnccl.so.2".to_owned()),
+            (Library::Nccl, "/opt/own/libnccl.so.2".to_owned()),
         ];
         let mut expected = expected.to_vec();
         expected.sort_by(|a, b| a.1.cmp(&b.1));

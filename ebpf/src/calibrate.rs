@@ -14,6 +14,9 @@ use crate::wire::InstructionKind;
 use crate::wire::Layout;
 use crate::wire::NO_OFFSET;
 use crate::wire::PointKind;
+use nix::errno::Errno;
+use nix::fcntl::Flock;
+use nix::fcntl::FlockArg;
 use std::arch::naked_asm;
 use std::fs;
 use std::path::Path;
@@ -52,10 +55,38 @@ const FRAME_WORD: usize = 9;
 /// Word that the function increments: the collections counter of the youngest generation.
 const COUNTER_WORD: usize = 16;
 
+/// The right to calibrate, of one gctrace at a time: all probe the same function of the same file, and with
+/// another's probes in it a call without ours is as slow as one with them. Held until the probes are out.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: Flock<fs::File>,
+}
+
+/// Between two tries, and how long a turn is waited for: one takes about 100 ms.
+const TURN_GAP: Duration = Duration::from_millis(10);
+const TURN_PATIENCE: Duration = Duration::from_secs(1);
+
+impl Turn {
+    /// Waits up to a second; `None`: others were calibrating all the time.
+    #[must_use]
+    pub fn wait() -> Option<Self> {
+        let begin = Instant::now();
+        let mut file = fs::File::open("/proc/self/exe").ok()?;
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Some(Self { _lock: lock }),
+                Err((back, Errno::EWOULDBLOCK)) if begin.elapsed() < TURN_PATIENCE => file = back,
+                Err(_) => return None,
+            }
+            std::thread::sleep(TURN_GAP);
+        }
+    }
+}
+
 impl Session {
     /// Measures what the probes cost here. The events it makes are thrown away, and so is anything
     /// else still in the rings: call it last. The probes it placed are handed back, to be taken out
-    /// together with others ([`crate::detach`]).
+    /// together with others ([`crate::detach`]). To be done in one's [`Turn`].
     ///
     /// # Errors
     /// If the own executable cannot be read or probed.

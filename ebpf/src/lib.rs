@@ -31,6 +31,7 @@ pub use allocations::WindowTarget;
 pub use attach::PlannedPoint;
 pub use attach::Registers;
 pub use calibrate::Calibration;
+pub use calibrate::Turn;
 pub use counts::CounterSet;
 pub use cuda::BytesPlace;
 pub use cuda::CallCounts;

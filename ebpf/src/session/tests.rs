@@ -1,9 +1,8 @@
 //! Kernel tier: loads the real programs. Skipped, and said so, without privileges.
 
 use super::*;
+use crate::calibrate::Turn;
 use crate::wire::PointKind;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 
 fn support(test: &str) -> Option<KernelSupport> {
     let support = KernelSupport::probe();
@@ -14,11 +13,8 @@ fn support(test: &str) -> Option<KernelSupport> {
     Some(support)
 }
 
-/// A calibration whose function another one probes at the same moment says nothing.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = Turn::wait().expect("the other test takes less than a second");
     let config = Config {
         follow_children: true,
         ring_bytes: 1 << 20,

@@ -45,6 +45,12 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     if let Some(gpus) = &mut watch.gpus {
         gpus.tick(&mut watch.output);
     }
+    let turn = gctrace_ebpf::Turn::wait();
+    if turn.is_none() {
+        tracing::warn!(
+            "other recordings end at the same time: what the probes cost may be said too low"
+        );
+    }
     let mut cuda_counts = Default::default();
     if let Some(cuda) = &mut watch.cuda {
         cuda.finish(&mut watch.processes, &mut watch.output);
@@ -63,6 +69,7 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     let probes = watch.interpreters.into_probes().chain(own_probes);
     let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
+    drop(turn);
     let end = End {
         ended_ns,
         why: words(why).to_owned(),

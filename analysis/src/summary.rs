@@ -52,6 +52,7 @@ impl Analysis {
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
         let verdict = verdict::verdict(&totals, shutdown, &traces, &missing);
+        let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,13 +67,13 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
-            cuda: crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate()),
+            not_covered: self.not_covered(processes.len(), cuda.is_some()),
+            cuda,
             counters: self.counters(),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
             own_cost: self.own_cost(totals.observed_ns),
-            not_covered: self.not_covered(processes.len()),
             totals,
             traces,
             processes,
@@ -301,12 +302,16 @@ impl Analysis {
         }
     }
 
-    fn not_covered(&self, processes: usize) -> Vec<String> {
-        let mut list = vec![
-            "What the pauses cost the GPU: these traces hold no GPU work, so a pause may have \
-             been hidden behind queued kernels or have left the GPU idle."
-                .to_owned(),
-        ];
+    fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
+        let work = if has_calls {
+            "calls to the GPU but not when it did the work"
+        } else {
+            "no GPU work"
+        };
+        let mut list = vec![format!(
+            "What the pauses cost the GPU: these traces hold {work}, so a pause may have been hidden \
+             behind queued kernels or have left the GPU idle."
+        )];
         if processes > 1 {
             list.push(
                 "What a pause of one process cost the others that wait for it, as ranks of a \

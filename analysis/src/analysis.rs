@@ -4,6 +4,9 @@
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
 use crate::cuda::CudaState;
+use crate::gpu::collect::About;
+use crate::gpu::collect::Collector;
+use crate::gpu::timeline::Timeline;
 use crate::gpu_samples::GpuSamples;
 use crate::process::ProcessState;
 use crate::process::generation_index;
@@ -48,6 +51,8 @@ pub struct Analysis {
     pub(crate) unfinished: Effort,
     pub(crate) unreadable: Vec<String>,
     pub(crate) stacks: StackTree,
+    /// One per process that collected or used a GPU, trace by trace.
+    pub(crate) timelines: Vec<Timeline>,
     current: Current,
 }
 
@@ -58,6 +63,7 @@ struct Current {
     thread_names: HashMap<(u32, u32), String>,
     process_names: HashMap<u32, String>,
     frames: TraceFrames,
+    gpu: Collector,
     /// First and last moment of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -84,6 +90,8 @@ pub(crate) struct TraceState {
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: Ending,
     pub(crate) cuda: CudaState,
+    /// It holds operations with the GPU's times.
+    gpu_work: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
@@ -98,7 +106,7 @@ impl TraceState {
     }
 
     fn has_evidence(&self) -> bool {
-        self.header.is_some() || self.effort.count > 0
+        self.header.is_some() || self.effort.count > 0 || self.gpu_work
     }
 
     /// Start of the recording.
@@ -136,6 +144,7 @@ impl Default for Analysis {
             unfinished: Effort::default(),
             unreadable: Vec::new(),
             stacks: StackTree::default(),
+            timelines: Vec::new(),
             current: Current::default(),
         }
     }
@@ -162,6 +171,7 @@ impl Analysis {
                 trace.see(pause.begin_ns, pause.end_ns);
                 trace.effort.add(pause.duration_ns());
                 trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
+                self.current.gpu.add_pause(&pause);
                 self.add_pause(&pause);
             }
             Item::Record(record) => self.add_record(record),
@@ -190,6 +200,8 @@ impl Analysis {
         trace.damage = damage;
         let index = self.traces.len() - 1;
         let current = std::mem::take(&mut self.current);
+        let about = self.about(index, &current);
+        self.timelines.extend(current.gpu.finish(&about));
         for process in self.processes.iter_mut().rev() {
             if process.trace != index {
                 break;
@@ -209,6 +221,32 @@ impl Analysis {
                 entry.node =
                     stack.and_then(|stack| current.frames.resolve(stack, &mut self.stacks));
             }
+        }
+    }
+
+    /// What its processes and its header say of the trace that ends.
+    fn about(&self, index: usize, current: &Current) -> About {
+        let header = self.traces.last().and_then(|trace| trace.header.as_ref());
+        let described = || {
+            let mine = self.processes.iter().rev();
+            let mine = mine.take_while(|process| process.trace == index);
+            mine.filter_map(|process| process.described.as_ref())
+        };
+        let unix_offset_ns = header
+            .filter(|header| header.started_unix_ns > 0)
+            .map(|header| header.started_unix_ns.cast_signed() - header.started_ns.cast_signed());
+        About {
+            trace: index,
+            is_ours: header.is_some(),
+            rank: header.and_then(|header| header.rank),
+            ranks: described()
+                .filter_map(|process| Some((process.pid, process.rank?)))
+                .collect(),
+            namespace_pids: described()
+                .filter_map(|process| Some((process.pid, process.namespace_pid?)))
+                .collect(),
+            thread_names: current.thread_names.clone(),
+            unix_offset_ns,
         }
     }
 
@@ -307,7 +345,10 @@ impl Analysis {
             | Record::CudaLaunches(_)
             | Record::DeviceMemory(_)
             | Record::PauseMemory(_)
-            | Record::Step(_) => self.add_cuda(&record),
+            | Record::Step(_)
+            | Record::GpuOp(_)
+            | Record::Annotation(_) => self.add_cuda(&record),
+            Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
             Record::Pause(_) => {}
         }
     }
@@ -357,6 +398,7 @@ impl Analysis {
         let (pid, begin_ns, end_ns) = match record {
             Record::CudaCall(call) => {
                 trace.cuda.add_call(call);
+                self.current.gpu.add_call(call);
                 (call.pid, call.begin_ns, call.end_ns)
             }
             Record::CudaLaunches(launches) => {
@@ -370,7 +412,17 @@ impl Analysis {
             Record::PauseMemory(memory) => return trace.cuda.add_pause(memory),
             Record::Step(step) => {
                 trace.cuda.add_step(step);
+                self.current.gpu.add_backward(step);
                 (step.pid, step.begin_ns, step.end_ns)
+            }
+            Record::GpuOp(op) => {
+                self.current.gpu.add_op(op);
+                trace.gpu_work = true;
+                return self.see_work(op.pid, op.begin_ns, op.end_ns);
+            }
+            Record::Annotation(annotation) => {
+                self.current.gpu.add_annotation(annotation);
+                (annotation.pid, annotation.begin_ns, annotation.end_ns)
             }
             _ => return,
         };

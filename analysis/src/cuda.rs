@@ -190,6 +190,7 @@ mod tests {
             stream: Some(0),
             bytes: Some(5),
             grid: None,
+            correlation: None,
             error: None,
         }
     }

@@ -1,7 +1,8 @@
 //! gctrace's analysis: events in, report out.
 //!
-//! Pure: nothing here opens files or prints. Memory is bounded by the number of processes and of
-//! distinct stacks, not by the number of events.
+//! Pure: nothing here opens files or prints. Memory grows with the number of processes and of
+//! distinct stacks, by 32 bytes for each pause, and by about 50 bytes for each call of CUDA and each
+//! operation of a GPU; other events leave nothing behind.
 
 mod advice;
 mod allocations;
@@ -9,6 +10,7 @@ mod analysis;
 mod counters;
 mod cuda;
 mod distribution;
+pub mod gpu;
 mod gpu_samples;
 mod growth;
 pub mod paths;

@@ -8,6 +8,7 @@ mod counters;
 mod cuda;
 mod frames;
 mod gpu;
+mod gpu_work;
 mod pressure;
 
 pub(crate) use cuda::BACKWARD;
@@ -90,6 +91,9 @@ impl Lines {
             Record::DeviceMemory(memory) => cuda::push_memory(out, memory),
             Record::PauseMemory(memory) => cuda::push_pause_memory(out, memory),
             Record::Step(step) => cuda::push_step(out, step),
+            Record::GpuOp(op) => gpu_work::push_op(out, op),
+            Record::GpuSync(sync) => gpu_work::push_sync(out, sync),
+            Record::Annotation(annotation) => gpu_work::push_annotation(out, annotation),
             Record::Note(note) => push_note(out, note),
             Record::End(end) => push_metadata(out, "gctrace_end", NO_PROCESS, end.ended_ns, end),
         }

@@ -8,6 +8,7 @@ mod allocations;
 mod counters;
 mod cuda;
 mod gpu;
+mod gpu_work;
 
 pub use allocations::Allocations;
 pub use allocations::Pressure;
@@ -24,6 +25,12 @@ pub use gpu::GpuDevice;
 pub use gpu::GpuProcess;
 pub use gpu::GpuSample;
 pub use gpu::is_throttling;
+pub use gpu_work::Annotation;
+pub use gpu_work::Collective;
+pub use gpu_work::GpuOp;
+pub use gpu_work::GpuOpKind;
+pub use gpu_work::GpuSync;
+pub use gpu_work::GpuSyncKind;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -283,6 +290,12 @@ pub enum Record {
     PauseMemory(PauseMemory),
     /// A backward pass.
     Step(Step),
+    /// An operation on a GPU.
+    GpuOp(GpuOp),
+    /// What a synchronising call waited for.
+    GpuSync(GpuSync),
+    /// A named stretch of time.
+    Annotation(Annotation),
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.

@@ -128,7 +128,7 @@ prop_compose! {
     ) -> Record {
         Record::CudaCall(CudaCall {
             pid, tid, layer, function: function.into(), begin_ns, end_ns: begin_ns + length_ns,
-            stream, bytes, grid, error,
+            stream, bytes, grid, correlation: None, error,
         })
     }
 }

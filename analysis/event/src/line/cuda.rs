@@ -15,7 +15,7 @@ use std::io::Write;
 pub(crate) const BACKWARD: &str = "backward";
 
 /// Begins a complete event, up to its `args`.
-fn push_slice(
+pub(super) fn push_slice(
     out: &mut Vec<u8>,
     (category, name): (&str, &str),
     (pid, tid): (u32, u32),
@@ -50,6 +50,9 @@ pub(super) fn push_call(out: &mut Vec<u8>, call: &CudaCall) -> io::Result<()> {
     }
     if let Some([x, y, z]) = call.grid {
         member("grid", &format_args!("[{x},{y},{z}]"))?;
+    }
+    if let Some(correlation) = call.correlation {
+        member("correlation", &correlation)?;
     }
     if let Some(error) = call.error {
         member("error", &error)?;

@@ -7,6 +7,7 @@
 mod cuda;
 mod frames;
 mod gpu;
+mod gpu_work;
 mod pauses;
 mod pressure;
 

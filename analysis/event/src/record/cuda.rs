@@ -54,6 +54,8 @@ pub struct CudaCall {
     pub bytes: Option<u64>,
     /// Grid of a launch, in blocks.
     pub grid: Option<[u32; 3]>,
+    /// Names the operations on the GPU that it asked for, where the source knows it.
+    pub correlation: Option<u64>,
     /// The error that it returned (`CUresult`, `cudaError_t`, `ncclResult_t`), if it did.
     pub error: Option<i32>,
 }

@@ -284,6 +284,7 @@ fn record(call: &Call, function: &Function) -> Option<Record> {
         stream: (function.stream != Stream::None).then_some(call.stream),
         bytes: (function.bytes != Bytes::None).then_some(call.bytes),
         grid: (function.grid != Grid::None).then_some(call.grid),
+        correlation: None,
         error: (function.ends == Ends::Both && call.result != 0).then_some(call.result),
     }))
 }

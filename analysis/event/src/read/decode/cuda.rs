@@ -4,6 +4,7 @@
 use super::Event;
 use super::Unread;
 use super::Value;
+use super::gpu_work;
 use super::id;
 use super::time;
 use crate::CudaCall;
@@ -28,7 +29,7 @@ pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
     match (category, name) {
         (b"gctrace", b"cuda launches") => launches(event).map(Record::CudaLaunches),
         (b"user_annotation", name) if name == BACKWARD.as_bytes() => step(event).map(Record::Step),
-        _ => None,
+        _ => return gpu_work::slice(event),
     }
     .ok_or(Unread::Other)
 }
@@ -52,12 +53,14 @@ fn call(event: &Event<'_>, layer: CudaLayer) -> Option<CudaCall> {
         stream: None,
         bytes: None,
         grid: None,
+        correlation: None,
         error: None,
     };
     for (key, value) in event.args.members() {
         match key {
             b"stream" => call.stream = value.unsigned(),
             b"bytes" => call.bytes = value.unsigned(),
+            b"correlation" => call.correlation = value.unsigned().filter(|id| *id != 0),
             b"grid" => call.grid = value.parse().ok(),
             b"error" => {
                 let code = value.signed().and_then(|code| i32::try_from(code).ok());

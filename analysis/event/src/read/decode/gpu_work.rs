@@ -1,0 +1,116 @@
+//! Work on a GPU, waits for it and annotations: ours, and the PyTorch profiler's.
+//!
+//! Owns what makes an event of that kind usable. Of the profiler's, `pid` is the device; of ours
+//! `args.process` says the process.
+
+use super::Event;
+use super::Problem;
+use super::Unread;
+use super::Value;
+use super::id;
+use super::time;
+use crate::Annotation;
+use crate::Collective;
+use crate::GpuOp;
+use crate::GpuOpKind;
+use crate::GpuSync;
+use crate::GpuSyncKind;
+use crate::Record;
+
+/// The record that a complete event is.
+pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
+    let category = event.category.raw_text().unwrap_or_default();
+    if let Some(kind) = GpuOpKind::from_category(category) {
+        return Ok(Record::GpuOp(op(event, kind)?));
+    }
+    match category {
+        b"cuda_sync" => sync(event).map(Record::GpuSync),
+        b"user_annotation" => annotation(event).map(Record::Annotation),
+        _ => Err(Unread::Other),
+    }
+}
+
+/// Begin and end. A length that is negative or missing is not made up.
+fn extent(event: &Event<'_>) -> Result<(u64, u64), Problem> {
+    let begin_ns = time(event.ts)?;
+    if event.dur.is_missing() {
+        return Err("\"dur\" of work on a GPU is missing");
+    }
+    let length_ns = event
+        .dur
+        .us_as_ns()
+        .ok_or("\"dur\" of work on a GPU is negative, absurd or not a number of microseconds")?;
+    Ok((begin_ns, begin_ns.saturating_add(length_ns)))
+}
+
+/// Numbers that the profiler writes as -1 where there is none.
+fn number(value: Value<'_>) -> Option<u64> {
+    value.unsigned()
+}
+
+fn op(event: &Event<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
+    let (begin_ns, end_ns) = extent(event)?;
+    let mut op = GpuOp {
+        pid: None,
+        device: 0,
+        stream: 0,
+        kind,
+        name: event.name.text().unwrap_or_default().into_owned(),
+        begin_ns,
+        end_ns,
+        correlation: None,
+        bytes: None,
+        collective: None,
+    };
+    let (mut device, mut stream) = (id(event.pid), number(event.tid));
+    let mut collective = Collective::default();
+    for (key, value) in event.args.members() {
+        match key {
+            b"device" => device = id(value).or(device),
+            b"stream" => stream = number(value).or(stream),
+            b"correlation" => op.correlation = number(value).filter(|id| *id != 0),
+            b"bytes" => op.bytes = number(value),
+            b"process" => op.pid = id(value),
+            b"Collective name" => collective.name = value.text().unwrap_or_default().into_owned(),
+            b"Process Group Name" => collective.group = value.text().map(|text| text.into_owned()),
+            b"Seq" => collective.sequence = number(value),
+            b"Group size" => collective.size = id(value),
+            _ => {}
+        }
+    }
+    op.device = device.ok_or("work on a GPU names no device")?;
+    op.stream = stream.ok_or("work on a GPU names no stream")?;
+    op.collective = (collective != Collective::default()).then(|| Box::new(collective));
+    Ok(op)
+}
+
+fn sync(event: &Event<'_>) -> Result<GpuSync, Unread> {
+    let name = event.name.raw_text().unwrap_or_default();
+    let kind = GpuSyncKind::from_name(name).ok_or(Unread::Other)?;
+    let (begin_ns, end_ns) = extent(event)?;
+    let argument = |name: &str| number(event.args.member(name));
+    Ok(GpuSync {
+        pid: id(event.args.member("process")),
+        kind,
+        device: id(event.args.member("device")),
+        stream: argument("stream"),
+        begin_ns,
+        end_ns,
+        correlation: argument("correlation").filter(|id| *id != 0),
+        event_stream: argument("wait_on_stream"),
+        event_correlation: argument("wait_on_cuda_event_record_corr_id"),
+    })
+}
+
+fn annotation(event: &Event<'_>) -> Result<Annotation, Unread> {
+    let pid = id(event.pid).ok_or(Unread::Other)?;
+    let tid = id(event.tid).ok_or(Unread::Other)?;
+    let (begin_ns, end_ns) = extent(event)?;
+    Ok(Annotation {
+        pid,
+        tid,
+        name: event.name.text().ok_or(Unread::Other)?.into_owned(),
+        begin_ns,
+        end_ns,
+    })
+}

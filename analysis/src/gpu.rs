@@ -1,0 +1,8 @@
+//! What the GPUs did, what the host did meanwhile, and what pauses cost them.
+//!
+//! [`timeline`] is the common ground: one process's operations, calls, pauses and steps, sorted
+//! and linked. Everything below it only reads it.
+
+pub mod calls;
+pub mod collect;
+pub mod timeline;

@@ -1,0 +1,101 @@
+//! What a call of CUDA means for a schedule, by its name.
+//!
+//! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
+//! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) do not matter.
+
+/// What a call does to streams and to the thread that makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallKind {
+    /// Puts one operation into a stream: a kernel.
+    Launch,
+    /// Puts a graph of operations into a stream.
+    GraphLaunch,
+    /// Copies or fills memory; whether it blocks depends on its operands.
+    Copy,
+    /// Blocks until a stream is empty.
+    StreamSynchronize,
+    /// Blocks until a device or context is empty.
+    DeviceSynchronize,
+    /// Blocks until an event has happened.
+    EventSynchronize,
+    /// Puts an event into a stream.
+    EventRecord,
+    /// Makes a stream wait for an event.
+    StreamWaitEvent,
+    /// Asks whether a stream or an event is done; threads that only do this poll.
+    Query,
+    /// Reserves or frees memory; freeing may wait for the device.
+    Memory,
+    /// A collective of NCCL.
+    Collective,
+    /// Anything else.
+    Other,
+}
+
+impl CallKind {
+    /// The kind of the call of that name.
+    #[must_use]
+    pub fn of(function: &str) -> Self {
+        let function = function
+            .strip_prefix("cuda")
+            .or_else(|| function.strip_prefix("cu"));
+        let Some(name) = function else {
+            return Self::Collective;
+        };
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        match () {
+            () if begins(&["GraphLaunch"]) => Self::GraphLaunch,
+            () if begins(&["Launch"]) => Self::Launch,
+            () if begins(&["Memcpy", "Memset"]) => Self::Copy,
+            () if begins(&["StreamSynchronize"]) => Self::StreamSynchronize,
+            () if begins(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
+                Self::DeviceSynchronize
+            }
+            () if begins(&["EventSynchronize"]) => Self::EventSynchronize,
+            () if begins(&["EventRecord"]) => Self::EventRecord,
+            () if begins(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
+            () if begins(&["EventQuery", "StreamQuery"]) => Self::Query,
+            () if begins(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
+            () => Self::Other,
+        }
+    }
+
+    /// Whether the calling thread may wait in it for work on the GPU.
+    #[must_use]
+    pub fn may_block(self) -> bool {
+        matches!(
+            self,
+            Self::Copy
+                | Self::StreamSynchronize
+                | Self::DeviceSynchronize
+                | Self::EventSynchronize
+                | Self::Memory
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        for (function, kind) in [
+            ("cudaLaunchKernel", CallKind::Launch),
+            ("cuLaunchKernelEx_ptsz", CallKind::Launch),
+            ("cudaGraphLaunch", CallKind::GraphLaunch),
+            ("cudaMemcpyAsync", CallKind::Copy),
+            ("cuMemsetD8Async", CallKind::Copy),
+            ("cuMemAlloc_v2", CallKind::Memory),
+            ("cudaFree", CallKind::Memory),
+            ("cudaHostAlloc", CallKind::Memory),
+            ("cudaStreamSynchronize", CallKind::StreamSynchronize),
+            ("cuCtxSynchronize", CallKind::DeviceSynchronize),
+            ("cudaEventQuery", CallKind::Query),
+            ("cudaStreamIsCapturing", CallKind::Other),
+            ("ncclAllReduce", CallKind::Collective),
+        ] {
+            assert_eq!(CallKind::of(function), kind, "{function}");
+        }
+    }
+}

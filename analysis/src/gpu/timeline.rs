@@ -1,0 +1,275 @@
+//! One process's work on GPUs, with the calls, pauses and steps of the same process.
+//!
+//! Owns the form that all figures are computed from: times on one clock, sorted, linked by index.
+//! How it is made of records is `collect.rs`.
+
+use super::calls::CallKind;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Reason;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An index of something that is not there.
+pub const NONE: u32 = u32::MAX;
+
+/// Everything about one process. All times are nanoseconds on the clock of its trace.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Index of the trace it was read from, in the order of the report.
+    pub trace: usize,
+    /// Process; 0 where the trace does not tell.
+    pub pid: u32,
+    /// Its process id in its own namespace, where that is another.
+    pub namespace_pid: Option<u32>,
+    /// Rank in a distributed job, where known.
+    pub rank: Option<u32>,
+    /// Add this to a time to get nanoseconds since 1970 (UTC), where the trace tells.
+    pub unix_offset_ns: Option<i64>,
+    /// Whether the trace is gctrace's own: its pauses are complete.
+    pub is_ours: bool,
+    /// Streams, in order of device and number.
+    pub streams: Vec<Stream>,
+    /// Operations by begin.
+    pub ops: Vec<Op>,
+    /// Threads that made calls or collected, by thread id.
+    pub threads: Vec<Thread>,
+    /// Outermost calls of all threads by begin.
+    pub calls: Vec<Call>,
+    /// Pauses by begin.
+    pub pauses: Vec<PauseSpan>,
+    /// Annotations by begin.
+    pub annotations: Vec<AnnotationSpan>,
+    /// Training steps by begin; of one thread, they do not overlap.
+    pub steps: Vec<StepSpan>,
+    /// Waits for events that the trace tells.
+    pub waits: Vec<EventWait>,
+    /// Names of operations, functions and annotations.
+    pub names: Arc<Names>,
+    /// What of the trace is not in here.
+    pub ignored: Ignored,
+}
+
+/// A stream of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stream {
+    /// Index of the device.
+    pub device: u32,
+    /// Its number, as the trace says it.
+    pub number: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Thread id.
+    pub tid: u32,
+    /// Its name, where known.
+    pub name: Option<String>,
+}
+
+/// An operation on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// Begin on the GPU.
+    pub begin_ns: u64,
+    /// End on the GPU.
+    pub end_ns: u64,
+    /// Index in `streams`.
+    pub stream: u32,
+    /// Index in `names`.
+    pub name: u32,
+    /// Index in `calls` of the call that asked for it, or [`NONE`].
+    pub call: u32,
+    /// What it does.
+    pub kind: GpuOpKind,
+    /// Index in `names` of the communicator it works for, or [`NONE`].
+    pub group: u32,
+    /// Number of the collective in its communicator, as the trace says it, or [`NONE`].
+    pub sequence: u32,
+}
+
+impl Op {
+    /// Length.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// A call on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Begin.
+    pub begin_ns: u64,
+    /// End. Where `timed` is false, the begin again.
+    pub end_ns: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Index in `names`.
+    pub function: u32,
+    /// What it means.
+    pub kind: CallKind,
+    /// Index in `streams` of the stream it is about, or [`NONE`].
+    pub stream: u32,
+    /// Whether the end was recorded (gctrace's probes see only the begin of launches).
+    pub timed: bool,
+}
+
+impl Call {
+    /// Length.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// A stream, or the calling thread, waits for an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventWait {
+    /// Index in `calls` of the call that waits (or makes a stream wait).
+    pub call: u32,
+    /// Index in `streams` of the waiting stream, or [`NONE`] where the thread waits.
+    pub stream: u32,
+    /// Index in `streams` of the stream that the event was recorded into, or [`NONE`].
+    pub event_stream: u32,
+    /// Index in `calls` of the call that recorded the event, or [`NONE`].
+    pub event_call: u32,
+}
+
+/// A run of the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseSpan {
+    /// Begin.
+    pub begin_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Objects freed; [`NONE`] where not known, saturating.
+    pub collected: u32,
+    /// Objects in the heap or the oldest generation afterwards; [`NONE`] where not known.
+    pub objects: u32,
+    /// Generation; `Pause::UNKNOWN_GENERATION` where not known.
+    pub generation: u8,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl PauseSpan {
+    /// Length.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// A named stretch of time on a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnnotationSpan {
+    /// Begin.
+    pub begin_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Index in `names`.
+    pub name: u32,
+}
+
+/// A training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepSpan {
+    /// Begin.
+    pub begin_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Its number, as the trace says it, else counted from 0.
+    pub number: u64,
+    /// Where it comes from.
+    pub source: StepSource,
+}
+
+/// What a step was recognised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StepSource {
+    /// An annotation `ProfilerStep#n`.
+    ProfilerStep,
+    /// From the begin of one backward pass to that of the next on the same thread.
+    BackwardPass,
+}
+
+/// What was found in a trace and not used, by why. 0 is the rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ignored {
+    /// Operations that name no call, or one that is not in the trace.
+    pub ops_without_call: u64,
+    /// Calls inside another call of the same thread.
+    pub nested_calls: u64,
+    /// Operations and calls that name no process and cannot be given to one.
+    pub without_process: u64,
+    /// Kernels that began before the call that launched them, by the trace: its clocks disagree.
+    pub ops_before_call: u64,
+}
+
+/// Strings, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    texts: Vec<String>,
+    indices: HashMap<String, u32>,
+}
+
+impl Names {
+    /// The index of a text, new or known.
+    pub fn intern(&mut self, text: &str) -> u32 {
+        if let Some(index) = self.indices.get(text) {
+            return *index;
+        }
+        let index = u32::try_from(self.texts.len()).unwrap_or(NONE);
+        self.texts.push(text.to_owned());
+        self.indices.insert(text.to_owned(), index);
+        index
+    }
+
+    /// The text of an index; empty for [`NONE`].
+    #[must_use]
+    pub fn text(&self, index: u32) -> &str {
+        self.texts.get(index as usize).map_or("", String::as_str)
+    }
+
+    /// The index of a text, if known.
+    #[must_use]
+    pub fn index(&self, text: &str) -> Option<u32> {
+        self.indices.get(text).copied()
+    }
+}
+
+impl Timeline {
+    /// First begin and last end of operations; `None` without any.
+    #[must_use]
+    pub fn gpu_span(&self) -> Option<(u64, u64)> {
+        let first = self.ops.first()?.begin_ns;
+        let last = self.ops.iter().map(|op| op.end_ns).max()?;
+        Some((first, last))
+    }
+
+    /// Whether it holds work with times of the GPU.
+    #[must_use]
+    pub fn has_gpu_times(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
+    /// The name of an operation's kernel, or what it copies where.
+    #[must_use]
+    pub fn op_name(&self, op: &Op) -> &str {
+        self.names.text(op.name)
+    }
+
+    /// The device of an operation.
+    #[must_use]
+    pub fn device(&self, op: &Op) -> Option<u32> {
+        let stream = self.streams.get(op.stream as usize)?;
+        Some(stream.device)
+    }
+}

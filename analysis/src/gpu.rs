@@ -5,4 +5,5 @@
 
 pub mod calls;
 pub mod collect;
+pub(crate) mod summary;
 pub mod timeline;

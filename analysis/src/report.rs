@@ -9,6 +9,7 @@ mod allocations;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_work;
 mod gpus;
 mod lines;
 mod pressure;
@@ -36,6 +37,8 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpu_work::GpuWork;
+pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
 pub use gpus::GpuReport;
@@ -99,6 +102,8 @@ pub struct Report {
     pub pressure: Option<PressureReport>,
     /// Performance counters of all processes that ran the collector, where recorded.
     pub counters: Option<CountersReport>,
+    /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
+    pub gpu: Option<GpuWork>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.

@@ -70,6 +70,7 @@ impl Analysis {
             not_covered: self.not_covered(processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
+            gpu: crate::gpu::summary::report(&self.timelines),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),

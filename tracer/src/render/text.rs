@@ -4,6 +4,7 @@ use super::allocations;
 use super::counters;
 use super::cuda;
 use super::evidence;
+use super::gpu_work;
 use super::gpus;
 use super::lines;
 use super::overview;
@@ -36,6 +37,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
+        gpu_work::gpu_work(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

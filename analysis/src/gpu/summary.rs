@@ -1,0 +1,35 @@
+//! From timelines to the report's part about GPU work.
+
+use super::timeline::Timeline;
+use crate::report::Basis;
+use crate::report::GpuWork;
+use crate::report::IgnoredWork;
+
+/// `None` where no trace holds operations with the GPU's times.
+pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
+    let timelines: Vec<&Timeline> = timelines
+        .iter()
+        .filter(|timeline| timeline.has_gpu_times())
+        .collect();
+    if timelines.is_empty() {
+        return None;
+    }
+    Some(GpuWork {
+        basis: Basis::Measured,
+        operations: timelines
+            .iter()
+            .map(|timeline| timeline.ops.len() as u64)
+            .sum(),
+        ignored: ignored(&timelines),
+    })
+}
+
+fn ignored(timelines: &[&Timeline]) -> IgnoredWork {
+    let mut sum = IgnoredWork::default();
+    for ignored in timelines.iter().map(|timeline| &timeline.ignored) {
+        sum.operations_without_call += ignored.ops_without_call;
+        sum.operations_before_call += ignored.ops_before_call;
+        sum.nested_calls += ignored.nested_calls;
+    }
+    sum
+}

@@ -8,13 +8,10 @@ the same without. All else is equal, so the difference in length is what the col
 
 Writes DIR/program.<rank>.json: processes and threads, runs, steps, and collections as gc.callbacks
 saw them, all in CLOCK_MONOTONIC nanoseconds. The simulated GPU writes its own log (SIMGPU_LOG).
-
-The host's work is paced: each piece ends a fixed time after the one before has ended, collections
-not counted, so that a busy machine disturbs a run as little as possible. A thread that waited for
-the GPU begins anew.
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import os
@@ -23,182 +20,10 @@ import random
 import sys
 import threading
 import time
-from ctypes import byref, c_int, c_size_t, c_void_p
+from ctypes import c_int64, c_void_p
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples"))
-
-from train_simgpu import TO_HOST, Cuda, Device, Ranks, start_ranks  # noqa: E402
-
-now = time.monotonic_ns
-
-# Pairs of objects in the heap: half a run's collections see the small part, the others both.
-SMALL, LARGE = 90_000, 360_000
-# Garbage of one step, in cycles.
-CYCLES = 100
-# A call that takes longer has waited for the GPU.
-WAITED_NS = 60_000
-KERNELS = {"short": 30, "even": 50, "long": 100, "longer": 120}
-
-
-def cycles(count):
-    """Pairs of lists that refer to each other."""
-    pairs = []
-    for _ in range(count):
-        first, second = [], []
-        first.append(second)
-        second.append(first)
-        pairs.append(first)
-    return pairs
-
-
-def captured(cuda, device):
-    """An executable graph of twenty kernels."""
-    stream, graph, executable = c_void_p(device.streams[0]), c_void_p(), c_void_p()
-    cuda("cudaStreamBeginCapture", stream, 0)
-    for _ in range(20):
-        device.launch("even")
-    cuda("cudaStreamEndCapture", stream, byref(graph))
-    cuda("cudaGraphInstantiate", byref(executable), graph, c_size_t(0))
-    return executable.value
-
-
-class Collections:
-    """All collections of this process, from its own callbacks."""
-
-    def __init__(self):
-        self.seen, self.total_ns, self.begun_ns = [], 0, 0
-        gc.callbacks.append(self.told)
-
-    def told(self, phase, info):
-        if phase == "start":
-            self.begun_ns = now()
-            return
-        ended_ns = now()
-        self.total_ns += ended_ns - self.begun_ns
-        begun_ns, self.begun_ns = self.begun_ns, 0
-        self.seen.append({"tid": threading.get_native_id(), "begin": begun_ns, "end": ended_ns,
-                          "generation": info["generation"], "collected": info["collected"]})
-
-
-    def settle(self):
-        """Returns when no other thread is between the end of a collection and telling it."""
-        while self.begun_ns:
-            time.sleep(0)
-
-
-class Host(threading.local):
-    """A thread's pace. `collections` is set once for all threads."""
-
-    until_ns = 0
-    paused_ns = 0
-    collections = None
-
-    def begin(self):
-        self.until_ns, self.paused_ns = now(), Host.collections.total_ns
-
-    def work(self, microseconds):
-        """Python work of this length."""
-        self.until_ns += int(microseconds * 1000)
-        while now() < self.until_ns + Host.collections.total_ns - self.paused_ns:
-            pass
-        if Host.collections.begun_ns:
-            Host.collections.settle()
-            self.work(0)
-
-
-class Bench:
-    """The GPU, the heap, and the record of what was done."""
-
-    def __init__(self, options):
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.cuda = Cuda(options.library)
-        self.cuda.runtime.cudaMemcpy.argtypes = [c_void_p, c_void_p, c_size_t, c_int]
-        self.cuda.runtime.cudaEventSynchronize.argtypes = [c_void_p]
-        self.cuda.runtime.cudaGraphLaunch.argtypes = [c_void_p, c_void_p]
-        self.device = Device(self.cuda, self.rank, 3, 1)
-        self.device.kernels = {name: self.cuda.kernel(name, us) for name, us in KERNELS.items()}
-        self.graph = captured(self.cuda, self.device)
-        self.default_stream = len(self.device.streams)
-        self.device.streams.append(None)
-        self.device.events.append(None)
-        self.ranks = Ranks(self.cuda, options.library, self.device) if options.ranks > 1 else None
-        self.host = Host()
-        Host.collections = Collections()
-        self.large, self.small = cycles(LARGE), None
-        self.runs, self.collecting, self.moments = [], False, frozenset()
-        self.launches = 0
-
-    # What cases are made of.
-
-    def launch(self, kernel, stream=0, after_us=0):
-        """Host work, at its moments a collection, then a launch."""
-        self.host.work(after_us)
-        self.moment()
-        self.call(self.device.launch, kernel, stream)
-
-    def moment(self):
-        if self.collecting and self.launches in self.moments:
-            gc.collect()
-        self.launches += 1
-
-    def call(self, function, *arguments):
-        """A call that may wait; after one that did the pace begins anew."""
-        begun_ns = now()
-        paused_ns = Host.collections.total_ns
-        function(*arguments)
-        Host.collections.settle()
-        if now() - begun_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
-            self.host.begin()
-
-    def wait(self, stream=0):
-        self.call(self.cuda, "cudaStreamSynchronize", self.device.streams[stream])
-
-    def steps(self, count):
-        """Numbers of steps; each makes garbage. Half-way the heap grows."""
-        for step in range(count):
-            if step == count // 2:
-                gc.unfreeze()
-            begun_ns = now()
-            cycles(CYCLES)
-            yield step
-            self.runs[-1]["steps"].append([step, threading.get_native_id(), begun_ns, now()])
-
-    # Runs.
-
-    def prepare(self):
-        """The same state before every run: the large part of the heap set aside, nothing queued."""
-        gc.unfreeze()
-        self.small = None
-        gc.collect()
-        gc.freeze()
-        self.small = cycles(SMALL)
-        gc.collect()
-        self.launches = 0
-        self.cuda("cudaDeviceSynchronize")
-        if self.ranks is not None:
-            self.ranks.all_reduce(None, 4)
-            self.cuda("cudaDeviceSynchronize")
-
-    def run(self, number, case, moments):
-        self.prepare()
-        self.collecting = number % 2 == 0
-        self.moments = frozenset(moments)
-        run = {"collecting": self.collecting, "steps": [], "begin": now()}
-        self.runs.append(run)
-        self.device.launch("short")  # A run begins with a call, with and without collections.
-        self.host.begin()
-        case(self)
-        self.cuda("cudaDeviceSynchronize")
-        run["end"] = now()
-        run["launches"] = self.launches
-
-    def record(self):
-        threads = {thread.native_id: thread.name for thread in threading.enumerate()}
-        return {"pid": os.getpid(), "rank": self.rank, "unix_offset": time.time_ns() - now(),
-                "world_size": int(os.environ.get("WORLD_SIZE", "1")), "threads": threads,
-                "runs": self.runs, "collections": Host.collections.seen,
-                "python": sys.version.split()[0]}
-
+from replay_bench import Bench, cycles
+from train_simgpu import TO_DEVICE, TO_HOST, Dataset, Network, Tensor, start_ranks
 
 # The cases. Each is a function of the bench, with the launches before which it collects.
 
@@ -329,26 +154,94 @@ def second_thread(bench):
     thread.join()
 
 
-@case(8, 30 * 80)
-def loader_thread(bench):
-    """Another thread collects, as a loader of data does; this one cannot go on meanwhile."""
-    asked, moments, collecting = queue.SimpleQueue(), bench.moments, bench.collecting
+def loader(bench):
+    """Starts a thread that collects when asked; returns how to ask and how to end it."""
+    asked, collecting = queue.SimpleQueue(), bench.collecting
     bench.collecting = False
 
-    def loader():
+    def serve():
         while asked.get():
             if collecting:
                 gc.collect()
 
-    thread = threading.Thread(target=loader, name="loader")
+    thread = threading.Thread(target=serve, name="loader")
     thread.start()
+
+    def end():
+        asked.put(False)
+        thread.join()
+
+    return lambda: asked.put(True), end
+
+
+@case(8, 30 * 80)
+def loader_thread(bench):
+    """Another thread collects, as a loader of data does; this one cannot go on meanwhile."""
+    collect, end = loader(bench)
     for _ in bench.steps(30):
         for _ in range(80):
-            if bench.launches in moments:
-                asked.put(True)
+            if bench.launches in bench.moments:
+                collect()
             bench.launch("even", after_us=60)
+    end()
+
+
+@case(6, 24)
+def native_thread(bench):
+    """A thread without Python launches the second half; another collects meanwhile, which stops Python only."""
+    collect, end = loader(bench)
+    asked, done = queue.SimpleQueue(), queue.SimpleQueue()
+    launch = ctypes.cast(bench.cuda.runtime.cudaLaunchKernel, c_void_p)
+
+    def backward():
+        bench.cuda("cudaSetDevice", bench.rank)
+        while asked.get():
+            # ctypes lets the interpreter go while the call lasts.
+            bench.native.launch_loop(launch, c_void_p(bench.device.kernels["even"]),
+                                     c_void_p(bench.device.streams[0]), 200, c_int64(60_000))
+            done.put(True)
+
+    thread = threading.Thread(target=backward, name="backward")
+    thread.start()
+    for step in bench.steps(24):
+        for _ in range(20):
+            bench.host.work(60)
+            bench.device.launch("even")
+        asked.put(True)
+        time.sleep(0.001)
+        if step in bench.moments:
+            collect()
+        done.get()
+        bench.host.begin()
+        bench.wait()
     asked.put(False)
     thread.join()
+    end()
+
+
+@case(6, 40 * 121)
+def training(bench):
+    """The training of examples/train_simgpu.py, at the pace of Python; its examples are the heap."""
+    network = Network(bench.device, 24, 1 << 20)
+    dataset = Dataset(random.Random(1), 1_000, 200)
+    launch = bench.device.launch
+    bench.device.launch = lambda *arguments: (bench.moment(), launch(*arguments))
+    for step in bench.steps(40):
+        dataset.batch()
+        inputs = output = Tensor(bench.device, 1 << 20)
+        bench.cuda("cudaMemcpyAsync", inputs.address, None, 1 << 20, TO_DEVICE, bench.device.streams[0])
+        output = network(inputs)
+        bench.device.launch("loss")
+        output.backward()
+        for _ in range(24):
+            bench.device.launch("sgd")
+        while output is not None:
+            # What the collector would have to find goes at once: both runs use the same memory.
+            output.children.clear()
+            output = output.parents[0] if output.parents else None
+        if step % 4 == 3:
+            bench.wait()
+    bench.device.launch = launch
 
 
 @case(8, 60 * 20)
@@ -368,16 +261,16 @@ def graphs(bench):
 def automatic(bench):
     """The collector itself decides when: objects of ten steps are kept, and it is on or off."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(50_000, 1000, 1000)
+    gc.set_threshold(60_000, 1000, 1000)
     if bench.collecting:
         gc.enable()
     kept = []
     for step in bench.steps(40):
         bench.host.work(500)
-        kept.append([[] for _ in range(12_000)])
+        kept.append([[at] for at in range(24_000)])
         if step % 10 == 9:
             kept.clear()
-        bench.host.work(3_000)
+        bench.host.work(4_000)
         for _ in range(20):
             bench.launch("even", after_us=20)
         if step % 2:
@@ -413,6 +306,7 @@ def main():
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--library", required=True, help="folder of the simulated libraries")
     parser.add_argument("--out", required=True, help="folder for what is recorded")
+    parser.add_argument("--native", help="launch_loop.c as a library, for native_thread")
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
     function, moments, options.ranks = CASES[options.case]

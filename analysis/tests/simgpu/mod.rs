@@ -1,0 +1,144 @@
+//! Runs of `tests/python/replay_truth.py` on the simulated GPU, as timelines.
+//!
+//! Owns starting the programs and reading what they wrote. What is made of it is `trial.rs`.
+
+pub(crate) mod trial;
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::TraceReader;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Why a case cannot be played here.
+pub(crate) type Reason = String;
+
+/// One run of a case.
+pub(crate) struct Recorded {
+    /// By rank.
+    pub(crate) ranks: Vec<Timeline>,
+}
+
+/// The folder of the simulated libraries: that of `GCTRACE_SIMGPU`, else one made of this build's.
+fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let named = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
+        named.map_or_else(lay_out, PathBuf::from)
+    })
+}
+
+fn lay_out() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulated-gpu");
+    let library = gctrace_simgpu::find_library().unwrap();
+    gctrace_simgpu::lay_out(&library, &folder).unwrap();
+    folder
+}
+
+fn script(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python");
+    folder.join(name)
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Builds a library of one C file.
+fn compile(source: &str, library: &Path) -> Result<(), Reason> {
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(library);
+    let status = compiler.arg(script(source)).status();
+    match status {
+        Ok(status) => assert!(status.success(), "{compiler:?}"),
+        Err(error) => return Err(format!("cc: {error}")),
+    }
+    Ok(())
+}
+
+/// Plays a case; its runs, every even one with collections.
+pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reason> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return Err("there is no python3".to_owned());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let native = folder.path().join("launch_loop.so");
+    compile("launch_loop.c", &native)?;
+    succeed(
+        Command::new("python3")
+            .arg(script("replay_truth.py"))
+            .args([case, "--runs", &runs.to_string(), "--library"])
+            .arg(libraries())
+            .arg("--native")
+            .arg(native)
+            .arg("--out")
+            .arg(folder.path())
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .env("SIMGPU_LOG", folder.path().join("log"))
+            .env("SIMGPU_SHARED", folder.path().join("shared")),
+    );
+    Ok(Played {
+        folder,
+        runs,
+        ranks,
+    })
+}
+
+/// What a case left behind.
+pub(crate) struct Played {
+    folder: tempfile::TempDir,
+    runs: usize,
+    ranks: usize,
+}
+
+impl Played {
+    /// The runs as the PyTorch profiler would have recorded them: with what calls waited for, or
+    /// without, as it does unless told.
+    pub(crate) fn recorded(&self, with_waits: bool) -> Vec<Recorded> {
+        let mut command = Command::new("python3");
+        command
+            .arg(script("kineto_of_simgpu.py"))
+            .arg(self.folder.path());
+        if !with_waits {
+            command.arg("--without-waits");
+        }
+        succeed(command.env("PYTHONDONTWRITEBYTECODE", "1"));
+        let run = |run| Recorded {
+            ranks: (0..self.ranks)
+                .map(|rank| timeline(&self.file(run, rank)))
+                .collect(),
+        };
+        (0..self.runs).map(run).collect()
+    }
+
+    fn file(&self, run: usize, rank: usize) -> PathBuf {
+        let name = format!("run{run}.rank{rank}.json");
+        self.folder.path().join(name)
+    }
+}
+
+/// The one process of a trace.
+fn timeline(path: &Path) -> Timeline {
+    let mut analysis = Analysis::default();
+    analysis.begin_trace("trace");
+    let mut reader = TraceReader::new(EventReader::new(Input::open(path).unwrap()));
+    while let Some(item) = reader.next_item().unwrap() {
+        analysis.add(item);
+    }
+    let ending = reader.finish();
+    assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
+    analysis.end_trace(ending, None);
+    let [timeline] = analysis.timelines() else {
+        panic!("{} processes in {}", analysis.timelines().len(), path.display());
+    };
+    timeline.clone()
+}

@@ -250,12 +250,6 @@ impl Analysis {
         }
     }
 
-    /// The processes that collected or used a GPU, of all traces that have ended, trace by trace.
-    #[must_use]
-    pub fn timelines(&self) -> &[Timeline] {
-        &self.timelines
-    }
-
     /// Whether the trace being read says anything for a report, that is, it is one of gctrace's
     /// or holds a collection; after the last trace, whether any did.
     #[must_use]

@@ -13,6 +13,7 @@
 
 mod simgpu;
 
+use simgpu::Form;
 use simgpu::trial::Outcome;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -27,15 +28,15 @@ fn case(name: &str, ranks: usize) {
     let alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let played = match simgpu::play(name, RUNS, ranks) {
         Ok(played) => played,
-        Err(reason) => return println!("skipped {name}: {reason}"),
+        Err(reason) => return println!("\nskipped {name}: {reason}"),
     };
     drop(alone);
-    for (trace, with_waits) in [("with waits", true), ("without", false)] {
-        let outcome = simgpu::trial::judge(&played.recorded(with_waits));
+    for (trace, form) in [("with waits", Form::WithWaits), ("plain", Form::Plain)] {
+        let outcome = simgpu::trial::judge(&played.recorded(form));
         row(name, trace, &outcome);
         if outcome.noise > outcome.bound() {
             println!(
-                "skipped {name}: the machine is too busy: runs without collections differ by {} ms, {} ms allowed",
+                "\nskipped {name}: the machine is too busy: runs without collections differ by {} ms, {} ms allowed",
                 ms(outcome.noise),
                 ms(outcome.bound())
             );
@@ -51,8 +52,9 @@ fn case(name: &str, ranks: usize) {
 }
 
 fn row(name: &str, trace: &str, outcome: &Outcome) {
+    // The test program's own line is begun already.
     println!(
-        "| {name} | {trace} | {} | {} | {} | {} | {} | {} |",
+        "\n| {name} | {trace} | {} | {} | {} | {} | {} | {} |",
         ms(outcome.pauses),
         ms(outcome.real),
         ms(outcome.predicted),
@@ -82,6 +84,7 @@ cases! {
     streams 1;
     nonblocking 1;
     full_queue 1;
+    deferred 1;
     legacy_stream 1;
     two_behind 1;
     second_thread 1;
@@ -92,4 +95,5 @@ cases! {
     automatic 1;
     one_rank_collects 2;
     both_ranks_collect 2;
+    ranks_collect_together 2;
 }

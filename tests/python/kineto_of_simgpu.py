@@ -1,17 +1,18 @@
 """The simulated GPU's log of a run of replay_truth.py, as traces of the PyTorch profiler.
 
-    kineto_of_simgpu.py FOLDER [--without-waits]
+    kineto_of_simgpu.py FOLDER
 
 Reads FOLDER/program.<rank>.json and the simulator's FOLDER/log.<pid>.csv (format 2, described in
-its crate), and writes FOLDER/run<number>.rank<rank>.json per run and rank: what the profiler would
-have written, in its form. `--without-waits` leaves out what it writes on demand only: what
-synchronising calls waited for, and the numbers of collectives.
+its crate), and writes per run and rank what the profiler would have written, in its form:
+FOLDER/run<number>.rank<rank>.json, and the same without what it writes on demand only (what
+synchronising calls waited for) or not in all versions (the numbers of collectives), as
+FOLDER/run<number>.rank<rank>.plain.json.
 """
 
-import argparse
 import glob
 import json
 import os
+import sys
 
 HEADER = "# gctrace-simgpu truth log 2"
 CATEGORIES = {"kernel": "kernel", "collective": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
@@ -163,18 +164,16 @@ def convert(program, calls, ops, number, with_waits):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder")
-    parser.add_argument("--without-waits", action="store_true")
-    options = parser.parse_args()
-    for path in sorted(glob.glob(os.path.join(options.folder, "program.*.json"))):
+    folder, = sys.argv[1:]
+    for path in sorted(glob.glob(os.path.join(folder, "program.*.json"))):
         with open(path) as file:
             program = json.load(file)
-        calls, ops = read(os.path.join(options.folder, f"log.{program['pid']}.csv"))
+        calls, ops = read(os.path.join(folder, f"log.{program['pid']}.csv"))
         calls = outermost(calls)
         for number in range(len(program["runs"])):
-            trace = convert(program, calls, ops, number, not options.without_waits)
-            trace.write(os.path.join(options.folder, f"run{number}.rank{program['rank']}.json"))
+            for form, with_waits in (("", True), (".plain", False)):
+                trace = convert(program, calls, ops, number, with_waits)
+                trace.write(os.path.join(folder, f"run{number}.rank{program['rank']}{form}.json"))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,15 @@ use std::sync::OnceLock;
 /// Why a case cannot be played here.
 pub(crate) type Reason = String;
 
+/// What the profiler was told to record.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// What calls waited for as well.
+    WithWaits,
+    /// As it does unless told.
+    Plain,
+}
+
 /// One run of a case.
 pub(crate) struct Recorded {
     /// By rank.
@@ -86,6 +95,11 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
             .env("SIMGPU_LOG", folder.path().join("log"))
             .env("SIMGPU_SHARED", folder.path().join("shared")),
     );
+    let mut convert = Command::new("python3");
+    convert
+        .arg(script("kineto_of_simgpu.py"))
+        .arg(folder.path());
+    succeed(convert.env("PYTHONDONTWRITEBYTECODE", "1"));
     Ok(Played {
         folder,
         runs,
@@ -101,28 +115,20 @@ pub(crate) struct Played {
 }
 
 impl Played {
-    /// The runs as the PyTorch profiler would have recorded them: with what calls waited for, or
-    /// without, as it does unless told.
-    pub(crate) fn recorded(&self, with_waits: bool) -> Vec<Recorded> {
-        let mut command = Command::new("python3");
-        command
-            .arg(script("kineto_of_simgpu.py"))
-            .arg(self.folder.path());
-        if !with_waits {
-            command.arg("--without-waits");
-        }
-        succeed(command.env("PYTHONDONTWRITEBYTECODE", "1"));
-        let run = |run| Recorded {
-            ranks: (0..self.ranks)
-                .map(|rank| timeline(&self.file(run, rank)))
-                .collect(),
+    /// The runs as the PyTorch profiler would have recorded them.
+    pub(crate) fn recorded(&self, form: Form) -> Vec<Recorded> {
+        let form = match form {
+            Form::WithWaits => "",
+            Form::Plain => ".plain",
+        };
+        let rank = |run: usize, rank: usize| {
+            let name = format!("run{run}.rank{rank}{form}.json");
+            timeline(&self.folder.path().join(name))
+        };
+        let run = |run: usize| Recorded {
+            ranks: (0..self.ranks).map(|number| rank(run, number)).collect(),
         };
         (0..self.runs).map(run).collect()
-    }
-
-    fn file(&self, run: usize, rank: usize) -> PathBuf {
-        let name = format!("run{run}.rank{rank}.json");
-        self.folder.path().join(name)
     }
 }
 

@@ -4,15 +4,16 @@
 
 Reads FOLDER/program.<rank>.json and the simulator's FOLDER/log.<pid>.csv (format 2, described in
 its crate), and writes per run and rank what the profiler would have written, in its form:
-FOLDER/run<number>.rank<rank>.json, and the same without what it writes on demand only (what
-synchronising calls waited for) or not in all versions (the numbers of collectives), as
-FOLDER/run<number>.rank<rank>.plain.json.
+FOLDER/run<number>.rank<rank>.plain.json, and of runs with collections also the same with what it
+writes on demand only (what synchronising calls waited for) or not in all versions (the numbers of
+collectives), as FOLDER/run<number>.rank<rank>.json.
 """
 
 import glob
 import json
 import os
 import sys
+from bisect import bisect_left, bisect_right
 
 HEADER = "# gctrace-simgpu truth log 2"
 CATEGORIES = {"kernel": "kernel", "collective": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
@@ -31,7 +32,8 @@ DEFAULT_STREAM = 7
 
 def read(path):
     """Calls and operations of a log, as dictionaries."""
-    lines = open(path).read().splitlines()
+    with open(path) as file:
+        lines = file.read().splitlines()
     if lines[0] != HEADER:
         raise SystemExit(f"{path}: not a log of format 2: {lines[0]!r}")
     found = {"call": [], "op": []}
@@ -137,17 +139,15 @@ def waits(trace, calls, awaited):
             trace.add_wait(call, "Context Sync", -1)
 
 
-def convert(program, calls, ops, number, with_waits):
+def within(run, items, begin="begin"):
+    """Of what is sorted by its begin what lies within a run; all of it ends there."""
+    moments = [item[begin] for item in items]
+    return items[bisect_left(moments, run["begin"]):bisect_right(moments, run["end"])]
+
+
+def convert(program, run, calls, ops, with_waits):
     """The trace of one run."""
-    run = program["runs"][number]
-
-    def within(item):
-        return run["begin"] <= item["begin"] and item["end"] <= run["end"]
-
     trace = Trace(program, with_waits)
-    calls = [call for call in calls if within(call)]
-    asked = {call["correlation"] for call in calls}
-    ops = [op for op in ops if op["correlation"] in asked and run["begin"] <= op["launched"] <= run["end"]]
     for call in calls:
         if call["function"] not in DROPPED:
             trace.add_call(call)
@@ -156,7 +156,7 @@ def convert(program, calls, ops, number, with_waits):
             trace.add_op(op)
     if with_waits:
         waits(trace, calls, {op["correlation"]: op["awaited"] for op in ops if op["kind"] == "wait"})
-    for pause in filter(within, program["collections"]):
+    for pause in within(run, program["collections"]):
         trace.add_collection(pause)
     for step, tid, begin, end in run["steps"]:
         trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, begin, end)
@@ -170,9 +170,11 @@ def main():
             program = json.load(file)
         calls, ops = read(os.path.join(folder, f"log.{program['pid']}.csv"))
         calls = outermost(calls)
-        for number in range(len(program["runs"])):
-            for form, with_waits in (("", True), (".plain", False)):
-                trace = convert(program, calls, ops, number, with_waits)
+        ops.sort(key=lambda op: op["launched"])
+        for number, run in enumerate(program["runs"]):
+            calls_of_run, ops_of_run = within(run, calls), within(run, ops, "launched")
+            for form, with_waits in ((".plain", False), ("", True))[:1 + run["collecting"]]:
+                trace = convert(program, run, calls_of_run, ops_of_run, with_waits)
                 trace.write(os.path.join(folder, f"run{number}.rank{program['rank']}{form}.json"))
 
 

@@ -125,7 +125,7 @@ class Bench:
         """Host work, at its moments a collection, then a launch."""
         self.host.work(after_us)
         self.moment()
-        self.call(self.device.launch, kernel, stream)
+        self.device.launch(kernel, stream)
 
     def moment(self):
         if self.collecting and self.launches in self.moments:
@@ -133,7 +133,7 @@ class Bench:
         self.launches += 1
 
     def call(self, function, *arguments):
-        """A call that may wait; after one that did the pace begins anew."""
+        """A call that may wait for the GPU; after one that did the pace begins anew."""
         begun_ns = now()
         paused_ns = Host.collections.total_ns
         function(*arguments)

@@ -115,10 +115,10 @@ def deferred(bench):
             if at == 150 and step in bench.moments and bench.collecting:
                 gc.collect()
             bench.host.work(30)
-            bench.call(bench.device.launch, "longer")
+            bench.device.launch("longer")
         for _ in range(200):
             bench.host.work(115)
-            bench.call(bench.device.launch, "short")
+            bench.device.launch("short")
 
 
 @case(8, 40 * 20)
@@ -267,7 +267,7 @@ def graphs(bench):
         for _ in range(20):
             bench.host.work(30)
             bench.moment()
-        bench.call(bench.cuda, "cudaGraphLaunch", bench.graph, stream)
+        bench.cuda("cudaGraphLaunch", bench.graph, stream)
         if step % 4 == 3:
             bench.wait()
 

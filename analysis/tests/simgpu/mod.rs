@@ -117,12 +117,13 @@ pub(crate) struct Played {
 impl Played {
     /// The runs as the PyTorch profiler would have recorded them.
     pub(crate) fn recorded(&self, form: Form) -> Vec<Recorded> {
-        let form = match form {
-            Form::WithWaits => "",
-            Form::Plain => ".plain",
+        let form = |run: usize| match form {
+            // Of runs without collections only the length is of interest.
+            Form::WithWaits if run.is_multiple_of(2) => "",
+            Form::WithWaits | Form::Plain => ".plain",
         };
         let rank = |run: usize, rank: usize| {
-            let name = format!("run{run}.rank{rank}{form}.json");
+            let name = format!("run{run}.rank{rank}{}.json", form(run));
             timeline(&self.folder.path().join(name))
         };
         let run = |run: usize| Recorded {

@@ -226,8 +226,8 @@ struct Other<'a> {
 }
 
 impl Other<'_> {
-    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
-    /// interpreter's lock.
+    /// Takes the gap that ends after the pause, if the thread began no call within but one, and needed
+    /// the interpreter's lock.
     fn stood_still(
         &self,
         covered: &Covered,
@@ -235,7 +235,11 @@ impl Other<'_> {
         taken: &mut Taken,
         effect: &mut Effect,
     ) {
-        let place = first_from(self.chain, effect.begin_ns, layout);
+        let mut place = first_from(self.chain, effect.begin_ns, layout);
+        // A thread in Python that had given the lock up for a call begins this one within, no other.
+        if gap(self.chain, place, layout).is_some_and(|(_, to)| to < effect.end_ns) {
+            place += 1;
+        }
         let Some((from, to)) = gap(self.chain, place, layout) else {
             return;
         };

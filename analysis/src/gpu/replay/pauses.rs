@@ -226,8 +226,8 @@ struct Other<'a> {
 }
 
 impl Other<'_> {
-    /// Takes the gap that ends after the pause, if the thread began no call within but one, and needed
-    /// the interpreter's lock.
+    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
+    /// interpreter's lock.
     fn stood_still(
         &self,
         covered: &Covered,
@@ -235,11 +235,11 @@ impl Other<'_> {
         taken: &mut Taken,
         effect: &mut Effect,
     ) {
-        let mut place = first_from(self.chain, effect.begin_ns, layout);
+        let first = first_from(self.chain, effect.begin_ns, layout);
         // A thread in Python that had given the lock up for a call begins this one within, no other.
-        if gap(self.chain, place, layout).is_some_and(|(_, to)| to < effect.end_ns) {
-            place += 1;
-        }
+        let one = self.chain.python
+            && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
+        let place = first + usize::from(one);
         let Some((from, to)) = gap(self.chain, place, layout) else {
             return;
         };
@@ -251,6 +251,9 @@ impl Other<'_> {
         let before = from <= effect.begin_ns.saturating_add(self.quiet_ns);
         let usual = place > 0 && before && !switched && short;
         if through && (self.chain.python || usual) {
+            if one {
+                take(self.chain, first, layout, taken, effect);
+            }
             take(self.chain, place, layout, taken, effect);
         }
     }

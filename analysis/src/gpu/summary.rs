@@ -1,5 +1,6 @@
 //! From timelines to the report's part about GPU work.
 
+use super::cause;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::GpuWork;
@@ -20,6 +21,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        cause: cause::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -28,7 +28,7 @@ fn case(name: &str, ranks: usize) {
     let alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let played = match simgpu::play(name, RUNS, ranks) {
         Ok(played) => played,
-        Err(reason) => return println!("\nskipped {name}: {reason}"),
+        Err(reason) => return println!("\nskipped replay_simgpu_{name}: {reason}"),
     };
     drop(alone);
     for (trace, form) in [("with waits", Form::WithWaits), ("plain", Form::Plain)] {
@@ -36,7 +36,7 @@ fn case(name: &str, ranks: usize) {
         row(name, trace, &outcome);
         if outcome.noise > outcome.bound() {
             println!(
-                "\nskipped {name}: the machine is too busy: runs without collections differ by {} ms, {} ms allowed",
+                "\nskipped replay_simgpu_{name}: the machine is too busy: runs without collections differ by {} ms, {} ms allowed",
                 ms(outcome.noise),
                 ms(outcome.bound())
             );

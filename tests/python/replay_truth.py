@@ -201,7 +201,7 @@ def loader_thread(bench):
     end()
 
 
-@case(6, 24)
+@case(6, 12)
 def native_thread(bench):
     """A thread without Python launches the second half; another collects meanwhile, which stops Python only."""
     collect, end = loader(bench)
@@ -213,12 +213,12 @@ def native_thread(bench):
         while asked.get():
             # ctypes lets the interpreter go while the call lasts.
             bench.native.launch_loop(launch, c_void_p(bench.device.kernels["even"]),
-                                     c_void_p(bench.device.streams[0]), 200, c_int64(60_000))
+                                     c_void_p(bench.device.streams[0]), 400, c_int64(60_000))
             done.put(True)
 
     thread = threading.Thread(target=backward, name="backward")
     thread.start()
-    for step in bench.steps(24):
+    for step in bench.steps(12):
         for _ in range(20):
             bench.host.work(60)
             bench.device.launch("even")

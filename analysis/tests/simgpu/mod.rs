@@ -80,21 +80,23 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
         return Err("there is no python3".to_owned());
     }
     let folder = tempfile::tempdir().unwrap();
-    let native = folder.path().join("launch_loop.so");
-    compile("launch_loop.c", &native)?;
-    succeed(
-        Command::new("python3")
-            .arg(script("replay_truth.py"))
-            .args([case, "--runs", &runs.to_string(), "--library"])
-            .arg(libraries())
-            .arg("--native")
-            .arg(native)
-            .arg("--out")
-            .arg(folder.path())
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .env("SIMGPU_LOG", folder.path().join("log"))
-            .env("SIMGPU_SHARED", folder.path().join("shared")),
-    );
+    let mut program = Command::new("python3");
+    program
+        .arg(script("replay_truth.py"))
+        .args([case, "--runs", &runs.to_string(), "--library"])
+        .arg(libraries())
+        .arg("--out")
+        .arg(folder.path());
+    if case == "native_thread" {
+        let native = folder.path().join("launch_loop.so");
+        compile("launch_loop.c", &native)?;
+        program.arg("--native").arg(native);
+    }
+    program
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SIMGPU_LOG", folder.path().join("log"))
+        .env("SIMGPU_SHARED", folder.path().join("shared"));
+    succeed(&mut program);
     let mut convert = Command::new("python3");
     convert
         .arg(script("kineto_of_simgpu.py"))

@@ -5,5 +5,6 @@
 
 pub mod calls;
 pub mod collect;
+pub mod ranks;
 pub(crate) mod summary;
 pub mod timeline;

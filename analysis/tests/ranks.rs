@@ -1,0 +1,163 @@
+//! Several ranks: clocks, collectives, who waited for whom, what one rank's pauses cost another.
+
+mod ranks_job;
+
+use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::ranks::Jobs;
+use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::timeline::Timeline;
+use ranks_job::Plan;
+use ranks_job::Planned;
+use ranks_job::RankRun;
+use ranks_job::run;
+
+const MS: u64 = 1_000_000;
+const BEGIN: u64 = 100_000 * MS;
+
+fn timelines(runs: &[RankRun]) -> Vec<Timeline> {
+    let timelines = runs.iter().enumerate();
+    timelines.map(|(trace, run)| run.timeline(trace)).collect()
+}
+
+fn found(timelines: &[Timeline]) -> Jobs {
+    jobs(&timelines.iter().collect::<Vec<_>>())
+}
+
+/// Pauses of 8 to 30 ms: two on rank 1, one on rank 0, none on others.
+fn paused(plan: Plan) -> Plan {
+    let pause = |rank, step, launch, length_ms| Planned {
+        rank,
+        step,
+        launch,
+        length_ns: length_ms * MS,
+    };
+    Plan {
+        pauses: vec![
+            pause(1, 4, 3, 30),
+            pause(0, 9, 12, 8),
+            pause(1, 13, 20, 15),
+        ],
+        ..plan
+    }
+}
+
+#[test]
+fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
+    for numbered in [false, true] {
+        let plan = paused(Plan {
+            ranks: 4,
+            numbered,
+            ..Plan::default()
+        });
+        let shifts = [0, -7_654_321_000, 3_000_000_017, 86_399_999_999_999];
+        let runs: Vec<RankRun> = run(&plan, BEGIN)
+            .iter()
+            .zip(shifts)
+            .map(|(run, shift)| run.on_clock(shift))
+            .collect();
+        let jobs = found(&timelines(&runs));
+        assert_eq!((jobs.jobs.len(), jobs.alone.len()), (1, 0));
+        let job = &jobs.jobs[0];
+        for (member, shift) in job.members.iter().zip(shifts) {
+            let off = member.offset_ns + shift;
+            assert!(off.abs() < 2_000, "rank {}: {off} ns off", member.rank);
+            assert!(member.error_ns < 2_000 && !member.ambiguous, "{member:?}");
+        }
+        assert_eq!(job.collectives.len(), 60);
+        assert!(job.collectives.iter().all(|one| one.ops.len() == 4));
+        assert_eq!((job.unmatched, job.unmatched_outside), (0, 0));
+    }
+}
+
+#[test]
+fn heads_and_tails_that_the_others_lack_stay_unmatched() {
+    let plan = paused(Plan::default());
+    let runs = run(&plan, BEGIN);
+    let (third, fifteenth) = (runs[0].steps[3].0, runs[1].steps[15].0);
+    let cut = [
+        runs[0].between(third, u64::MAX),
+        runs[1].between(0, fifteenth).on_clock(-55_555_555_555),
+    ];
+    let jobs = found(&timelines(&cut));
+    let job = &jobs.jobs[0];
+    assert!((job.members[1].offset_ns - 55_555_555_555).abs() < 2_000);
+    // As the true collectives say.
+    let kept = |run: &RankRun| run.timeline(0).ops.len();
+    assert!(kept(&cut[0]) < kept(&runs[0]) && kept(&cut[1]) < kept(&runs[1]));
+    let both = runs[0].collectives.iter().zip(&runs[1].collectives);
+    let both = both.filter(|(first, second)| first.0 >= third && second.1 <= fifteenth);
+    let both = both.count();
+    assert!(both > 20 && job.collectives.len().abs_diff(both) <= 2, "{both}");
+    assert!(job.unmatched > 10);
+    assert!(job.unmatched - job.unmatched_outside <= 2);
+}
+
+#[test]
+fn a_rank_that_is_not_there() {
+    let plan = paused(Plan {
+        ranks: 3,
+        ..Plan::default()
+    });
+    let runs = run(&plan, BEGIN);
+    let jobs = found(&timelines(&[runs[0].clone(), runs[2].clone()]));
+    let job = &jobs.jobs[0];
+    let ranks: Vec<u32> = job.members.iter().map(|member| member.rank).collect();
+    assert_eq!(ranks, [0, 2]);
+    assert_eq!(job.collectives.len(), 60);
+}
+
+#[test]
+fn one_clock_where_the_ranks_are_of_one_trace() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let timelines: Vec<Timeline> = runs.iter().map(|run| run.timeline(0)).collect();
+    let job = &found(&timelines).jobs[0];
+    assert!(job.members.iter().all(|member| member.offset_ns == 0));
+    assert!(job.members.iter().all(|member| member.aligned_by == 0));
+    assert_eq!(job.collectives.len(), 60);
+}
+
+#[test]
+fn unrelated_traces_are_no_job() {
+    let first = run(&paused(Plan::default()), BEGIN);
+    for numbered in [false, true] {
+        let other = Plan {
+            seed: 99,
+            numbered,
+            ..Plan::default()
+        };
+        let second = run(&other, BEGIN + 17 * MS);
+        let timelines = timelines(&[first[0].clone(), second[1].clone()]);
+        let jobs = found(&timelines);
+        assert_eq!((jobs.jobs.len(), jobs.alone.len()), (0, 2));
+    }
+    // Nor those of one rank, or of none.
+    let same = [first[0].timeline(0), first[0].timeline(1)];
+    assert_eq!(found(&same).jobs.len(), 0);
+    let unranked = |trace| About {
+        trace,
+        ..About::default()
+    };
+    let none = [
+        first[0].timeline_about(unranked(0)),
+        first[1].timeline_about(unranked(1)),
+    ];
+    assert!(found(&none).jobs.is_empty() && found(&none).alone.is_empty());
+}
+
+#[test]
+fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let about = |trace, unix_offset_ns| About {
+        trace,
+        rank: u32::try_from(trace).ok(),
+        unix_offset_ns: Some(unix_offset_ns),
+        ..About::default()
+    };
+    for (apart, jobs) in [(0, 1), (3_000_000_000, 1), (3_600_000_000_000, 0)] {
+        let timelines = [
+            runs[0].timeline_about(about(0, 1_700_000_000_000_000_000)),
+            runs[1].timeline_about(about(1, 1_700_000_000_000_000_000 + apart)),
+        ];
+        assert_eq!(found(&timelines).jobs.len(), jobs, "{apart} ns apart");
+    }
+}

@@ -9,6 +9,7 @@ use super::clocks::TOLERANCE_NS;
 use super::kernels::Kernel;
 use super::kernels::Kernels;
 use super::kernels::Key;
+use super::kernels::Label;
 use super::pairs;
 use super::pairs::Pairs;
 use std::collections::HashMap;
@@ -28,8 +29,8 @@ pub(super) struct Meeting {
     pub(super) begin_ns: i64,
     /// When the first of its ranks in the draft ended.
     pub(super) end_ns: i64,
-    /// See [`Kernel::label`].
-    pub(super) label: u32,
+    /// What it does.
+    pub(super) label: Label,
     /// Position in the draft's members, and the operation.
     pub(super) members: Vec<(u32, u32)>,
 }
@@ -158,12 +159,12 @@ impl Draft {
         let mut fixed = Moments::new();
         for meeting in self.communicators.iter().flatten() {
             if let Some(meeting) = self.meetings.get(*meeting) {
-                fixed.entry(meeting.label).or_default().push(meeting.end_ns);
+                fixed.entry(meeting.label.name).or_default().push(meeting.end_ns);
             }
         }
         let mut moving = Moments::new();
         for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
-            moving.entry(kernel.label).or_default().push(kernel.end_ns);
+            moving.entry(kernel.label.name).or_default().push(kernel.end_ns);
         }
         let mut offsets = clocks::candidates(&fixed, &moving);
         if let Clock::About(offset) = clock {
@@ -200,11 +201,19 @@ impl Draft {
 
     fn pairs(&self, kernels: &Kernels, offset_ns: i64) -> Pairs {
         let mut pairs = pairs::in_order(&self.meetings, &self.communicators, kernels, offset_ns);
+        let mut keyed: Vec<(usize, usize)> = Vec::new();
+        let mut ends: Vec<(i64, i64)> = Vec::new();
         for (at, kernel) in kernels.collective.iter().enumerate() {
-            let meeting = kernel.key.and_then(|key| self.by_key.get(&key));
-            pairs
-                .pairs
-                .extend(meeting.map(|meeting| (*meeting, at)));
+            let known = kernel.key.and_then(|key| self.by_key.get(&key));
+            let known = known.and_then(|at| Some((*at, self.meetings.get(*at)?)));
+            if let Some((index, meeting)) = known {
+                keyed.push((index, at));
+                ends.push((meeting.end_ns, kernel.end_ns));
+            }
+        }
+        ends.sort_unstable();
+        if pairs::keep_step(&ends) {
+            pairs.pairs.extend(keyed);
         }
         pairs
     }
@@ -282,6 +291,8 @@ impl Meeting {
     fn take(&mut self, kernel: &Kernel, position: u32, offset_ns: i64) {
         let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
         self.begin_ns = self.begin_ns.max(begin_ns);
+        // The smaller one: NONE is the largest.
+        self.label.operation = self.label.operation.min(kernel.label.operation);
         self.members.push((position, kernel.op));
     }
 }

@@ -26,12 +26,29 @@ pub(super) struct Kernel {
     pub(super) begin_ns: i64,
     /// End on the timeline's clock.
     pub(super) end_ns: i64,
-    /// What it does and what its kernel is called: equal in all ranks of a collective.
-    pub(super) label: u32,
+    /// What it does.
+    pub(super) label: Label,
     /// Kernels of one chain run one after the other for one communicator.
     pub(super) chain: u32,
     /// Which operation of which communicator, where the profiler says it.
     pub(super) key: Option<Key>,
+}
+
+/// What a collective does: the same in all its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    /// Name of its kernel.
+    pub(super) name: u32,
+    /// What the program asked for, or [`NONE`]: where its launch was not recorded it is not known.
+    pub(super) operation: u32,
+}
+
+impl Label {
+    /// Whether both can be those of one collective.
+    pub(super) fn agrees(self, other: Self) -> bool {
+        let known = self.operation != NONE && other.operation != NONE;
+        self.name == other.name && (!known || self.operation == other.operation)
+    }
 }
 
 /// Names a collective in all ranks, as the profiler does.
@@ -81,14 +98,17 @@ impl Kernels {
                 group => (group, NONE),
             };
             let next = chains.len().try_into().unwrap_or(NONE);
-            let label = format!("{} {name}", operation.unwrap_or_default());
+            let label = Label {
+                name: names.intern(name),
+                operation: operation.map_or(NONE, |operation| names.intern(&operation)),
+            };
             kernels.collective.push(Kernel {
                 op: at,
                 begin_ns: op.begin_ns.cast_signed(),
                 end_ns: op.end_ns.cast_signed(),
-                label: names.intern(&label),
+                label,
                 chain: *chains.entry(chain).or_insert(next),
-                key: key(op, group, names.intern(name), &mut seen),
+                key: key(op, group, label.name, &mut seen),
             });
         }
         kernels.chains = chains.len().try_into().unwrap_or(NONE);

@@ -8,15 +8,21 @@ use super::clocks::TOLERANCE_NS;
 use super::draft::Meeting;
 use super::kernels::Kernel;
 use super::kernels::Kernels;
+use super::kernels::Label;
 
-/// Of the kernels in the time that both were recorded, so many tenths must have met. Not all: some
-/// profiles are thinned out, and in some the others run ahead.
+/// Of the kernels of the one with fewer, so many tenths must have met: some profiles are thinned
+/// out, some begin later than others.
 const FEWEST_TENTHS: usize = 3;
-/// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median;
-/// those of the same collectives must be this many times closer than the distance.
-const CLOSER: i64 = 8;
-/// So close is close enough, however often collectives follow each other: a GPU's clock reads no better.
-const ALWAYS_NS: i64 = 5_000;
+/// From so many tenths on of the kernels in the time that both were recorded, they say by their
+/// number that they are the same.
+const MOST_TENTHS: usize = 9;
+/// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median.
+/// Where most kernels have met, ends must be closer than this part of the distance,
+const CLOSE: i64 = 16;
+/// else than this one: two runs of one program can keep step for a while.
+const VERY_CLOSE: i64 = 50;
+/// So close is close enough, however often collectives follow each other.
+const ALWAYS_NS: i64 = 15_000;
 /// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
 /// of some microseconds.
 const SLACK_NS: i64 = 20_000;
@@ -114,12 +120,12 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    fn meeting(&self, at: usize) -> Option<(i64, u32)> {
+    fn meeting(&self, at: usize) -> Option<(i64, Label)> {
         let meeting = self.meetings.get(at)?;
         Some((meeting.end_ns, meeting.label))
     }
 
-    fn kernel(&self, at: usize) -> Option<(i64, u32)> {
+    fn kernel(&self, at: usize) -> Option<(i64, Label)> {
         let kernel = self.kernels.get(at)?;
         Some((kernel.end_ns.saturating_add(self.offset_ns), kernel.label))
     }
@@ -147,9 +153,9 @@ impl Beside<'_> {
                 }
                 let off = other_ns.abs_diff(end_ns);
                 let nearer = next.is_some_and(|(next_ns, next)| {
-                    next == label && next_ns.abs_diff(other_ns) < off
+                    next.agrees(label) && next_ns.abs_diff(other_ns) < off
                 });
-                if other == label && !nearer && nearest.is_none_or(|(known, _)| off < known) {
+                if other.agrees(label) && !nearer && nearest.is_none_or(|(known, _)| off < known) {
                     nearest = Some((off, place));
                 }
             }
@@ -163,16 +169,20 @@ impl Beside<'_> {
 
     /// Whether a chain can be a rank's part of a communicator.
     fn agree(&self, communicator: &[usize], chain: &[usize], pairs: &[(usize, usize)]) -> bool {
-        let mut ends: Vec<i64> = communicator.iter().filter_map(|at| Some(self.meeting(*at)?.0)).collect();
+        let ends: Vec<i64> = communicator.iter().filter_map(|at| Some(self.meeting(*at)?.0)).collect();
         let other_ends: Vec<i64> = chain.iter().filter_map(|at| Some(self.kernel(*at)?.0)).collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
         let centre = clocks::median(&mut off);
         let error_ns = clocks::spread(&off, centre).cast_signed();
-        let allowed = |distance: i64| (distance / CLOSER).max(ALWAYS_NS);
+        let part = match pairs.len() * 10 >= both * MOST_TENTHS {
+            true => CLOSE,
+            false => VERY_CLOSE,
+        };
+        let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
         !pairs.is_empty()
-            && pairs.len() * 10 >= both * FEWEST_TENTHS
-            && distance(&mut ends).is_none_or(|distance| error_ns <= allowed(distance))
+            && pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
+            && distance(&ends).is_none_or(|distance| error_ns <= allowed(distance))
     }
 
     fn off(&self, (meeting, kernel): &(usize, usize)) -> Option<i64> {
@@ -197,10 +207,25 @@ fn within(moments: &[i64], others: &[i64]) -> usize {
 }
 
 /// Median distance between moments that follow each other; `None` of fewer than two.
-fn distance(sorted: &mut [i64]) -> Option<i64> {
+fn distance(sorted: &[i64]) -> Option<i64> {
     let mut distances: Vec<i64> = sorted
         .windows(2)
         .filter_map(|pair| Some(pair.last()?.saturating_sub(*pair.first()?)))
         .collect();
     (!distances.is_empty()).then(|| clocks::median(&mut distances))
+}
+
+/// Whether ends that the profiler gave the same numbers are those of the same collectives: the
+/// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
+pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
+    let changes = ends.windows(2).filter_map(|pair| {
+        let (before, after) = (pair.first()?, pair.last()?);
+        let change = (after.0.saturating_sub(before.0)).abs_diff(after.1.saturating_sub(before.1));
+        Some(change.cast_signed())
+    });
+    let mut changes: Vec<i64> = changes.collect();
+    let change = clocks::median(&mut changes);
+    let firsts: Vec<i64> = ends.iter().map(|(first, _)| *first).collect();
+    let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
+    distance(&firsts).is_none_or(|distance| change <= allowed(distance))
 }

@@ -6,5 +6,6 @@
 pub mod calls;
 pub mod collect;
 pub mod ranks;
+pub mod replay;
 pub(crate) mod summary;
 pub mod timeline;

@@ -1,15 +1,59 @@
 //! Several ranks: clocks, collectives, who waited for whom, what one rank's pauses cost another.
 
+mod common;
 mod ranks_job;
 
+use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::collect::Collector;
 use gctrace_analysis::gpu::ranks::Jobs;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::report::RankedJob;
+use gctrace_event::Process;
+use gctrace_event::Record;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
 use ranks_job::Plan;
 use ranks_job::Planned;
 use ranks_job::RankRun;
 use ranks_job::run;
+
+/// The timeline of a real profile.
+fn real(name: &str, rank: u32) -> Timeline {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
+    let path = data.join(format!("{name}.json.gz"));
+    let mut reader = TraceReader::open(&path).expect("a trace");
+    let mut collector = Collector::default();
+    while let Some(item) = reader.next_item().expect("an item") {
+        match item {
+            Item::Record(Record::GpuOp(op)) => collector.add_op(&op),
+            Item::Record(Record::CudaCall(call)) => collector.add_call(&call),
+            Item::Record(Record::Annotation(annotation)) => collector.add_annotation(&annotation),
+            Item::Record(Record::GpuSync(sync)) => collector.add_sync(sync),
+            _ => {}
+        }
+    }
+    let mut timelines = collector.finish(&About {
+        trace: rank as usize,
+        rank: Some(rank),
+        ..About::default()
+    });
+    timelines.retain(Timeline::has_gpu_times);
+    assert_eq!(timelines.len(), 1, "{name}");
+    timelines.remove(0)
+}
+
+#[test]
+fn real_ranks() {
+    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
+    let jobs = found(&timelines);
+    eprintln!("{jobs:#?}");
+    for other in ["nccl_rank0", "ns_resolution_rank0"] {
+        let timelines = [real("sampled_rank0", 0), real(other, 1)];
+        assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
+    }
+}
 
 const MS: u64 = 1_000_000;
 const BEGIN: u64 = 100_000 * MS;
@@ -64,7 +108,7 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
             assert!(member.error_ns < 2_000 && !member.ambiguous, "{member:?}");
         }
         assert_eq!(job.collectives.len(), 60);
-        assert!(job.collectives.iter().all(|one| one.ops.len() == 4));
+        assert!(job.collectives.iter().all(|one| one.members.len() == 4));
         assert_eq!((job.unmatched, job.unmatched_outside), (0, 0));
     }
 }
@@ -171,5 +215,87 @@ fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
             runs[1].timeline_about(about(1, 1_700_000_000_000_000_000 + apart)),
         ];
         assert_eq!(found(&timelines).jobs.len(), jobs, "{apart} ns apart");
+    }
+}
+
+/// The report on a job's ranks, each in a trace of its own.
+fn report(runs: &[RankRun]) -> RankedJob {
+    let mut analysis = Analysis::default();
+    for run in runs {
+        let Record::Process(process) = common::process(1000 + run.rank, 0, "generational") else {
+            panic!("a process");
+        };
+        let mut records = vec![Record::Process(Process {
+            rank: Some(run.rank),
+            ..process
+        })];
+        records.extend(run.records.iter().cloned());
+        common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
+    }
+    let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
+    let mut ranks = ranks.expect("a report on ranks");
+    assert_eq!((ranks.jobs.len(), ranks.unrelated.len()), (1, 0));
+    ranks.jobs.remove(0)
+}
+
+/// How much earlier each rank truly ends under another plan.
+fn truth(runs: &[RankRun], other: &Plan) -> Vec<i64> {
+    let other = run(other, BEGIN);
+    let ends = runs.iter().zip(&other);
+    ends.map(|(run, other)| run.end_ns.cast_signed() - other.end_ns.cast_signed())
+        .collect()
+}
+
+fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
+    for (found, truth) in found.iter().zip(truth) {
+        let allowed = (truth.unsigned_abs() / 50).max(200_000);
+        assert!(
+            found.abs_diff(*truth) <= allowed,
+            "{what}: {found} ns, truly {truth} ns"
+        );
+    }
+}
+
+/// Whose pauses cost whom how much: as runs without the pauses of one rank say.
+#[test]
+fn victims_are_those_of_runs_without_the_pauses() {
+    for (one_stream, blocking, think_ns, ranks) in [
+        (true, false, 20_000, 2),
+        (true, false, 110_000, 2),
+        (true, true, 20_000, 3),
+        (false, false, 20_000, 2),
+        (false, false, 110_000, 2),
+        (false, true, 20_000, 3),
+        (false, true, 90_000, 4),
+    ] {
+        let plan = paused(Plan {
+            ranks,
+            one_stream,
+            blocking,
+            think_ns,
+            ..Plan::default()
+        });
+        let runs = run(&plan, BEGIN);
+        let moved: Vec<RankRun> = runs
+            .iter()
+            .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
+            .collect();
+        let job = report(&moved);
+        eprintln!("{:?} {:?}", job.collectives, job.ranks);
+        let pauses = job.pauses.expect("pauses");
+        assert_eq!(pauses.sources.len(), 2);
+        for source in &pauses.sources {
+            let what = format!("{one_stream} {blocking} {think_ns} {ranks}, rank {:?}", source.ranks);
+            let truth = truth(&runs, &plan.without(source.ranks[0]));
+            eprintln!("{what}: {:?} {truth:?}", source);
+            assert_close(&what, &source.earlier_ns, &truth);
+        }
+        let steps = pauses.all.steps.expect("steps");
+        let all = truth(&runs, &plan.without_all());
+        assert_close("all", &pauses.all.earlier_ns, &all);
+        assert_eq!(steps.steps, plan.steps * u64::from(ranks));
+        let shorter_ns = steps.mean_ns.cast_signed() - steps.mean_without_ns.cast_signed();
+        let truly_ns = all.iter().sum::<i64>() / i64::from(ranks) / plan.steps.cast_signed();
+        assert_close("step", &[shorter_ns], &[truly_ns]);
     }
 }

@@ -8,12 +8,21 @@ mod clocks;
 mod draft;
 mod kernels;
 mod pairs;
+mod summary;
+mod victims;
+mod waits;
 
+pub(crate) use summary::report;
+
+use super::replay::Collective;
+use super::replay::Job;
+use super::replay::Member;
 use super::timeline::Names;
 use super::timeline::Timeline;
 use draft::Clock;
 use draft::Draft;
 use kernels::Kernels;
+use std::sync::LazyLock;
 
 /// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
 /// difference (RFC 4120, 8.2: 5 minutes), so hosts that work together keep below it.
@@ -33,8 +42,8 @@ pub struct Jobs {
 pub struct RankJob {
     /// By rank.
     pub members: Vec<RankMember>,
-    /// Collectives that at least two of them took part in, by end.
-    pub collectives: Vec<RankCollective>,
+    /// Collectives that at least two of them took part in, by end; timelines are positions in `members`.
+    pub collectives: Vec<Collective>,
     /// Kernels of collectives that no other rank's kernel was found for.
     pub unmatched: u64,
     /// Of these, kernels that ended when not all ranks were recorded.
@@ -62,11 +71,22 @@ pub struct RankMember {
     pub point_to_point: u64,
 }
 
-/// A collective in the ranks that were recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RankCollective {
-    /// Position of each member in [`RankJob::members`] and its operation's index.
-    pub ops: Vec<(u32, u32)>,
+impl RankJob {
+    /// The job for a replay. `timelines`: those that [`jobs`] was given.
+    #[must_use]
+    pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> Job<'a> {
+        static NOTHING: LazyLock<Timeline> = LazyLock::new(Timeline::default);
+        let timeline = |member: &RankMember| timelines.get(member.timeline).copied();
+        Job {
+            timelines: self
+                .members
+                .iter()
+                .map(|member| timeline(member).unwrap_or(&NOTHING))
+                .collect(),
+            offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
+            collectives: self.collectives.clone(),
+        }
+    }
 }
 
 /// Finds the jobs among timelines.
@@ -226,11 +246,14 @@ impl Finder<'_> {
             }
             let ops = meeting.members.iter().map(|(position, op)| {
                 let place = places.get(*position as usize).copied();
-                (place.unwrap_or(u32::MAX), *op)
+                Member {
+                    timeline: place.unwrap_or(u32::MAX),
+                    op: *op,
+                }
             });
-            let mut ops: Vec<(u32, u32)> = ops.collect();
-            ops.sort_unstable();
-            job.collectives.push(RankCollective { ops });
+            let mut members: Vec<Member> = ops.collect();
+            members.sort_unstable_by_key(|member| member.timeline);
+            job.collectives.push(Collective { members });
         }
         job
     }

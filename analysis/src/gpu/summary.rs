@@ -20,6 +20,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        ranks: super::ranks::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

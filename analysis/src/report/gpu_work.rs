@@ -1,6 +1,7 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +12,9 @@ pub struct GpuWork {
     pub basis: Basis,
     /// Kernels, copies and fills.
     pub operations: u64,
+    /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
+    /// fewer than two.
+    pub ranks: Option<RanksReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) transfer_ns: u64,
     /// The host waits for the computing stream at the end of each step.
     pub(crate) blocking: bool,
+    /// Collectives run in the stream for computing.
+    pub(crate) one_stream: bool,
     pub(crate) pauses: Vec<Planned>,
     /// The profiler names communicator and operation.
     pub(crate) numbered: bool,
@@ -76,6 +78,7 @@ impl Default for Plan {
             think_ns: 20 * US,
             transfer_ns: 300 * US,
             blocking: false,
+            one_stream: false,
             pauses: Vec::new(),
             numbered: false,
             seed: 1,
@@ -147,8 +150,10 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
             kernels(plan, &mut ranks, step, plan.kernels[1]);
             all_reduce(plan, &mut ranks, step);
         }
-        for rank in &mut ranks {
-            rank.wait(plan, COMPUTE, COMMUNICATION);
+        if !plan.one_stream {
+            for rank in &mut ranks {
+                rank.wait(COMPUTE, COMMUNICATION);
+            }
         }
         kernels(plan, &mut ranks, step, plan.kernels[2]);
         for (rank, begin_ns) in ranks.iter_mut().zip(begins) {
@@ -160,7 +165,7 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
     }
     for rank in &mut ranks {
         let idle_ns = rank.compute_ns.max(rank.communication_ns);
-        rank.synchronize("cudaDeviceSynchronize", None, idle_ns);
+        rank.host_ns = rank.host_ns.max(idle_ns);
         rank.end_ns = rank.host_ns;
     }
     ranks
@@ -179,20 +184,27 @@ fn kernels(plan: &Plan, ranks: &mut [RankRun], step: u64, count: u64) {
 }
 
 fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64) {
+    let stream = if plan.one_stream {
+        COMPUTE
+    } else {
+        COMMUNICATION
+    };
     let mut begins = Vec::new();
     for rank in ranks.iter_mut() {
-        rank.wait(plan, COMMUNICATION, COMPUTE);
+        if !plan.one_stream {
+            rank.wait(COMMUNICATION, COMPUTE);
+        }
         let before_ns = rank.host_ns;
         let launched_ns = rank.launch(plan, step);
         rank.annotate("nccl:all_reduce", before_ns);
-        begins.push(rank.communication_ns.max(launched_ns + LATENCY));
+        begins.push((*rank.done(stream)).max(launched_ns + LATENCY));
     }
     let end_ns = begins.iter().max().copied().unwrap_or_default() + plan.transfer_ns;
     for (rank, begin_ns) in ranks.iter_mut().zip(begins) {
         // Ends are read from each GPU's own clock: some microseconds apart.
         let place = [u64::from(rank.rank), step, rank.launches, 2];
         let read_ns = end_ns + plan.around(2 * US, place);
-        rank.communication_ns = read_ns;
+        *rank.done(stream) = read_ns;
         let collective = plan.numbered.then(|| Collective {
             name: "allreduce".to_owned(),
             group: Some("0".to_owned()),
@@ -200,7 +212,7 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64) {
             size: Some(plan.ranks),
         });
         rank.collectives.push((begin_ns, read_ns));
-        rank.op(ALL_REDUCE, COMMUNICATION, begin_ns, read_ns, collective);
+        rank.op(ALL_REDUCE, stream, begin_ns, read_ns, collective);
     }
 }
 
@@ -268,7 +280,7 @@ impl RankRun {
     }
 
     /// One stream waits for what the other holds by now.
-    fn wait(&mut self, _plan: &Plan, stream: u64, other: u64) {
+    fn wait(&mut self, stream: u64, other: u64) {
         let recorded_ns = self.host_ns;
         self.host_ns += US;
         self.call("cudaEventRecord", recorded_ns, Some(other));
@@ -288,9 +300,14 @@ impl RankRun {
             event_correlation: Some(event),
         }));
         let ready_ns = self.compute_ns.max(self.communication_ns);
+        *self.done(stream) = ready_ns;
+    }
+
+    /// When a stream is done with what it holds by now.
+    fn done(&mut self, stream: u64) -> &mut u64 {
         match stream {
-            COMPUTE => self.compute_ns = ready_ns,
-            _ => self.communication_ns = ready_ns,
+            COMPUTE => &mut self.compute_ns,
+            _ => &mut self.communication_ns,
         }
     }
 

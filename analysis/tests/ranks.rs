@@ -76,11 +76,7 @@ fn paused(plan: Plan) -> Plan {
         length_ns: length_ms * MS,
     };
     Plan {
-        pauses: vec![
-            pause(1, 4, 3, 30),
-            pause(0, 9, 12, 8),
-            pause(1, 13, 20, 15),
-        ],
+        pauses: vec![pause(1, 4, 3, 30), pause(0, 9, 12, 8), pause(1, 13, 20, 15)],
         ..plan
     }
 }
@@ -131,7 +127,10 @@ fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let both = runs[0].collectives.iter().zip(&runs[1].collectives);
     let both = both.filter(|(first, second)| first.0 >= third && second.1 <= fifteenth);
     let both = both.count();
-    assert!(both > 20 && job.collectives.len().abs_diff(both) <= 2, "{both} {job:?}");
+    assert!(
+        both > 20 && job.collectives.len().abs_diff(both) <= 2,
+        "{both} {job:?}"
+    );
     assert!(job.unmatched > 10);
     assert!(job.unmatched - job.unmatched_outside <= 2);
 }
@@ -285,7 +284,10 @@ fn victims_are_those_of_runs_without_the_pauses() {
         let pauses = job.pauses.expect("pauses");
         assert_eq!(pauses.sources.len(), 2);
         for source in &pauses.sources {
-            let what = format!("{one_stream} {blocking} {think_ns} {ranks}, rank {:?}", source.ranks);
+            let what = format!(
+                "{one_stream} {blocking} {think_ns} {ranks}, rank {:?}",
+                source.ranks
+            );
             let truth = truth(&runs, &plan.without(source.ranks[0]));
             eprintln!("{what}: {:?} {truth:?}", source);
             assert_close(&what, &source.earlier_ns, &truth);

@@ -189,9 +189,8 @@ impl Finder<'_> {
         if let Some((_, offset)) = members().find(|(other, _)| other.trace == timeline.trace) {
             return Some(Clock::Same(offset));
         }
-        let by_steps = members().find_map(|(other, offset)| {
-            Some(steps_apart(other, timeline)?.saturating_add(offset))
-        });
+        let by_steps = members()
+            .find_map(|(other, offset)| Some(steps_apart(other, timeline)?.saturating_add(offset)));
         let by_wall = members()
             .find_map(|(other, offset)| Some(wall_apart(other, timeline)?.saturating_add(offset)));
         let about = by_steps.or(by_wall);
@@ -327,6 +326,8 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
 
 /// How far the clocks of two traces are apart by the wall clocks of their hosts.
 fn wall_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
-    let apart = timeline.unix_offset_ns?.saturating_sub(other.unix_offset_ns?);
+    let apart = timeline
+        .unix_offset_ns?
+        .saturating_sub(other.unix_offset_ns?);
     Some(apart)
 }

@@ -31,7 +31,8 @@ const COMPUTE: u64 = 7;
 const COMMUNICATION: u64 = 20;
 /// From a launch to the begin of its kernel on an idle stream.
 const LATENCY: u64 = 5 * US;
-const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)";
+const ALL_REDUCE: &str =
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)";
 
 /// What a job does.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use super::gpus;
 use super::lines;
 use super::overview;
 use super::pressure;
+use super::ranks;
 use super::style::Style;
 use super::table::wrap;
 use gctrace_analysis::report::Advice;
@@ -38,6 +39,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         pressure::pressure(report),
         allocations::allocations(report),
         gpu_work::gpu_work(report),
+        ranks::ranks(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

@@ -67,7 +67,10 @@ fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
         if found.len() == CANDIDATES {
             break;
         }
-        if found.iter().all(|other| other.abs_diff(middle) > width_ns.unsigned_abs()) {
+        if found
+            .iter()
+            .all(|other| other.abs_diff(middle) > width_ns.unsigned_abs())
+        {
             found.push(middle);
         }
     }

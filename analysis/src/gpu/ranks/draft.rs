@@ -159,12 +159,18 @@ impl Draft {
         let mut fixed = Moments::new();
         for meeting in self.communicators.iter().flatten() {
             if let Some(meeting) = self.meetings.get(*meeting) {
-                fixed.entry(meeting.label.name).or_default().push(meeting.end_ns);
+                fixed
+                    .entry(meeting.label.name)
+                    .or_default()
+                    .push(meeting.end_ns);
             }
         }
         let mut moving = Moments::new();
         for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
-            moving.entry(kernel.label.name).or_default().push(kernel.end_ns);
+            moving
+                .entry(kernel.label.name)
+                .or_default()
+                .push(kernel.end_ns);
         }
         let mut offsets = clocks::candidates(&fixed, &moving);
         if let Clock::About(offset) = clock {
@@ -249,7 +255,9 @@ impl Draft {
             .collect();
         let mut new: Vec<Option<usize>> = fit.pairs.communicators.clone();
         for (at, kernel) in kernels.collective.iter().enumerate() {
-            let known = met.get(&at).and_then(|meeting| self.meetings.get_mut(*meeting));
+            let known = met
+                .get(&at)
+                .and_then(|meeting| self.meetings.get_mut(*meeting));
             match known {
                 Some(meeting) => meeting.take(kernel, position, fit.offset_ns),
                 None => self.begin(kernel, position, fit.offset_ns, &mut new),

@@ -169,8 +169,14 @@ impl Beside<'_> {
 
     /// Whether a chain can be a rank's part of a communicator.
     fn agree(&self, communicator: &[usize], chain: &[usize], pairs: &[(usize, usize)]) -> bool {
-        let ends: Vec<i64> = communicator.iter().filter_map(|at| Some(self.meeting(*at)?.0)).collect();
-        let other_ends: Vec<i64> = chain.iter().filter_map(|at| Some(self.kernel(*at)?.0)).collect();
+        let ends: Vec<i64> = communicator
+            .iter()
+            .filter_map(|at| Some(self.meeting(*at)?.0))
+            .collect();
+        let other_ends: Vec<i64> = chain
+            .iter()
+            .filter_map(|at| Some(self.kernel(*at)?.0))
+            .collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
         let centre = clocks::median(&mut off);
@@ -186,7 +192,11 @@ impl Beside<'_> {
     }
 
     fn off(&self, (meeting, kernel): &(usize, usize)) -> Option<i64> {
-        Some(self.meeting(*meeting)?.0.saturating_sub(self.kernel(*kernel)?.0))
+        Some(
+            self.meeting(*meeting)?
+                .0
+                .saturating_sub(self.kernel(*kernel)?.0),
+        )
     }
 
     fn score(&self, pairs: &[(usize, usize)]) -> u64 {
@@ -202,7 +212,9 @@ fn within(moments: &[i64], others: &[i64]) -> usize {
     };
     let first = first.saturating_sub(TOLERANCE_NS);
     let last = last.saturating_add(TOLERANCE_NS);
-    let inside = moments.iter().filter(|moment| (first..=last).contains(*moment));
+    let inside = moments
+        .iter()
+        .filter(|moment| (first..=last).contains(*moment));
     inside.count()
 }
 

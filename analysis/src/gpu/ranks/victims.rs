@@ -19,8 +19,17 @@ const SINGLE: usize = 16;
 pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
     let mut paused: Vec<(u64, usize)> = (0..)
         .zip(&job.timelines)
-        .map(|(at, timeline)| (timeline.pauses.iter().map(|one| one.duration_ns()).sum(), at))
-        .filter(|(_, at)| job.timelines.get(*at).is_some_and(|one| !one.pauses.is_empty()))
+        .map(|(at, timeline)| {
+            (
+                timeline.pauses.iter().map(|one| one.duration_ns()).sum(),
+                at,
+            )
+        })
+        .filter(|(_, at)| {
+            job.timelines
+                .get(*at)
+                .is_some_and(|one| !one.pauses.is_empty())
+        })
         .collect();
     if paused.is_empty() {
         return None;
@@ -119,11 +128,17 @@ fn stepping(timeline: &Timeline, at: usize, schedule: &Schedule) -> Option<u64> 
         call.is_some_and(|call| (first.begin_ns..=last.end_ns).contains(&call.begin_ns))
     });
     let done_ns = asked.map(|(op, _)| schedule.op(at, op).1).max();
-    Some(returned_ns.max(done_ns.unwrap_or(0)).saturating_sub(begin_ns))
+    Some(
+        returned_ns
+            .max(done_ns.unwrap_or(0))
+            .saturating_sub(begin_ns),
+    )
 }
 
 fn earlier(measured_ns: u64, without_ns: u64) -> i64 {
-    measured_ns.cast_signed().saturating_sub(without_ns.cast_signed())
+    measured_ns
+        .cast_signed()
+        .saturating_sub(without_ns.cast_signed())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a ratio of times below 2^53 ns")]

@@ -12,6 +12,7 @@ mod gpus;
 mod lines;
 mod overview;
 mod pressure;
+mod ranks;
 mod style;
 mod table;
 mod text;

@@ -166,7 +166,7 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
     }
     for rank in &mut ranks {
         let idle_ns = rank.compute_ns.max(rank.communication_ns);
-        rank.host_ns = rank.host_ns.max(idle_ns);
+        rank.synchronize("cudaDeviceSynchronize", None, idle_ns);
         rank.end_ns = rank.host_ns;
     }
     ranks

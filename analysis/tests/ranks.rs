@@ -255,6 +255,31 @@ fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
     }
 }
 
+/// The report on a plan against runs without the pauses of one rank, and without any.
+fn assert_victims(plan: &Plan) {
+    let runs = run(plan, BEGIN);
+    let moved: Vec<RankRun> = runs
+        .iter()
+        .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
+        .collect();
+    let pauses = report(&moved).pauses.expect("pauses");
+    for source in &pauses.sources {
+        let truth = truth(&runs, &plan.without(source.ranks[0]));
+        assert_close(
+            &format!("{plan:?}, rank {:?}", source.ranks),
+            &source.earlier_ns,
+            &truth,
+        );
+    }
+    let all = truth(&runs, &plan.without_all());
+    assert_close(&format!("{plan:?}, all"), &pauses.all.earlier_ns, &all);
+    let steps = pauses.all.steps.expect("steps");
+    assert_eq!(steps.steps, plan.steps * u64::from(plan.ranks));
+    let shorter_ns = steps.mean_ns.cast_signed() - steps.mean_without_ns.cast_signed();
+    let truly_ns = all.iter().sum::<i64>() / steps.steps.cast_signed();
+    assert_close("step", &[shorter_ns], &[truly_ns]);
+}
+
 /// Whose pauses cost whom how much: as runs without the pauses of one rank say.
 #[test]
 fn victims_are_those_of_runs_without_the_pauses() {
@@ -267,37 +292,80 @@ fn victims_are_those_of_runs_without_the_pauses() {
         (false, true, 20_000, 3),
         (false, true, 90_000, 4),
     ] {
-        let plan = paused(Plan {
+        assert_victims(&paused(Plan {
             ranks,
             one_stream,
             blocking,
             think_ns,
             ..Plan::default()
+        }));
+    }
+}
+
+#[test]
+fn victims_of_random_pauses() {
+    for seed in 1..25 {
+        let plan = Plan {
+            ranks: 2 + u32::try_from(seed % 3).unwrap_or(0),
+            blocking: seed % 2 == 0,
+            think_ns: [15_000, 60_000, 120_000][usize::try_from(seed % 5 % 3).unwrap_or(0)],
+            numbered: seed % 4 == 1,
+            seed,
+            ..Plan::default()
+        };
+        assert_victims(&plan.with_random_pauses(1 + seed % 6));
+    }
+}
+
+/// Ranks 0 and 1, and 2 and 3, have collectives of their own besides those of all.
+#[test]
+fn communicators_of_few_and_of_all() {
+    for numbered in [false, true] {
+        let plan = paused(Plan {
+            ranks: 4,
+            together: 2,
+            numbered,
+            ..Plan::default()
         });
         let runs = run(&plan, BEGIN);
-        let moved: Vec<RankRun> = runs
-            .iter()
-            .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
-            .collect();
-        let job = report(&moved);
-        eprintln!("{:?} {:?}", job.collectives, job.ranks);
-        let pauses = job.pauses.expect("pauses");
-        assert_eq!(pauses.sources.len(), 2);
-        for source in &pauses.sources {
-            let what = format!(
-                "{one_stream} {blocking} {think_ns} {ranks}, rank {:?}",
-                source.ranks
-            );
-            let truth = truth(&runs, &plan.without(source.ranks[0]));
-            eprintln!("{what}: {:?} {truth:?}", source);
-            assert_close(&what, &source.earlier_ns, &truth);
-        }
-        let steps = pauses.all.steps.expect("steps");
-        let all = truth(&runs, &plan.without_all());
-        assert_close("all", &pauses.all.earlier_ns, &all);
-        assert_eq!(steps.steps, plan.steps * u64::from(ranks));
-        let shorter_ns = steps.mean_ns.cast_signed() - steps.mean_without_ns.cast_signed();
-        let truly_ns = all.iter().sum::<i64>() / i64::from(ranks) / plan.steps.cast_signed();
-        assert_close("step", &[shorter_ns], &[truly_ns]);
+        let jobs = found(&timelines(&runs));
+        let sizes = |size| {
+            let of_size = jobs.jobs[0].collectives.iter();
+            of_size.filter(|one| one.members.len() == size).count()
+        };
+        assert_eq!((jobs.jobs.len(), jobs.jobs[0].unmatched), (1, 0));
+        assert_eq!((sizes(2), sizes(3), sizes(4)), (80, 0, 20));
+        assert_victims(&plan);
     }
+}
+
+/// Waits and the last to come, as the run itself tells.
+#[test]
+fn waits_and_the_last_rank() {
+    let plan = paused(Plan {
+        ranks: 3,
+        think_ns: 110_000,
+        ..Plan::default()
+    });
+    let runs = run(&plan, BEGIN);
+    let job = report(&runs);
+    let count = runs[0].collectives.len();
+    for (rank, found) in runs.iter().zip(&job.ranks) {
+        let mut wait_ns = 0;
+        let mut last = 0;
+        for at in 0..count {
+            let begins = runs.iter().map(|run| run.collectives[at].0);
+            let latest = begins.max().expect("a begin");
+            wait_ns += latest - rank.collectives[at].0;
+            last += u64::from(rank.collectives[at].0 == latest);
+        }
+        assert!(found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000, "{found:?} {wait_ns}");
+        let undecided = job.collectives.last_undecided;
+        assert!((last - undecided..=last + undecided).contains(&found.last), "{found:?} {last}");
+        let in_collectives: u64 = rank.collectives.iter().map(|(begin, end)| end - begin).sum();
+        assert_eq!(found.peer_wait_ns + found.transfer_ns, in_collectives);
+        assert!(found.devices[0].useful_busy_ns <= found.devices[0].busy_ns);
+    }
+    assert!(job.collectives.last_undecided < 6);
+    assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
 }

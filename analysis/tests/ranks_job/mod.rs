@@ -28,7 +28,9 @@ use gctrace_event::Record;
 
 const US: u64 = 1_000;
 const COMPUTE: u64 = 7;
+/// For collectives of all ranks, and of a few.
 const COMMUNICATION: u64 = 20;
+const COMMUNICATION_OF_FEW: u64 = 22;
 /// From a launch to the begin of its kernel on an idle stream.
 const LATENCY: u64 = 5 * US;
 const ALL_REDUCE: &str =
@@ -47,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) kernel_ns: u64,
     /// Mean time of the host between launches.
     pub(crate) think_ns: u64,
+    /// All collectives of a step but its last are between so many neighbouring ranks; 0: all.
+    pub(crate) together: u32,
     /// Time of an all-reduce from the last begin to the end.
     pub(crate) transfer_ns: u64,
     /// The host waits for the computing stream at the end of each step.
@@ -77,6 +81,7 @@ impl Default for Plan {
             buckets: 3,
             kernel_ns: 100 * US,
             think_ns: 20 * US,
+            together: 0,
             transfer_ns: 300 * US,
             blocking: false,
             one_stream: false,
@@ -88,6 +93,22 @@ impl Default for Plan {
 }
 
 impl Plan {
+    /// The same with pauses of 1 to 40 ms on random ranks at random moments.
+    pub(crate) fn with_random_pauses(&self, count: u64) -> Self {
+        let random = |n, what, below: u64| self.around(below.max(2), [n, what, 7, 9]) % below;
+        let launches = self.kernels.iter().sum::<u64>() + self.buckets;
+        let pauses = (0..count).map(|n| Planned {
+            rank: u32::try_from(random(n, 1, u64::from(self.ranks))).unwrap_or(0),
+            step: random(n, 2, self.steps),
+            launch: 1 + random(n, 3, launches),
+            length_ns: (1 + random(n, 4, 40)) * 1_000_000,
+        });
+        Self {
+            pauses: pauses.collect(),
+            ..self.clone()
+        }
+    }
+
     /// The same without the pauses of a rank.
     pub(crate) fn without(&self, rank: u32) -> Self {
         let mut plan = self.clone();
@@ -130,6 +151,7 @@ pub(crate) struct RankRun {
     host_ns: u64,
     compute_ns: u64,
     communication_ns: u64,
+    of_few_ns: u64,
     launches: u64,
     ids: u64,
 }
@@ -147,13 +169,20 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
         let begins: Vec<u64> = ranks.iter().map(|rank| rank.host_ns).collect();
         ranks.iter_mut().for_each(|rank| rank.launches = 0);
         kernels(plan, &mut ranks, step, plan.kernels[0]);
-        for _ in 0..plan.buckets {
+        for bucket in 0..plan.buckets {
             kernels(plan, &mut ranks, step, plan.kernels[1]);
-            all_reduce(plan, &mut ranks, step);
+            let of_few = plan.together > 0 && bucket + 1 < plan.buckets;
+            let size = if of_few { plan.together } else { plan.ranks };
+            for (group, ranks) in ranks.chunks_mut(size as usize).enumerate() {
+                all_reduce(plan, ranks, step, of_few.then_some(group));
+            }
         }
         if !plan.one_stream {
             for rank in &mut ranks {
                 rank.wait(COMPUTE, COMMUNICATION);
+                if plan.together > 0 {
+                    rank.wait(COMPUTE, COMMUNICATION_OF_FEW);
+                }
             }
         }
         kernels(plan, &mut ranks, step, plan.kernels[2]);
@@ -166,6 +195,7 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
     }
     for rank in &mut ranks {
         let idle_ns = rank.compute_ns.max(rank.communication_ns);
+        let idle_ns = idle_ns.max(rank.of_few_ns);
         rank.synchronize("cudaDeviceSynchronize", None, idle_ns);
         rank.end_ns = rank.host_ns;
     }
@@ -184,16 +214,17 @@ fn kernels(plan: &Plan, ranks: &mut [RankRun], step: u64, count: u64) {
     }
 }
 
-fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64) {
-    let stream = if plan.one_stream {
-        COMPUTE
-    } else {
-        COMMUNICATION
+/// Of all ranks, or of a group of few.
+fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize>) {
+    let stream = match (plan.one_stream, group) {
+        (true, _) => COMPUTE,
+        (false, None) => COMMUNICATION,
+        (false, Some(_)) => COMMUNICATION_OF_FEW,
     };
     let mut begins = Vec::new();
     for rank in ranks.iter_mut() {
         if !plan.one_stream {
-            rank.wait(COMMUNICATION, COMPUTE);
+            rank.wait(stream, COMPUTE);
         }
         let before_ns = rank.host_ns;
         let launched_ns = rank.launch(plan, step);
@@ -208,9 +239,9 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64) {
         *rank.done(stream) = read_ns;
         let collective = plan.numbered.then(|| Collective {
             name: "allreduce".to_owned(),
-            group: Some("0".to_owned()),
+            group: Some(group.map_or("0".to_owned(), |group| format!("few {group}"))),
             sequence: Some(rank.collectives.len() as u64 + 100),
-            size: Some(plan.ranks),
+            size: None,
         });
         rank.collectives.push((begin_ns, read_ns));
         rank.op(ALL_REDUCE, stream, begin_ns, read_ns, collective);
@@ -300,7 +331,7 @@ impl RankRun {
             event_stream: Some(other),
             event_correlation: Some(event),
         }));
-        let ready_ns = self.compute_ns.max(self.communication_ns);
+        let ready_ns = (*self.done(stream)).max(*self.done(other));
         *self.done(stream) = ready_ns;
     }
 
@@ -308,6 +339,7 @@ impl RankRun {
     fn done(&mut self, stream: u64) -> &mut u64 {
         match stream {
             COMPUTE => &mut self.compute_ns,
+            COMMUNICATION_OF_FEW => &mut self.of_few_ns,
             _ => &mut self.communication_ns,
         }
     }

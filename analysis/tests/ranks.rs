@@ -247,8 +247,7 @@ fn truth(runs: &[RankRun], other: &Plan) -> Vec<i64> {
 
 fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
     for (found, truth) in found.iter().zip(truth) {
-        if found.abs_diff(*truth) > 20_000 { let w = what.split("pauses").next().unwrap(); eprintln!("OFF {} of {} {}", found.abs_diff(*truth), truth, w); }
-        let allowed = (truth.unsigned_abs() / 2).max(9_200_000);
+        let allowed = (truth.unsigned_abs() / 1_000).max(10_000);
         assert!(
             found.abs_diff(*truth) <= allowed,
             "{what}: {found} ns, truly {truth} ns"
@@ -369,49 +368,4 @@ fn waits_and_the_last_rank() {
     }
     assert!(job.collectives.last_undecided < 6);
     assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
-}
-#[test]
-fn debug_divergence() {
-    use gctrace_analysis::gpu::replay::*;
-    for seed in 1..25 {
-        let plan = Plan {
-            ranks: 2 + u32::try_from(seed % 3).unwrap_or(0),
-            blocking: seed % 2 == 0,
-            think_ns: [15_000, 60_000, 120_000][usize::try_from(seed % 5 % 3).unwrap_or(0)],
-            numbered: seed % 4 == 1,
-            seed,
-            ..Plan::default()
-        };
-        let plan = plan.with_random_pauses(1 + seed % 6);
-        let runs = run(&plan, BEGIN);
-        let tls = timelines(&runs);
-        let refs: Vec<&Timeline> = tls.iter().collect();
-        let jobs = jobs(&refs);
-        let job = jobs.jobs[0].job(&refs);
-        let model = Model::learn(&job);
-        for source in 0..plan.ranks {
-            let other = run(&plan.without(source), BEGIN);
-            let schedule = model.replay(&Change::without(&job, |at, _| at == source as usize));
-            let mut worst = (0, String::new());
-            let mut first = String::new();
-            for (at, o) in other.iter().enumerate() {
-                let t2 = o.timeline(at);
-                // ops by correlation order: ops sorted by begin per stream equal order
-                for s in 0..t2.streams.len() as u32 {
-                    let a: Vec<usize> = tls[at].ops.iter().enumerate().filter(|(_, x)| x.stream == s).map(|x| x.0).collect();
-                    let b: Vec<usize> = t2.ops.iter().enumerate().filter(|(_, x)| x.stream == s).map(|x| x.0).collect();
-                    for (k, (a, b)) in a.iter().zip(&b).enumerate() {
-                        let r = schedule.op(at, *a);
-                        let t = t2.ops[*b];
-                        let off = r.0.abs_diff(t.begin_ns);
-                        if off > 20_000 && (first.is_empty()) {
-                            first = format!("rank {at} stream {s} op {k}: replay {} truth {} measured {} call {:?} truecall {:?} rcall {:?}", r.0 - BEGIN, t.begin_ns - BEGIN, tls[at].ops[*a].begin_ns - BEGIN, tls[at].calls[tls[at].ops[*a].call as usize].begin_ns - BEGIN, t2.calls[t.call as usize].begin_ns - BEGIN, schedule.call(at, tls[at].ops[*a].call as usize).0 - BEGIN);
-                        }
-                        if off > worst.0 { worst = (off, format!("{at} {s} {k}")); }
-                    }
-                }
-            }
-            if worst.0 > 20_000 { eprintln!("DIV seed {seed} source {source} worst {worst:?} first {first} plan {:?}", plan.pauses); }
-        }
-    }
 }

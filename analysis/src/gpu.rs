@@ -4,6 +4,7 @@
 //! and linked. Everything below it only reads it.
 
 pub mod calls;
+pub(crate) mod cause;
 pub mod collect;
 pub mod ranks;
 pub mod replay;

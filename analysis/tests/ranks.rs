@@ -8,9 +8,15 @@ use gctrace_analysis::gpu::collect::About;
 use gctrace_analysis::gpu::collect::Collector;
 use gctrace_analysis::gpu::ranks::Jobs;
 use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::InsertedPause;
+use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::RankedJob;
 use gctrace_event::Process;
+use gctrace_event::Reason;
 use gctrace_event::Record;
 use gctrace_event::read::Item;
 use gctrace_event::read::TraceReader;
@@ -42,17 +48,6 @@ fn real(name: &str, rank: u32) -> Timeline {
     timelines.retain(Timeline::has_gpu_times);
     assert_eq!(timelines.len(), 1, "{name}");
     timelines.remove(0)
-}
-
-#[test]
-fn real_ranks() {
-    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
-    let jobs = found(&timelines);
-    eprintln!("{jobs:#?}");
-    for other in ["nccl_rank0", "ns_resolution_rank0"] {
-        let timelines = [real("sampled_rank0", 0), real(other, 1)];
-        assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
-    }
 }
 
 const MS: u64 = 1_000_000;
@@ -359,13 +354,127 @@ fn waits_and_the_last_rank() {
             wait_ns += latest - rank.collectives[at].0;
             last += u64::from(rank.collectives[at].0 == latest);
         }
-        assert!(found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000, "{found:?} {wait_ns}");
+        assert!(
+            found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000,
+            "{found:?} {wait_ns}"
+        );
         let undecided = job.collectives.last_undecided;
-        assert!((last - undecided..=last + undecided).contains(&found.last), "{found:?} {last}");
-        let in_collectives: u64 = rank.collectives.iter().map(|(begin, end)| end - begin).sum();
+        assert!(
+            (last - undecided..=last + undecided).contains(&found.last),
+            "{found:?} {last}"
+        );
+        let in_collectives: u64 = rank
+            .collectives
+            .iter()
+            .map(|(begin, end)| end - begin)
+            .sum();
         assert_eq!(found.peer_wait_ns + found.transfer_ns, in_collectives);
         assert!(found.devices[0].useful_busy_ns <= found.devices[0].busy_ns);
     }
     assert!(job.collectives.last_undecided < 6);
     assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
+}
+
+/// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends of
+/// the same operation on the same stream within 0.4 ms).
+#[test]
+fn real_ranks() {
+    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
+    let jobs = found(&timelines);
+    let job = &jobs.jobs[0];
+    assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
+    // Their clocks were synchronised well.
+    assert!(
+        job.members[1].offset_ns.abs() < 400_000,
+        "{:?}",
+        job.members
+    );
+    assert_eq!(job.members[1].aligned_by, 5);
+    for other in ["nccl_rank0", "ns_resolution_rank0"] {
+        let timelines = [real("sampled_rank0", 0), real(other, 1)];
+        assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
+    }
+}
+
+/// A pause of 200 ms put into one of two real ranks before a collective: the other one is a victim.
+#[test]
+fn a_pause_of_one_real_rank_makes_the_other_wait() {
+    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
+    for source in 0..2 {
+        let changed = with_pause(&timelines, source, 200 * MS);
+        let changed: Vec<&Timeline> = changed.iter().collect();
+        let report = gctrace_analysis::gpu::ranks::report(&changed).expect("ranks");
+        let job = &report.jobs[0];
+        assert_eq!(job.collectives.matched, 5);
+        let found = &job.pauses.as_ref().expect("pauses").sources[0];
+        let end_ns = |timeline: &Timeline| timeline.gpu_span().expect("work").1.cast_signed();
+        for (at, timeline) in timelines.iter().enumerate() {
+            let later_ns = end_ns(changed[at]) - end_ns(timeline);
+            assert!(
+                later_ns > 20 * i64::try_from(MS).expect("a time"),
+                "{later_ns}"
+            );
+            assert!(found.earlier_ns[at].abs_diff(later_ns) < later_ns.unsigned_abs() / 20 + MS);
+        }
+        assert!(
+            found.amplification_ratio.is_some_and(|ratio| ratio > 1.2),
+            "{found:?}"
+        );
+    }
+}
+
+/// The timelines as they would be had the thread that asked for the second common collective of
+/// one paused before.
+fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Timeline> {
+    let timelines: Vec<&Timeline> = timelines.iter().collect();
+    let found = jobs(&timelines);
+    let job = found.jobs[0].job(&timelines);
+    let op = job.collectives[1].members[source].op as usize;
+    let launch = timelines[source].calls[timelines[source].ops[op].call as usize];
+    let inserted = InsertedPause {
+        timeline: u32::try_from(source).expect("an index"),
+        thread: launch.thread,
+        at_ns: launch.begin_ns - 1,
+        length_ns,
+    };
+    let schedule = Model::learn(&job).replay(&Change {
+        inserted: vec![inserted],
+        ..Change::default()
+    });
+    let mut changed: Vec<Timeline> = Vec::new();
+    for (at, timeline) in timelines.iter().enumerate() {
+        let own = |(begin, end): (u64, u64)| {
+            let back = job.offsets_ns[at].checked_neg().expect("an offset");
+            let own = |at_ns: u64| at_ns.checked_add_signed(back).expect("a time");
+            (own(begin), own(end))
+        };
+        let mut moved = Timeline::clone(timeline);
+        let mut order: Vec<usize> = (0..moved.calls.len()).collect();
+        order.sort_by_key(|call| schedule.call(at, *call));
+        let mut place = vec![0; order.len()];
+        for (new, old) in (0..).zip(&order) {
+            place[*old] = new;
+            let mut call = timeline.calls[*old];
+            (call.begin_ns, call.end_ns) = own(schedule.call(at, *old));
+            moved.calls[new as usize] = call;
+        }
+        for (index, op) in moved.ops.iter_mut().enumerate() {
+            (op.begin_ns, op.end_ns) = own(schedule.op(at, index));
+            op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
+        }
+        moved.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        if at == source {
+            moved.pauses.push(PauseSpan {
+                begin_ns: inserted.at_ns,
+                end_ns: inserted.at_ns + length_ns,
+                thread: launch.thread,
+                collected: NONE,
+                objects: NONE,
+                generation: 2,
+                reason: Reason::Automatic,
+            });
+        }
+        changed.push(moved);
+    }
+    changed
 }

@@ -1,5 +1,6 @@
 //! From timelines to the report's part about GPU work.
 
+use super::cause;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::GpuWork;
@@ -21,6 +22,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
         ranks: super::ranks::report(&timelines),
+        cause: cause::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -49,6 +49,7 @@ fn real(name: &str, rank: u32) -> Timeline {
     assert_eq!(timelines.len(), 1, "{name}");
     timelines.remove(0)
 }
+use std::sync::LazyLock;
 
 const MS: u64 = 1_000_000;
 const BEGIN: u64 = 100_000 * MS;
@@ -375,12 +376,15 @@ fn waits_and_the_last_rank() {
     assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
 }
 
+/// Read once for all tests.
+static REAL: LazyLock<[Timeline; 2]> =
+    LazyLock::new(|| [real("sampled_rank0", 0), real("sampled_rank1", 1)]);
+
 /// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends of
 /// the same operation on the same stream within 0.4 ms).
 #[test]
 fn real_ranks() {
-    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
-    let jobs = found(&timelines);
+    let jobs = found(&*REAL);
     let job = &jobs.jobs[0];
     assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
     // Their clocks were synchronised well.
@@ -391,7 +395,7 @@ fn real_ranks() {
     );
     assert_eq!(job.members[1].aligned_by, 5);
     for other in ["nccl_rank0", "ns_resolution_rank0"] {
-        let timelines = [real("sampled_rank0", 0), real(other, 1)];
+        let timelines = [REAL[0].clone(), real(other, 1)];
         assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
     }
 }
@@ -399,7 +403,7 @@ fn real_ranks() {
 /// A pause of 200 ms put into one of two real ranks before a collective: the other one is a victim.
 #[test]
 fn a_pause_of_one_real_rank_makes_the_other_wait() {
-    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
+    let timelines = REAL.clone();
     for source in 0..2 {
         let changed = with_pause(&timelines, source, 200 * MS);
         let changed: Vec<&Timeline> = changed.iter().collect();
@@ -463,6 +467,11 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
             op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
         }
         moved.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        for span in &mut moved.annotations {
+            let moment = |at_ns| schedule.moment(at, span.thread, at_ns);
+            (span.begin_ns, span.end_ns) = own((moment(span.begin_ns), moment(span.end_ns)));
+        }
+        moved.annotations.sort_by_key(|span| span.begin_ns);
         if at == source {
             moved.pauses.push(PauseSpan {
                 begin_ns: inserted.at_ns,

@@ -69,10 +69,10 @@ fn queues(timeline: &Timeline) -> Vec<Queue> {
     queues
 }
 
-/// Medians of what operations take to begin, by kind of operation.
+/// What operations typically take to begin, by kind of operation.
 #[derive(Debug, Default)]
 pub(super) struct Typical {
-    /// From the call to the begin on an empty stream.
+    /// From the call to the begin on an empty stream; a low percentile.
     launch_ns: [i64; 3],
     /// From the end of the operation before, where both were asked for long before.
     gap_ns: [i64; 3],
@@ -118,7 +118,7 @@ impl Typical {
             }
         }
         Self {
-            launch_ns: launches.map(median),
+            launch_ns: launches.map(low),
             gap_ns: gaps.map(median),
         }
     }
@@ -136,6 +136,14 @@ impl Typical {
         let asked = call.map_or(0, |call| call.begin_ns.saturating_add(of(&self.launch_ns)));
         asked.max(stream_free_ns.saturating_add(of(&self.gap_ns)))
     }
+}
+
+/// The tenth percentile: on a stream that waits for another one, most operations begin long after
+/// their call.
+fn low(mut values: Vec<u64>) -> i64 {
+    values.sort_unstable();
+    let low = values.get(values.len() / 10).copied().unwrap_or(0);
+    i64::try_from(low).unwrap_or(i64::MAX)
 }
 
 fn median(mut values: Vec<u64>) -> i64 {

@@ -26,6 +26,8 @@ CALL = ("function", "layer", "pid", "tid", "begin", "end", "stream", "bytes", "x
 OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "begin", "end", "correlation",
       "bytes", "awaited", "communicator", "number")
 TEXTS = {"function", "layer", "kind", "name", "communicator"}
+# Each rank's clock is so much ahead of the rank's before, as if they ran on hosts of their own.
+AHEAD_NS = 3_000_000
 # CUPTI's number of the default stream of the first device.
 DEFAULT_STREAM = 7
 
@@ -62,9 +64,10 @@ class Trace:
 
     def __init__(self, program, waits):
         self.program, self.waits, self.events = program, waits, []
+        offset_ns = program["unix_offset"] + program["rank"] * AHEAD_NS
         # As the profiler does: times are relative to some round moment.
-        self.base_ns = program["unix_offset"] // 10**15 * 10**15
-        self.shift_ns = program["unix_offset"] - self.base_ns
+        self.base_ns = offset_ns // 10**15 * 10**15
+        self.shift_ns = offset_ns - self.base_ns
 
     def add(self, category, name, pid, tid, begin, end, **arguments):
         moment, length = begin + self.shift_ns, end - begin

@@ -65,7 +65,9 @@ fn succeed(command: &mut Command) {
 /// Builds a library of one C file.
 fn compile(source: &str, library: &Path) -> Result<(), Reason> {
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-shared", "-fPIC", "-o"]).arg(library);
+    compiler
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(library);
     let status = compiler.arg(script(source)).status();
     match status {
         Ok(status) => assert!(status.success(), "{compiler:?}"),
@@ -124,30 +126,34 @@ impl Played {
             Form::WithWaits if run.is_multiple_of(2) => "",
             Form::WithWaits | Form::Plain => ".plain",
         };
-        let rank = |run: usize, rank: usize| {
-            let name = format!("run{run}.rank{rank}{}.json", form(run));
-            timeline(&self.folder.path().join(name))
-        };
-        let run = |run: usize| Recorded {
-            ranks: (0..self.ranks).map(|number| rank(run, number)).collect(),
+        let run = |run: usize| {
+            let file = |rank| format!("run{run}.rank{rank}{}.json", form(run));
+            let files = (0..self.ranks).map(|rank| self.folder.path().join(file(rank)));
+            Recorded {
+                ranks: timelines(files),
+            }
         };
         (0..self.runs).map(run).collect()
     }
 }
 
-/// The one process of a trace.
-fn timeline(path: &Path) -> Timeline {
+/// The processes of several traces, one each, by rank.
+fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
     let mut analysis = Analysis::default();
-    analysis.begin_trace("trace");
-    let mut reader = TraceReader::new(EventReader::new(Input::open(path).unwrap()));
-    while let Some(item) = reader.next_item().unwrap() {
-        analysis.add(item);
+    for file in files {
+        analysis.begin_trace("trace");
+        let mut reader = TraceReader::new(EventReader::new(Input::open(&file).unwrap()));
+        while let Some(item) = reader.next_item().unwrap() {
+            analysis.add(item);
+        }
+        let ending = reader.finish();
+        assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
+        analysis.end_trace(ending, None);
     }
-    let ending = reader.finish();
-    assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
-    analysis.end_trace(ending, None);
-    let [timeline] = analysis.timelines() else {
-        panic!("{} processes in {}", analysis.timelines().len(), path.display());
-    };
-    timeline.clone()
+    let mut timelines = analysis.timelines().to_vec();
+    for (rank, timeline) in (0..).zip(&mut timelines) {
+        assert_eq!(timeline.trace, rank as usize, "one process each");
+        timeline.rank.get_or_insert(rank);
+    }
+    timelines
 }

@@ -2,18 +2,23 @@
 //! without took.
 
 use super::Recorded;
+use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::Change;
-use gctrace_analysis::gpu::replay::Collective;
 use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Member;
 use gctrace_analysis::gpu::replay::Model;
-use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Timeline;
 
 /// A prediction may be off by this share of the real difference, ...
 const SHARE_PERCENT: i64 = 5;
 /// ... or by this, whichever is more.
 const LEAST_NS: i64 = 1_000_000;
+
+/// The traces of each rank say times that are so much later than those of the rank before:
+/// kineto_of_simgpu.py.
+const AHEAD_NS: i64 = 3_000_000;
+/// How far off the analysis may be in finding that. The simulator ends a collective for all ranks at
+/// once, but the ranks read their wall clocks one after the other.
+const CLOCKS_NS: u64 = 100_000;
 
 /// Medians over the runs, in nanoseconds.
 #[derive(Debug)]
@@ -75,70 +80,69 @@ struct Prediction {
 fn predict(run: &Recorded) -> Prediction {
     let job = job(run);
     let model = Model::learn(&job);
-    let begin = begin(run);
+    let (begin, end) = span(&job);
     let same = model.replay(&Change::default());
-    assert_eq!(
-        same.makespan_end_ns().cast_signed() - begin,
-        length(run),
-        "identity"
-    );
-    for (at, timeline) in run.ranks.iter().enumerate() {
+    assert_eq!(same.makespan_end_ns().cast_signed(), end, "identity");
+    for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in timeline.ops.iter().enumerate() {
-            assert_eq!(same.op(at, op), (measured.begin_ns, measured.end_ns));
+            let moments = [measured.begin_ns, measured.end_ns];
+            let [begin, end] = moments.map(|moment| moment.saturating_add_signed(*offset));
+            assert_eq!(same.op(at, op), (begin, end));
         }
     }
     let without = model.replay(&Change::without_all(&job));
     let pauses = run.ranks.iter().flat_map(|rank| &rank.pauses);
     Prediction {
-        length: length(run),
+        length: end - begin,
         replayed: without.makespan_end_ns().cast_signed() - begin,
         pauses: pauses.map(|pause| pause.duration_ns().cast_signed()).sum(),
         overlap: run.ranks.iter().map(overlap).sum(),
     }
 }
 
-/// The runs are of one machine and one clock.
+/// Of several ranks as the analysis finds it, by their collectives.
 fn job(run: &Recorded) -> Job<'_> {
-    Job {
-        timelines: run.ranks.iter().collect(),
-        offsets_ns: vec![0; run.ranks.len()],
-        collectives: collectives(&run.ranks),
+    let timelines: Vec<&Timeline> = run.ranks.iter().collect();
+    if let [timeline] = timelines.as_slice() {
+        return Job::single(timeline);
     }
-}
-
-fn collectives(ranks: &[Timeline]) -> Vec<Collective> {
-    let of = |timeline: &Timeline| -> Vec<u32> {
-        let ops = (0..).zip(&timeline.ops);
-        ops.filter(|(_, op)| op.group != NONE)
-            .map(|(at, _)| at)
-            .collect()
+    let jobs = ranks::jobs(&timelines);
+    let [job] = jobs.jobs.as_slice() else {
+        panic!("{} jobs, {:?} alone", jobs.jobs.len(), jobs.alone);
     };
-    let by_rank: Vec<Vec<u32>> = ranks.iter().map(of).collect();
-    let count = by_rank.first().map_or(0, Vec::len);
-    let meeting = |number: usize| Collective {
-        members: (0..)
-            .zip(&by_rank)
-            .map(|(timeline, ops)| Member {
-                timeline,
-                op: ops[number],
-            })
-            .collect(),
-    };
-    (0..count).map(meeting).collect()
-}
-
-fn begin(run: &Recorded) -> i64 {
-    let first = run.ranks.iter().filter_map(|rank| rank.calls.first());
-    first.map(|call| call.begin_ns).min().unwrap().cast_signed()
+    assert_eq!(job.members.len(), timelines.len());
+    for member in &job.members {
+        let ahead = i64::from(member.rank) * AHEAD_NS;
+        let apart = (member.offset_ns + ahead).unsigned_abs();
+        assert!(apart < CLOCKS_NS, "{member:?}");
+    }
+    job.job(&timelines)
 }
 
 /// From the first call to the end of the last call or operation of all ranks.
-fn length(run: &Recorded) -> i64 {
-    let ends = run.ranks.iter().flat_map(|rank| {
+fn span(job: &Job<'_>) -> (i64, i64) {
+    let ranks = || job.timelines.iter().zip(&job.offsets_ns);
+    let first = |rank: &Timeline| rank.calls.first().unwrap().begin_ns.cast_signed();
+    let last = |rank: &Timeline| {
         let ops = rank.ops.iter().map(|op| op.end_ns);
-        ops.chain(rank.calls.iter().map(|call| call.end_ns))
-    });
-    ends.max().unwrap().cast_signed() - begin(run)
+        let ends = ops.chain(rank.calls.iter().map(|call| call.end_ns));
+        ends.max().unwrap().cast_signed()
+    };
+    (
+        ranks()
+            .map(|(rank, offset)| first(rank) + offset)
+            .min()
+            .unwrap(),
+        ranks()
+            .map(|(rank, offset)| last(rank) + offset)
+            .max()
+            .unwrap(),
+    )
+}
+
+fn length(run: &Recorded) -> i64 {
+    let (begin, end) = span(&job(run));
+    end - begin
 }
 
 /// Time in pauses during which no operation ran.

@@ -69,6 +69,12 @@ fn queues(timeline: &Timeline) -> Vec<Queue> {
     queues
 }
 
+/// What an operation takes to begin after its call, where a trace does not show it: about the least
+/// that is seen on current hardware.
+const LAUNCH_NS: i64 = 4_000;
+/// What it takes to begin after the one before it in its stream, where a trace does not show it.
+const GAP_NS: i64 = 1_000;
+
 /// What operations typically take to begin, by kind of operation.
 #[derive(Debug, Default)]
 pub(super) struct Typical {
@@ -118,8 +124,8 @@ impl Typical {
             }
         }
         Self {
-            launch_ns: launches.map(low),
-            gap_ns: gaps.map(median),
+            launch_ns: launches.map(|launches| low(launches, LAUNCH_NS)),
+            gap_ns: gaps.map(|gaps| median(gaps, GAP_NS)),
         }
     }
 }
@@ -140,16 +146,16 @@ impl Typical {
 
 /// The tenth percentile: on a stream that waits for another one, most operations begin long after
 /// their call.
-fn low(mut values: Vec<u64>) -> i64 {
+fn low(mut values: Vec<u64>, without: i64) -> i64 {
     values.sort_unstable();
-    let low = values.get(values.len() / 10).copied().unwrap_or(0);
-    i64::try_from(low).unwrap_or(i64::MAX)
+    let low = values.get(values.len() / 10);
+    low.map_or(without, |low| i64::try_from(*low).unwrap_or(i64::MAX))
 }
 
-fn median(mut values: Vec<u64>) -> i64 {
+fn median(mut values: Vec<u64>, without: i64) -> i64 {
     values.sort_unstable();
-    let median = values.get(values.len() / 2).copied().unwrap_or(0);
-    i64::try_from(median).unwrap_or(i64::MAX)
+    let median = values.get(values.len() / 2);
+    median.map_or(without, |median| i64::try_from(*median).unwrap_or(i64::MAX))
 }
 
 /// Operations of a stream that were still running, by the trace, when the next began; more are not

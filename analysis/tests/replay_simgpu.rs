@@ -20,18 +20,20 @@ use simgpu::trial::Outcome;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-/// Five with collections, five without.
-const RUNS: usize = 10;
+/// Three with collections, three without.
+const RUNS: usize = 6;
+/// A case is played so often where chance may have decided; all its runs count.
+const TRIES: usize = 4;
 
 /// One case at a time: they measure.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Plays a case; where the outcome is not good once and twice more, for it may be chance.
+/// Plays and judges a case.
 fn case(name: &str, ranks: usize) {
     let forms = [("with waits", Form::WithWaits), ("plain", Form::Plain)];
     let mut runs = forms.map(|_| Vec::new());
     let mut outcomes = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..TRIES {
         let alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let played = match simgpu::play(name, RUNS, ranks) {
             Ok(played) => played,
@@ -59,7 +61,7 @@ fn case(name: &str, ranks: usize) {
 fn check(name: &str, figure: &Figure) {
     if !figure.can_be_judged() {
         println!(
-            "skipped replay_simgpu_{name}: the machine is too busy: runs without collections differ by {} ms, {} ms allowed",
+            "skipped replay_simgpu_{name}: the machine is too busy: alike runs differ by {} ms, {} ms allowed",
             ms(figure.noise),
             ms(figure.bound())
         );

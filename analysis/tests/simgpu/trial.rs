@@ -50,8 +50,8 @@ pub(crate) struct Figure {
     pub(crate) predicted: i64,
     /// Predicted less real.
     pub(crate) error: i64,
-    /// By how much two medians of as many runs without collections differ by chance, with a
-    /// probability of about 5 %.
+    /// By how much the error can be off by chance, with a probability of about 5 %: from how much runs
+    /// without collections differ, and those with them once replayed without.
     pub(crate) noise: i64,
 }
 
@@ -61,12 +61,13 @@ impl Figure {
         let median = |values: Vec<i64>| quantile(&values, 50);
         let measured = median(with.iter().map(|run| run.0).collect());
         let truth = quantile(without, 50);
+        let replayed: Vec<i64> = with.iter().map(|run| run.1).collect();
         Self {
             real: measured - truth,
             predicted: median(with.iter().map(|run| run.0 - run.1).collect()),
             // Of each run for itself: runs differ by their pauses.
-            error: truth - median(with.iter().map(|run| run.1).collect()),
-            noise: noise(without),
+            error: truth - quantile(&replayed, 50),
+            noise: noise([without, &replayed]),
         }
     }
 
@@ -105,12 +106,14 @@ pub(crate) fn judge(runs: &[Recorded]) -> Outcome {
     }
 }
 
-/// The standard error of a median of n normal values is 1.25 standard deviations by the root of n,
-/// and 1.35 of these lie between the quartiles; two medians, twice the standard error.
-fn noise(values: &[i64]) -> i64 {
-    let quartiles = quantile(values, 75) - quantile(values, 25);
-    let factor = 2.0 * 2_f64.sqrt() * 1.25 / 1.35;
-    (factor * quartiles as f64 / (values.len() as f64).sqrt()) as i64
+/// Twice the standard error of the difference of two medians. That of a median of n normal values is
+/// 1.25 standard deviations by the root of n, and 1.35 of these lie between the quartiles.
+fn noise(of: [&[i64]; 2]) -> i64 {
+    let errors = of.map(|values| {
+        let quartiles = quantile(values, 75) - quantile(values, 25);
+        1.25 / 1.35 * quartiles as f64 / (values.len() as f64).sqrt()
+    });
+    (2.0 * errors[0].hypot(errors[1])) as i64
 }
 
 fn quantile(values: &[i64], percent: usize) -> i64 {

@@ -87,7 +87,7 @@ fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     );
     if collectives.kernels_unmatched > 0 {
         sentence.push_str(&format!(
-            " {} of collectives found on one rank only, {} of them from the time when not all \
+            " {} of collectives were found on one rank only, {} of them from the time when not all \
              ranks were recorded.",
             counted(collectives.kernels_unmatched, "kernel"),
             count(collectives.kernels_unmatched_outside)
@@ -186,11 +186,12 @@ fn legend(job: &RankedJob) -> String {
         some => format!(" ({} too close to tell)", count(some)),
     };
     format!(
-        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on; \
-         useful: share of the GPU's busy time that was no peer wait; last: collectives in which \
-         the rank was the last to begin{undecided}; after pause: of these, with a pause of its \
-         own since the collective before; clock ±: how far ends of collectives are from those of \
-         other ranks once the clocks are aligned by them (median). All but paused: inferred."
+        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on, \
+         waiting for ranks that no trace is of included; useful: share of the GPU's busy time that \
+         was no peer wait; last: collectives in which the rank was the last to begin{undecided}; \
+         after pause: of these, with a pause of its own since the collective before; clock ±: how \
+         far ends of collectives are from those of other ranks once the clocks are aligned by them \
+         (median). All but paused: inferred."
     )
 }
 

@@ -168,11 +168,11 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
 /// Share of the busy time that was no waiting for peers.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn useful(rank: &RankReport) -> String {
-    let busy_ns: u64 = rank.devices.iter().map(|one| one.busy_ns).sum();
-    let useful_ns: u64 = rank.devices.iter().map(|one| one.useful_busy_ns).sum();
-    match busy_ns {
-        0 => "-".to_owned(),
-        busy_ns => percent(useful_ns as f64 / busy_ns as f64),
+    let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
+    let useful = rank.devices.iter().map(|one| one.useful_busy_ns as f64);
+    match busy > 0.0 {
+        true => percent(useful.sum::<f64>() / busy),
+        false => "-".to_owned(),
     }
 }
 
@@ -261,7 +261,9 @@ fn label(source: &PauseSource) -> String {
 fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
     let own = victims.iter().zip(&source.earlier_ns);
     let own = own.filter(|(victim, _)| source.ranks.contains(victim));
-    let own_ns: i64 = own.map(|(_, earlier_ns)| earlier_ns).sum();
+    let own_ns: i64 = own
+        .map(|(_, earlier_ns)| *earlier_ns)
+        .fold(0, i64::saturating_add);
     vec![
         label.to_owned(),
         count(source.pauses),

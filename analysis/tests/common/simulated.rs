@@ -1,7 +1,16 @@
 //! A small simulator of threads, streams and a GPU, as the truth for the replay: a run with pauses,
 //! and the same run without. It knows nothing of the analysis.
 
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses its part of these; in some nothing is left over"
+)]
+
 use gctrace_analysis::gpu::calls::CallKind;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::Job;
+use gctrace_analysis::gpu::replay::Model;
 use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::EventWait;
 use gctrace_analysis::gpu::timeline::NONE;
@@ -238,4 +247,19 @@ pub(crate) fn end_ns(timeline: &Timeline) -> u64 {
     let ops = timeline.ops.iter().map(|op| op.end_ns);
     let calls = timeline.calls.iter().map(|call| call.end_ns);
     ops.chain(calls).max().unwrap_or(0)
+}
+
+/// The replay of a change gives the measured times exactly.
+pub(crate) fn assert_same(job: &Job<'_>, model: &Model, change: &Change) {
+    let schedule = model.replay(change);
+    for (at, timeline) in job.timelines.iter().enumerate() {
+        for (index, op) in timeline.ops.iter().enumerate() {
+            let measured = (op.begin_ns, op.end_ns.max(op.begin_ns));
+            assert_eq!(schedule.op(at, index), measured, "operation {index}");
+        }
+        for (index, call) in timeline.calls.iter().enumerate() {
+            let measured = (call.begin_ns, call.end_ns.max(call.begin_ns));
+            assert_eq!(schedule.call(at, index), measured, "call {index}");
+        }
+    }
 }

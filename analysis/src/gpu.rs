@@ -6,6 +6,7 @@
 pub mod calls;
 pub(crate) mod cause;
 pub mod collect;
+pub mod ranks;
 pub mod replay;
 pub(crate) mod summary;
 pub mod timeline;

@@ -15,6 +15,7 @@ mod gpus;
 mod lines;
 mod pressure;
 mod processes;
+mod ranks;
 
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
@@ -60,6 +61,15 @@ pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
+pub use ranks::CollectivesReport;
+pub use ranks::PauseSource;
+pub use ranks::RankPauses;
+pub use ranks::RankReport;
+pub use ranks::RankedJob;
+pub use ranks::RanksReport;
+pub use ranks::StepEffect;
+pub use ranks::UnrelatedRank;
+pub use ranks::UsefulBusy;
 
 use schemars::JsonSchema;
 use serde::Serialize;

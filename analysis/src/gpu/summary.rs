@@ -21,6 +21,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        ranks: super::ranks::report(&timelines),
         cause: cause::report(&timelines),
         ignored: ignored(&timelines),
     })

@@ -2,6 +2,7 @@
 
 use super::Basis;
 use super::CauseReport;
+use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,6 +13,9 @@ pub struct GpuWork {
     pub basis: Basis,
     /// Kernels, copies and fills.
     pub operations: u64,
+    /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
+    /// fewer than two.
+    pub ranks: Option<RanksReport>,
     /// What pauses cost, by replay: one entry for each process that worked on a GPU and collected, by
     /// trace and process. Times in nanoseconds, inferred.
     pub cause: Vec<CauseReport>,

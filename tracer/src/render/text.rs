@@ -10,6 +10,7 @@ use super::gpus;
 use super::lines;
 use super::overview;
 use super::pressure;
+use super::ranks;
 use super::style::Style;
 use super::table::wrap;
 use gctrace_analysis::report::Advice;
@@ -40,6 +41,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         allocations::allocations(report),
         cause::cause(report),
         gpu_work::gpu_work(report),
+        ranks::ranks(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

@@ -235,7 +235,11 @@ impl Other<'_> {
         taken: &mut Taken,
         effect: &mut Effect,
     ) {
-        let place = first_from(self.chain, effect.begin_ns, layout);
+        let first = first_from(self.chain, effect.begin_ns, layout);
+        // A thread in Python that had given the lock up for a call begins this one within, no other.
+        let one = self.chain.python
+            && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
+        let place = first + usize::from(one);
         let Some((from, to)) = gap(self.chain, place, layout) else {
             return;
         };
@@ -245,6 +249,9 @@ impl Other<'_> {
         let short = besides_ns < self.quiet_ns || besides_ns < to.saturating_sub(from) / 2;
         let usual = place > 0 && !switched && short;
         if through && (self.chain.python || usual) {
+            if one {
+                take(self.chain, first, layout, taken, effect);
+            }
             take(self.chain, place, layout, taken, effect);
         }
     }

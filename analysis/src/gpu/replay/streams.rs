@@ -124,8 +124,9 @@ impl Typical {
             }
         }
         Self {
-            launch_ns: launches.map(|launches| low(launches, LAUNCH_NS)),
-            gap_ns: gaps.map(|gaps| median(gaps, GAP_NS)),
+            // On a stream that waits for another one most operations begin long after their call.
+            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS)),
+            gap_ns: gaps.map(|gaps| one_of(2, gaps, GAP_NS)),
         }
     }
 }
@@ -144,18 +145,11 @@ impl Typical {
     }
 }
 
-/// The tenth percentile: on a stream that waits for another one, most operations begin long after
-/// their call.
-fn low(mut values: Vec<u64>, without: i64) -> i64 {
+/// The value that one of so many is below (2: the median), `without` any value something else.
+fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
     values.sort_unstable();
-    let low = values.get(values.len() / 10);
-    low.map_or(without, |low| i64::try_from(*low).unwrap_or(i64::MAX))
-}
-
-fn median(mut values: Vec<u64>, without: i64) -> i64 {
-    values.sort_unstable();
-    let median = values.get(values.len() / 2);
-    median.map_or(without, |median| i64::try_from(*median).unwrap_or(i64::MAX))
+    let value = values.get(values.len() / so_many);
+    value.map_or(without, |value| i64::try_from(*value).unwrap_or(i64::MAX))
 }
 
 /// Operations of a stream that were still running, by the trace, when the next began; more are not

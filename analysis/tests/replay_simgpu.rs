@@ -116,6 +116,7 @@ cases! {
     two_behind 1;
     second_thread 1;
     loader_thread 1;
+    waiting_for_data 1;
     graphs 1;
     native_thread 1;
     training 1;

@@ -213,7 +213,7 @@ def native_thread(bench):
         while asked.get():
             # ctypes lets the interpreter go while the call lasts.
             bench.native.launch_loop(launch, c_void_p(bench.device.kernels["even"]),
-                                     c_void_p(bench.device.streams[0]), 400, c_int64(60_000))
+                                     c_void_p(bench.device.streams[0]), 400, c_int64(40_000))
             done.put(True)
 
     thread = threading.Thread(target=backward, name="backward")

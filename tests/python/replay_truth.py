@@ -169,12 +169,14 @@ def second_thread(bench):
     thread.join()
 
 
-def loader(bench):
+def loader(bench, processors=None):
     """Starts a thread that collects when asked; returns how to ask and how to end it."""
     asked, collecting = queue.SimpleQueue(), bench.collecting
     bench.collecting = False
+    processors = processors or os.sched_getaffinity(0)
 
     def serve():
+        os.sched_setaffinity(0, processors)
         while asked.get():
             if collecting:
                 gc.collect()
@@ -219,11 +221,14 @@ def waiting_for_data(bench):
 @case(6, 12)
 def native_thread(bench):
     """A thread without Python launches the second half; another collects meanwhile, which stops Python only."""
-    collect, end = loader(bench)
+    # Where there are two processors the threads do not compete for one.
+    processors = sorted(os.sched_getaffinity(0))
+    collect, end = loader(bench, processors[:1])
     asked, done = queue.SimpleQueue(), queue.SimpleQueue()
     launch = ctypes.cast(bench.cuda.runtime.cudaLaunchKernel, c_void_p)
 
     def backward():
+        os.sched_setaffinity(0, processors[-1:])
         bench.cuda("cudaSetDevice", bench.rank)
         while asked.get():
             # ctypes lets the interpreter go while the call lasts.

@@ -1,5 +1,11 @@
 //! Gaps of devices and what the host did meanwhile, against a count of moments; launching ahead.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use gctrace_analysis::Analysis;
@@ -84,7 +90,7 @@ fn work(records: Vec<Record>) -> GpuWork {
         analysis.add(Item::Record(record));
     }
     analysis.end_trace(Ending::default(), None);
-    analysis.report().gpu.expect("there are operations")
+    analysis.report().gpu.unwrap()
 }
 
 fn only_gap(records: Vec<Record>) -> GapReport {

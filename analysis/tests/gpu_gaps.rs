@@ -1,10 +1,6 @@
 //! Gaps of devices and what the host did meanwhile, against a count of moments; launching ahead.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "helpers of tests fail by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 

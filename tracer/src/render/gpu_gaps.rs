@@ -104,7 +104,7 @@ fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
         _ => format!(" on {}", name(gap.id, ids)),
     };
     let sentence = format!(
-        "{number}. {} idle{on}, {} after its first operation: {}.",
+        "{number}. {} idle{on}, {} after the first operation: {}.",
         duration(gap.duration_ns),
         duration(gap.after_first_ns),
         parts.join(", ")

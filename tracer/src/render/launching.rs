@@ -17,6 +17,8 @@ use gctrace_analysis::units::short_count;
 use gctrace_analysis::units::three_digits;
 
 const INDENT: &str = "  ";
+/// Under this mean depth the host is never ahead, and there is nothing to draw.
+const LEAST_MEAN: f64 = 0.01;
 /// Eighths of a character cell, by height.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -38,8 +40,7 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
     let ids: Vec<DeviceId> = launching.devices.iter().map(|device| device.id).collect();
     let head = [
         "device",
-        "latency p5",
-        "p50",
+        "latency p50",
         "p95",
         "longest",
         "ahead",
@@ -50,15 +51,7 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
     for device in launching.devices.iter().take(DEVICES_SHOWN) {
         let latency = device.latency;
         let mut row = vec![name(device.id, &ids)];
-        row.extend(
-            [
-                latency.p5_ns,
-                latency.p50_ns,
-                latency.p95_ns,
-                latency.max_ns,
-            ]
-            .map(duration),
-        );
+        row.extend([latency.p50_ns, latency.p95_ns, latency.max_ns].map(duration));
         row.extend(depth(device.waiting.as_ref()));
         table.row(row);
     }
@@ -99,7 +92,8 @@ fn series(launching: &LaunchingReport) -> Vec<String> {
     let [device] = launching.devices.as_slice() else {
         return Vec::new();
     };
-    let Some(depth) = device.waiting.as_ref().filter(|depth| depth.max > 0) else {
+    let worth_showing = |depth: &&DepthReport| depth.mean >= LEAST_MEAN;
+    let Some(depth) = device.waiting.as_ref().filter(worth_showing) else {
         return Vec::new();
     };
     let top = depth.series.iter().map(|point| point.mean);

@@ -39,7 +39,7 @@ pub(crate) fn steps(report: &Report) -> Section {
 fn table(steps: &StepsReport) -> Vec<String> {
     let idle = steps.processes.iter().any(|own| own.gpu_idle_ns.is_some());
     let mut head = vec![
-        "process", "steps", "mean", "p50", "p99", "longest", "in GC", "of time",
+        "process", "steps", "mean", "p50", "longest", "in GC", "of time",
     ];
     head.extend(idle.then_some("GPU idle"));
     let mut table = Table::new(&head, &[0]);
@@ -47,7 +47,7 @@ fn table(steps: &StepsReport) -> Vec<String> {
         let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
         let mut row = vec![process(own), count(own.count)];
         let length = own.length;
-        let lengths = [length.mean_ns, length.p50_ns, length.p99_ns, length.max_ns];
+        let lengths = [length.mean_ns, length.p50_ns, length.max_ns];
         row.extend(lengths.map(duration));
         row.push(time(own.gc_ns));
         row.push(own.gc_ratio.map_or_else(|| "?".to_owned(), percent));
@@ -122,12 +122,13 @@ fn with_full(comparison: &StepComparison) -> String {
         );
     };
     format!(
-        "The {} with a full collection took {} in the mean, the {} without {}: {}{}.",
+        "The {} with a full collection took {} in the mean, the {} without {}: {}, {}{}.",
         counted(comparison.count, "step"),
         duration(comparison.mean_ns.unwrap_or(0)),
         count(comparison.other_count),
         duration(comparison.other_mean_ns.unwrap_or(0)),
         longer(difference),
+        interval(difference),
         mark(comparison.basis)
     )
 }
@@ -140,20 +141,26 @@ fn after_full(comparison: &StepComparison) -> String {
         );
     };
     format!(
-        "The step after a full collection was {} than the one before it, over {}{}.",
+        "The step after a full collection was {} than the one before it, in the mean of {}: {}{}.",
         longer(difference),
         counted(comparison.count, "pair"),
+        interval(difference),
         mark(comparison.basis)
     )
 }
 
-/// `48.2 ms longer (95 % confidence interval 45.1 ms to 51 ms, by bootstrap)`.
+/// `48.2 ms longer`.
 fn longer(difference: StepDifference) -> String {
-    let word = match difference.mean_ns {
-        ns if ns < 0 => "shorter",
-        _ => "longer",
+    let word = if difference.mean_ns < 0 {
+        "shorter"
+    } else {
+        "longer"
     };
-    // The interval is of what the word says.
+    format!("{} {word}", duration(difference.mean_ns.unsigned_abs()))
+}
+
+/// `95 % confidence interval 45.1 ms to 51.0 ms by bootstrap`, of what [`longer`] says.
+fn interval(difference: StepDifference) -> String {
     let (low_ns, high_ns) = match difference.mean_ns {
         ns if ns < 0 => (
             difference.high_ns.saturating_neg(),
@@ -161,13 +168,13 @@ fn longer(difference: StepDifference) -> String {
         ),
         _ => (difference.low_ns, difference.high_ns),
     };
-    let unclear = match low_ns < 0 {
-        true => "; it may be chance",
-        false => "",
+    let chance = if low_ns < 0 {
+        ", so it may be chance"
+    } else {
+        ""
     };
     format!(
-        "{} {word} (95 % confidence interval {} to {}, by bootstrap{unclear})",
-        duration(difference.mean_ns.unsigned_abs()),
+        "95 % confidence interval {} to {} by bootstrap{chance}",
         signed(low_ns),
         signed(high_ns)
     )

@@ -90,6 +90,15 @@ fn named(host: HostTime) -> Vec<(u64, &'static str)> {
     parts.filter(|(ns, _)| *ns > 0).collect()
 }
 
+/// Which threads collected, unless only the launching one did.
+fn collecting(gap: &GapReport) -> String {
+    if gap.collecting.iter().all(|tid| Some(*tid) == gap.tid) {
+        return String::new();
+    }
+    let threads: Vec<String> = gap.collecting.iter().map(u32::to_string).collect();
+    format!(" Garbage was collected by thread {}.", threads.join(", "))
+}
+
 fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
     let mut parts = named(gap.host);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
@@ -104,10 +113,11 @@ fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
         _ => format!(" on {}", name(gap.id, ids)),
     };
     let sentence = format!(
-        "{number}. {} idle{on}, {} after the first operation: {}.",
+        "{number}. {} idle{on}, {} after the first operation: {}.{}",
         duration(gap.duration_ns),
         duration(gap.after_first_ns),
-        parts.join(", ")
+        parts.join(", "),
+        collecting(gap)
     );
     let mut lines = wrap(&sentence, INDENT, "     ");
     let operation = |what: &str, name: &str| {

@@ -9,6 +9,7 @@ mod allocations;
 mod analysis;
 mod bootstrap;
 mod counters;
+mod coverage;
 mod cuda;
 mod distribution;
 pub mod gpu;

@@ -77,9 +77,9 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
     let mut name = format!("GPU {}", id.device);
     let by_rank = all.iter().all(|other| other.rank.is_some());
     if by_rank && !same(|id| id.rank.map(u64::from)) {
-        name = format!("rank {}: {name}", id.rank.unwrap_or(0));
+        name += &format!(" of rank {}", id.rank.unwrap_or(0));
     } else if !same(|id| Some(u64::from(id.pid))) {
-        name = format!("process {}: {name}", id.pid);
+        name += &format!(" of process {}", id.pid);
     }
     let twice = all
         .iter()
@@ -146,11 +146,11 @@ mod tests {
         assert_eq!(names(&[id(0, 9, None, 3)]), ["GPU 3"]);
         assert_eq!(
             names(&[id(0, 9, Some(0), 0), id(1, 9, Some(1), 1)]),
-            ["rank 0: GPU 0", "rank 1: GPU 1"]
+            ["GPU 0 of rank 0", "GPU 1 of rank 1"]
         );
         assert_eq!(
             names(&[id(0, 8, None, 0), id(0, 9, None, 0)]),
-            ["process 8: GPU 0", "process 9: GPU 0"]
+            ["GPU 0 of process 8", "GPU 0 of process 9"]
         );
         assert_eq!(
             names(&[id(0, 9, None, 0), id(1, 9, None, 0)]),

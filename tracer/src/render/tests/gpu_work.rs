@@ -3,7 +3,6 @@
 use super::Trace;
 use super::plain;
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
 use gctrace_event::read::TraceReader;
@@ -11,24 +10,24 @@ use std::fs::File;
 use std::path::Path;
 
 /// A trace of the PyTorch profiler; its licence is beside it.
-fn real(name: &str) -> Report {
+fn add(analysis: &mut Analysis, name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../analysis/tests/data/kineto")
         .join(name);
     let input = Input::new(name, File::open(file).unwrap()).unwrap();
     let mut reader = TraceReader::new(EventReader::new(input));
-    let mut analysis = Analysis::default();
     analysis.begin_trace(name);
     while let Some(item) = reader.next_item().unwrap() {
         analysis.add(item);
     }
     analysis.end_trace(reader.finish(), None);
-    analysis.report()
 }
 
 #[test]
 fn a_rank_by_the_pytorch_profiler() {
-    insta::assert_snapshot!(super::checked(&real("sampled_rank1.json.gz")));
+    let mut analysis = Analysis::default();
+    add(&mut analysis, "sampled_rank1.json.gz");
+    insta::assert_snapshot!(super::checked(&analysis.report()));
 }
 
 /// Sections of the text, by heading.
@@ -112,4 +111,14 @@ fn without_gpu_work_there_is_no_section() {
     for heading in ["Training steps", "How busy", "When the GPUs", "How far"] {
         assert!(!text.contains(heading), "{heading}");
     }
+}
+
+#[test]
+fn two_ranks_fit_and_are_told_apart() {
+    let mut analysis = Analysis::default();
+    add(&mut analysis, "sampled_rank0.json.gz");
+    add(&mut analysis, "sampled_rank1.json.gz");
+    let text = super::checked(&analysis.report());
+    assert!(text.contains("idle on GPU 1 of "), "{text}");
+    assert!(text.contains("these 2 traces"), "{text}");
 }

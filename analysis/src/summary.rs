@@ -33,6 +33,7 @@ use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 impl Analysis {
     /// The report over all traces so far.
@@ -71,6 +72,7 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             gpu: crate::gpu::summary::report(&self.timelines),
+            steps: crate::gpu::steps::report(&self.timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -106,6 +108,12 @@ impl Analysis {
             )
         });
         reports
+    }
+
+    /// Processes, by trace and id, whose collector knows only full collections.
+    fn only_full(&self) -> HashSet<(usize, u32)> {
+        let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
+        free_threaded.map(|own| (own.trace, own.pid)).collect()
     }
 
     fn lines(&self) -> Option<Lines> {
@@ -304,15 +312,7 @@ impl Analysis {
     }
 
     fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let work = if has_calls {
-            "calls to the GPU but not when it did the work"
-        } else {
-            "no GPU work"
-        };
-        let mut list = vec![format!(
-            "What the pauses cost the GPU: these traces hold {work}, so a pause may have been hidden \
-             behind queued kernels or have left the GPU idle."
-        )];
+        let mut list: Vec<String> = self.no_cost(has_calls).into_iter().collect();
         if processes > 1 {
             list.push(
                 "What a pause of one process cost the others that wait for it, as ranks of a \

@@ -3,8 +3,9 @@
 //! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
+mod about;
+
 use crate::cuda::CudaState;
-use crate::gpu::collect::About;
 use crate::gpu::collect::Collector;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_samples::GpuSamples;
@@ -80,6 +81,8 @@ struct Incarnations {
 pub(crate) struct TraceState {
     pub(crate) file: String,
     pub(crate) header: Option<Header>,
+    /// What a trace without header says of itself.
+    pub(crate) profiler: ProfilerState,
     pub(crate) end: Option<End>,
     /// First and last moment of anything.
     pub(crate) span: Option<(u64, u64)>,
@@ -96,6 +99,15 @@ pub(crate) struct TraceState {
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
     first_process: usize,
+}
+
+/// What the PyTorch profiler says of its traces.
+#[derive(Debug, Default)]
+pub(crate) struct ProfilerState {
+    /// Its times begin here, nanoseconds since 1970.
+    base_unix_ns: Option<u64>,
+    pub(crate) host: Option<String>,
+    pub(crate) rank: Option<u32>,
 }
 
 impl TraceState {
@@ -180,6 +192,7 @@ impl Analysis {
                 self.current.process_names.insert(pid, name);
             }
             Item::Other(event) => self.add_other(&event),
+            Item::Property(property) => trace.profiler.set(property),
             Item::Unusable => {}
         }
     }
@@ -202,10 +215,8 @@ impl Analysis {
         let current = std::mem::take(&mut self.current);
         let about = self.about(index, &current);
         self.timelines.extend(current.gpu.finish(&about));
-        for process in self.processes.iter_mut().rev() {
-            if process.trace != index {
-                break;
-            }
+        let own = self.processes.iter_mut().rev();
+        for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
             if let Some((begin, end)) = current.spans.get(&process.pid) {
@@ -221,32 +232,6 @@ impl Analysis {
                 entry.node =
                     stack.and_then(|stack| current.frames.resolve(stack, &mut self.stacks));
             }
-        }
-    }
-
-    /// What its processes and its header say of the trace that ends.
-    fn about(&self, index: usize, current: &Current) -> About {
-        let header = self.traces.last().and_then(|trace| trace.header.as_ref());
-        let described = || {
-            let mine = self.processes.iter().rev();
-            let mine = mine.take_while(|process| process.trace == index);
-            mine.filter_map(|process| process.described.as_ref())
-        };
-        let unix_offset_ns = header
-            .filter(|header| header.started_unix_ns > 0)
-            .map(|header| header.started_unix_ns.cast_signed() - header.started_ns.cast_signed());
-        About {
-            trace: index,
-            is_ours: header.is_some(),
-            rank: header.and_then(|header| header.rank),
-            ranks: described()
-                .filter_map(|process| Some((process.pid, process.rank?)))
-                .collect(),
-            namespace_pids: described()
-                .filter_map(|process| Some((process.pid, process.namespace_pid?)))
-                .collect(),
-            thread_names: current.thread_names.clone(),
-            unix_offset_ns,
         }
     }
 

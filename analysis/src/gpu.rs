@@ -4,6 +4,8 @@
 //! and linked. Everything below it only reads it.
 
 pub mod calls;
+mod clocks;
 pub mod collect;
+pub mod merge;
 pub(crate) mod summary;
 pub mod timeline;

@@ -20,6 +20,8 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        clocks: Vec::new(),
+        not_merged: Vec::new(),
         ignored: ignored(&timelines),
     })
 }
@@ -30,6 +32,8 @@ fn ignored(timelines: &[&Timeline]) -> IgnoredWork {
         sum.operations_without_call += ignored.ops_without_call;
         sum.operations_before_call += ignored.ops_before_call;
         sum.nested_calls += ignored.nested_calls;
+        sum.duplicates += ignored.duplicates;
+        sum.operations_without_process += ignored.without_process;
     }
     sum
 }

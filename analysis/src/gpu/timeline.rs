@@ -207,7 +207,9 @@ pub struct Ignored {
     pub ops_without_call: u64,
     /// Calls inside another call of the same thread.
     pub nested_calls: u64,
-    /// Operations and calls that name no process and cannot be given to one.
+    /// Operations, calls and collections that are in the trace twice, the second time.
+    pub duplicates: u64,
+    /// Operations that name no process and cannot be given to one.
     pub without_process: u64,
     /// Kernels that began before the call that launched them, by the trace: its clocks disagree.
     pub ops_before_call: u64,

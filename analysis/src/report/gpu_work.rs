@@ -1,6 +1,8 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::ClockReport;
+use super::NotMerged;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +13,10 @@ pub struct GpuWork {
     pub basis: Basis,
     /// Kernels, copies and fills.
     pub operations: u64,
+    /// Traces of the PyTorch profiler that were put together with gctrace's of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Those for which that was not possible.
+    pub not_merged: Vec<NotMerged>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }
@@ -25,4 +31,9 @@ pub struct IgnoredWork {
     pub operations_before_call: u64,
     /// Calls inside other calls of the same thread; the outer one counts.
     pub nested_calls: u64,
+    /// Operations, calls and collections that a trace holds twice, the second time.
+    pub duplicates: u64,
+    /// Operations that cannot be given to a process, in a trace of several: they name neither it nor a
+    /// call of it. They count as busy time of their device.
+    pub operations_without_process: u64,
 }

@@ -107,7 +107,7 @@ fn read(path: &Path, analysis: &mut Analysis, progress: &mut Progress) -> anyhow
     let failure = match failure {
         Some(error) => Some(error.into()),
         None if analysis.has_evidence() => None,
-        None => Some(no_collections(&name, &ending)),
+        None => Some(no_evidence(&name, &ending)),
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
@@ -136,15 +136,15 @@ fn items(
 }
 
 /// Why a trace that is well formed tells nothing.
-fn no_collections(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
+fn no_evidence(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),
         (None, None) => "read to its end".to_owned(),
     };
     anyhow::anyhow!(
-        "{name}: {place}: {} events, none of which is a usable garbage collection. To record \
-         some: sudo gctrace -o trace.json -- python SCRIPT.py",
+        "{name}: {place}: {} events, none of which is a usable garbage collection or an operation of a \
+         GPU. To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
         ending.events
     )
 }

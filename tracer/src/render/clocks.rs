@@ -1,0 +1,140 @@
+//! Lines on traces of one process that were put together, and on what was left out of figures.
+
+use super::overview::mark;
+use super::table::printable;
+use super::table::wrap;
+use gctrace_analysis::report::AlignedBy;
+use gctrace_analysis::report::ClockReport;
+use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::IgnoredWork;
+use gctrace_analysis::report::NotMerged;
+use gctrace_analysis::report::RecognisedBy;
+use gctrace_analysis::report::TraceReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+
+const INDENT: &str = "  ";
+/// Pairs listed; the others are in the JSON.
+const SHOWN: usize = 8;
+/// A difference of wall clocks from here on is said: below, it is the tools' own error.
+const SAID_NS: u64 = 100_000;
+
+/// A paragraph per pair, and one on what the figures leave out.
+pub(crate) fn clocks(work: &GpuWork, traces: &[TraceReport]) -> Vec<String> {
+    let pairs = work.clocks.iter().map(|clock| pair(clock, traces));
+    let apart = work.not_merged.iter().map(|one| not_merged(one, traces));
+    let all: Vec<String> = pairs.chain(apart).collect();
+    let mut paragraphs: Vec<String> = all.iter().take(SHOWN).cloned().collect();
+    if all.len() > SHOWN {
+        let more = (all.len() - SHOWN) as u64;
+        paragraphs.push(format!("And {}.", counted(more, "more pair of trace")));
+    }
+    paragraphs.extend(ignored(&work.ignored));
+    let lines = paragraphs.iter();
+    lines
+        .flat_map(|paragraph| wrap(paragraph, INDENT, INDENT))
+        .collect()
+}
+
+fn file(traces: &[TraceReport], index: usize) -> String {
+    let trace = traces.get(index);
+    trace.map_or_else(String::new, |trace| printable(&trace.file))
+}
+
+fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
+    let process = match clock.pid == clock.profiler_pid {
+        true => format!("process {}", clock.pid),
+        false => format!("process {} ({} there)", clock.pid, clock.profiler_pid),
+    };
+    let how = match clock.recognised_by {
+        RecognisedBy::ProcessId => "",
+        RecognisedBy::NamespaceProcessId => ", by its id in its namespace",
+        RecognisedBy::Rank => ", by its rank",
+        RecognisedBy::Time => ", the only ones of this time",
+    };
+    let mut text = format!(
+        "{} and {} are one here: {process}{how}. {}",
+        file(traces, clock.trace),
+        file(traces, clock.gc_trace),
+        aligned(clock)
+    );
+    let beyond_ns = clock.beyond_wall_clock_ns.unsigned_abs();
+    if beyond_ns >= SAID_NS {
+        text += &format!(
+            " The wall clocks of the traces differ by {} from that.",
+            duration(beyond_ns)
+        );
+    }
+    text += &pauses(clock);
+    for note in &clock.notes {
+        text += &format!(" {note}");
+    }
+    text
+}
+
+fn aligned(clock: &ClockReport) -> String {
+    let matches = |what| counted(clock.matches, what);
+    let by = match clock.aligned_by {
+        AlignedBy::Calls => matches("call of CUDA") + " in both",
+        AlignedBy::Pauses => matches("collection") + " in both",
+        AlignedBy::WallClock => "the wall clock alone".to_owned(),
+    };
+    let error = clock.error_ns.map_or_else(String::new, |error_ns| {
+        format!("remaining error {}, ", duration(error_ns))
+    });
+    format!(
+        "Their clocks were aligned by {by}{}: {error}{}.",
+        mark(clock.basis),
+        clock.error_basis
+    )
+}
+
+fn pauses(clock: &ClockReport) -> String {
+    let mut text = format!(
+        " {} of gctrace's within the time of the profiler, {} outside.",
+        counted(clock.pauses, "pause"),
+        count(clock.pauses_outside)
+    );
+    if clock.pauses_in_both > 0 {
+        text += &format!(
+            " {} in both traces: one in figures of GPU work, two in the tables of pauses.",
+            count(clock.pauses_in_both)
+        );
+    }
+    if clock.pauses_of_profiler_only > 0 {
+        text += &format!(
+            " {} in the profiler's alone.",
+            count(clock.pauses_of_profiler_only)
+        );
+    }
+    text
+}
+
+fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
+    format!(
+        "{} (process {}) stands alone: {}.",
+        file(traces, apart.trace),
+        apart.pid,
+        apart.why
+    )
+}
+
+fn ignored(ignored: &IgnoredWork) -> Option<String> {
+    let parts = [
+        (ignored.duplicates, "told twice"),
+        (
+            ignored.operations_before_call,
+            "began before the call that asked for them",
+        ),
+        (
+            ignored.operations_without_process,
+            "belong to no known process",
+        ),
+    ];
+    let said = parts.iter().filter(|(number, _)| *number > 0);
+    let said: Vec<String> = said
+        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .collect();
+    (!said.is_empty()).then(|| format!("Of what the traces hold: {}.", said.join(", ")))
+}

@@ -52,7 +52,7 @@ fn record(event: &str) -> Record {
 }
 
 #[test]
-fn the_frame_of_torch_2_3_has_the_ranks_before_the_events() {
+fn the_frame_of_torch_2_4_has_the_ranks_before_the_events() {
     // nccl_rank0.json of HTA's test data (MIT licence), shortened.
     let text = r#"{
   "schemaVersion": 1,
@@ -182,6 +182,20 @@ fn kernels_and_calls_of_three_versions() {
     assert_eq!((call.pid, call.layer), (1102, CudaLayer::Runtime));
     assert_eq!(call.begin_ns, 1_712_195_495_505_543_200);
     assert_eq!(call.correlation, Some(135_071));
+}
+
+#[test]
+fn threads_that_the_profiler_does_not_know_have_negative_ids() {
+    // NCCL's watchdog in nccl_rank0.json of HTA's test data (MIT licence).
+    let call = record(
+        r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaEventQuery", "pid": 2910249, "tid": -549452224,
+        "ts": 4458677000933.188, "dur": 10.837, "args": {"External id": 59170, "cbid": 138,
+        "correlation": 59170}}"#,
+    );
+    let Record::CudaCall(call) = call else {
+        unreachable!("{call:?}")
+    };
+    assert_eq!(call.tid, 0xdf40_0640);
 }
 
 #[test]

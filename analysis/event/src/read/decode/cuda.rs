@@ -45,7 +45,7 @@ fn call(event: &Event<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
     let name = event.name.text().ok_or("a call has no name")?;
     let mut call = CudaCall {
         pid: id(event.pid).ok_or("a call's \"pid\" is missing or not a process id")?,
-        tid: id(event.tid).ok_or("a call's \"tid\" is missing or not a thread id")?,
+        tid: thread_id(event.tid).ok_or("a call's \"tid\" is missing or not a thread id")?,
         layer,
         function: name.into_owned().into(),
         begin_ns,
@@ -70,6 +70,13 @@ fn call(event: &Event<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
         }
     }
     Ok(call)
+}
+
+/// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half of
+/// their `pthread_t`, as a number with sign.
+fn thread_id(value: Value<'_>) -> Option<u32> {
+    let negative = || Some(i32::try_from(value.signed()?).ok()?.cast_unsigned());
+    id(value).or_else(negative)
 }
 
 fn launches(event: &Event<'_>) -> Option<CudaLaunches> {

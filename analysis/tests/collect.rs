@@ -1,7 +1,5 @@
 //! Timelines of any records: nothing lost, nothing twice, everything in order.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod common;
 
 use common::MS;

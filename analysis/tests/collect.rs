@@ -6,6 +6,7 @@ use common::MS;
 use common::START;
 use gctrace_analysis::gpu::collect::About;
 use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
@@ -225,7 +226,7 @@ fn anything() -> impl Strategy<Value = Any> {
     ]
 }
 
-fn timelines_of(records: &[Any]) -> Vec<Timeline> {
+fn timelines_of(records: &[Any], about: &About) -> Vec<Timeline> {
     let mut collector = Collector::default();
     for record in records {
         match record {
@@ -241,7 +242,7 @@ fn timelines_of(records: &[Any]) -> Vec<Timeline> {
             }
         }
     }
-    collector.finish(&About::default())
+    collector.finish(about)
 }
 
 fn in_order<T>(all: &[T], begin: impl Fn(&T) -> u64) -> bool {
@@ -282,7 +283,7 @@ proptest! {
 
     #[test]
     fn any_records_make_timelines_in_order(records in vec(anything(), 0..40)) {
-        let timelines = timelines_of(&records);
+        let timelines = timelines_of(&records, &About::default());
         for timeline in &timelines {
             prop_assert!(linked(timeline), "{timeline:?}");
             prop_assert!(timeline.streams.is_sorted());
@@ -306,4 +307,34 @@ proptest! {
         pids.dedup();
         prop_assert_eq!(pids.len(), timelines.len(), "one timeline per process");
     }
+
+    /// Any trace of gctrace's with any of the profiler's.
+    #[test]
+    fn any_two_traces_are_put_together(
+        ours in vec(anything(), 0..20),
+        theirs in vec(anything(), 0..20),
+        offsets in (offset(), offset()),
+        span in prop::option::of(moment()),
+    ) {
+        let about = |trace, is_ours, unix_offset_ns| About {
+            trace, is_ours, unix_offset_ns, ..About::default()
+        };
+        let mut timelines = timelines_of(&ours, &about(0, true, offsets.0));
+        timelines.extend(timelines_of(&theirs, &about(1, false, offsets.1)));
+        let merged = merge(&timelines, &[span, None]);
+        let ops = |timelines: &[Timeline]| -> usize {
+            timelines.iter().map(|timeline| timeline.ops.len()).sum()
+        };
+        prop_assert_eq!(ops(&merged.timelines), ops(&timelines));
+        for timeline in merged.timelines.iter() {
+            prop_assert!(linked(timeline), "{timeline:?}");
+            prop_assert!(in_order(&timeline.pauses, |pause| pause.begin_ns));
+            prop_assert!(in_order(&timeline.steps, |step| step.begin_ns));
+        }
+    }
+}
+
+/// Of clocks that agree, mostly.
+fn offset() -> impl Strategy<Value = Option<i64>> {
+    prop_oneof![4 => Just(Some(5)), 1 => any::<Option<i64>>()]
 }

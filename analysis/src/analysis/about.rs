@@ -53,11 +53,11 @@ impl TraceState {
             let known = header.started_unix_ns > 0;
             return known.then(|| difference(header.started_unix_ns, header.started_ns))?;
         }
-        let (first_ns, _) = self.span?;
-        match self.profiler.base_unix_ns {
-            _ if first_ns >= UNIX_TIMES_NS => Some(0),
-            Some(base_ns) if base_ns > 0 => i64::try_from(base_ns).ok(),
-            _ => None,
+        let (first_ns, last_ns) = self.span?;
+        match self.profiler.base_unix_ns.filter(|base_ns| *base_ns > 0) {
+            Some(base_ns) if first_ns < UNIX_TIMES_NS => i64::try_from(base_ns).ok(),
+            // Single events at 0 do not count.
+            _ => (last_ns >= UNIX_TIMES_NS).then_some(0),
         }
     }
 

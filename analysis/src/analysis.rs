@@ -4,7 +4,9 @@
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
 mod about;
+mod deferred;
 
+use self::deferred::Deferred;
 use crate::cuda::CudaState;
 use crate::gpu::collect::Collector;
 use crate::gpu::timeline::Timeline;
@@ -54,6 +56,7 @@ pub struct Analysis {
     pub(crate) stacks: StackTree,
     /// One per process that collected or used a GPU, trace by trace.
     pub(crate) timelines: Vec<Timeline>,
+    deferred: Vec<Deferred>,
     current: Current,
 }
 
@@ -65,6 +68,7 @@ struct Current {
     process_names: HashMap<u32, String>,
     frames: TraceFrames,
     gpu: Collector,
+    deferred: Deferred,
     /// First and last moment of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -95,6 +99,8 @@ pub(crate) struct TraceState {
     pub(crate) cuda: CudaState,
     /// It holds operations with the GPU's times.
     gpu_work: bool,
+    /// It holds collections that are not counted yet.
+    deferred: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
@@ -118,7 +124,7 @@ impl TraceState {
     }
 
     fn has_evidence(&self) -> bool {
-        self.header.is_some() || self.effort.count > 0 || self.gpu_work
+        self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
     }
 
     /// Start of the recording.
@@ -157,6 +163,7 @@ impl Default for Analysis {
             unreadable: Vec::new(),
             stacks: StackTree::default(),
             timelines: Vec::new(),
+            deferred: Vec::new(),
             current: Current::default(),
         }
     }
@@ -181,10 +188,11 @@ impl Analysis {
         match item {
             Item::Record(Record::Pause(pause)) => {
                 trace.see(pause.begin_ns, pause.end_ns);
-                trace.effort.add(pause.duration_ns());
-                trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
                 self.current.gpu.add_pause(&pause);
-                self.add_pause(&pause);
+                let index = self.process_at(pause.pid, pause.begin_ns);
+                if let Some(pause) = self.defer(index, pause) {
+                    self.add_pause(index, &pause);
+                }
             }
             Item::Record(record) => self.add_record(record),
             Item::Header(header) => trace.header = Some(*header),
@@ -212,7 +220,9 @@ impl Analysis {
         trace.ending = ending;
         trace.damage = damage;
         let index = self.traces.len() - 1;
-        let current = std::mem::take(&mut self.current);
+        let mut current = std::mem::take(&mut self.current);
+        self.deferred
+            .extend(current.deferred.take(index, &current.thread_names));
         let about = self.about(index, &current);
         self.timelines.extend(current.gpu.finish(&about));
         let own = self.processes.iter_mut().rev();
@@ -247,11 +257,14 @@ impl Analysis {
         self.unreadable.push(why);
     }
 
-    fn add_pause(&mut self, pause: &Pause) {
-        let index = self.process_at(pause.pid, pause.begin_ns);
+    fn add_pause(&mut self, index: usize, pause: &Pause) {
         let Some(process) = self.processes.get_mut(index) else {
             return;
         };
+        if let Some(trace) = self.traces.get_mut(process.trace) {
+            trace.effort.add(pause.duration_ns());
+            trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
+        }
         process.add(pause);
         let full = process.is_full(pause);
         self.all.add(pause);

@@ -39,7 +39,8 @@ use std::collections::BTreeMap;
 impl Analysis {
     /// The report over all traces so far.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&mut self) -> Report {
+        self.settle();
         let processes = self.process_reports();
         let traces: Vec<TraceReport> = (0..)
             .zip(&self.traces)
@@ -132,8 +133,7 @@ impl Analysis {
 
     /// Of traces of one process together.
     fn gpu_work(&self) -> Option<GpuWork> {
-        let spans: Vec<_> = self.traces.iter().map(|trace| trace.span).collect();
-        let merged = gpu::merge::merge(&self.timelines, &spans);
+        let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let mut work = gpu::summary::report(&merged.timelines)?;
         work.clocks = merged.clocks;
         work.not_merged = merged.not_merged;

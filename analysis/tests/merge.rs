@@ -370,6 +370,57 @@ fn a_report_of_both_files() {
     assert_eq!(clock.pauses, 1);
 }
 
+/// Whichever file comes first, and with GPU work or without.
+#[test]
+fn collections_in_both_files_count_once() {
+    let gc = |at: u64, tid: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"python_function","name":"Python GC","pid":8,"tid":{tid},"ts":{at}.5,
+            "dur":9999,"args":{{"Ev Idx":0}}}}"#
+        )
+    };
+    // The last is not among gctrace's.
+    let all = [
+        gc(50_000, 8),
+        gc(120_000, 8),
+        gc(210_000, 8),
+        gc(400_000, 8),
+    ];
+    let profiler = format!(
+        r#"{{"traceEvents":[{},{{"ph":"M","name":"thread_name","pid":8,"tid":8,"args":{{"name":"main"}}}}],
+        "baseTimeNanoseconds":1700000000000000000}}"#,
+        all.join(",")
+    );
+    let add_ours = |analysis: &mut Analysis| {
+        let pauses = [50, 120, 210, 300].map(|at| common::pause(8, at, at + 10));
+        let process = common::process(8, 0, "generational");
+        let records = pauses.map(gctrace_event::Record::Pause);
+        let records = [vec![process], records.to_vec()].concat();
+        common::add(analysis, "gc.json", records, Some(common::end(500)));
+    };
+    let mut forwards = Analysis::default();
+    add_ours(&mut forwards);
+    add(&mut forwards, "kineto.json", &profiler);
+    let mut backwards = Analysis::default();
+    add(&mut backwards, "kineto.json", &profiler);
+    add_ours(&mut backwards);
+    for mut analysis in [forwards, backwards] {
+        let report = analysis.report();
+        assert_eq!(
+            report.totals.pauses.count, 5,
+            "4 of gctrace's, 1 of the profiler's alone"
+        );
+        let unknown = report
+            .by_generation
+            .iter()
+            .find(|group| group.name == "unknown");
+        assert_eq!(unknown.unwrap().pauses.count, 1);
+        let worst = report.worst.iter().find(|worst| worst.generation.is_none());
+        assert_eq!(worst.unwrap().thread.as_deref(), Some("main"));
+        assert_eq!(analysis.report().totals.pauses.count, 5, "asked again");
+    }
+}
+
 /// Before torch 2.4 times were since 1970 themselves, without a word.
 #[test]
 fn times_since_1970_need_no_base() {

@@ -31,8 +31,8 @@ const SOME_UNREADABLE: u8 = 1;
 /// # Errors
 /// When no trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
-    let (analysis, code) = read_all(&config.traces)?;
-    match print(&analysis, config.format) {
+    let (mut analysis, code) = read_all(&config.traces)?;
+    match print(&mut analysis, config.format) {
         // The reader of our output has seen enough, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         printed => printed.context("cannot write the report to standard output")?,
@@ -77,7 +77,7 @@ fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
 }
 
-fn print(analysis: &Analysis, format: Format) -> io::Result<()> {
+fn print(analysis: &mut Analysis, format: Format) -> io::Result<()> {
     let report = analysis.report();
     let stdout = io::stdout();
     let style = Style::of(&stdout);

@@ -22,6 +22,8 @@ pub struct Merged<'a> {
     pub clocks: Vec<ClockReport>,
     /// What may belong together and was left as it is.
     pub not_merged: Vec<NotMerged>,
+    /// Collections of the profiler's that gctrace has too: trace, process and begin.
+    pub repeated: HashSet<(usize, u32, u64)>,
 }
 
 /// First and last moment of a trace, on its clock.
@@ -34,10 +36,11 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
         timelines: Cow::Borrowed(timelines),
         clocks: Vec::new(),
         not_merged: Vec::new(),
+        repeated: HashSet::new(),
     };
     let ours: Vec<usize> = indices(timelines, |timeline| timeline.is_ours);
     let theirs = indices(timelines, |timeline| {
-        !timeline.is_ours && timeline.has_gpu_times()
+        !timeline.is_ours && (timeline.has_gpu_times() || !timeline.pauses.is_empty())
     });
     if ours.is_empty() {
         return merged;
@@ -53,10 +56,13 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
                 let Some(own) = timelines.get(index) else {
                     continue;
                 };
-                let (timeline, clock) = join::join(own, theirs_, recognised_by);
+                let pair = join::join(own, theirs_, recognised_by);
+                let begins = pair.repeated.into_iter();
+                let repeated = begins.map(|begin_ns| (theirs_.trace, theirs_.pid, begin_ns));
+                merged.repeated.extend(repeated);
                 used.insert(index);
-                joined.push((*at, timeline));
-                merged.clocks.push(clock);
+                joined.push((*at, pair.timeline));
+                merged.clocks.push(pair.clock);
             }
             Partner::None(why) => merged.not_merged.push(NotMerged {
                 trace: theirs_.trace,

@@ -38,8 +38,7 @@ pub struct ClockReport {
     pub pauses: u64,
     /// Pauses of gctrace's trace before or after that; they are in no figure of GPU work.
     pub pauses_outside: u64,
-    /// Collections in both traces. In figures of GPU work they count once; the tables of pauses, which
-    /// are by trace, have them in both.
+    /// Collections in both traces. They count once in this report, as gctrace's.
     pub pauses_in_both: u64,
     /// Collections that only the profiler's trace has; they are kept.
     pub pauses_of_profiler_only: u64,

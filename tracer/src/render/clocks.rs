@@ -98,7 +98,7 @@ fn pauses(clock: &ClockReport) -> String {
     );
     if clock.pauses_in_both > 0 {
         text += &format!(
-            " {} in both traces: one in figures of GPU work, two in the tables of pauses.",
+            " {} are in both traces and count once.",
             count(clock.pauses_in_both)
         );
     }

@@ -17,11 +17,15 @@ use crate::report::ClockReport;
 use crate::report::RecognisedBy;
 use std::collections::HashMap;
 
-pub(super) fn join(
-    own: &Timeline,
-    their: &Timeline,
-    recognised_by: RecognisedBy,
-) -> (Timeline, ClockReport) {
+/// What two timelines became.
+pub(super) struct Joined {
+    pub(super) timeline: Timeline,
+    pub(super) clock: ClockReport,
+    /// Begins of the profiler's pauses that are gctrace's too.
+    pub(super) repeated: Vec<u64>,
+}
+
+pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy) -> Joined {
     let pair = Pair { own, their };
     let by_wall_clock = wall_clock(pair);
     let (aligned_by, offset) = align(pair, by_wall_clock);
@@ -31,6 +35,7 @@ pub(super) fn join(
         timeline: their.clone(),
         threads: HashMap::new(),
         guessed: Vec::new(),
+        repeated: Vec::new(),
         pair,
         offset_ns: offset.offset_ns,
     };
@@ -41,7 +46,11 @@ pub(super) fn join(
     joint.take_pauses(&mut clock);
     joint.take_steps();
     joint.note_guesses(&mut clock);
-    (joint.timeline, clock)
+    Joined {
+        timeline: joint.timeline,
+        clock,
+        repeated: joint.repeated,
+    }
 }
 
 /// The offset that the wall clocks of both traces say.
@@ -116,6 +125,8 @@ struct Joint<'a> {
     threads: HashMap<u32, u32>,
     /// Thread ids that were not found in the profiler's trace.
     guessed: Vec<String>,
+    /// Begins of the profiler's pauses that are gctrace's too.
+    repeated: Vec<u64>,
     pair: Pair<'a>,
     offset_ns: i64,
 }
@@ -142,13 +153,14 @@ impl Joint<'_> {
         let known = Longest::of(&pauses);
         for pause in &their.pauses {
             match known.meets(pause) {
-                true => clock.pauses_in_both += 1,
+                true => self.repeated.push(pause.begin_ns),
                 false => {
                     clock.pauses_of_profiler_only += 1;
                     pauses.push(*pause);
                 }
             }
         }
+        clock.pauses_in_both = self.repeated.len() as u64;
         pauses.sort_by_key(|pause| pause.begin_ns);
         self.timeline.pauses = pauses;
     }

@@ -7,5 +7,6 @@ pub mod calls;
 mod clocks;
 pub mod collect;
 pub mod merge;
+pub mod packed;
 pub(crate) mod summary;
 pub mod timeline;

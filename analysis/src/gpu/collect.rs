@@ -5,6 +5,7 @@
 mod part;
 
 use super::calls::CallKind;
+use super::packed::PackedPauses;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
 use super::timeline::NONE;
@@ -69,7 +70,7 @@ struct Part {
     threads: Vec<Thread>,
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
-    pauses: Vec<PauseSpan>,
+    pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
     backward: Vec<Step>,
@@ -112,7 +113,7 @@ impl Collector {
         let saturated = |count: Option<u64>| {
             count.map_or(NONE, |count| u32::try_from(count).unwrap_or(NONE - 1))
         };
-        part.pauses.push(PauseSpan {
+        part.pauses.push(&PauseSpan {
             begin_ns: pause.begin_ns,
             end_ns: pause.end_ns,
             thread,

@@ -14,7 +14,6 @@ use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Names;
 use crate::gpu::timeline::Op;
-use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
@@ -56,10 +55,6 @@ impl Part {
         }
         timeline.waits = waits(syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
-        self.pauses
-            .sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
-        timeline.ignored.duplicates += without_repeats(&mut self.pauses);
-        timeline.pauses = self.pauses;
         self.annotations
             .sort_by_key(|annotation| annotation.begin_ns);
         timeline.annotations = self.annotations;
@@ -68,6 +63,14 @@ impl Part {
         }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
+        timeline.packed = Arc::new(self.pauses);
+        let idle = timeline.ops.is_empty()
+            && timeline.calls.is_empty()
+            && timeline.steps.is_empty()
+            && timeline.annotations.is_empty();
+        if !(idle && about.is_ours) {
+            timeline.unpack();
+        }
         timeline
     }
 
@@ -264,13 +267,6 @@ fn steps_between(
         _ => None,
     });
     steps.collect()
-}
-
-/// Drops pauses that are told twice; they are sorted. Returns how many.
-fn without_repeats(pauses: &mut Vec<PauseSpan>) -> u64 {
-    let before = pauses.len();
-    pauses.dedup_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
-    (before - pauses.len()) as u64
 }
 
 /// Steps by begin, none of which goes on when the next of its thread begins.

@@ -11,7 +11,6 @@ HTA is installed into a virtual environment of its own. Where that cannot be don
 
 import gzip
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -84,15 +83,13 @@ def enlarged(source, target, size=ENLARGED_BYTES):
 
 
 def of_gctrace(options, trace):
-    """Seconds and KiB of the whole process."""
-    began = time.monotonic()
-    child = subprocess.Popen([options.gctrace, "analyze", "--format", "json", str(trace)],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    seconds = time.monotonic() - began
-    if status:
-        raise RuntimeError(f"gctrace analyze {trace.name} ended with status {status}")
-    return seconds, usage.ru_maxrss
+    """Seconds and KiB of the whole process. GNU time starts it: started from here, its peak would be that of
+    this interpreter, which the kernel counts up to exec."""
+    with tempfile.NamedTemporaryFile("r") as peak:
+        began = time.monotonic()
+        subprocess.run(["/usr/bin/time", "-f", "%M", "-o", peak.name, options.gctrace, "analyze", "--format", "json",
+                        str(trace)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return time.monotonic() - began, int(peak.read())
 
 
 def of_hta(python, trace):
@@ -125,6 +122,8 @@ def hta(options, folder):
     repetitions = min(3, options.repetitions)
     print(f"\n### Traces of the PyTorch profiler: gctrace and {HTA}, median of {repetitions}\n")
     python, why = hta_python()
+    if python and not pathlib.Path("/usr/bin/time").exists():
+        python, why = None, "no /usr/bin/time here (Debian, Ubuntu: apt-get install time)"
     if not python:
         print(f"left out: {why}")
         return

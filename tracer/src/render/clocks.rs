@@ -138,3 +138,77 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
         .collect();
     (!said.is_empty()).then(|| format!("Of what the traces hold: {}.", said.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::report::Basis;
+
+    fn clock(
+        aligned_by: AlignedBy,
+        error_ns: Option<u64>,
+        beyond_wall_clock_ns: i64,
+    ) -> ClockReport {
+        ClockReport {
+            basis: match error_ns {
+                Some(_) => Basis::Measured,
+                None => Basis::Inferred,
+            },
+            trace: 1,
+            gc_trace: 0,
+            pid: 4000,
+            profiler_pid: 31,
+            recognised_by: RecognisedBy::NamespaceProcessId,
+            aligned_by,
+            offset_ns: 5,
+            beyond_wall_clock_ns,
+            error_ns,
+            error_basis: "why".to_owned(),
+            matches: 512,
+            pauses: 96,
+            pauses_outside: 204,
+            pauses_in_both: 95,
+            pauses_of_profiler_only: 0,
+            notes: vec!["A note.".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_pair_by_calls_and_one_by_wall_clock() {
+        let text = pair(&clock(AlignedBy::Calls, Some(400), -3_000_000), &[]);
+        for part in [
+            "process 4000 (31 there), by its id in its namespace.",
+            "aligned by 512 calls of CUDA in both: remaining error 400 ns, why.",
+            "differ by 3.00 ms from that.",
+            "96 pauses of gctrace's within the time of the profiler, 204 outside.",
+            "95 are in both traces and count once. A note.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = pair(&clock(AlignedBy::WallClock, None, 0), &[]);
+        assert!(
+            text.contains("by the wall clock alone (inferred): why."),
+            "{text}"
+        );
+        assert!(
+            !text.contains("remaining error") && !text.contains("differ"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_was_ignored_is_said_only_if_there_is_any() {
+        assert_eq!(ignored(&IgnoredWork::default()), None);
+        let some = IgnoredWork {
+            duplicates: 1_200,
+            operations_before_call: 3,
+            ..IgnoredWork::default()
+        };
+        assert_eq!(
+            ignored(&some).as_deref(),
+            Some(
+                "Of what the traces hold: 1,200 told twice, 3 began before the call that asked for them."
+            )
+        );
+    }
+}

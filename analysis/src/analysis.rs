@@ -6,6 +6,7 @@
 mod about;
 mod deferred;
 
+use self::about::ProfilerState;
 use self::deferred::Deferred;
 use crate::cuda::CudaState;
 use crate::gpu::collect::Collector;
@@ -105,15 +106,6 @@ pub(crate) struct TraceState {
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
     first_process: usize,
-}
-
-/// What the PyTorch profiler says of its traces.
-#[derive(Debug, Default)]
-pub(crate) struct ProfilerState {
-    /// Its times begin here, nanoseconds since 1970.
-    base_unix_ns: Option<u64>,
-    pub(crate) host: Option<String>,
-    pub(crate) rank: Option<u32>,
 }
 
 impl TraceState {
@@ -220,6 +212,7 @@ impl Analysis {
         trace.ending = ending;
         trace.damage = damage;
         let index = self.traces.len() - 1;
+        self.note_repetition(index);
         let mut current = std::mem::take(&mut self.current);
         self.deferred
             .extend(current.deferred.take(index, &current.thread_names));

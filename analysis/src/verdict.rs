@@ -30,9 +30,17 @@ pub(crate) fn verdict(
     missing: &Missing,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
-    let level = level(totals, at_shutdown_ns);
+    let level = match level(totals, at_shutdown_ns) {
+        Level::None if of_other_tools(traces) => Level::Unknown,
+        level => level,
+    };
     let mut sentence = match level {
         Level::None => no_collection(traces, missing),
+        Level::Unknown if totals.pauses.count == 0 => {
+            "Whether the garbage collector ran is not in these traces: they hold no collection, and the \
+             tool that recorded them writes collections only if it is asked to."
+                .to_owned()
+        }
         _ => with_collections(level, totals),
     };
     if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
@@ -69,6 +77,11 @@ pub(crate) fn verdict(
             _ => totals.basis,
         },
     }
+}
+
+/// Whether no trace is gctrace's, whose silence would say that nothing ran.
+pub(crate) fn of_other_tools(traces: &[TraceReport]) -> bool {
+    !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
 }
 
 fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {

@@ -5,6 +5,7 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
 use gctrace_event::read::Ending;
@@ -49,6 +50,14 @@ fn every_operation_is_read_and_linked() {
         assert_eq!(ignored.operations_without_process, 0, "{name}");
         assert_eq!(report.traces[0].anomalies, [""; 0], "{name}");
     }
+}
+
+#[test]
+fn that_no_collection_is_in_them_does_not_say_that_none_ran() {
+    let report = report(&["sampled_rank0.json.gz"]);
+    assert_eq!(report.verdict.level, Level::Unknown);
+    assert!(report.verdict.sentence.contains("is not in these traces"));
+    assert_eq!(report.advice[0].id, "record-collections");
 }
 
 #[test]

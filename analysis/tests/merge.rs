@@ -421,6 +421,19 @@ fn collections_in_both_files_count_once() {
     }
 }
 
+#[test]
+fn a_trace_given_twice_is_said() {
+    let kernel = r#"{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":5,"args":{"stream":7}}"#;
+    let trace = |id: &str| format!(r#"{{"trace_id":"{id}","traceEvents":[{kernel}]}}"#);
+    let mut analysis = Analysis::default();
+    for (name, id) in [("a.json", "F1"), ("b.json", "F2"), ("c.json", "F1")] {
+        add(&mut analysis, name, &trace(id));
+    }
+    let report = analysis.report();
+    assert_eq!(report.traces[1].notes, [""; 0]);
+    assert!(report.traces[2].notes[0].contains("the same trace as a.json"));
+}
+
 /// Before torch 2.4 times were since 1970 themselves, without a word.
 #[test]
 fn times_since_1970_need_no_base() {

@@ -15,6 +15,7 @@ use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
 use crate::units::three_digits;
+use crate::verdict;
 use gctrace_event::Counter;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
@@ -33,6 +34,9 @@ fn advice(id: &str, action: &str, why: String) -> Advice {
 }
 
 pub(crate) fn no_collection(report: &Report) -> Advice {
+    if verdict::of_other_tools(&report.traces) {
+        return record_collections();
+    }
     let why = match report.totals.processes_without_pauses {
         0 => "No Python process ran the collector while it was recorded. Either the program makes \
               few objects that can be part of cycles, or no Python was found in it."
@@ -45,6 +49,26 @@ pub(crate) fn no_collection(report: &Report) -> Advice {
     };
     let mut advice = advice("no-collection", "Nothing to change here.", why);
     advice.code = Some("gctrace doctor --python $(which python)   # is Python found?".to_owned());
+    advice
+}
+
+/// For traces of the PyTorch profiler without collections.
+fn record_collections() -> Advice {
+    let mut advice = advice(
+        "record-collections",
+        "Record the collections of the same run as well.",
+        "What they cost the GPU can be told from both files together. The profiler writes collections \
+         itself, without their generation and reason, from PyTorch 2.9 on if asked to."
+            .to_owned(),
+    );
+    advice.code = Some(
+        "sudo gctrace -o gc.json -- python train.py    # with the profiler in it\n\
+         gctrace analyze gc.json trace.json.gz\n\
+         # or, in the program:\n\
+         profile(with_stack=True, experimental_config=\n    \
+         torch._C._profiler._ExperimentalConfig(record_python_gc_info=True))"
+            .to_owned(),
+    );
     advice
 }
 

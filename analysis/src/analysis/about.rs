@@ -4,14 +4,24 @@
 
 use super::Analysis;
 use super::Current;
-use super::ProfilerState;
 use super::TraceState;
 use crate::gpu::collect::About;
+use gctrace_event::Note;
 use gctrace_event::read::TraceProperty;
 
 /// From here on times count from 1970: it is September 2001 then, and nothing has been up for 31
 /// years. The PyTorch profiler wrote such times before torch 2.4.
 const UNIX_TIMES_NS: u64 = 1_000_000_000_000_000_000;
+
+/// What the PyTorch profiler says of its traces.
+#[derive(Debug, Default)]
+pub(crate) struct ProfilerState {
+    /// Its times begin here, nanoseconds since 1970.
+    base_unix_ns: Option<u64>,
+    trace_id: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) rank: Option<u32>,
+}
 
 impl Analysis {
     /// What its processes and its first line say of the trace that ends.
@@ -34,6 +44,31 @@ impl Analysis {
                 .collect(),
             thread_names: current.thread_names.clone(),
             unix_offset_ns: trace.and_then(TraceState::unix_offset_ns),
+        }
+    }
+}
+
+impl Analysis {
+    /// Says so if the trace that ends is one that came before, by the name that the profiler gave it.
+    pub(super) fn note_repetition(&mut self, index: usize) {
+        let Some((before, rest)) = self.traces.split_at_mut_checked(index) else {
+            return;
+        };
+        let Some(trace) = rest.first_mut() else {
+            return;
+        };
+        let same = |other: &&TraceState| {
+            trace.profiler.trace_id.is_some() && other.profiler.trace_id == trace.profiler.trace_id
+        };
+        if let Some(same) = before.iter().find(same) {
+            trace.notes.push(Note {
+                pid: None,
+                at_ns: trace.started_ns(),
+                message: format!(
+                    "it is the same trace as {}: everything in it counts twice",
+                    same.file
+                ),
+            });
         }
     }
 }
@@ -74,7 +109,8 @@ impl ProfilerState {
             TraceProperty::BaseTime(base_ns) => self.base_unix_ns = Some(base_ns),
             TraceProperty::Host(host) => self.host = Some(host),
             TraceProperty::Rank(rank) => self.rank = Some(rank),
-            TraceProperty::TraceId(_) | TraceProperty::WorldSize(_) => {}
+            TraceProperty::TraceId(id) => self.trace_id = Some(id),
+            TraceProperty::WorldSize(_) => {}
         }
     }
 }

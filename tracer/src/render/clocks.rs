@@ -28,7 +28,7 @@ pub(crate) fn clocks(work: &GpuWork, traces: &[TraceReport]) -> Vec<String> {
     let mut paragraphs: Vec<String> = all.iter().take(SHOWN).cloned().collect();
     if all.len() > SHOWN {
         let more = (all.len() - SHOWN) as u64;
-        paragraphs.push(format!("And {}.", counted(more, "more pair of trace")));
+        paragraphs.push(format!("And {}.", counted(more, "more pair")));
     }
     paragraphs.extend(ignored(&work.ignored));
     let lines = paragraphs.iter();
@@ -76,7 +76,7 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
 fn aligned(clock: &ClockReport) -> String {
     let matches = |what| counted(clock.matches, what);
     let by = match clock.aligned_by {
-        AlignedBy::Calls => matches("call of CUDA") + " in both",
+        AlignedBy::Calls => matches("CUDA call") + " in both",
         AlignedBy::Pauses => matches("collection") + " in both",
         AlignedBy::WallClock => "the wall clock alone".to_owned(),
     };
@@ -178,7 +178,7 @@ mod tests {
         let text = pair(&clock(AlignedBy::Calls, Some(400), -3_000_000), &[]);
         for part in [
             "process 4000 (31 there), by its id in its namespace.",
-            "aligned by 512 calls of CUDA in both: remaining error 400 ns, why.",
+            "aligned by 512 CUDA calls in both: remaining error 400 ns, why.",
             "differ by 3.00 ms from that.",
             "96 pauses of gctrace's within the time of the profiler, 204 outside.",
             "95 are in both traces and count once. A note.",

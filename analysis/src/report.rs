@@ -6,6 +6,7 @@
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
 
 mod allocations;
+mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
@@ -22,6 +23,10 @@ mod steps;
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
+pub use clocks::AlignedBy;
+pub use clocks::ClockReport;
+pub use clocks::NotMerged;
+pub use clocks::RecognisedBy;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use cuda::CudaFunction;

@@ -4,6 +4,7 @@
 //! or decides where output goes.
 
 mod allocations;
+mod clocks;
 mod counters;
 mod cuda;
 mod evidence;

@@ -1,9 +1,11 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::ClockReport;
 use super::DeviceReport;
 use super::GapsReport;
 use super::LaunchingReport;
+use super::NotMerged;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,6 +23,10 @@ pub struct GpuWork {
     /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
     /// no operation names its call.
     pub launching: Option<LaunchingReport>,
+    /// Traces of the PyTorch profiler that were put together with gctrace's of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Those for which that was not possible.
+    pub not_merged: Vec<NotMerged>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }
@@ -35,4 +41,9 @@ pub struct IgnoredWork {
     pub operations_before_call: u64,
     /// Calls inside other calls of the same thread; the outer one counts.
     pub nested_calls: u64,
+    /// Operations, calls and collections that a trace holds twice, the second time.
+    pub duplicates: u64,
+    /// Operations that cannot be given to a process, in a trace of several: they name neither it nor a
+    /// call of it. They count as busy time of their device.
+    pub operations_without_process: u64,
 }

@@ -403,6 +403,7 @@ impl Analysis {
             }
             Record::CudaLaunches(launches) => {
                 trace.cuda.add_launches(launches);
+                self.current.gpu.add_launches(launches);
                 (launches.pid, launches.first_ns, launches.last_ns)
             }
             Record::DeviceMemory(memory) => {

@@ -96,6 +96,12 @@ impl CudaState {
         self.steps_ns = self.steps_ns.saturating_add(length_ns);
     }
 
+    /// Devices on which a process's torch had memory.
+    pub(crate) fn devices_of(&self, pid: u32) -> usize {
+        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        own.count()
+    }
+
     fn is_empty(&self) -> bool {
         self.functions.is_empty()
             && self.launches == 0

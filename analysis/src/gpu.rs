@@ -3,6 +3,7 @@
 //! [`timeline`] is the common ground: one process's operations, calls, pauses and steps, sorted
 //! and linked. Everything below it only reads it.
 
+pub mod bounds;
 pub mod calls;
 pub mod collect;
 pub(crate) mod summary;

@@ -13,6 +13,7 @@ mod distribution;
 pub mod gpu;
 mod gpu_samples;
 mod growth;
+mod not_covered;
 pub mod paths;
 mod pressure;
 mod process;

@@ -9,6 +9,7 @@ mod allocations;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_bounds;
 mod gpu_work;
 mod gpus;
 mod lines;
@@ -37,6 +38,9 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpu_bounds::BoundsReport;
+pub use gpu_bounds::ProcessBounds;
+pub use gpu_bounds::RuleBounds;
 pub use gpu_work::GpuWork;
 pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
@@ -104,6 +108,9 @@ pub struct Report {
     pub counters: Option<CountersReport>,
     /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
     pub gpu: Option<GpuWork>,
+    /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
+    /// the GPU's own times.
+    pub gpu_bounds: Option<BoundsReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.

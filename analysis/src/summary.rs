@@ -67,10 +67,11 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
-            not_covered: self.not_covered(processes.len(), cuda.is_some()),
+            not_covered: crate::not_covered::not_covered(self, processes.len()),
             cuda,
             counters: self.counters(),
             gpu: crate::gpu::summary::report(&self.timelines),
+            gpu_bounds: crate::gpu::bounds::report::report(self),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -301,34 +302,6 @@ impl Analysis {
                 })
                 .collect(),
         }
-    }
-
-    fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let work = if has_calls {
-            "calls to the GPU but not when it did the work"
-        } else {
-            "no GPU work"
-        };
-        let mut list = vec![format!(
-            "What the pauses cost the GPU: these traces hold {work}, so a pause may have been hidden \
-             behind queued kernels or have left the GPU idle."
-        )];
-        if processes > 1 {
-            list.push(
-                "What a pause of one process cost the others that wait for it, as ranks of a \
-                 distributed job do in a collective."
-                    .to_owned(),
-            );
-        }
-        let stacks = |process: &ProcessState| !process.stacks.is_empty();
-        if processes > 0 && !self.processes.iter().any(stacks) {
-            list.push(
-                "Which Python lines trigger the collections: these traces hold no stacks \
-                 (--stack-depth 0, an older gctrace, or another tool)."
-                    .to_owned(),
-            );
-        }
-        list
     }
 
     fn missing(&self) -> Missing {

@@ -2,6 +2,8 @@
 //!
 //! Owns the links: operation to call, call to thread, wait to event; and what is left out.
 
+mod handles;
+
 use super::calls::CallKind;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
@@ -17,6 +19,7 @@ use super::timeline::Thread;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
@@ -67,6 +70,7 @@ struct Part {
     threads: Vec<Thread>,
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
+    counted_launches: Vec<(u32, CudaLaunches)>,
     pauses: Vec<PauseSpan>,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
@@ -299,7 +303,11 @@ impl Part {
             names: Arc::clone(names),
             ..Timeline::default()
         };
-        let streams = Streams::of(&ops);
+        let streams = match ops.is_empty() {
+            true => self.streams_by_handle(),
+            false => Streams::of(&ops),
+        };
+        timeline.counted_launches = self.take_counted_launches(&streams);
         let correlations = self.take_calls(&mut timeline, &streams);
         ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
         for op in ops {

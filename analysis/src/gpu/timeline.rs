@@ -27,7 +27,8 @@ pub struct Timeline {
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
-    /// Streams, in order of device and number.
+    /// Streams, in order of device and number. Without operations they are those that calls name by
+    /// their handles, and which device they are of is not known: it is [`NONE`].
     pub streams: Vec<Stream>,
     /// Operations by begin.
     pub ops: Vec<Op>,
@@ -35,6 +36,8 @@ pub struct Timeline {
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by begin.
     pub calls: Vec<Call>,
+    /// Launches that were only counted, by the first; those of `calls` are not among them.
+    pub counted_launches: Vec<CountedLaunches>,
     /// Pauses by begin.
     pub pauses: Vec<PauseSpan>,
     /// Annotations by begin.
@@ -121,6 +124,22 @@ impl Call {
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
+}
+
+/// Launches of one thread into one stream within a millisecond, of which only the first and the last
+/// have a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedLaunches {
+    /// The first.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Index in `streams`, or [`NONE`].
+    pub stream: u32,
 }
 
 /// A stream, or the calling thread, waits for an event.

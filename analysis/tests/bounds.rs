@@ -18,6 +18,7 @@ use gctrace_event::CudaLaunches;
 use gctrace_event::CudaLayer;
 use gctrace_event::DeviceMemory;
 use gctrace_event::End;
+use gctrace_event::GpuSample;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 use gctrace_event::Record;
@@ -272,6 +273,21 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
 #[test]
 fn without_calls_there_are_no_bounds() {
     assert!(reported(vec![collection(1, 0, 100)]).gpu_bounds.is_none());
+}
+
+#[test]
+fn from_nvml_alone_nothing_is_claimed() {
+    let sample = Record::GpuSample(GpuSample {
+        device: 0,
+        at_ns: START + 100 * MS,
+        utilization_percent: Some(40),
+        ..GpuSample::default()
+    });
+    let report = reported(vec![collection(1, 0, 100), sample]);
+    assert!(report.gpu_bounds.is_none() && report.gpu.is_none());
+    let said = |sentence: &&String| sentence.contains("NVML");
+    assert_eq!(report.not_covered.iter().filter(said).count(), 1);
+    assert!(!report.verdict.sentence.contains("GPU"));
 }
 
 /// What a program with one launching thread and one stream does.

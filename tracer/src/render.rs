@@ -7,6 +7,7 @@ mod allocations;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_bounds;
 mod gpu_work;
 mod gpus;
 mod lines;

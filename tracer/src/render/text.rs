@@ -4,6 +4,7 @@ use super::allocations;
 use super::counters;
 use super::cuda;
 use super::evidence;
+use super::gpu_bounds;
 use super::gpu_work;
 use super::gpus;
 use super::lines;
@@ -38,6 +39,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         pressure::pressure(report),
         allocations::allocations(report),
         gpu_work::gpu_work(report),
+        gpu_bounds::gpu_bounds(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

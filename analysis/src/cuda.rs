@@ -102,6 +102,17 @@ impl CudaState {
         own.count()
     }
 
+    /// Device memory that a process gave back within pauses, and the most that torch reserved, in bytes, devices added.
+    pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
+        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        own.fold((0, 0), |(freed, reserved), (_, memory)| {
+            (
+                memory.freed_in_pauses.saturating_add(freed),
+                memory.peak_reserved.saturating_add(reserved),
+            )
+        })
+    }
+
     fn is_empty(&self) -> bool {
         self.functions.is_empty()
             && self.launches == 0

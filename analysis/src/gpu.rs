@@ -8,3 +8,4 @@ pub mod calls;
 pub mod collect;
 pub(crate) mod summary;
 pub mod timeline;
+pub mod what_if;

@@ -15,6 +15,7 @@ mod gpus;
 mod lines;
 mod pressure;
 mod processes;
+mod what_if;
 
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
@@ -58,6 +59,11 @@ pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
+pub use what_if::Garbage;
+pub use what_if::Interval;
+pub use what_if::PredictedLength;
+pub use what_if::Saving;
+pub use what_if::WhatIf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -111,6 +117,8 @@ pub struct Report {
     /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
     /// the GPU's own times.
     pub gpu_bounds: Option<BoundsReport>,
+    /// What other settings of the collector would do. Empty where there is no pause that they would change.
+    pub what_if: Vec<WhatIf>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.

@@ -71,6 +71,7 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             gpu: crate::gpu::summary::report(&self.timelines),
+            what_if: crate::gpu::what_if::report::report(self, &processes),
             gpu_bounds: crate::gpu::bounds::report::report(self),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),

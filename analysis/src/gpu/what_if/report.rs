@@ -1,0 +1,80 @@
+//! From everything recorded to the programs that the predictions are about.
+
+use super::Program;
+use super::predict;
+use crate::analysis::Analysis;
+use crate::gpu::timeline::Timeline;
+use crate::report::ProcessReport;
+use crate::report::WhatIf;
+
+/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
+const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+
+/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
+/// that collected.
+pub(crate) fn report(analysis: &Analysis, processes: &[ProcessReport]) -> Vec<WhatIf> {
+    let programs = programs(analysis, processes);
+    predict(&programs, None)
+}
+
+fn programs<'a>(analysis: &'a Analysis, processes: &[ProcessReport]) -> Vec<Program<'a>> {
+    let with_gpu = analysis.timelines.iter().any(Timeline::has_gpu_times);
+    let relevant = |timeline: &&Timeline| match with_gpu {
+        true => timeline.has_gpu_times(),
+        false => !timeline.pauses.is_empty(),
+    };
+    let timelines = analysis.timelines.iter().filter(relevant);
+    timelines
+        .map(|timeline| program(analysis, timeline, processes))
+        .collect()
+}
+
+fn program<'a>(
+    analysis: &Analysis,
+    timeline: &'a Timeline,
+    processes: &[ProcessReport],
+) -> Program<'a> {
+    let own =
+        |process: &&ProcessReport| process.trace == timeline.trace && process.pid == timeline.pid;
+    let process = processes.iter().find(own);
+    let settings = process.and_then(|process| process.settings.as_ref());
+    let interpreter = process.and_then(|process| process.interpreter.as_ref());
+    let trace = analysis.traces.get(timeline.trace);
+    let (freed, reserved) = trace.map_or((0, 0), |trace| trace.cuda.memory_of(timeline.pid));
+    let mut span_ns = activity(timeline);
+    if let (Some(trace), Some(process)) = (trace, process) {
+        let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
+        let end_ns = begin_ns.saturating_add(process.observed_ns);
+        span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+    }
+    Program {
+        timeline,
+        span_ns,
+        free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),
+        thresholds: settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds),
+        device_freed_bytes: freed,
+        device_reserved_bytes: reserved,
+        bytes_per_object: process.and_then(bytes_per_object),
+    }
+}
+
+/// First and last moment of anything in it.
+fn activity(timeline: &Timeline) -> (u64, u64) {
+    let ops = timeline.gpu_span();
+    let calls = timeline.calls.iter().map(|own| (own.begin_ns, own.end_ns));
+    let pauses = timeline.pauses.iter().map(|own| (own.begin_ns, own.end_ns));
+    let steps = timeline.steps.iter().map(|own| (own.begin_ns, own.end_ns));
+    let spans = ops.into_iter().chain(calls).chain(pauses).chain(steps);
+    let both = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    both.unwrap_or_default()
+}
+
+/// Memory that the interpreter's allocator took from the system for each object in the heap. Not of processes that were
+/// running before the recording: what they had taken by then is not known.
+fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+    let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
+    let bytes = u64::try_from(arenas.balance_bytes?).ok()?;
+    let objects = process.growth.as_ref()?.last.objects;
+    let from_start = process.origin.as_deref() != Some("attached");
+    bytes.checked_div(objects).filter(|_| from_start)
+}

@@ -257,6 +257,13 @@ impl Analysis {
         self.traces.last().is_some_and(TraceState::has_evidence)
     }
 
+    /// What was read so far of the work on GPUs: one timeline for each process that collected or
+    /// made calls, trace by trace.
+    #[must_use]
+    pub fn timelines(&self) -> &[Timeline] {
+        &self.timelines
+    }
+
     /// Mentions in the report a file that could not be opened.
     pub fn leave_out(&mut self, why: String) {
         self.unreadable.push(why);

@@ -6,6 +6,7 @@
 pub mod bounds;
 pub mod calls;
 pub mod collect;
+pub mod replay;
 pub(crate) mod summary;
 pub mod timeline;
 pub mod what_if;

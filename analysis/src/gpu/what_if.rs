@@ -8,6 +8,7 @@ mod every;
 mod garbage;
 mod plan;
 mod program;
+mod replayed;
 pub(crate) mod report;
 mod words;
 
@@ -22,6 +23,8 @@ pub use plan::freeze;
 pub use plan::planned;
 pub use plan::thresholds;
 pub use program::Program;
+pub use replayed::Learned;
+pub use replayed::Replays;
 
 use crate::report::Basis;
 use crate::report::Garbage;

@@ -1,8 +1,12 @@
 //! From everything recorded to the programs that the predictions are about.
 
+use super::Learned;
 use super::Program;
+use super::Replays;
 use super::predict;
+use super::replayed::single_jobs;
 use crate::analysis::Analysis;
+use crate::gpu::replay::Model;
 use crate::gpu::timeline::Timeline;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
@@ -14,7 +18,25 @@ const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 /// that collected.
 pub(crate) fn report(analysis: &Analysis, processes: &[ProcessReport]) -> Vec<WhatIf> {
     let programs = programs(analysis, processes);
-    predict(&programs, None)
+    let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
+    // Learning a model of a long run takes seconds, so only where there is something to ask it.
+    let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
+    if !with_gpu || !pauses {
+        return predict(&programs, None);
+    }
+    let jobs = single_jobs(&programs);
+    let models: Vec<Model> = jobs.iter().map(Model::learn).collect();
+    let learned = models.iter().enumerate().map(|(index, model)| Learned {
+        model,
+        offsets_ns: vec![0],
+        programs: vec![index],
+    });
+    let replays = Replays {
+        programs: &programs,
+        jobs: learned.collect(),
+        error_ratio: None,
+    };
+    predict(&programs, Some(&replays))
 }
 
 fn programs<'a>(analysis: &'a Analysis, processes: &[ProcessReport]) -> Vec<Program<'a>> {

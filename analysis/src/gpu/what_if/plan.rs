@@ -164,13 +164,17 @@ pub fn thresholds(programs: &[Program<'_>], side: Side) -> Plan {
             let sum_ns: u64 = group.iter().map(|(_, own)| own.duration_ns()).sum();
             let length_ns = match side {
                 Side::Pessimistic => sum_ns,
+                // Too few: the threshold would not have been passed before the end.
+                Side::Optimistic if group.len() < RAISED => 0,
                 Side::Optimistic => sum_ns / RAISED as u64,
             };
             plan.merge(index, group, length_ns);
         }
         if side == Side::Optimistic {
-            for group in full.chunks(rarer(program, &automatic)) {
-                let length_ns = group.last().map_or(0, |(_, own)| own.duration_ns());
+            let rarer = rarer(program, &automatic);
+            for group in full.chunks(rarer) {
+                let last = group.last().filter(|_| group.len() == rarer);
+                let length_ns = last.map_or(0, |(_, own)| own.duration_ns());
                 plan.merge(index, group, length_ns);
             }
         }

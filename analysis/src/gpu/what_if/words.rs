@@ -6,6 +6,7 @@ use crate::report::Garbage;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::duration;
+use crate::units::short_count;
 
 pub(super) fn freeze(programs: &[Program<'_>]) -> String {
     let steps = programs.iter().any(|program| program.steps().len() > 1);
@@ -108,7 +109,7 @@ fn gathers(garbage: Option<&Garbage>) -> String {
     });
     format!(
         ": about {} objects{host}{device} in {}",
-        count(garbage.objects),
+        short_count(garbage.objects),
         duration(garbage.over_ns)
     )
 }

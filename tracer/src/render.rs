@@ -16,6 +16,7 @@ mod pressure;
 mod style;
 mod table;
 mod text;
+mod what_if;
 
 pub(crate) use style::Style;
 pub(crate) use text::text;

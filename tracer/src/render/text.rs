@@ -12,6 +12,7 @@ use super::overview;
 use super::pressure;
 use super::style::Style;
 use super::table::wrap;
+use super::what_if;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
@@ -40,6 +41,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         allocations::allocations(report),
         gpu_work::gpu_work(report),
         gpu_bounds::gpu_bounds(report),
+        what_if::what_if(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

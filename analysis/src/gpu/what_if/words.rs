@@ -11,9 +11,9 @@ use crate::units::short_count;
 pub(super) fn freeze(programs: &[Program<'_>]) -> String {
     let steps = programs.iter().any(|program| program.steps().len() > 1);
     let moment = if steps {
-        "after the first step of the recording"
+        "after the first step"
     } else {
-        "after a tenth of the recording"
+        "after a tenth of the run"
     };
     format!("gc.freeze() {moment}")
 }

@@ -4,9 +4,16 @@
 //! and linked. Everything below it only reads it.
 
 pub mod bounds;
+pub(crate) mod breakdown;
 pub mod calls;
 pub mod collect;
+pub(crate) mod device;
+pub(crate) mod devices;
+pub(crate) mod gaps;
+pub(crate) mod intervals;
+pub(crate) mod launching;
 pub mod replay;
+pub(crate) mod steps;
 pub(crate) mod summary;
 pub mod timeline;
 pub mod what_if;

@@ -7,6 +7,7 @@
 mod advice;
 mod allocations;
 mod analysis;
+mod bootstrap;
 mod counters;
 mod cuda;
 mod distribution;

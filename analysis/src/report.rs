@@ -10,11 +10,15 @@ mod counters;
 mod cuda;
 mod evidence;
 mod gpu_bounds;
+mod gpu_devices;
+mod gpu_gaps;
 mod gpu_work;
 mod gpus;
+mod launching;
 mod lines;
 mod pressure;
 mod processes;
+mod steps;
 mod what_if;
 
 pub use allocations::AllocatingLine;
@@ -42,12 +46,26 @@ pub use evidence::WorstPause;
 pub use gpu_bounds::BoundsReport;
 pub use gpu_bounds::ProcessBounds;
 pub use gpu_bounds::RuleBounds;
+pub use gpu_devices::DeviceId;
+pub use gpu_devices::DeviceReport;
+pub use gpu_devices::StreamIdle;
+pub use gpu_devices::StreamReport;
+pub use gpu_devices::TemporalBreakdown;
+pub use gpu_gaps::DeviceGaps;
+pub use gpu_gaps::GapReport;
+pub use gpu_gaps::GapsReport;
+pub use gpu_gaps::HostTime;
 pub use gpu_work::GpuWork;
 pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
 pub use gpus::GpuReport;
 pub use gpus::ThrottleShare;
+pub use launching::DepthPoint;
+pub use launching::DepthReport;
+pub use launching::DeviceLaunching;
+pub use launching::LatencyReport;
+pub use launching::LaunchingReport;
 pub use lines::LineEffort;
 pub use lines::LineReport;
 pub use lines::Lines;
@@ -59,6 +77,12 @@ pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
+pub use steps::ProcessSteps;
+pub use steps::StepComparison;
+pub use steps::StepDifference;
+pub use steps::StepLengths;
+pub use steps::StepReport;
+pub use steps::StepsReport;
 pub use what_if::Garbage;
 pub use what_if::Interval;
 pub use what_if::PredictedLength;
@@ -119,6 +143,8 @@ pub struct Report {
     pub gpu_bounds: Option<BoundsReport>,
     /// What other settings of the collector would do. Empty where there is no pause that they would change.
     pub what_if: Vec<WhatIf>,
+    /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
+    pub steps: Option<StepsReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.

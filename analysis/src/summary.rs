@@ -33,6 +33,7 @@ use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 impl Analysis {
     /// The report over all traces so far.
@@ -73,6 +74,7 @@ impl Analysis {
             gpu: crate::gpu::summary::report(&self.timelines),
             what_if: crate::gpu::what_if::report::report(self, &processes),
             gpu_bounds: crate::gpu::bounds::report::report(self),
+            steps: crate::gpu::steps::report(&self.timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -108,6 +110,12 @@ impl Analysis {
             )
         });
         reports
+    }
+
+    /// Processes, by trace and id, whose collector knows only full collections.
+    fn only_full(&self) -> HashSet<(usize, u32)> {
+        let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
+        free_threaded.map(|own| (own.trace, own.pid)).collect()
     }
 
     fn lines(&self) -> Option<Lines> {

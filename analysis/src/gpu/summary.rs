@@ -1,5 +1,9 @@
 //! From timelines to the report's part about GPU work.
 
+use super::device::DeviceWork;
+use super::devices;
+use super::gaps;
+use super::launching;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::GpuWork;
@@ -20,6 +24,13 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        devices: timelines
+            .iter()
+            .flat_map(|timeline| DeviceWork::of(timeline))
+            .map(|work| devices::report(&work))
+            .collect(),
+        gaps: gaps::report(&timelines),
+        launching: launching::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -1,6 +1,9 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::DeviceReport;
+use super::GapsReport;
+use super::LaunchingReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -11,6 +14,13 @@ pub struct GpuWork {
     pub basis: Basis,
     /// Kernels, copies and fills.
     pub operations: u64,
+    /// How busy each device of each process was: nanoseconds, measured.
+    pub devices: Vec<DeviceReport>,
+    /// When the devices did nothing, and what the host did meanwhile: nanoseconds, inferred.
+    pub gaps: Option<GapsReport>,
+    /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
+    /// no operation names its call.
+    pub launching: Option<LaunchingReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

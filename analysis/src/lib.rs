@@ -12,6 +12,7 @@ mod counters;
 mod cuda;
 mod distribution;
 pub mod gpu;
+mod gpu_cost;
 mod gpu_samples;
 mod growth;
 mod not_covered;

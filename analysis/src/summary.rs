@@ -29,6 +29,7 @@ use crate::tally::Tally;
 use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
+use crate::verdict::OnGpu;
 use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
@@ -52,7 +53,14 @@ impl Analysis {
         );
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
-        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing);
+        let outlook = crate::gpu::what_if::report::outlook(self, &processes);
+        let gpu = crate::gpu::summary::report(&self.timelines);
+        let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
+        let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
+            cost,
+            idle: idle.as_ref(),
+        });
+        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
         let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
@@ -71,8 +79,8 @@ impl Analysis {
             not_covered: crate::not_covered::not_covered(self, processes.len()),
             cuda,
             counters: self.counters(),
-            gpu: crate::gpu::summary::report(&self.timelines),
-            what_if: crate::gpu::what_if::report::report(self, &processes),
+            gpu,
+            what_if: outlook.what_if,
             gpu_bounds: crate::gpu::bounds::report::report(self),
             steps: crate::gpu::steps::report(&self.timelines, &self.only_full()),
             gpus: self.gpus(),
@@ -84,7 +92,7 @@ impl Analysis {
             processes,
             missing,
         };
-        report.advice = advice::advice(&report);
+        report.advice = advice::advice(&report, outlook.cost.as_ref());
         report
     }
 

@@ -9,6 +9,8 @@ use common::end;
 use common::pause;
 use common::process;
 use common::report;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WhatIf;
 use gctrace_event::Annotation;
@@ -367,7 +369,7 @@ fn thresholds_ten_times_as_high() {
 
 /// Full collections that the program asks for, so that freezing does not change how many there are.
 #[test]
-fn freezing_after_the_first_step() {
+fn freezing_and_leaving_out_explicit_calls() {
     for program in programs() {
         let settings = Collector {
             enabled: false,
@@ -382,8 +384,13 @@ fn freezing_after_the_first_step() {
         let report = analyzed(&measured);
         let freeze = of(&report, "freeze");
         holds(freeze, &run(program, frozen), &measured);
+        let without = Collector {
+            collect_every: None,
+            ..settings
+        };
+        holds(of(&report, "explicit"), &run(program, without), &measured);
         // Nothing starts by itself, so there is nothing else to change.
-        assert_eq!(report.what_if.len(), 1);
+        assert_eq!(report.what_if.len(), 2);
     }
 }
 
@@ -401,4 +408,140 @@ fn planning_is_between_disabling_and_nothing() {
         }
         assert!(less("planned").at_most_ns < less("disable").at_most_ns);
     }
+}
+
+/// Pauses far shorter than what is queued on the GPU.
+fn far_ahead() -> Program {
+    Program {
+        kernel_ns: 2 * MS,
+        heap: 3_000,
+        objects: 600,
+        ..PROGRAM
+    }
+}
+
+#[test]
+fn hidden_pauses_are_not_the_problem() {
+    let measured = run(far_ahead(), DEFAULT);
+    let report = analyzed(&measured);
+    let verdict = &report.verdict;
+    assert_eq!(verdict.level, Level::Negligible, "{}", verdict.sentence);
+    assert_eq!(verdict.basis, Basis::Inferred);
+    assert!(
+        verdict
+            .sentence
+            .starts_with("The garbage collector is not the problem"),
+        "{}",
+        verdict.sentence
+    );
+    // By pause time alone it would have been.
+    let paused: u64 = report.totals.pauses.time_ns;
+    assert!(paused > 10 * (of(&report, "disable").saved_ns.at_most_ns as u64));
+    let ids: Vec<&str> = report.advice.iter().map(|own| own.id.as_str()).collect();
+    assert_eq!(ids, ["leave"]);
+    assert!(report.advice[0].why.contains("By replay"));
+}
+
+#[test]
+fn exposed_pauses_are_and_the_advice_says_what_helps() {
+    let host_bound = Program {
+        kernel_ns: 10 * US,
+        ..PROGRAM
+    };
+    let measured = run(host_bound, DEFAULT);
+    let report = analyzed(&measured);
+    assert_eq!(report.verdict.level, Level::Heavy);
+    let planned = report.advice.iter().find(|own| own.id == "planned");
+    let planned = planned.unwrap();
+    let every = of(&report, "planned").every_steps.unwrap();
+    assert!(
+        planned
+            .code
+            .as_ref()
+            .unwrap()
+            .contains(&format!("step % {every} == 0"))
+    );
+    assert!(planned.saves_at_least_ns.unwrap() > 0);
+    assert!(planned.risk.as_ref().unwrap().contains("objects"));
+    assert!(
+        planned.why.contains("By replay a step takes"),
+        "{}",
+        planned.why
+    );
+    for advice in &report.advice {
+        let most = advice.saves_at_most_ns.unwrap();
+        assert!(most <= of(&report, "disable").saved_ns.at_most_ns as u64);
+        assert!(
+            advice
+                .saves_at_least_ns
+                .is_none_or(|least| least <= most as i64)
+        );
+    }
+}
+
+#[test]
+fn the_end_of_the_interpreter_is_not_charged() {
+    let mut measured = run(far_ahead(), DEFAULT);
+    let before = analyzed(&measured);
+    let last_ns = START + measured.length_ns + MS;
+    measured.records.push(Record::Pause(Pause {
+        begin_ns: last_ns,
+        end_ns: last_ns + 90 * MS,
+        generation: 2,
+        reason: Reason::Shutdown,
+        ..pause(1, 0, 1)
+    }));
+    let report = analyzed(&measured);
+    assert_eq!(report.verdict.level, before.verdict.level);
+    assert!(
+        report.verdict.sentence.contains("not charged"),
+        "{}",
+        report.verdict.sentence
+    );
+    assert_eq!(of(&report, "disable").run, of(&before, "disable").run);
+}
+
+/// Without the GPU's times what is saved is a bound, and the level is that of the pause time, as ever.
+#[test]
+fn without_gpu_times_there_are_upper_bounds() {
+    let mut measured = run(far_ahead(), DEFAULT);
+    measured
+        .records
+        .retain(|record| !matches!(record, Record::GpuOp(_)));
+    let report = analyzed(&measured);
+    assert_ne!(report.verdict.level, Level::Negligible);
+    for what in &report.what_if {
+        assert_eq!(what.method, "pause-time");
+        assert_eq!(what.saved_ns.at_least_ns, None);
+        assert!(what.run.is_none() && what.step.is_none());
+    }
+    assert!(
+        report
+            .advice
+            .iter()
+            .all(|own| own.saves_at_least_ns.is_none())
+    );
+}
+
+/// Traces of the PyTorch profiler say neither generation nor reason nor objects.
+#[test]
+fn what_no_trace_tells_widens_the_interval() {
+    let mut measured = run(PROGRAM, DEFAULT);
+    for record in &mut measured.records {
+        if let Record::Pause(pause) = record {
+            pause.generation = Pause::UNKNOWN_GENERATION;
+            pause.reason = Reason::Unknown;
+            (pause.collected, pause.oldest_objects) = (None, None);
+        }
+    }
+    let report = analyzed(&measured);
+    let disable = of(&report, "disable");
+    assert_eq!(disable.pause_time_less_ns.at_least_ns, 0);
+    assert_eq!(
+        disable.pause_time_less_ns.at_most_ns as u64,
+        report.totals.pauses.time_ns
+    );
+    assert!(disable.garbage.is_none());
+    let ids: Vec<&str> = report.what_if.iter().map(|own| own.id.as_str()).collect();
+    assert!(!ids.contains(&"planned") && !ids.contains(&"explicit"));
 }

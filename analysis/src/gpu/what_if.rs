@@ -22,6 +22,8 @@ pub use plan::disable;
 pub use plan::freeze;
 pub use plan::planned;
 pub use plan::thresholds;
+pub use plan::without_any;
+pub use plan::without_explicit;
 pub use program::Program;
 pub use replayed::Learned;
 pub use replayed::Replays;
@@ -33,6 +35,7 @@ use crate::report::PredictedLength;
 use crate::report::Saving;
 use crate::report::WhatIf;
 use every::Every;
+use gctrace_event::Reason;
 
 /// An hour: what gathers without any collection is told for so long.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -67,6 +70,17 @@ struct Scenario {
     outside_ns: (u64, u64),
 }
 
+impl Scenario {
+    /// Reasons that no trace tells are not taken for explicit calls.
+    fn makes_sense(&self, programs: &[Program<'_>]) -> bool {
+        let calls = |program: &Program<'_>| {
+            let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
+            reasons.any(|reason| reason == Reason::Manual)
+        };
+        self.id != "explicit" || programs.iter().any(calls)
+    }
+}
+
 /// All changes for programs of one job. Empty where no pause could be changed.
 #[must_use]
 pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatIf> {
@@ -75,9 +89,12 @@ pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatI
         Some(of_thresholds(programs)),
         of_planned(programs),
         Some(of_disable(programs)),
+        Some(of_explicit(programs)),
     ];
     let scenarios = scenarios.into_iter().flatten();
-    let changing = scenarios.filter(|own| !own.optimistic.lengths.is_empty());
+    // Where the trace does not tell why a collection ran, one side may be empty.
+    let changing =
+        scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
     changing
         .map(|scenario| outcome(scenario, programs, rerun))
         .collect()
@@ -123,6 +140,19 @@ fn of_disable(programs: &[Program<'_>]) -> Scenario {
         optimistic,
         every: None,
         garbage: garbage::over(programs, HOUR_NS),
+        outside_ns: (0, 0),
+    }
+}
+
+fn of_explicit(programs: &[Program<'_>]) -> Scenario {
+    let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
+    Scenario {
+        id: "explicit",
+        change: words::without_explicit(),
+        pessimistic,
+        optimistic,
+        every: None,
+        garbage: None,
         outside_ns: (0, 0),
     }
 }

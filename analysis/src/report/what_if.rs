@@ -8,7 +8,7 @@ use serde::Serialize;
 /// and once for the better: the truth should lie between, if the program behaves as recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
-    /// `freeze`, `thresholds`, `planned` or `disable`.
+    /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (the program's own calls left out).
     pub id: String,
     /// The change, in words.
     pub change: String,

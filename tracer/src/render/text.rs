@@ -81,9 +81,8 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
     lines = lines.iter().map(|line| style.bold(line)).collect();
     lines.extend(wrap(&advice.why, "     ", "     "));
-    if let Some(saves_ns) = advice.saves_at_most_ns {
-        let saves = format!("Saves at most {} (predicted).", duration(saves_ns));
-        lines.extend(wrap(&saves, "     ", "     "));
+    if let Some(most_ns) = advice.saves_at_most_ns {
+        lines.extend(wrap(&saves(advice, most_ns), "     ", "     "));
     }
     if let Some(code) = &advice.code {
         lines.push(String::new());
@@ -95,6 +94,21 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
         lines.extend(wrap(&format!("Risk: {risk}"), "     ", "     "));
     }
     lines.join("\n") + "\n"
+}
+
+fn saves(advice: &Advice, most_ns: u64) -> String {
+    let most = duration(most_ns);
+    match advice.saves_at_least_ns {
+        None => format!("Saves at most {most} (predicted)."),
+        Some(least_ns @ ..0) => format!(
+            "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
+            duration(least_ns.unsigned_abs())
+        ),
+        Some(least_ns) => match duration(least_ns.unsigned_abs()) {
+            least if least == most => format!("Saves {most} of the run (predicted by replay)."),
+            least => format!("Saves {least} to {most} of the run (predicted by replay)."),
+        },
+    }
 }
 
 fn footnote(report: &Report) -> String {

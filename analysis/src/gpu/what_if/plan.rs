@@ -89,6 +89,32 @@ pub fn disable(programs: &[Program<'_>], side: Side) -> Plan {
     plan
 }
 
+/// No collection at all while the program runs.
+#[must_use]
+pub fn without_any(programs: &[Program<'_>]) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        for (pause, _) in program.pauses() {
+            plan.set(index, pause, 0);
+        }
+    }
+    plan
+}
+
+/// The program does not ask for collections.
+#[must_use]
+pub fn without_explicit(programs: &[Program<'_>], side: Side) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        for (pause, span) in program.pauses() {
+            if !program.automatic(span).or(side == Side::Pessimistic) {
+                plan.set(index, pause, 0);
+            }
+        }
+    }
+    plan
+}
+
 /// `gc.freeze()` once everything is set up: from then on collections of the whole heap leave out the objects that
 /// were there. Their length is taken to be in proportion to the objects they look at.
 #[must_use]

@@ -1,28 +1,44 @@
 //! From everything recorded to the programs that the predictions are about.
 
 use super::Learned;
+use super::Plan;
 use super::Program;
 use super::Replays;
+use super::Rerun;
 use super::predict;
 use super::replayed::single_jobs;
+use super::without_any;
 use crate::analysis::Analysis;
 use crate::gpu::replay::Model;
 use crate::gpu::timeline::Timeline;
+use crate::gpu_cost::GpuCost;
+use crate::report::Effort;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
+/// What is predicted, and what the pauses cost as they were.
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    pub(crate) what_if: Vec<WhatIf>,
+    /// `None` without the GPU's times, or without pauses.
+    pub(crate) cost: Option<GpuCost>,
+}
+
 /// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
 /// that collected.
-pub(crate) fn report(analysis: &Analysis, processes: &[ProcessReport]) -> Vec<WhatIf> {
+pub(crate) fn outlook(analysis: &Analysis, processes: &[ProcessReport]) -> Outlook {
     let programs = programs(analysis, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
     // Learning a model of a long run takes seconds, so only where there is something to ask it.
     let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
     if !with_gpu || !pauses {
-        return predict(&programs, None);
+        return Outlook {
+            what_if: predict(&programs, None),
+            cost: None,
+        };
     }
     let jobs = single_jobs(&programs);
     let models: Vec<Model> = jobs.iter().map(Model::learn).collect();
@@ -36,7 +52,29 @@ pub(crate) fn report(analysis: &Analysis, processes: &[ProcessReport]) -> Vec<Wh
         jobs: learned.collect(),
         error_ratio: None,
     };
-    predict(&programs, Some(&replays))
+    Outlook {
+        what_if: predict(&programs, Some(&replays)),
+        cost: cost(&programs, &replays),
+    }
+}
+
+/// `None` where all pauses are those of interpreters that end.
+fn cost(programs: &[Program<'_>], replays: &Replays<'_>) -> Option<GpuCost> {
+    let mut all = Effort::default();
+    let mut longest_ns = 0;
+    for (_, pause) in programs.iter().flat_map(Program::pauses) {
+        all.add(pause.duration_ns());
+        longest_ns = pause.duration_ns().max(longest_ns);
+    }
+    let measured = replays.run(&Plan::default());
+    let without = replays.run(&without_any(programs));
+    (all.count > 0).then(|| GpuCost {
+        run_ns: measured.length_ns,
+        cost_ns: measured.length_ns.saturating_sub(without.length_ns),
+        error_ns: replays.error_ns(all.time_ns),
+        pauses: all,
+        longest_ns,
+    })
 }
 
 fn programs<'a>(analysis: &'a Analysis, processes: &[ProcessReport]) -> Vec<Program<'a>> {

@@ -42,6 +42,10 @@ pub(super) fn disable() -> String {
     "gc.disable()".to_owned()
 }
 
+pub(super) fn without_explicit() -> String {
+    "no gc.collect() calls".to_owned()
+}
+
 pub(super) fn assumes(id: &str, replayed: bool) -> String {
     let specific = match id {
         "freeze" => {
@@ -55,6 +59,10 @@ pub(super) fn assumes(id: &str, replayed: bool) -> String {
         "planned" => {
             "A planned collection takes as long as the full collections recorded around that \
              moment, and comes at the begin of a step on all ranks."
+        }
+        "explicit" => {
+            "What these calls free now is freed by automatic collections, which take no longer for \
+             it."
         }
         _ => "Without collections the program does what it did between them.",
     };
@@ -80,6 +88,11 @@ pub(super) fn risk(id: &str, programs: &[Program<'_>], garbage: Option<&Garbage>
              recorded (validation, checkpoints) may make more.",
             gathers(garbage)
         ),
+        "explicit" => {
+            "A call before a phase that needs much memory may be there on purpose; calls \
+                       before torch.cuda.empty_cache() free GPU memory only if cycles hold tensors."
+                .to_owned()
+        }
         _ => match garbage.filter(|garbage| garbage.objects > 0) {
             Some(_) => format!(
                 "Garbage in cycles is never freed{}. Collect by hand before memory runs out.",

@@ -8,17 +8,20 @@
 //! of (something before it + a delay).
 //!
 //! What is assumed where a trace cannot tell is said where it is decided: `threads.rs` (hand-overs
-//! between threads), `pauses.rs` (the interpreter's lock), `streams.rs` (waits between streams),
-//! `blocking.rs` (what blocking calls wait for).
+//! between threads), `pauses.rs` (the interpreter's lock), `waits.rs` (waits between streams),
+//! `blocking.rs` (what blocking calls wait for), `queue_limit.rs` (full queues).
 
 mod attribute;
 mod blocking;
+mod covered;
 mod layout;
 mod network;
 mod pauses;
+mod queue_limit;
 mod schedule;
 mod streams;
 mod threads;
+mod waits;
 
 pub use attribute::Attribution;
 pub use attribute::Budget;
@@ -168,6 +171,7 @@ impl Model {
             threads::learn(timeline, layout, &mut builder);
             let queues = streams::learn(timeline, layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
+            queue_limit::learn(timeline, layout, &queues, &mut builder);
         }
         meet(job, &layouts, &mut builder);
         let effects = job.timelines.iter().zip(&layouts);

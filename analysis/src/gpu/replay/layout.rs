@@ -24,6 +24,8 @@ pub(super) struct Layout {
     pub(super) ops: Vec<(u64, u64)>,
     /// Per thread.
     pub(super) chains: Vec<Chain>,
+    /// Per thread: from which time between two calls on it was quiet for unusually long.
+    pub(super) quiet_ns: Vec<u64>,
     /// Per operation: its device, [`NONE`] where not known.
     pub(super) devices: Vec<u32>,
     /// Which operations members of a collective are.

@@ -3,9 +3,13 @@
 //! A pause is part of the time between two calls of the thread that collects. It holds the
 //! interpreter's lock: other threads that run Python stand still as well, except those that made a
 //! call within the pause (threads of C++, autograd's for example, go on). That a thread runs Python
-//! is taken from its being the process's first, or having collected or stepped itself.
+//! is taken from its being the process's first, or having collected or stepped itself. Of any other
+//! thread, a pause is taken to have stopped it where it was quiet all through the pause, and only a
+//! usual time besides: it was running a hook in Python, say.
 
 use super::Change;
+use super::InsertedPause;
+use super::covered::Covered;
 use super::layout::Chain;
 use super::layout::Layout;
 use super::network::Builder;
@@ -14,12 +18,15 @@ use super::network::NONE;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::collections::HashMap;
 
 /// The times that the pauses of a timeline are part of.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pauses: Vec<Effect>,
+    handed: HashMap<u32, Vec<HandOver>>,
+    floors: HashMap<u32, i64>,
 }
 
 /// One pause.
@@ -79,6 +86,7 @@ impl Effects {
     pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder) -> Self {
         let mut taken = Taken::default();
         let handed = handed_over(layout);
+        let covered = Covered::of(timeline);
         let pauses = timeline.pauses.iter().map(|pause| {
             let mut effect = Effect {
                 begin_ns: pause.begin_ns,
@@ -88,30 +96,60 @@ impl Effects {
             for (thread, chain) in (0u32..).zip(&layout.chains) {
                 if thread == pause.thread {
                     own(pause, chain, layout, &mut taken, &mut effect);
-                } else if chain.python && !chain.polls {
-                    stood_still(pause, chain, layout, &mut taken, &mut effect);
+                } else if !chain.polls {
+                    let quiet_ns = layout.quiet_ns.get(thread as usize).copied();
+                    let other = Other {
+                        chain,
+                        quiet_ns: quiet_ns.unwrap_or(0),
+                    };
+                    other.stood_still(&covered, layout, &mut taken, &mut effect);
                 }
             }
             asked_later(pause, &handed, layout, &mut taken, &mut effect);
             effect
         });
         let pauses: Vec<Effect> = pauses.collect();
-        // Where a thread waited for another its own order counts too: never earlier than its own
-        // pauses allow.
-        let switched = layout.chains.iter().flat_map(|chain| {
-            let edges = chain.own.iter().zip(&chain.switch);
-            edges
-                .filter(|(_, switch)| **switch != NONE)
-                .map(|(own, _)| *own)
-        });
-        let switched: std::collections::HashSet<u32> = switched.collect();
-        for part in pauses.iter().flat_map(|effect| &effect.parts) {
-            if switched.contains(&part.edge) {
-                builder.lengthen(part.edge, part.length_ns);
-            }
+        let floors = floors(timeline, layout);
+        for (edge, floor_ns) in &floors {
+            builder.lengthen(*edge, *floor_ns);
         }
-        Self { pauses }
+        Self {
+            pauses,
+            handed,
+            floors,
+        }
     }
+}
+
+/// A thread that waited for another one goes on no earlier than its own pauses allow: by edge from
+/// its call before, the time from that call to the end of a pause that began before the other
+/// thread handed over.
+fn floors(timeline: &Timeline, layout: &Layout) -> HashMap<u32, i64> {
+    let mut floors: HashMap<u32, i64> = HashMap::new();
+    for pause in &timeline.pauses {
+        let Some(chain) = layout.chains.get(pause.thread as usize) else {
+            continue;
+        };
+        let place = first_from(chain, pause.begin_ns, layout);
+        if let Some((edge, from)) = waiting(chain, place, pause.begin_ns, layout)
+            && let Some((_, to)) = gap(chain, place, layout)
+        {
+            let floor = pause.end_ns.min(to).saturating_sub(from);
+            let floor = i64::try_from(floor).unwrap_or(i64::MAX);
+            let slot = floors.entry(edge).or_default();
+            *slot = floor.max(*slot);
+        }
+    }
+    floors
+}
+
+/// If a thread waits for another one at a moment before the call at a place: the edge from its call
+/// before, and that call's end.
+fn waiting(chain: &Chain, place: usize, at_ns: u64, layout: &Layout) -> Option<(u32, u64)> {
+    let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
+    let (from, _) = gap(chain, place, layout)?;
+    let edge = chain.own.get(place)?;
+    (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
 }
 
 /// Until when each delay is given to pauses already, so that no time is taken twice.
@@ -181,19 +219,36 @@ fn own(pause: &PauseSpan, chain: &Chain, layout: &Layout, taken: &mut Taken, eff
     }
 }
 
-/// On another thread that needs the interpreter's lock: the gap that ends after the pause, if it
-/// made no call within.
-fn stood_still(
-    pause: &PauseSpan,
-    chain: &Chain,
-    layout: &Layout,
-    taken: &mut Taken,
-    effect: &mut Effect,
-) {
-    let place = first_from(chain, pause.begin_ns, layout);
-    let next = gap(chain, place, layout);
-    if next.is_some_and(|(_, to)| to >= pause.end_ns) {
-        take(chain, place, layout, taken, effect);
+/// A thread other than the one that collects.
+struct Other<'a> {
+    chain: &'a Chain,
+    quiet_ns: u64,
+}
+
+impl Other<'_> {
+    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
+    /// interpreter's lock.
+    fn stood_still(
+        &self,
+        covered: &Covered,
+        layout: &Layout,
+        taken: &mut Taken,
+        effect: &mut Effect,
+    ) {
+        let place = first_from(self.chain, effect.begin_ns, layout);
+        let Some((from, to)) = gap(self.chain, place, layout) else {
+            return;
+        };
+        let through = to >= effect.end_ns;
+        let switched = self.chain.source.get(place).is_some_and(|of| *of != NONE);
+        // A call may have been under way when the pause began.
+        let usual = from <= effect.begin_ns.saturating_add(self.quiet_ns)
+            && !switched
+            && place > 0
+            && covered.outside(from, to) < self.quiet_ns;
+        if through && (self.chain.python || usual) {
+            take(self.chain, place, layout, taken, effect);
+        }
     }
 }
 
@@ -261,14 +316,38 @@ pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) ->
         }
     }
     for inserted in &change.inserted {
-        if let Some(layout) = layouts.get(inserted.timeline as usize) {
-            insert(inserted, layout, &mut applied);
+        let timeline = inserted.timeline as usize;
+        if let (Some(layout), Some(effects)) = (layouts.get(timeline), effects.get(timeline)) {
+            let part = AppliedPart {
+                begin_ns: inserted.at_ns,
+                end_ns: inserted.at_ns,
+                by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
+            };
+            for edge in lengthened(inserted, layout, &effects.handed) {
+                applied.add(edge, part);
+            }
+            if let Some((edge, by_ns)) = effects.still_before(inserted, layout) {
+                applied.add(edge, AppliedPart { by_ns, ..part });
+            }
         }
     }
     for parts in applied.parts.values_mut() {
         parts.sort_by_key(|part| (part.begin_ns, part.end_ns));
     }
     applied
+}
+
+impl Effects {
+    /// A thread that waits for another one when a new pause begins: the time it had waited by then
+    /// comes before the pause.
+    fn still_before(&self, inserted: &InsertedPause, layout: &Layout) -> Option<(u32, i64)> {
+        let chain = layout.chains.get(inserted.thread as usize)?;
+        let place = first_from(chain, inserted.at_ns, layout);
+        let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
+        let waited = i64::try_from(inserted.at_ns - from).unwrap_or(i64::MAX);
+        let floor = self.floors.get(&edge).copied().unwrap_or(0);
+        Some((edge, waited.saturating_sub(floor).max(0)))
+    }
 }
 
 impl Effect {
@@ -288,44 +367,37 @@ impl Effect {
     }
 }
 
-/// A new pause lengthens the time between calls in which it lies.
-fn insert(inserted: &super::InsertedPause, layout: &Layout, applied: &mut Applied) {
-    let part = AppliedPart {
-        begin_ns: inserted.at_ns,
-        end_ns: inserted.at_ns,
-        by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
-    };
+/// The delays that a new pause lengthens: as for measured ones.
+fn lengthened(
+    inserted: &InsertedPause,
+    layout: &Layout,
+    handed: &HashMap<u32, Vec<HandOver>>,
+) -> BTreeSet<u32> {
+    let at_ns = inserted.at_ns;
+    let mut edges = BTreeSet::new();
     for (thread, chain) in (0u32..).zip(&layout.chains) {
         let collects = thread == inserted.thread;
-        if !collects && (!chain.python || chain.polls) {
+        let place = first_from(chain, at_ns, layout);
+        let within = gap(chain, place, layout).is_some_and(|(from, _)| from <= at_ns);
+        let stands_still = chain.python && !chain.polls && within;
+        if !collects && !stands_still {
             continue;
         }
-        let place = first_from(chain, inserted.at_ns, layout);
-        let in_gap = gap(chain, place, layout).is_some_and(|(from, _)| from <= inserted.at_ns);
-        if !collects && !in_gap {
-            continue;
-        }
-        applied.add(chain.own.get(place).copied().unwrap_or(NONE), part);
+        edges.extend(chain.own.get(place));
         let source = chain.source.get(place).copied().unwrap_or(NONE);
-        if layout
-            .call_span(source)
-            .is_some_and(|(_, end)| end <= inserted.at_ns)
-        {
-            applied.add(chain.switch.get(place).copied().unwrap_or(NONE), part);
+        let handed_over = layout.call_span(source);
+        if handed_over.is_some_and(|(_, end)| end <= at_ns) {
+            edges.extend(chain.switch.get(place));
         }
-        if collects && let Some(last) = place.checked_sub(1) {
-            let last = chain.calls.get(last).copied().unwrap_or(NONE);
-            for other in &layout.chains {
-                let switches = other.switch.iter().zip(&other.source).zip(&other.calls);
-                for ((edge, source), to) in switches {
-                    let later = layout
-                        .call_span(*to)
-                        .is_some_and(|to| to.0 > inserted.at_ns);
-                    if *source == last && *source != NONE && later {
-                        applied.add(*edge, part);
-                    }
-                }
-            }
+        let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
+        if let (true, Some(last)) = (collects, last) {
+            let later = |hand_over: &&HandOver| {
+                let to = layout.call_span(hand_over.to);
+                to.is_some_and(|(begin, _)| begin > at_ns)
+            };
+            let hand_overs = handed.get(last).into_iter().flatten();
+            edges.extend(hand_overs.filter(later).map(|hand_over| hand_over.edge));
         }
     }
+    edges
 }

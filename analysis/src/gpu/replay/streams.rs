@@ -4,6 +4,7 @@
 use super::layout::Layout;
 use super::network::Builder;
 use super::network::NONE;
+use super::waits;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
@@ -24,6 +25,12 @@ impl Queue {
         let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
         self.ops.get(behind.checked_sub(1)?).copied()
     }
+
+    /// The first operation that was asked for after a moment.
+    pub(super) fn first_from(&self, at_ns: u64) -> Option<u32> {
+        let behind = self.asked_ns.partition_point(|asked| *asked <= at_ns);
+        self.ops.get(behind).copied()
+    }
 }
 
 /// Links the operations of each stream; returns the streams.
@@ -33,6 +40,7 @@ pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder)
     for queue in &queues {
         link(queue, timeline, layout, &typical, builder);
     }
+    waits::learn(timeline, layout, &queues, &typical, builder);
     for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
         let Some((begin, end)) = layout.op(op) else {
             continue;
@@ -63,7 +71,7 @@ fn queues(timeline: &Timeline) -> Vec<Queue> {
 
 /// Medians of what operations take to begin, by kind of operation.
 #[derive(Debug, Default)]
-struct Typical {
+pub(super) struct Typical {
     /// From the call to the begin on an empty stream.
     launch_ns: [i64; 3],
     /// From the end of the operation before, where both were asked for long before.
@@ -113,6 +121,20 @@ impl Typical {
             launch_ns: launches.map(median),
             gap_ns: gaps.map(median),
         }
+    }
+}
+
+impl Typical {
+    /// When an operation could have begun by its call and by its stream, which was free from
+    /// `stream_free_ns` on.
+    pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
+        let of = |medians: &[i64; 3]| {
+            let median = medians.get(class(op.kind)).copied().unwrap_or(0);
+            u64::try_from(median).unwrap_or(0)
+        };
+        let call = timeline.calls.get(op.call as usize);
+        let asked = call.map_or(0, |call| call.begin_ns.saturating_add(of(&self.launch_ns)));
+        asked.max(stream_free_ns.saturating_add(of(&self.gap_ns)))
     }
 }
 

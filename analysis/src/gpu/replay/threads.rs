@@ -4,7 +4,9 @@
 //! A call begins so long after the one before it on its thread as measured. But a thread that was
 //! quiet for unusually long while another one was busy waited for that one: Python's main thread
 //! waits for autograd's to finish the backward pass, which waited for the main thread to ask for it.
+//! Pauses do not count as quiet.
 
+use super::covered::Covered;
 use super::layout::Chain;
 use super::layout::Layout;
 use super::network::Builder;
@@ -27,26 +29,19 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut Layout, builder: &mut Buil
             builder.edge(begin, end, minimum.of(content.function, content.kind));
         }
     }
-    let quiet: Vec<u64> = layout
-        .chains
-        .iter()
-        .map(|chain| quiet_ns(chain, layout))
+    let hand_overs = HandOvers::new(timeline, layout);
+    let sources: Vec<Vec<u32>> = (0..layout.chains.len())
+        .map(|thread| hand_overs.sources(thread))
         .collect();
-    let launching: Vec<bool> = layout
-        .chains
-        .iter()
-        .map(|chain| launches(chain, timeline))
-        .collect();
+    let quiet_ns = hand_overs.quiet_ns;
     let mut chains = std::mem::take(&mut layout.chains);
-    let sources: Vec<Vec<u32>> = (0..chains.len())
-        .map(|thread| sources(thread, &chains, &quiet, &launching, layout))
-        .collect();
     for (chain, sources) in chains.iter_mut().zip(sources) {
         if !chain.polls {
             link(chain, sources, layout, builder);
         }
     }
     layout.chains = chains;
+    layout.quiet_ns = quiet_ns;
 }
 
 /// How long calls take by themselves, by function: what a call that blocks takes where it needs
@@ -57,25 +52,30 @@ struct OwnTime {
 }
 
 impl OwnTime {
-    /// The tenth percentile: most calls of a function that may block do not.
+    /// Of calls that may block the tenth percentile: many of them do. Of launches the median: few
+    /// of them meet a full queue.
     fn learn(timeline: &Timeline) -> Self {
         let blocking = timeline
             .calls
             .iter()
-            .filter(|call| call.timed && call.kind.may_block());
+            .filter(|call| call.timed && (call.kind.may_block() || call.kind.launches()));
         let mut lengths: Vec<(u32, u64)> = blocking
             .map(|call| (call.function, call.duration_ns()))
             .collect();
+        let part = |function: u32| match CallKind::of(timeline.names.text(function)).launches() {
+            true => 2,
+            false => 10,
+        };
         lengths.sort_unstable();
         let low = lengths.chunk_by(|a, b| a.0 == b.0).filter_map(|of_one| {
-            let (function, length) = of_one.get(of_one.len() / 10)?;
+            let (function, length) = of_one.get(of_one.len() / part(of_one.first()?.0))?;
             Some((*function, i64::try_from(*length).unwrap_or(i64::MAX)))
         });
         Self { low: low.collect() }
     }
 
     fn of(&self, function: u32, kind: CallKind) -> i64 {
-        if !kind.may_block() && !matches!(kind, CallKind::Launch | CallKind::GraphLaunch) {
+        if !kind.may_block() && !kind.launches() {
             return i64::MAX;
         }
         let found = self.low.binary_search_by_key(&function, |(of, _)| *of);
@@ -84,18 +84,90 @@ impl OwnTime {
     }
 }
 
-fn quiet_ns(chain: &Chain, layout: &Layout) -> u64 {
-    let mut gaps: Vec<u64> = chain
-        .calls
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [before, after] => {
-                let (_, end) = layout.call_span(*before)?;
-                let (begin, _) = layout.call_span(*after)?;
-                Some(begin.saturating_sub(end))
+/// Finds out which calls waited for another thread.
+struct HandOvers<'a> {
+    layout: &'a Layout,
+    pauses: Covered,
+    /// Per thread: from which time between two calls on it was quiet.
+    quiet_ns: Vec<u64>,
+    /// Per thread: whether it gives the GPU work.
+    launches: Vec<bool>,
+}
+
+impl<'a> HandOvers<'a> {
+    fn new(timeline: &Timeline, layout: &'a Layout) -> Self {
+        let pauses = Covered::of(timeline);
+        let chains = || layout.chains.iter();
+        Self {
+            layout,
+            quiet_ns: chains()
+                .map(|chain| quiet_ns(chain, layout, &pauses))
+                .collect(),
+            launches: chains().map(|chain| launches(chain, timeline)).collect(),
+            pauses,
+        }
+    }
+
+    /// Per call of a thread: the call of another thread that it waited for, or [`NONE`].
+    fn sources(&self, thread: usize) -> Vec<u32> {
+        let (Some(chain), Some(quiet)) =
+            (self.layout.chains.get(thread), self.quiet_ns.get(thread))
+        else {
+            return Vec::new();
+        };
+        let mut before: Option<u32> = None;
+        let of = |call: &u32| {
+            let last = before.replace(*call);
+            let (begin, _) = self.layout.call_span(*call)?;
+            let from = last.and_then(|last| self.layout.call_span(last));
+            let from = from.map(|(_, end)| end);
+            if from.is_some_and(|from| self.pauses.outside(from, begin) < *quiet) {
+                return None;
             }
-            _ => None,
-        })
+            let (end, source) = self.latest(thread, begin)?;
+            // Shortly before, against how long it was quiet; the other one's work lies in between.
+            let near = from.is_none_or(|from| {
+                let handed_over = self.pauses.outside(end, begin);
+                end > from && handed_over <= self.pauses.outside(from, begin) / 2
+            });
+            near.then_some(source)
+        };
+        let sources = chain.calls.iter().map(of);
+        sources.map(|source| source.unwrap_or(NONE)).collect()
+    }
+
+    /// Of the other threads' calls that ended before a moment and were followed by quiet, the last,
+    /// with its end.
+    fn latest(&self, thread: usize, before_ns: u64) -> Option<(u64, u32)> {
+        let all = self.layout.chains.iter().zip(&self.quiet_ns);
+        let others = all.zip(&self.launches).enumerate();
+        let others = others.filter(|(other, (_, launches))| *other != thread && **launches);
+        others
+            .filter_map(|(_, ((chain, quiet), _))| self.handed_over(chain, *quiet, before_ns))
+            .max()
+    }
+
+    fn handed_over(&self, chain: &Chain, quiet_ns: u64, before_ns: u64) -> Option<(u64, u32)> {
+        let span = |call: &u32| self.layout.call_span(*call);
+        let begun = |call: &u32| span(call).is_some_and(|span| span.0 < before_ns);
+        let behind = chain.calls.partition_point(begun);
+        let last = chain.calls.get(behind.checked_sub(1)?)?;
+        let (_, end) = span(last)?;
+        let next = chain.calls.get(behind).and_then(span);
+        let rested = next.is_none_or(|(begin, _)| self.pauses.outside(end, begin) >= quiet_ns);
+        (end <= before_ns && rested).then_some((end, *last))
+    }
+}
+
+fn quiet_ns(chain: &Chain, layout: &Layout, pauses: &Covered) -> u64 {
+    let spans = chain
+        .calls
+        .iter()
+        .filter_map(|call| layout.call_span(*call));
+    let next = spans.clone().skip(1);
+    let mut gaps: Vec<u64> = spans
+        .zip(next)
+        .map(|((_, end), (begin, _))| pauses.outside(end, begin))
         .collect();
     gaps.sort_unstable();
     let median = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
@@ -103,76 +175,12 @@ fn quiet_ns(chain: &Chain, layout: &Layout) -> u64 {
 }
 
 fn launches(chain: &Chain, timeline: &Timeline) -> bool {
-    let kind = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.kind);
-    !chain.polls
-        && chain.calls.iter().filter_map(kind).any(|kind| {
-            matches!(
-                kind,
-                CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy
-            )
-        })
-}
-
-/// Per call of a thread: the call of another thread that it waited for, or [`NONE`].
-fn sources(
-    thread: usize,
-    chains: &[Chain],
-    quiet: &[u64],
-    launching: &[bool],
-    layout: &Layout,
-) -> Vec<u32> {
-    let Some(chain) = chains.get(thread) else {
-        return Vec::new();
-    };
-    let others = || {
-        let all = chains.iter().zip(quiet).zip(launching).enumerate();
-        all.filter(|(other, (_, launching))| *other != thread && **launching)
-            .map(|(_, ((chain, quiet), _))| (chain, *quiet))
-    };
-    let quiet = quiet.get(thread).copied().unwrap_or(QUIET_NS);
-    let mut before: Option<u32> = None;
-    let of = |call: &u32| {
-        let gap_begin = before.replace(*call);
-        let (begin, _) = layout.call_span(*call)?;
-        let gap_begin = match gap_begin {
-            Some(before) => Some(layout.call_span(before)?.1),
-            None => None,
-        };
-        if gap_begin.is_some_and(|from| begin.saturating_sub(from) < quiet) {
-            return None;
-        }
-        let latest = others().filter_map(|(other, quiet)| handed_over(other, quiet, begin, layout));
-        let (end, source) = latest.max()?;
-        // Shortly before, against how long it was quiet; the other one's work lies in between.
-        let near = gap_begin.is_none_or(|from| end > from && begin - end <= (begin - from) / 2);
-        near.then_some(source)
-    };
-    let sources = chain.calls.iter().map(of);
-    sources.map(|source| source.unwrap_or(NONE)).collect()
-}
-
-/// The last call of a thread that ended before a moment, with its end, if the thread was quiet
-/// afterwards.
-fn handed_over(
-    chain: &Chain,
-    quiet_ns: u64,
-    before_ns: u64,
-    layout: &Layout,
-) -> Option<(u64, u32)> {
-    let begins = |call: &u32| {
-        layout
-            .call_span(*call)
-            .is_some_and(|span| span.0 < before_ns)
-    };
-    let behind = chain.calls.partition_point(begins);
-    let last = *chain.calls.get(behind.checked_sub(1)?)?;
-    let (_, end) = layout.call_span(last)?;
-    let next = chain
+    let mut kinds = chain
         .calls
-        .get(behind)
-        .and_then(|next| layout.call_span(*next));
-    let rested = next.is_none_or(|(begin, _)| begin.saturating_sub(end) >= quiet_ns);
-    (end <= before_ns && rested).then_some((end, last))
+        .iter()
+        .filter_map(|call| timeline.calls.get(*call as usize))
+        .map(|call| call.kind);
+    !chain.polls && kinds.any(|kind| kind.launches() || kind == CallKind::Copy)
 }
 
 fn link(chain: &mut Chain, sources: Vec<u32>, layout: &Layout, builder: &mut Builder) {

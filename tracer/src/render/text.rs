@@ -104,6 +104,7 @@ fn saves(advice: &Advice, most_ns: u64) -> String {
             "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
             duration(least_ns.unsigned_abs())
         ),
+        Some(0) => format!("Saves up to {most} of the run (predicted by replay)."),
         Some(least_ns) => match duration(least_ns.unsigned_abs()) {
             least if least == most => format!("Saves {most} of the run (predicted by replay)."),
             least => format!("Saves {least} to {most} of the run (predicted by replay)."),

@@ -59,23 +59,34 @@ fn basis(first: &WhatIf, run: PredictedLength) -> String {
 
 fn table(list: &[WhatIf]) -> Vec<String> {
     let with_step = list.iter().any(|own| own.step.is_some());
-    let mut head = vec!["saves"];
+    let mut head = vec!["change", "saves"];
     if with_step {
-        head.push("step then");
+        head.push("a step then");
     }
-    head.extend(["garbage that gathers", "change"]);
-    let left = head.len() - 1;
-    let mut table = Table::new(&head, &[left - 1, left]);
+    head.push("garbage objects then");
+    let last = head.len() - 1;
+    let mut table = Table::new(&head, &[0, last]);
     for own in list {
-        let mut row = vec![saves(own.saved_ns)];
+        let mut row = vec![change(own), saves(own.saved_ns)];
         if with_step {
             row.push(own.step.as_ref().map_or_else(|| "-".to_owned(), length));
         }
         row.push(garbage(own));
-        row.push(own.change.clone());
         table.row(row);
     }
     table.lines()
+}
+
+/// In a few words: in full it is in the JSON, and in the advice.
+fn change(own: &WhatIf) -> String {
+    match (own.id.as_str(), own.every_steps) {
+        ("freeze", _) => "gc.freeze()".to_owned(),
+        ("thresholds", _) => "threshold 0 x 10".to_owned(),
+        ("planned", Some(every)) => format!("planned, every {}", short_count(every)),
+        ("disable", _) => "gc.disable()".to_owned(),
+        ("explicit", _) => "no gc.collect()".to_owned(),
+        _ => own.change.clone(),
+    }
 }
 
 fn saves(saving: Saving) -> String {

@@ -113,13 +113,13 @@ impl Activity {
         });
     }
 
-    /// Whether work may have been put into any stream at a moment from `from_ns` to `to_ns`, both included.
+    /// Whether work may have been put into any stream after `from_ns` and up to `to_ns`.
     pub(super) fn put_between(&self, from_ns: u64, to_ns: u64) -> bool {
         let begun = self.puts.partition_point(|put| put.from_ns <= to_ns);
         let latest = begun
             .checked_sub(1)
             .and_then(|at| self.latest_to_ns.get(at));
-        latest.is_some_and(|latest| *latest >= from_ns)
+        latest.is_some_and(|latest| *latest > from_ns)
     }
 
     /// Whether work was put into any stream before that moment.
@@ -177,7 +177,7 @@ impl Emptiness<'_> {
         let all_ns = self.all_emptied_ns.unwrap_or(0);
         self.latest_put_ns.iter().all(|(stream, put_ns)| {
             let own_ns = self.emptied_ns.get(stream).copied().unwrap_or(0);
-            *put_ns < own_ns.max(all_ns)
+            *put_ns <= own_ns.max(all_ns)
         })
     }
 

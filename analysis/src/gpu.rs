@@ -12,6 +12,7 @@ pub(crate) mod devices;
 pub(crate) mod gaps;
 pub(crate) mod intervals;
 pub(crate) mod launching;
+pub mod ranks;
 pub mod replay;
 pub(crate) mod steps;
 pub(crate) mod summary;

@@ -13,6 +13,7 @@ mod gpus;
 mod lines;
 mod overview;
 mod pressure;
+mod ranks;
 mod style;
 mod table;
 mod text;

@@ -31,6 +31,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .collect(),
         gaps: gaps::report(&timelines),
         launching: launching::report(&timelines),
+        ranks: super::ranks::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -4,6 +4,7 @@ use super::Basis;
 use super::DeviceReport;
 use super::GapsReport;
 use super::LaunchingReport;
+use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,6 +22,9 @@ pub struct GpuWork {
     /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
     /// no operation names its call.
     pub launching: Option<LaunchingReport>,
+    /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
+    /// fewer than two.
+    pub ranks: Option<RanksReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

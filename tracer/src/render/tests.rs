@@ -2,6 +2,7 @@
 
 mod causes;
 mod gpus;
+mod ranks;
 
 use super::Style;
 use super::json;

@@ -10,6 +10,7 @@ use super::gpus;
 use super::lines;
 use super::overview;
 use super::pressure;
+use super::ranks;
 use super::style::Style;
 use super::table::wrap;
 use super::what_if;
@@ -42,6 +43,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         gpu_work::gpu_work(report),
         gpu_bounds::gpu_bounds(report),
         what_if::what_if(report),
+        ranks::ranks(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

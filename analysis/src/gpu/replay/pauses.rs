@@ -4,8 +4,8 @@
 //! interpreter's lock: other threads that run Python stand still as well, except those that made a
 //! call within the pause (threads of C++, autograd's for example, go on). That a thread runs Python
 //! is taken from its being the process's first, or having collected or stepped itself. Of any other
-//! thread, a pause is taken to have stopped it where it was quiet all through the pause, and only a
-//! usual time besides: it was running a hook in Python, say.
+//! thread, a pause is taken to have stopped it where it was quiet all through the pause, and besides
+//! only as long as usual or as the pause: it was running a hook in Python, say.
 
 use super::Change;
 use super::InsertedPause;
@@ -241,11 +241,11 @@ impl Other<'_> {
         };
         let through = to >= effect.end_ns;
         let switched = self.chain.source.get(place).is_some_and(|of| *of != NONE);
+        let besides_ns = covered.outside(from, to);
+        let short = besides_ns < self.quiet_ns || besides_ns < to.saturating_sub(from) / 2;
         // A call may have been under way when the pause began.
-        let usual = from <= effect.begin_ns.saturating_add(self.quiet_ns)
-            && !switched
-            && place > 0
-            && covered.outside(from, to) < self.quiet_ns;
+        let before = from <= effect.begin_ns.saturating_add(self.quiet_ns);
+        let usual = place > 0 && before && !switched && short;
         if through && (self.chain.python || usual) {
             take(self.chain, place, layout, taken, effect);
         }

@@ -44,6 +44,10 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut Layout, builder: &mut Buil
     layout.quiet_ns = quiet_ns;
 }
 
+/// What a call that synchronises takes at most if there is nothing to wait for. A program that does
+/// so once, at its end, shows no such call.
+const SYNCHRONISED_NS: i64 = 20_000;
+
 /// How long calls take by themselves, by function: what a call that blocks takes where it needs
 /// not wait.
 struct OwnTime {
@@ -80,7 +84,13 @@ impl OwnTime {
         }
         let found = self.low.binary_search_by_key(&function, |(of, _)| *of);
         let found = found.ok().and_then(|at| self.low.get(at));
-        found.map_or(i64::MAX, |(_, length)| *length)
+        let low = found.map_or(i64::MAX, |(_, length)| *length);
+        match kind {
+            CallKind::StreamSynchronize
+            | CallKind::DeviceSynchronize
+            | CallKind::EventSynchronize => low.min(SYNCHRONISED_NS),
+            _ => low,
+        }
     }
 }
 

@@ -5,18 +5,20 @@ use super::Program;
 use super::Rerun;
 use super::Run;
 use super::every::mean_step_ns;
+use crate::gpu::ranks;
 use crate::gpu::replay::Change;
 use crate::gpu::replay::InsertedPause;
 use crate::gpu::replay::Job;
 use crate::gpu::replay::Model;
 use crate::gpu::replay::PauseLength;
 use crate::gpu::replay::Schedule;
+use crate::gpu::timeline::Timeline;
 
 /// A job and what was learned of it.
 #[derive(Debug)]
-pub struct Learned<'a> {
+pub struct Learned {
     /// Its model.
-    pub model: &'a Model,
+    pub model: Model,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
     /// Of each of its timelines the index among the programs.
@@ -29,7 +31,7 @@ pub struct Replays<'a> {
     /// The programs that plans are about.
     pub programs: &'a [Program<'a>],
     /// Their jobs.
-    pub jobs: Vec<Learned<'a>>,
+    pub jobs: Vec<Learned>,
     /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
     /// that is not known.
     pub error_ratio: Option<f64>,
@@ -60,7 +62,7 @@ impl Rerun for Replays<'_> {
 }
 
 impl Replays<'_> {
-    fn run_of(&self, job: &Learned<'_>, plan: &Plan) -> Run {
+    fn run_of(&self, job: &Learned, plan: &Plan) -> Run {
         let schedule = job.model.replay(&change(&job.programs, plan));
         let programs = job.programs.iter().enumerate();
         let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
@@ -131,8 +133,21 @@ fn change(programs: &[usize], plan: &Plan) -> Change {
     }
 }
 
-/// A job of each program alone, on its own clock.
-pub(super) fn single_jobs<'a>(programs: &[Program<'a>]) -> Vec<Job<'a>> {
-    let each = programs.iter();
-    each.map(|program| Job::single(program.timeline)).collect()
+/// The jobs of some programs, each with the indices of its programs: ranks of one job together, every other program alone.
+pub(super) fn jobs<'a>(programs: &[Program<'a>]) -> Vec<(Job<'a>, Vec<usize>)> {
+    let timelines: Vec<&'a Timeline> = programs.iter().map(|own| own.timeline).collect();
+    let found = ranks::jobs(&timelines).jobs;
+    let of_ranks = found.iter().map(|job| {
+        let members = job.members.iter().map(|member| member.timeline);
+        (job.job(&timelines), members.collect::<Vec<usize>>())
+    });
+    let mut jobs: Vec<(Job<'a>, Vec<usize>)> = of_ranks.collect();
+    let alone: Vec<(Job<'a>, Vec<usize>)> = timelines
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !jobs.iter().any(|(_, own)| own.contains(index)))
+        .map(|(index, timeline)| (Job::single(timeline), vec![index]))
+        .collect();
+    jobs.extend(alone);
+    jobs
 }

@@ -6,7 +6,7 @@ use super::Program;
 use super::Replays;
 use super::Rerun;
 use super::predict;
-use super::replayed::single_jobs;
+use super::replayed::jobs;
 use super::without_any;
 use crate::analysis::Analysis;
 use crate::gpu::replay::Model;
@@ -40,12 +40,10 @@ pub(crate) fn outlook(analysis: &Analysis, processes: &[ProcessReport]) -> Outlo
             cost: None,
         };
     }
-    let jobs = single_jobs(&programs);
-    let models: Vec<Model> = jobs.iter().map(Model::learn).collect();
-    let learned = models.iter().enumerate().map(|(index, model)| Learned {
-        model,
-        offsets_ns: vec![0],
-        programs: vec![index],
+    let learned = jobs(&programs).into_iter().map(|(job, programs)| Learned {
+        model: Model::learn(&job),
+        offsets_ns: job.offsets_ns,
+        programs,
     });
     let replays = Replays {
         programs: &programs,

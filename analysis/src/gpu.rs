@@ -6,6 +6,7 @@
 pub mod bounds;
 pub(crate) mod breakdown;
 pub mod calls;
+pub(crate) mod cause;
 pub mod collect;
 pub(crate) mod device;
 pub(crate) mod devices;

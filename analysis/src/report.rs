@@ -6,6 +6,7 @@
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
 
 mod allocations;
+mod cause;
 mod counters;
 mod cuda;
 mod evidence;
@@ -25,6 +26,11 @@ mod what_if;
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
+pub use cause::CauseReport;
+pub use cause::CostParts;
+pub use cause::DeviceCost;
+pub use cause::PauseCostReport;
+pub use cause::StepEvidenceReport;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use cuda::CudaFunction;

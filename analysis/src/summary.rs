@@ -53,8 +53,8 @@ impl Analysis {
         );
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
-        let outlook = crate::gpu::what_if::report::outlook(self, &processes);
         let gpu = crate::gpu::summary::report(&self.timelines);
+        let outlook = crate::gpu::what_if::report::outlook(self, &processes, gpu.as_ref());
         let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
         let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
             cost,

@@ -4,6 +4,7 @@
 //! or decides where output goes.
 
 mod allocations;
+mod cause;
 mod counters;
 mod cuda;
 mod evidence;

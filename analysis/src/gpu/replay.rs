@@ -14,11 +14,13 @@
 mod attribute;
 mod blocking;
 mod covered;
+mod exposed;
 mod layout;
 mod network;
 mod pauses;
 mod queue_limit;
 mod schedule;
+mod steps;
 mod streams;
 mod threads;
 mod waits;
@@ -30,6 +32,7 @@ pub use attribute::PauseId;
 pub use attribute::Share;
 pub use attribute::attribute;
 pub use schedule::Schedule;
+pub use steps::StepEvidence;
 
 use super::timeline::PauseSpan;
 use super::timeline::Timeline;

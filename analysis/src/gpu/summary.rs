@@ -1,5 +1,6 @@
 //! From timelines to the report's part about GPU work.
 
+use super::cause;
 use super::device::DeviceWork;
 use super::devices;
 use super::gaps;
@@ -32,6 +33,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
         gaps: gaps::report(&timelines),
         launching: launching::report(&timelines),
         ranks: super::ranks::report(&timelines),
+        cause: cause::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -1,6 +1,7 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::CauseReport;
 use super::DeviceReport;
 use super::GapsReport;
 use super::LaunchingReport;
@@ -25,6 +26,9 @@ pub struct GpuWork {
     /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
     /// fewer than two.
     pub ranks: Option<RanksReport>,
+    /// What pauses cost, by replay: one entry for each process that worked on a GPU and collected, by
+    /// trace and process. Times in nanoseconds, inferred.
+    pub cause: Vec<CauseReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

@@ -25,8 +25,9 @@ pub struct WhatIf {
     pub run: Option<PredictedLength>,
     /// Mean length of a training step; only by replay, and where steps are known.
     pub step: Option<PredictedLength>,
-    /// Of `saved_ns`, `run` and `step`: how far the replay itself may be off, by how well it predicts steps
-    /// that were left out of its learning. It is in their intervals. Absent where that is not known.
+    /// Of `saved_ns`, `run` and `step`: how far the replay itself may be off, in proportion to the pause time that changes:
+    /// two standard errors of the cost of all pauses, or what steps with pauses leave unexplained if that is more
+    /// (`gpu.cause`). It is in their intervals. Absent where that is not known.
     pub replay_error_ns: Option<u64>,
     /// For `planned`: a collection every so many steps.
     pub every_steps: Option<u64>,

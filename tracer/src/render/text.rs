@@ -1,6 +1,7 @@
 //! The report for people: verdict, evidence, what to do next.
 
 use super::allocations;
+use super::cause;
 use super::counters;
 use super::cuda;
 use super::evidence;
@@ -40,6 +41,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
+        cause::cause(report),
         gpu_work::gpu_work(report),
         gpu_bounds::gpu_bounds(report),
         what_if::what_if(report),

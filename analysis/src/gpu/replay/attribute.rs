@@ -4,6 +4,8 @@ use super::Change;
 use super::Job;
 use super::Model;
 use super::PauseLength;
+use super::exposed::Around;
+use super::network::Delta;
 use super::network::Run;
 use super::network::Undo;
 use super::pauses;
@@ -103,9 +105,17 @@ pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
     let ends = model.ends();
     let end_ns = ends.latest(&model.run());
     let (shares, end_without_ns) = shares(job, model, &pauses, &single, &ends);
+    let mut alone = Alone {
+        job,
+        model,
+        around: Around::of(job),
+        run: model.run(),
+        ends: &ends,
+        end_ns,
+    };
     let mut costs: Vec<PauseCost> = single
         .iter()
-        .filter_map(|at| marginal(job, model, *pauses.get(*at)?, &ends))
+        .filter_map(|at| alone.cost(*pauses.get(*at)?))
         .collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
     let on_clock = |time: i64| model.on_clock(time);
@@ -169,18 +179,6 @@ fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
     groups
 }
 
-fn removed(pauses: &[PauseId]) -> Change {
-    let lengths = pauses.iter().map(|pause| PauseLength {
-        timeline: pause.timeline,
-        pause: pause.pause,
-        length_ns: 0,
-    });
-    Change {
-        lengths: lengths.collect(),
-        inserted: Vec::new(),
-    }
-}
-
 fn shares(
     job: &Job<'_>,
     model: &Model,
@@ -193,12 +191,7 @@ fn shares(
     let mut shares = Vec::with_capacity(pauses.len());
     for group in groups(pauses.len(), single) {
         let members = pauses.get(group).unwrap_or_default();
-        let deltas = pauses::apply(
-            &model.inner.layouts,
-            &model.inner.effects,
-            &removed(members),
-        );
-        run.change(&deltas.deltas(), None);
+        run.change(&model.removed(members), None);
         let without = ends.latest(&run);
         let gained = u64::try_from(end.saturating_sub(without)).unwrap_or(0);
         let lengths: Vec<u64> = members.iter().map(|pause| length_ns(job, *pause)).collect();
@@ -233,26 +226,44 @@ fn split(total: u64, weights: &[u64]) -> Vec<u64> {
     parts.collect()
 }
 
-fn marginal(job: &Job<'_>, model: &Model, pause: PauseId, ends: &Ends) -> Option<PauseCost> {
-    let timeline = job.timelines.get(pause.timeline as usize)?;
-    let span = timeline.pauses.get(pause.pause as usize)?;
-    let change = removed(&[pause]);
-    let applied = pauses::apply(&model.inner.layouts, &model.inner.effects, &change);
-    let mut run = model.run();
-    let mut undo = Undo::default();
-    let end = ends.latest(&run);
-    run.change(&applied.deltas(), Some(&mut undo));
-    let cost_ns = u64::try_from(end.saturating_sub(ends.latest(&run))).unwrap_or(0);
-    run.undo(&mut undo);
-    let length_ns = span.duration_ns();
-    Some(PauseCost {
-        pause,
-        length_ns,
-        cost_ns,
-        exposed_ns: 0,
-        deferred_ns: cost_ns,
-        hidden_ns: length_ns.saturating_sub(cost_ns),
-    })
+/// Removes pauses alone.
+struct Alone<'a> {
+    job: &'a Job<'a>,
+    model: &'a Model,
+    around: Around,
+    run: Run<'a>,
+    ends: &'a Ends,
+    end_ns: i64,
+}
+
+impl Alone<'_> {
+    fn cost(&mut self, pause: PauseId) -> Option<PauseCost> {
+        let at = pause.timeline as usize;
+        let span = self
+            .job
+            .timelines
+            .get(at)?
+            .pauses
+            .get(pause.pause as usize)?;
+        let layout = self.model.inner.layouts.get(at)?;
+        let mut undo = Undo::default();
+        let deltas = self.model.removed(&[pause]);
+        self.run.change(&deltas, Some(&mut undo));
+        let gained = self.end_ns.saturating_sub(self.ends.latest(&self.run));
+        let cost_ns = u64::try_from(gained).unwrap_or(0);
+        let exposed = self.around.exposed_ns(at, span, layout, &self.run);
+        self.run.undo(&mut undo);
+        let exposed_ns = exposed.min(cost_ns);
+        let length_ns = span.duration_ns();
+        Some(PauseCost {
+            pause,
+            length_ns,
+            cost_ns,
+            exposed_ns,
+            deferred_ns: cost_ns - exposed_ns,
+            hidden_ns: length_ns.saturating_sub(cost_ns),
+        })
+    }
 }
 
 /// The moments that may be the last of the job.
@@ -270,6 +281,21 @@ impl Ends {
 }
 
 impl Model {
+    /// What removing pauses changes.
+    fn removed(&self, pauses: &[PauseId]) -> Vec<Delta> {
+        let lengths = pauses.iter().map(|pause| PauseLength {
+            timeline: pause.timeline,
+            pause: pause.pause,
+            length_ns: 0,
+        });
+        let change = Change {
+            lengths: lengths.collect(),
+            inserted: Vec::new(),
+        };
+        pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
+    }
+
+    /// The calls of working threads and the operations that nothing comes certainly after.
     fn ends(&self) -> Ends {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();

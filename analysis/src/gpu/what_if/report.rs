@@ -13,8 +13,10 @@ use crate::gpu::replay::Model;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_cost::GpuCost;
 use crate::report::Effort;
+use crate::report::GpuWork;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
+use crate::tally::ratio;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
@@ -29,7 +31,11 @@ pub(crate) struct Outlook {
 
 /// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
 /// that collected.
-pub(crate) fn outlook(analysis: &Analysis, processes: &[ProcessReport]) -> Outlook {
+pub(crate) fn outlook(
+    analysis: &Analysis,
+    processes: &[ProcessReport],
+    work: Option<&GpuWork>,
+) -> Outlook {
     let programs = programs(analysis, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
     // Learning a model of a long run takes seconds, so only where there is something to ask it.
@@ -48,12 +54,24 @@ pub(crate) fn outlook(analysis: &Analysis, processes: &[ProcessReport]) -> Outlo
     let replays = Replays {
         programs: &programs,
         jobs: learned.collect(),
-        error_ratio: None,
+        error_ratio: work.and_then(error_ratio),
     };
     Outlook {
         what_if: predict(&programs, Some(&replays)),
         cost: cost(&programs, &replays),
     }
+}
+
+/// How far the cost of all pauses may be off, as a share of their length: two standard errors, or what steps with pauses
+/// leave unexplained if that is more; of the process where it is largest.
+fn error_ratio(work: &GpuWork) -> Option<f64> {
+    let each = work.cause.iter().filter_map(|cause| {
+        let twice_ns = cause.standard_error_ns?.saturating_mul(2);
+        let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
+        let unexplained_ns = unexplained.map_or(0, i64::unsigned_abs);
+        ratio(twice_ns.max(unexplained_ns), cause.pauses.time_ns)
+    });
+    each.max_by(f64::total_cmp)
 }
 
 /// `None` where all pauses are those of interpreters that end.

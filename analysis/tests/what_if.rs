@@ -62,8 +62,8 @@ struct Program {
 }
 
 const PROGRAM: Program = Program {
-    steps: 60,
-    launches: 40,
+    steps: 45,
+    launches: 30,
     kernel_ns: 200 * US,
     think_ns: 40 * US,
     objects: 900,
@@ -251,7 +251,7 @@ fn run(program: Program, collector: Collector) -> Outcome {
     }
     let end_ns = simulation.gpu_ns.max(simulation.now_ns - US);
     Outcome {
-        length_ns: end_ns - simulation.first_ns.unwrap(),
+        length_ns: end_ns - simulation.first_ns.unwrap_or(end_ns),
         step_ns: (simulation.now_ns - START) / program.steps,
         records: simulation.records,
     }
@@ -264,9 +264,8 @@ fn analyzed(outcome: &Outcome) -> Report {
     report(records, Some(end(last_ms)))
 }
 
-fn of<'a>(report: &'a Report, id: &str) -> &'a WhatIf {
-    let found = report.what_if.iter().find(|own| own.id == id);
-    found.unwrap_or_else(|| panic!("no {id} in {:?}", report.what_if))
+fn of<'a>(report: &'a Report, id: &str) -> Option<&'a WhatIf> {
+    report.what_if.iter().find(|own| own.id == id)
 }
 
 /// Programs whose host is far ahead of the GPU, hardly ahead, and behind it.
@@ -290,9 +289,10 @@ fn programs() -> [Program; 4] {
 }
 
 /// The truth lies between, but for what a replay is off on so simple a schedule.
-fn holds(what: &WhatIf, truth: &Outcome, measured: &Outcome) {
+fn holds(what: Option<&WhatIf>, truth: &Outcome, measured: &Outcome) -> Option<()> {
+    let what = what?;
     assert_eq!(what.method, "replay");
-    let (run, step) = (what.run.unwrap(), what.step.unwrap());
+    let (run, step) = (what.run?, what.step?);
     assert_eq!(run.measured_ns, measured.length_ns, "{what:?}");
     let slack_ns = 100 * US;
     assert!(
@@ -303,8 +303,8 @@ fn holds(what: &WhatIf, truth: &Outcome, measured: &Outcome) {
         measured.length_ns
     );
     assert!(
-        step.at_least_ns <= truth.step_ns + slack_ns / 60
-            && truth.step_ns <= step.at_most_ns + slack_ns / 60,
+        step.at_least_ns <= truth.step_ns + slack_ns / 45
+            && truth.step_ns <= step.at_most_ns + slack_ns / 45,
         "a step of {} is not in {what:#?}",
         truth.step_ns
     );
@@ -312,6 +312,7 @@ fn holds(what: &WhatIf, truth: &Outcome, measured: &Outcome) {
         what.saved_ns.at_most_ns,
         run.measured_ns as i64 - run.at_least_ns as i64
     );
+    Some(())
 }
 
 #[test]
@@ -323,7 +324,7 @@ fn without_automatic_collections() {
             ..DEFAULT
         };
         let report = analyzed(&measured);
-        holds(of(&report, "disable"), &run(program, off), &measured);
+        holds(of(&report, "disable"), &run(program, off), &measured).unwrap();
     }
 }
 
@@ -332,7 +333,7 @@ fn planned_collections() {
     for program in programs() {
         let measured = run(program, DEFAULT);
         let report = analyzed(&measured);
-        let planned = of(&report, "planned");
+        let planned = of(&report, "planned").unwrap();
         let every = planned.every_steps.unwrap();
         let collector = Collector {
             enabled: false,
@@ -349,7 +350,7 @@ fn planned_collections() {
             assert!(planned.run.unwrap().at_most_ns > without.length_ns);
             continue;
         }
-        holds(planned, &run(program, collector), &measured);
+        holds(Some(planned), &run(program, collector), &measured).unwrap();
     }
 }
 
@@ -363,7 +364,7 @@ fn thresholds_ten_times_as_high() {
             ..DEFAULT
         };
         let report = analyzed(&measured);
-        holds(of(&report, "thresholds"), &run(program, raised), &measured);
+        holds(of(&report, "thresholds"), &run(program, raised), &measured).unwrap();
     }
 }
 
@@ -383,12 +384,12 @@ fn freezing_and_leaving_out_explicit_calls() {
         };
         let report = analyzed(&measured);
         let freeze = of(&report, "freeze");
-        holds(freeze, &run(program, frozen), &measured);
+        holds(freeze, &run(program, frozen), &measured).unwrap();
         let without = Collector {
             collect_every: None,
             ..settings
         };
-        holds(of(&report, "explicit"), &run(program, without), &measured);
+        holds(of(&report, "explicit"), &run(program, without), &measured).unwrap();
         // Nothing starts by itself, so there is nothing else to change.
         assert_eq!(report.what_if.len(), 2);
     }
@@ -398,7 +399,7 @@ fn freezing_and_leaving_out_explicit_calls() {
 fn planning_is_between_disabling_and_nothing() {
     for program in programs() {
         let report = analyzed(&run(program, DEFAULT));
-        let less = |id| of(&report, id).pause_time_less_ns;
+        let less = |id| of(&report, id).unwrap().pause_time_less_ns;
         for what in &report.what_if {
             let own = what.pause_time_less_ns;
             assert!(own.at_least_ns <= own.at_most_ns, "{what:?}");
@@ -415,7 +416,7 @@ fn far_ahead() -> Program {
     Program {
         kernel_ns: 2 * MS,
         heap: 3_000,
-        objects: 600,
+        objects: 1_100,
         ..PROGRAM
     }
 }
@@ -436,7 +437,7 @@ fn hidden_pauses_are_not_the_problem() {
     );
     // By pause time alone it would have been.
     let paused: u64 = report.totals.pauses.time_ns;
-    assert!(paused > 10 * (of(&report, "disable").saved_ns.at_most_ns as u64));
+    assert!(paused > 10 * (of(&report, "disable").unwrap().saved_ns.at_most_ns as u64));
     let ids: Vec<&str> = report.advice.iter().map(|own| own.id.as_str()).collect();
     assert_eq!(ids, ["leave"]);
     assert!(report.advice[0].why.contains("By replay"));
@@ -453,7 +454,7 @@ fn exposed_pauses_are_and_the_advice_says_what_helps() {
     assert_eq!(report.verdict.level, Level::Heavy);
     let planned = report.advice.iter().find(|own| own.id == "planned");
     let planned = planned.unwrap();
-    let every = of(&report, "planned").every_steps.unwrap();
+    let every = of(&report, "planned").unwrap().every_steps.unwrap();
     assert!(
         planned
             .code
@@ -470,7 +471,7 @@ fn exposed_pauses_are_and_the_advice_says_what_helps() {
     );
     for advice in &report.advice {
         let most = advice.saves_at_most_ns.unwrap();
-        assert!(most <= of(&report, "disable").saved_ns.at_most_ns as u64);
+        assert!(most <= of(&report, "disable").unwrap().saved_ns.at_most_ns as u64);
         assert!(
             advice
                 .saves_at_least_ns
@@ -498,7 +499,10 @@ fn the_end_of_the_interpreter_is_not_charged() {
         "{}",
         report.verdict.sentence
     );
-    assert_eq!(of(&report, "disable").run, of(&before, "disable").run);
+    assert_eq!(
+        of(&report, "disable").unwrap().run,
+        of(&before, "disable").unwrap().run
+    );
 }
 
 /// Without the GPU's times what is saved is a bound, and the level is that of the pause time, as ever.
@@ -535,7 +539,7 @@ fn what_no_trace_tells_widens_the_interval() {
         }
     }
     let report = analyzed(&measured);
-    let disable = of(&report, "disable");
+    let disable = of(&report, "disable").unwrap();
     assert_eq!(disable.pause_time_less_ns.at_least_ns, 0);
     assert_eq!(
         disable.pause_time_less_ns.at_most_ns as u64,

@@ -183,7 +183,8 @@ pub struct Report {
 pub enum Level {
     /// No collection was recorded.
     None,
-    /// Collections ran, but for how long the program did is not in the traces.
+    /// Collections ran, but for how long the program did is not in the traces; or the traces cannot
+    /// tell whether any ran.
     Unknown,
     /// Under 1 % of the time, and no pause of 100 ms.
     Negligible,

@@ -76,7 +76,7 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
-            not_covered: crate::not_covered::not_covered(self, processes.len()),
+            not_covered: self.not_covered(processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
             gpu,

@@ -42,11 +42,14 @@ pub(crate) fn verdict(
     on_gpu: Option<OnGpu<'_>>,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
+    let untold = totals.pauses.count == 0 && untold(traces);
     let level = match on_gpu {
+        _ if untold => Level::Unknown,
         Some(on_gpu) => gpu::level(on_gpu.cost, LONG_PAUSE_NS),
         None => level(totals, at_shutdown_ns),
     };
     let mut sentence = match (level, on_gpu) {
+        (Level::Unknown, _) if untold => cannot_tell(traces),
         (_, Some(on_gpu)) => gpu::sentence(level, on_gpu.cost, on_gpu.idle),
         (Level::None, None) => no_collection(traces, missing),
         _ => with_collections(level, totals),
@@ -87,6 +90,7 @@ pub(crate) fn verdict(
         sentence,
         basis: match level {
             Level::None => Basis::Measured,
+            Level::Unknown if untold => Basis::Inferred,
             _ if on_gpu.is_some() => Basis::Inferred,
             _ => totals.basis,
         },
@@ -114,9 +118,30 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
     }
 }
 
+/// Whether no trace would tell of a collection, had there been one.
+fn untold(traces: &[TraceReport]) -> bool {
+    !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
+}
+
+fn cannot_tell(traces: &[TraceReport]) -> String {
+    let longest = traces.iter().map(|trace| trace.duration_ns).max();
+    format!(
+        "Whether the garbage collector ran cannot be told: there is no collection in {}, but the \
+         PyTorch profiler and other tools record collections only where asked.",
+        match traces {
+            [_] => format!(
+                "the {} of this trace",
+                units::duration(longest.unwrap_or(0))
+            ),
+            many => format!("these {} traces", many.len()),
+        }
+    )
+}
+
 fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
     let recorded = traces
         .iter()
+        .filter(|trace| trace.recorded_by.is_some())
         .map(|trace| trace.duration_ns)
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);

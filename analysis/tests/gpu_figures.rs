@@ -3,13 +3,15 @@
 //! The truth was made by HTA itself; `data/kineto/README.md` says how.
 
 #![expect(
-    clippy::cast_precision_loss,
-    reason = "times of these traces are far below 2^52 nanoseconds"
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
 )]
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::DeviceReport;
 use gctrace_analysis::report::HostTime;
+use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StreamIdle;
 use gctrace_event::read::EventReader;
@@ -181,6 +183,38 @@ fn steps_of_the_profiler() {
         assert_eq!(
             missing,
             Some("the trace does not tell whether the collector ran")
+        );
+    }
+}
+
+/// The profiler records collections only where asked: none in its trace does not mean that none ran.
+#[test]
+fn a_trace_without_collections_does_not_say_that_none_ran() {
+    for report in &*REPORTS {
+        assert_eq!(report.verdict.level, Level::Unknown);
+        assert!(
+            report.verdict.sentence.contains("cannot be told"),
+            "{:?}",
+            report.verdict
+        );
+        let [advice] = report.advice.as_slice() else {
+            panic!("one advice: {:?}", report.advice);
+        };
+        assert_eq!(advice.id, "record-collections");
+        assert!(
+            advice
+                .code
+                .as_ref()
+                .unwrap()
+                .contains("record_python_gc_info=True")
+        );
+        assert!(
+            !report
+                .not_covered
+                .iter()
+                .any(|gap| gap.contains("hold no GPU work")),
+            "{:?}",
+            report.not_covered
         );
     }
 }

@@ -1,5 +1,7 @@
 //! Gaps of devices and what the host did meanwhile, against a count of moments; launching ahead.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 mod common;
 
 use gctrace_analysis::Analysis;
@@ -84,7 +86,7 @@ fn work(records: Vec<Record>) -> GpuWork {
         analysis.add(Item::Record(record));
     }
     analysis.end_trace(Ending::default(), None);
-    analysis.report().gpu.expect("there are operations")
+    analysis.report().gpu.unwrap()
 }
 
 fn only_gap(records: Vec<Record>) -> GapReport {
@@ -150,6 +152,7 @@ fn classes_in_their_order() {
         unknown_ns: 0,
     };
     assert_eq!(gap.host, expected);
+    assert_eq!(gap.collecting, [7, 8]);
 }
 
 #[test]
@@ -213,6 +216,30 @@ fn latency_and_depth() {
     assert!((waiting.mean - 300.0 / 400.0).abs() < 1e-9);
     let unfinished = device.unfinished.as_ref().unwrap();
     assert_eq!((unfinished.max, unfinished.zero_ns), (3, 150));
+}
+
+/// Nothing that a reader lets through makes sums overflow.
+#[test]
+fn absurd_times_are_survived() {
+    let mut records = Vec::new();
+    for (n, begin) in (1..).zip([0, 1, 5, u64::MAX / 3, u64::MAX - 1]) {
+        for end in [begin, begin + 1, u64::MAX] {
+            for device in 0..3 {
+                records.push(Record::GpuOp(op(device, 7, begin, end, n)));
+            }
+            records.push(Record::CudaCall(call(7, "cudaLaunchKernel", begin, end, n)));
+            records.push(Record::Pause(pause(7, begin, end)));
+            records.push(loading(7, begin, end));
+            records.push(Record::Annotation(Annotation {
+                pid: PID,
+                tid: 7,
+                name: format!("ProfilerStep#{n}"),
+                begin_ns: begin,
+                end_ns: end,
+            }));
+        }
+    }
+    assert_eq!(work(records).devices.len(), 3);
 }
 
 /// Operations of two devices, calls one after the other on each of three threads, pauses and waits

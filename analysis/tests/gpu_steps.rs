@@ -1,5 +1,11 @@
 //! Training steps: what is in them, and whether a full collection made them longer.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 
 use common::MS;
@@ -50,7 +56,7 @@ fn steps(records: Vec<Record>) -> Option<StepsReport> {
 }
 
 fn only(records: Vec<Record>) -> ProcessSteps {
-    let steps = steps(records).expect("there are steps");
+    let steps = steps(records).unwrap();
     let [steps] = steps.processes.as_slice() else {
         panic!("one process: {steps:?}");
     };

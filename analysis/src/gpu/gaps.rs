@@ -24,6 +24,8 @@ use std::collections::HashMap;
 
 /// Gaps in the report; all of them are in the sums.
 const LONGEST: usize = 20;
+/// Collecting threads named per gap.
+const COLLECTING: usize = 4;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
@@ -47,7 +49,10 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
     Some(GapsReport {
         basis: Basis::Inferred,
         count: devices.iter().map(|device| device.count).sum(),
-        time_ns: devices.iter().map(|device| device.time_ns).sum(),
+        time_ns: devices
+            .iter()
+            .map(|device| device.time_ns)
+            .fold(0, u64::saturating_add),
         host,
         devices,
         longest: longest.into_iter().map(|ranked| ranked.gap).collect(),
@@ -73,7 +78,7 @@ fn one_device(
         let shortest = longest.peek().map(|Reverse(ranked)| ranked.gap.duration_ns);
         if longest.len() < LONGEST || shortest.is_some_and(|ns| ns < gap.duration_ns()) {
             longest.push(Reverse(Ranked {
-                gap: gap_report(work, &gap, during),
+                gap: gap_report(work, &gap, host, during),
             }));
         }
         if longest.len() > LONGEST {
@@ -116,7 +121,7 @@ impl Ord for Ranked {
     }
 }
 
-fn gap_report(work: &DeviceWork<'_>, gap: &Gap<'_>, host: HostTime) -> GapReport {
+fn gap_report(work: &DeviceWork<'_>, gap: &Gap<'_>, host: &Host, during: HostTime) -> GapReport {
     let timeline = work.timeline;
     let call = timeline.calls.get(gap.after.call as usize);
     let thread = call.and_then(|call| timeline.threads.get(call.thread as usize));
@@ -131,7 +136,8 @@ fn gap_report(work: &DeviceWork<'_>, gap: &Gap<'_>, host: HostTime) -> GapReport
         call: call.map(|call| timeline.names.text(call.function).to_owned()),
         tid: thread.map(|thread| thread.tid),
         thread: thread.and_then(|thread| thread.name.clone()),
-        host,
+        collecting: host.collecting(timeline, gap),
+        host: during,
     }
 }
 
@@ -204,6 +210,19 @@ impl Host {
                     .map(|pause| (pause.begin_ns, pause.end_ns)),
             ),
         }
+    }
+
+    /// Thread ids of those that collected during a gap, the longest first.
+    fn collecting(&self, timeline: &Timeline, gap: &Gap<'_>) -> Vec<u32> {
+        let threads = self.threads.iter().filter_map(|(thread, activity)| {
+            let time_ns = activity.pauses.length_within(gap.begin_ns, gap.end_ns);
+            let tid = timeline.threads.get(*thread as usize)?.tid;
+            (time_ns > 0).then_some((Reverse(time_ns), tid))
+        });
+        let mut threads: Vec<_> = threads.collect();
+        threads.sort_unstable();
+        threads.truncate(COLLECTING);
+        threads.into_iter().map(|(_, tid)| tid).collect()
     }
 
     /// A gap's nanoseconds by class. Where several apply the first counts: the launch was under way,

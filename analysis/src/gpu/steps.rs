@@ -123,7 +123,8 @@ impl<'a> Steps<'a> {
     fn report(&self) -> ProcessSteps {
         let timeline = self.timeline;
         let length = self.lengths();
-        let gc_ns: u64 = self.steps.iter().map(|step| step.gc_ns).sum();
+        let gc_ns = self.steps.iter().map(|step| step.gc_ns);
+        let gc_ns = gc_ns.fold(0, u64::saturating_add);
         let known = timeline.is_ours || !timeline.pauses.is_empty();
         let thread = timeline.threads.get(self.thread as usize);
         let idle_ns = || {

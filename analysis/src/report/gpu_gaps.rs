@@ -60,7 +60,10 @@ pub struct GapReport {
     pub tid: Option<u32>,
     /// Name of that thread, where known.
     pub thread: Option<String>,
-    /// What that thread did during the gap.
+    /// Threads that were in a garbage collection during the gap, by thread id, the one with the most
+    /// time first, at most four.
+    pub collecting: Vec<u32>,
+    /// What the launching thread did during the gap.
     pub host: HostTime,
 }
 
@@ -75,7 +78,8 @@ pub struct HostTime {
     pub synchronising_ns: u64,
     /// It was in a call that copies or reserves memory.
     pub copy_or_allocation_ns: u64,
-    /// Another thread of the process was in a garbage collection, and so held the interpreter lock.
+    /// Another thread of the process was in a garbage collection, and so, but in free-threaded builds,
+    /// held the interpreter lock.
     pub gc_on_other_thread_ns: u64,
     /// It was in an annotation that names the loading of data, as torch's DataLoader writes.
     pub waiting_for_data_ns: u64,

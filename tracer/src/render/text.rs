@@ -6,12 +6,16 @@ use super::counters;
 use super::cuda;
 use super::evidence;
 use super::gpu_bounds;
+use super::gpu_devices;
+use super::gpu_gaps;
 use super::gpu_work;
 use super::gpus;
+use super::launching;
 use super::lines;
 use super::overview;
 use super::pressure;
 use super::ranks;
+use super::steps;
 use super::style::Style;
 use super::table::wrap;
 use super::what_if;
@@ -42,10 +46,14 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         pressure::pressure(report),
         allocations::allocations(report),
         cause::cause(report),
-        gpu_work::gpu_work(report),
         gpu_bounds::gpu_bounds(report),
-        what_if::what_if(report),
         ranks::ranks(report),
+        what_if::what_if(report),
+        steps::steps(report),
+        gpu_work::gpu_work(report),
+        gpu_devices::gpu_devices(report),
+        gpu_gaps::gpu_gaps(report),
+        launching::launching(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

@@ -43,7 +43,8 @@ pub(crate) struct Idle {
 /// `None` where there are no gaps.
 pub(crate) fn idle(work: &GpuWork) -> Option<Idle> {
     let gaps = work.gaps.as_ref()?;
-    let span_ns = work.devices.iter().map(|device| device.span_ns).sum();
+    let spans = work.devices.iter().map(|device| device.span_ns);
+    let span_ns = spans.fold(0, u64::saturating_add);
     let (host, host_ns) = classes(&gaps.host)
         .into_iter()
         .max_by_key(|(_, time_ns)| *time_ns)?;

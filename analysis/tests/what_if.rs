@@ -22,6 +22,7 @@ use gctrace_event::Pause;
 use gctrace_event::Reason;
 use gctrace_event::Record;
 use gctrace_event::Settings;
+use proptest::prelude::*;
 
 const US: u64 = 1_000;
 const LATENCY_NS: u64 = 6 * US;
@@ -548,4 +549,87 @@ fn what_no_trace_tells_widens_the_interval() {
     assert!(disable.garbage.is_none());
     let ids: Vec<&str> = report.what_if.iter().map(|own| own.id.as_str()).collect();
     assert!(!ids.contains(&"planned") && !ids.contains(&"explicit"));
+}
+
+/// Moments of a trace that nobody wrote by hand: close together, far apart, at the end of time.
+fn moment() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => (0u64..5_000).prop_map(|us| START + us * US),
+        1 => Just(0),
+        1 => Just(u64::MAX),
+        1 => any::<u64>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    /// Whatever a trace holds, what is predicted is an interval.
+    #[test]
+    fn predictions_of_any_trace_are_intervals(
+        work in prop::collection::vec((moment(), moment(), 0u64..3), 0..30),
+        pauses in prop::collection::vec((moment(), moment(), 0u8..4, 0usize..4, any::<Option<u64>>()), 0..20),
+        steps in prop::collection::vec((moment(), moment()), 0..8),
+    ) {
+        let program = Program { steps: 3, ..PROGRAM };
+        let mut records = run(program, DEFAULT).records;
+        let mut simulation = Simulation::new(DEFAULT, 0);
+        for (one, other, correlation) in work {
+            simulation.correlation = correlation;
+            simulation.now_ns = one.max(other);
+            simulation.call("cudaLaunchKernel", one.min(other));
+            records.push(Record::GpuOp(GpuOp {
+                pid: Some(1),
+                device: 0,
+                stream: 7,
+                kind: GpuOpKind::Kernel,
+                name: "any".to_owned(),
+                begin_ns: one.min(other),
+                end_ns: one.max(other),
+                correlation: Some(correlation),
+                bytes: None,
+                collective: None,
+            }));
+        }
+        records.append(&mut simulation.records);
+        let reasons = [Reason::Automatic, Reason::Manual, Reason::Shutdown, Reason::Unknown];
+        for (one, other, generation, reason, objects) in pauses {
+            records.push(Record::Pause(Pause {
+                begin_ns: one.min(other),
+                end_ns: one.max(other),
+                generation: if generation == 3 { Pause::UNKNOWN_GENERATION } else { generation },
+                reason: reasons[reason],
+                oldest_objects: objects,
+                collected: objects,
+                ..pause(1, 0, 1)
+            }));
+        }
+        for (step, (one, other)) in steps.into_iter().enumerate() {
+            records.push(Record::Annotation(Annotation {
+                pid: 1,
+                tid: 1,
+                name: format!("ProfilerStep#{step}"),
+                begin_ns: one.min(other),
+                end_ns: one.max(other),
+            }));
+        }
+        let mut all = vec![process(1, 0, "generational")];
+        all.append(&mut records);
+        let report = report(all, Some(end(1_000)));
+        for what in &report.what_if {
+            let less = what.pause_time_less_ns;
+            prop_assert!(less.at_least_ns <= less.at_most_ns, "{:?}", what);
+            if let Some(run) = what.run {
+                prop_assert!(run.at_least_ns <= run.at_most_ns, "{:?}", what);
+                prop_assert!(what.saved_ns.at_least_ns.is_some_and(|least| least <= what.saved_ns.at_most_ns));
+            }
+            if let Some(step) = what.step {
+                prop_assert!(step.at_least_ns <= step.at_most_ns, "{:?}", what);
+            }
+            prop_assert!(!what.risk.contains("NaN") && !what.assumes.is_empty());
+        }
+        for advice in &report.advice {
+            prop_assert!(!advice.why.contains("NaN"), "{}", advice.why);
+        }
+        prop_assert!(!report.verdict.sentence.contains("NaN"));
+    }
 }

@@ -211,7 +211,7 @@ fn outcome(scenario: Scenario, programs: &[Program<'_>], rerun: Option<&dyn Reru
         replay_error_ns: None,
         assumes: words::assumes(scenario.id, rerun.is_some()),
         risk: words::risk(scenario.id, programs, scenario.garbage.as_ref()),
-        garbage: scenario.garbage.filter(|garbage| garbage.objects > 0),
+        garbage: scenario.garbage,
         every_steps: scenario.every.as_ref().map(|every| every.steps),
         why_every: scenario.every.as_ref().map(|every| every.why.clone()),
         change: scenario.change.clone(),

@@ -33,7 +33,8 @@ pub struct WhatIf {
     pub every_steps: Option<u64>,
     /// For `planned`: why so many.
     pub why_every: Option<String>,
-    /// What would gather between collections in the process where most does; absent where no more than now.
+    /// What would gather between collections in the process where most does; absent for `freeze` and `explicit`, which
+    /// change little of it, and where the trace does not tell what collections freed.
     pub garbage: Option<Garbage>,
     /// What the prediction takes for granted.
     pub assumes: String,

@@ -19,14 +19,20 @@ pub(super) fn level(cost: &GpuCost, long_ns: u64) -> Level {
 }
 
 pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&Idle>) -> String {
-    let made = format!(
-        "its {} made the run of {} {} longer ({}{}), by replay",
-        counted(cost.pauses.count, "pause"),
-        duration(cost.run_ns),
-        duration(cost.cost_ns),
-        percent(cost.ratio()),
-        error(cost),
-    );
+    let pauses = counted(cost.pauses.count, "pause");
+    let run = duration(cost.run_ns);
+    let made = match cost.cost_ns {
+        0 => format!(
+            "its {pauses} did not delay the run of {run}{}, by replay",
+            error(cost)
+        ),
+        cost_ns => format!(
+            "its {pauses} made the run of {run} {} longer ({}{}), by replay",
+            duration(cost_ns),
+            percent(cost.ratio()),
+            error(cost),
+        ),
+    };
     let of = format!(
         "The pauses took {} together, the longest {}",
         duration(cost.pauses.time_ns),
@@ -57,10 +63,16 @@ pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&Idle>) -> Str
     }
 }
 
+/// An error bar as large as the cost says that there may be none.
 fn error(cost: &GpuCost) -> String {
-    cost.error_ns.map_or(String::new(), |error_ns| {
-        format!(", give or take {}", duration(error_ns))
-    })
+    match cost.error_ns {
+        None | Some(0) => String::new(),
+        Some(error_ns) if error_ns >= cost.cost_ns && cost.cost_ns > 0 => format!(
+            ", give or take {}, so perhaps nothing at all",
+            duration(error_ns)
+        ),
+        Some(error_ns) => format!(", give or take {}", duration(error_ns)),
+    }
 }
 
 /// What did not delay the run.

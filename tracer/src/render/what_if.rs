@@ -52,7 +52,8 @@ fn basis(first: &WhatIf, run: PredictedLength) -> String {
         None => " The bounds hold what is not known of the collector, not the replay's own error.",
     };
     format!(
-        "By replay of the run with other pauses. Recorded: the run took {}{step}.{error}",
+        "By replay of the run with other pauses, what is not known taken for the worse .. for the \
+         better; garbage: objects in cycles that gather between collections. Recorded: the run took {}{step}.{error}",
         duration(run.measured_ns)
     )
 }
@@ -63,7 +64,7 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     if with_step {
         head.push("a step then");
     }
-    head.push("garbage objects then");
+    head.push("garbage then");
     let last = head.len() - 1;
     let mut table = Table::new(&head, &[0, last]);
     for own in list {
@@ -81,8 +82,8 @@ fn table(list: &[WhatIf]) -> Vec<String> {
 fn change(own: &WhatIf) -> String {
     match (own.id.as_str(), own.every_steps) {
         ("freeze", _) => "gc.freeze()".to_owned(),
-        ("thresholds", _) => "threshold 0 x 10".to_owned(),
-        ("planned", Some(every)) => format!("planned, every {}", short_count(every)),
+        ("thresholds", _) => "threshold0 x10".to_owned(),
+        ("planned", Some(every)) => format!("plan, every {}", short_count(every)),
         ("disable", _) => "gc.disable()".to_owned(),
         ("explicit", _) => "no gc.collect()".to_owned(),
         _ => own.change.clone(),
@@ -118,7 +119,10 @@ fn signed(ns: i64) -> String {
 
 fn garbage(own: &WhatIf) -> String {
     let Some(garbage) = &own.garbage else {
-        return "as now".to_owned();
+        return match own.id.as_str() {
+            "freeze" | "explicit" => "as now".to_owned(),
+            _ => "not known".to_owned(),
+        };
     };
     let device = garbage.device_bytes.filter(|device| *device > 0);
     let device = device.map_or(String::new(), |device| format!(", {}", bytes(device)));

@@ -2,12 +2,17 @@
 
 use super::program::Known;
 use super::program::Program;
+use super::program::known;
 use crate::report::Basis;
 use crate::report::Garbage;
 
 /// The garbage of so much time, of the process where most gathers. `None` where no pause tells what it freed.
 pub(super) fn over(programs: &[Program<'_>], over_ns: u64) -> Option<Garbage> {
-    let each = programs.iter().map(|program| of(program, over_ns));
+    let telling = programs.iter().filter(|program| {
+        let mut pauses = program.pauses();
+        pauses.any(|(_, pause)| known(pause.collected).is_some())
+    });
+    let each = telling.map(|program| of(program, over_ns));
     each.max_by_key(|garbage| (garbage.objects, garbage.device_bytes))
 }
 

@@ -187,7 +187,8 @@ pub fn thresholds(programs: &[Program<'_>], side: Side) -> Plan {
             .copied()
             .partition(|(_, own)| program.full(own) == Known::Yes);
         for group in partial.chunks(RAISED) {
-            let sum_ns: u64 = group.iter().map(|(_, own)| own.duration_ns()).sum();
+            let lengths = group.iter().map(|(_, own)| own.duration_ns());
+            let sum_ns = lengths.fold(0, u64::saturating_add);
             let length_ns = match side {
                 Side::Pessimistic => sum_ns,
                 // Too few: the threshold would not have been passed before the end.

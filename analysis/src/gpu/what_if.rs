@@ -10,6 +10,7 @@ mod plan;
 mod program;
 mod replayed;
 pub(crate) mod report;
+mod side;
 mod words;
 
 pub use plan::FullLengths;
@@ -31,11 +32,11 @@ pub use replayed::Replays;
 use crate::report::Basis;
 use crate::report::Garbage;
 use crate::report::Interval;
-use crate::report::PredictedLength;
 use crate::report::Saving;
 use crate::report::WhatIf;
 use every::Every;
 use gctrace_event::Reason;
+use side::Replay;
 
 /// An hour: what gathers without any collection is told for so long.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -95,8 +96,9 @@ pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatI
     // Where the trace does not tell why a collection ran, one side may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
+    let replay = rerun.map(|rerun| Replay::new(programs, rerun));
     changing
-        .map(|scenario| outcome(scenario, programs, rerun))
+        .map(|scenario| outcome(scenario, programs, replay.as_ref()))
         .collect()
 }
 
@@ -185,8 +187,7 @@ fn of_planned(programs: &[Program<'_>]) -> Option<Scenario> {
     Some(scenario)
 }
 
-fn outcome(scenario: Scenario, programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> WhatIf {
-    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+fn outcome(scenario: Scenario, programs: &[Program<'_>], replay: Option<&Replay<'_>>) -> WhatIf {
     let (added_least, added_most) = scenario.outside_ns;
     let processes = signed(programs.len() as u64);
     let less = |plan: &Plan, added_ns: u64| {
@@ -209,15 +210,15 @@ fn outcome(scenario: Scenario, programs: &[Program<'_>], rerun: Option<&dyn Reru
         run: None,
         step: None,
         replay_error_ns: None,
-        assumes: words::assumes(scenario.id, rerun.is_some()),
+        assumes: words::assumes(scenario.id, replay.is_some()),
         risk: words::risk(scenario.id, programs, scenario.garbage.as_ref()),
         garbage: scenario.garbage,
         every_steps: scenario.every.as_ref().map(|every| every.steps),
         why_every: scenario.every.as_ref().map(|every| every.why.clone()),
         change: scenario.change.clone(),
     };
-    if let Some(rerun) = rerun {
-        replayed(&mut outcome, &scenario, rerun);
+    if let Some(replay) = replay {
+        replayed(&mut outcome, &scenario, replay);
     }
     outcome
 }
@@ -230,54 +231,23 @@ fn ordered(one: i64, other: i64) -> Interval {
 }
 
 /// Fills in what only a replay tells.
-fn replayed(outcome: &mut WhatIf, scenario: &Scenario, rerun: &dyn Rerun) {
-    let measured = rerun.run(&Plan::default());
+fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &Replay<'_>) {
     let (added_least, added_most) = scenario.outside_ns;
-    let worse = rerun.run(&scenario.pessimistic);
-    let better = rerun.run(&scenario.optimistic);
-    let less_ns = outcome.pause_time_less_ns;
-    let changed_ns = less_ns
-        .at_least_ns
-        .unsigned_abs()
-        .max(less_ns.at_most_ns.unsigned_abs());
-    let error_ns = rerun.error_ns(changed_ns);
-    let run = between(
-        measured.length_ns,
-        worse.length_ns.saturating_add(added_most),
-        better.length_ns.saturating_add(added_least),
-        error_ns.unwrap_or(0),
-    );
-    let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+    let worse = replay.of(&scenario.pessimistic, added_most);
+    let better = replay.of(&scenario.optimistic, added_least);
+    let run = worse.run.around(&better.run, replay.measured.length_ns);
     let saved = |ns: u64| signed(run.measured_ns).saturating_sub(signed(ns));
     outcome.method = "replay".to_owned();
     outcome.saved_ns = Saving {
         at_least_ns: Some(saved(run.at_most_ns)),
         at_most_ns: saved(run.at_least_ns),
     };
-    outcome.step = measured.step_ns.map(|step_ns| {
-        // As many as fit into the run: what is of the whole run falls to each alike.
-        let steps = (measured.length_ns / step_ns.max(1)).max(1);
-        between(
-            step_ns,
-            worse
-                .step_ns
-                .unwrap_or(step_ns)
-                .saturating_add(added_most / steps),
-            better
-                .step_ns
-                .unwrap_or(step_ns)
-                .saturating_add(added_least / steps),
-            error_ns.unwrap_or(0) / steps,
-        )
-    });
+    let steps = worse.step.zip(better.step).zip(replay.measured.step_ns);
+    outcome.step = steps.map(|((worse, better), step_ns)| worse.around(&better, step_ns));
     outcome.run = Some(run);
-    outcome.replay_error_ns = error_ns;
+    outcome.replay_error_ns = worse.error_ns.max(better.error_ns);
 }
 
-fn between(measured_ns: u64, one_ns: u64, other_ns: u64, error_ns: u64) -> PredictedLength {
-    PredictedLength {
-        measured_ns,
-        at_least_ns: one_ns.min(other_ns).saturating_sub(error_ns),
-        at_most_ns: one_ns.max(other_ns).saturating_add(error_ns),
-    }
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }

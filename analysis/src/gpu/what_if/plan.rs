@@ -55,15 +55,33 @@ impl Plan {
     /// Pause time that it takes away, less what it adds.
     #[must_use]
     pub fn less_pause_ns(&self, programs: &[Program<'_>]) -> i64 {
+        self.differences(programs).fold(0, i64::saturating_add)
+    }
+
+    /// Pause time that it takes away and that it adds.
+    #[must_use]
+    pub fn changed_pause_ns(&self, programs: &[Program<'_>]) -> u64 {
+        let each = self.differences(programs).map(i64::unsigned_abs);
+        each.fold(0, u64::saturating_add)
+    }
+
+    /// Whether no pause gets longer and none is added.
+    #[must_use]
+    pub fn only_shortens(&self, programs: &[Program<'_>]) -> bool {
+        self.differences(programs).all(|less_ns| less_ns >= 0)
+    }
+
+    /// Of each pause by how much it gets shorter; negative: longer, or new.
+    fn differences(&self, programs: &[Program<'_>]) -> impl Iterator<Item = i64> {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        let changed = self.lengths.iter().map(|new| {
+        let changed = self.lengths.iter().map(move |new| {
             let program = programs.get(new.program);
             let pause = program.and_then(|own| own.timeline.pauses.get(new.pause));
             let measured_ns = pause.map_or(0, PauseSpan::duration_ns);
             signed(measured_ns).saturating_sub(signed(new.length_ns))
         });
-        let added = self.inserted.iter().map(|new| -signed(new.length_ns));
-        changed.chain(added).fold(0, i64::saturating_add)
+        let added = self.inserted.iter().map(move |new| -signed(new.length_ns));
+        changed.chain(added)
     }
 
     fn set(&mut self, program: usize, pause: usize, length_ns: u64) {

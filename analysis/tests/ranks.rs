@@ -1,85 +1,19 @@
-//! Several ranks: clocks, collectives, who waited for whom, what one rank's pauses cost another.
+//! Several ranks: which traces are one job's, how their clocks lie, which collectives are the same.
 
-mod common;
 mod ranks_job;
 
-use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::collect::About;
-use gctrace_analysis::gpu::collect::Collector;
-use gctrace_analysis::gpu::ranks::Jobs;
-use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_analysis::report::RankedJob;
-use gctrace_event::Process;
+use gctrace_event::GpuOp;
 use gctrace_event::Record;
-use gctrace_event::read::Item;
-use gctrace_event::read::TraceReader;
+use ranks_job::BEGIN;
+use ranks_job::MS;
 use ranks_job::Plan;
-use ranks_job::Planned;
 use ranks_job::RankRun;
+use ranks_job::found;
+use ranks_job::paused;
 use ranks_job::run;
-
-/// The timeline of a real profile.
-fn real(name: &str, rank: u32) -> Timeline {
-    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
-    let path = data.join(format!("{name}.json.gz"));
-    let mut reader = TraceReader::open(&path).expect("a trace");
-    let mut collector = Collector::default();
-    while let Some(item) = reader.next_item().expect("an item") {
-        match item {
-            Item::Record(Record::GpuOp(op)) => collector.add_op(&op),
-            Item::Record(Record::CudaCall(call)) => collector.add_call(&call),
-            Item::Record(Record::Annotation(annotation)) => collector.add_annotation(&annotation),
-            Item::Record(Record::GpuSync(sync)) => collector.add_sync(sync),
-            _ => {}
-        }
-    }
-    let mut timelines = collector.finish(&About {
-        trace: rank as usize,
-        rank: Some(rank),
-        ..About::default()
-    });
-    timelines.retain(Timeline::has_gpu_times);
-    assert_eq!(timelines.len(), 1, "{name}");
-    timelines.remove(0)
-}
-
-#[test]
-fn real_ranks() {
-    let timelines = [real("sampled_rank0", 0), real("sampled_rank1", 1)];
-    let jobs = found(&timelines);
-    eprintln!("{jobs:#?}");
-    for other in ["nccl_rank0", "ns_resolution_rank0"] {
-        let timelines = [real("sampled_rank0", 0), real(other, 1)];
-        assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
-    }
-}
-
-const MS: u64 = 1_000_000;
-const BEGIN: u64 = 100_000 * MS;
-
-fn timelines(runs: &[RankRun]) -> Vec<Timeline> {
-    let timelines = runs.iter().enumerate();
-    timelines.map(|(trace, run)| run.timeline(trace)).collect()
-}
-
-fn found(timelines: &[Timeline]) -> Jobs {
-    jobs(&timelines.iter().collect::<Vec<_>>())
-}
-
-/// Pauses of 8 to 30 ms: two on rank 1, one on rank 0, none on others.
-fn paused(plan: Plan) -> Plan {
-    let pause = |rank, step, launch, length_ms| Planned {
-        rank,
-        step,
-        launch,
-        length_ns: length_ms * MS,
-    };
-    Plan {
-        pauses: vec![pause(1, 4, 3, 30), pause(0, 9, 12, 8), pause(1, 13, 20, 15)],
-        ..plan
-    }
-}
+use ranks_job::timelines;
 
 #[test]
 fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
@@ -217,201 +151,80 @@ fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
     }
 }
 
-/// The report on a job's ranks, each in a trace of its own.
-fn report(runs: &[RankRun]) -> RankedJob {
-    let mut analysis = Analysis::default();
-    for run in runs {
-        let Record::Process(process) = common::process(1000 + run.rank, 0, "generational") else {
-            panic!("a process");
-        };
-        let mut records = vec![Record::Process(Process {
-            rank: Some(run.rank),
-            ..process
-        })];
-        records.extend(run.records.iter().cloned());
-        common::add(&mut analysis, "t.json", records, Some(common::end(200_000)));
-    }
-    let ranks = analysis.report().gpu.and_then(|gpu| gpu.ranks);
-    let mut ranks = ranks.expect("a report on ranks");
-    assert_eq!((ranks.jobs.len(), ranks.unrelated.len()), (1, 0));
-    ranks.jobs.remove(0)
-}
-
-/// How much earlier each rank truly ends under another plan.
-fn truth(runs: &[RankRun], other: &Plan) -> Vec<i64> {
-    let other = run(other, BEGIN);
-    let ends = runs.iter().zip(&other);
-    ends.map(|(run, other)| run.end_ns.cast_signed() - other.end_ns.cast_signed())
-        .collect()
-}
-
-fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
-    for (found, truth) in found.iter().zip(truth) {
-        if found.abs_diff(*truth) > 20_000 { let w = what.split("pauses").next().unwrap(); eprintln!("OFF {} of {} {}", found.abs_diff(*truth), truth, w); }
-        let allowed = (truth.unsigned_abs() / 2).max(9_200_000);
-        assert!(
-            found.abs_diff(*truth) <= allowed,
-            "{what}: {found} ns, truly {truth} ns"
-        );
-    }
-}
-
-/// The report on a plan against runs without the pauses of one rank, and without any.
-fn assert_victims(plan: &Plan) {
-    let runs = run(plan, BEGIN);
-    let moved: Vec<RankRun> = runs
-        .iter()
-        .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
-        .collect();
-    let pauses = report(&moved).pauses.expect("pauses");
-    for source in &pauses.sources {
-        let truth = truth(&runs, &plan.without(source.ranks[0]));
-        assert_close(
-            &format!("{plan:?}, rank {:?}", source.ranks),
-            &source.earlier_ns,
-            &truth,
-        );
-    }
-    let all = truth(&runs, &plan.without_all());
-    assert_close(&format!("{plan:?}, all"), &pauses.all.earlier_ns, &all);
-    let steps = pauses.all.steps.expect("steps");
-    assert_eq!(steps.steps, plan.steps * u64::from(plan.ranks));
-    let shorter_ns = steps.mean_ns.cast_signed() - steps.mean_without_ns.cast_signed();
-    let truly_ns = all.iter().sum::<i64>() / steps.steps.cast_signed();
-    assert_close("step", &[shorter_ns], &[truly_ns]);
-}
-
-/// Whose pauses cost whom how much: as runs without the pauses of one rank say.
+/// Steps that take exactly the same time fit to each other at any number of steps apart: only the
+/// profiler's numbers of steps tell which belong together.
 #[test]
-fn victims_are_those_of_runs_without_the_pauses() {
-    for (one_stream, blocking, think_ns, ranks) in [
-        (true, false, 20_000, 2),
-        (true, false, 110_000, 2),
-        (true, true, 20_000, 3),
-        (false, false, 20_000, 2),
-        (false, false, 110_000, 2),
-        (false, true, 20_000, 3),
-        (false, true, 90_000, 4),
-    ] {
-        assert_victims(&paused(Plan {
-            ranks,
-            one_stream,
-            blocking,
-            think_ns,
-            ..Plan::default()
-        }));
-    }
-}
-
-#[test]
-fn victims_of_random_pauses() {
-    for seed in 1..25 {
-        let plan = Plan {
-            ranks: 2 + u32::try_from(seed % 3).unwrap_or(0),
-            blocking: seed % 2 == 0,
-            think_ns: [15_000, 60_000, 120_000][usize::try_from(seed % 5 % 3).unwrap_or(0)],
-            numbered: seed % 4 == 1,
-            seed,
-            ..Plan::default()
-        };
-        assert_victims(&plan.with_random_pauses(1 + seed % 6));
-    }
-}
-
-/// Ranks 0 and 1, and 2 and 3, have collectives of their own besides those of all.
-#[test]
-fn communicators_of_few_and_of_all() {
-    for numbered in [false, true] {
-        let plan = paused(Plan {
-            ranks: 4,
-            together: 2,
-            numbered,
-            ..Plan::default()
-        });
-        let runs = run(&plan, BEGIN);
-        let jobs = found(&timelines(&runs));
-        let sizes = |size| {
-            let of_size = jobs.jobs[0].collectives.iter();
-            of_size.filter(|one| one.members.len() == size).count()
-        };
-        assert_eq!((jobs.jobs.len(), jobs.jobs[0].unmatched), (1, 0));
-        assert_eq!((sizes(2), sizes(3), sizes(4)), (80, 0, 20));
-        assert_victims(&plan);
-    }
-}
-
-/// Waits and the last to come, as the run itself tells.
-#[test]
-fn waits_and_the_last_rank() {
-    let plan = paused(Plan {
-        ranks: 3,
-        think_ns: 110_000,
+fn even_steps_need_the_numbers_of_steps() {
+    let plan = Plan {
+        even: true,
+        blocking: true,
         ..Plan::default()
-    });
+    };
     let runs = run(&plan, BEGIN);
-    let job = report(&runs);
-    let count = runs[0].collectives.len();
-    for (rank, found) in runs.iter().zip(&job.ranks) {
-        let mut wait_ns = 0;
-        let mut last = 0;
-        for at in 0..count {
-            let begins = runs.iter().map(|run| run.collectives[at].0);
-            let latest = begins.max().expect("a begin");
-            wait_ns += latest - rank.collectives[at].0;
-            last += u64::from(rank.collectives[at].0 == latest);
-        }
-        assert!(found.peer_wait_ns.abs_diff(wait_ns) < 60 * 3_000, "{found:?} {wait_ns}");
-        let undecided = job.collectives.last_undecided;
-        assert!((last - undecided..=last + undecided).contains(&found.last), "{found:?} {last}");
-        let in_collectives: u64 = rank.collectives.iter().map(|(begin, end)| end - begin).sum();
-        assert_eq!(found.peer_wait_ns + found.transfer_ns, in_collectives);
-        assert!(found.devices[0].useful_busy_ns <= found.devices[0].busy_ns);
-    }
-    assert!(job.collectives.last_undecided < 6);
-    assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
+    let shift = 5_000_000_017;
+    let cut = [
+        runs[0].between(runs[0].steps[4].0, u64::MAX),
+        runs[1].between(0, runs[1].steps[16].0).on_clock(shift),
+    ];
+    let numbered = &found(&timelines(&cut)).jobs[0];
+    assert!((numbered.members[1].offset_ns + shift).abs() < 2_000);
+    assert!(!numbered.members[1].ambiguous);
+    let without_steps = cut.map(|mut run| {
+        run.records.retain(|record| match record {
+            Record::Annotation(one) => !one.name.starts_with("ProfilerStep"),
+            _ => true,
+        });
+        run
+    });
+    let evenly = &found(&timelines(&without_steps)).jobs[0];
+    assert!(evenly.members[1].ambiguous, "{:?}", evenly.members);
 }
+
+/// The profiler's `SendRecv` without a word on what was asked for is between two ranks.
 #[test]
-fn debug_divergence() {
-    use gctrace_analysis::gpu::replay::*;
-    for seed in 1..25 {
-        let plan = Plan {
-            ranks: 2 + u32::try_from(seed % 3).unwrap_or(0),
-            blocking: seed % 2 == 0,
-            think_ns: [15_000, 60_000, 120_000][usize::try_from(seed % 5 % 3).unwrap_or(0)],
-            numbered: seed % 4 == 1,
-            seed,
-            ..Plan::default()
-        };
-        let plan = plan.with_random_pauses(1 + seed % 6);
-        let runs = run(&plan, BEGIN);
-        let tls = timelines(&runs);
-        let refs: Vec<&Timeline> = tls.iter().collect();
-        let jobs = jobs(&refs);
-        let job = jobs.jobs[0].job(&refs);
-        let model = Model::learn(&job);
-        for source in 0..plan.ranks {
-            let other = run(&plan.without(source), BEGIN);
-            let schedule = model.replay(&Change::without(&job, |at, _| at == source as usize));
-            let mut worst = (0, String::new());
-            let mut first = String::new();
-            for (at, o) in other.iter().enumerate() {
-                let t2 = o.timeline(at);
-                // ops by correlation order: ops sorted by begin per stream equal order
-                for s in 0..t2.streams.len() as u32 {
-                    let a: Vec<usize> = tls[at].ops.iter().enumerate().filter(|(_, x)| x.stream == s).map(|x| x.0).collect();
-                    let b: Vec<usize> = t2.ops.iter().enumerate().filter(|(_, x)| x.stream == s).map(|x| x.0).collect();
-                    for (k, (a, b)) in a.iter().zip(&b).enumerate() {
-                        let r = schedule.op(at, *a);
-                        let t = t2.ops[*b];
-                        let off = r.0.abs_diff(t.begin_ns);
-                        if off > 20_000 && (first.is_empty()) {
-                            first = format!("rank {at} stream {s} op {k}: replay {} truth {} measured {} call {:?} truecall {:?} rcall {:?}", r.0 - BEGIN, t.begin_ns - BEGIN, tls[at].ops[*a].begin_ns - BEGIN, tls[at].calls[tls[at].ops[*a].call as usize].begin_ns - BEGIN, t2.calls[t.call as usize].begin_ns - BEGIN, schedule.call(at, tls[at].ops[*a].call as usize).0 - BEGIN);
-                        }
-                        if off > worst.0 { worst = (off, format!("{at} {s} {k}")); }
-                    }
-                }
-            }
-            if worst.0 > 20_000 { eprintln!("DIV seed {seed} source {source} worst {worst:?} first {first} plan {:?}", plan.pauses); }
-        }
+fn point_to_point_is_left_out() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let with = runs.iter().map(|run| {
+        let mut with = run.clone();
+        let ops: Vec<&GpuOp> = run.records.iter().filter_map(op).collect();
+        let sends = ops.iter().step_by(50).map(|op| {
+            Record::GpuOp(GpuOp {
+                name: "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)".to_owned(),
+                stream: 30,
+                correlation: None,
+                ..GpuOp::clone(op)
+            })
+        });
+        with.records.extend(sends.collect::<Vec<_>>());
+        with
+    });
+    let job = &found(&timelines(&with.collect::<Vec<_>>())).jobs[0];
+    assert_eq!((job.collectives.len(), job.unmatched), (60, 0));
+    assert!(job.members.iter().all(|member| member.point_to_point == 13));
+}
+
+fn op(record: &Record) -> Option<&GpuOp> {
+    match record {
+        Record::GpuOp(op) => Some(op),
+        _ => None,
     }
+}
+
+/// Timelines of other jobs beside one: each rank finds its own.
+#[test]
+fn two_jobs_at_once() {
+    let first = run(&paused(Plan::default()), BEGIN);
+    let other = Plan {
+        seed: 5,
+        ranks: 3,
+        ..Plan::default()
+    };
+    let second = run(&other, BEGIN + 3 * MS);
+    let runs: Vec<RankRun> = first.into_iter().chain(second).collect();
+    let found = found(&timelines(&runs));
+    let members = |job: usize| {
+        let members = found.jobs[job].members.iter();
+        members.map(|member| member.timeline).collect::<Vec<_>>()
+    };
+    assert_eq!((members(0), members(1)), (vec![0, 1], vec![2, 3, 4]));
 }

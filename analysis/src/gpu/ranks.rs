@@ -12,7 +12,7 @@ mod summary;
 mod victims;
 mod waits;
 
-pub(crate) use summary::report;
+pub use summary::report;
 
 use super::replay::Collective;
 use super::replay::Job;

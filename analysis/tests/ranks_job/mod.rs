@@ -12,6 +12,8 @@
 
 use gctrace_analysis::gpu::collect::About;
 use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::ranks::Jobs;
+use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::Collective;
@@ -27,6 +29,9 @@ use gctrace_event::Reason;
 use gctrace_event::Record;
 
 const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000_000;
+/// When jobs of tests begin.
+pub(crate) const BEGIN: u64 = 100_000 * MS;
 const COMPUTE: u64 = 7;
 /// For collectives of all ranks, and of a few.
 const COMMUNICATION: u64 = 20;
@@ -61,6 +66,8 @@ pub(crate) struct Plan {
     /// The profiler names communicator and operation.
     pub(crate) numbered: bool,
     pub(crate) seed: u64,
+    /// All kernels and thoughts take the same time.
+    pub(crate) even: bool,
 }
 
 /// A pause before the n-th launch of a step.
@@ -88,6 +95,7 @@ impl Default for Plan {
             pauses: Vec::new(),
             numbered: false,
             seed: 1,
+            even: false,
         }
     }
 }
@@ -95,7 +103,7 @@ impl Default for Plan {
 impl Plan {
     /// The same with pauses of 1 to 40 ms on random ranks at random moments.
     pub(crate) fn with_random_pauses(&self, count: u64) -> Self {
-        let random = |n, what, below: u64| self.around(below.max(2), [n, what, 7, 9]) % below;
+        let random = |n, what, below: u64| self.around(1 << 40, [n, what, 7, 9]) % below;
         let launches = self.kernels.iter().sum::<u64>() + self.buckets;
         let pauses = (0..count).map(|n| Planned {
             rank: u32::try_from(random(n, 1, u64::from(self.ranks))).unwrap_or(0),
@@ -133,8 +141,36 @@ impl Plan {
             state = state.wrapping_mul(0xbf58_476d_1ce4_e5b9);
             state ^= state >> 32;
         }
-        mean / 2 + state % mean.max(1)
+        match self.even {
+            true => mean,
+            false => mean / 2 + state % mean.max(1),
+        }
     }
+}
+
+/// Pauses of 8 to 30 ms: two on rank 1, one on rank 0, none on others.
+pub(crate) fn paused(plan: Plan) -> Plan {
+    let pause = |rank, step, launch, length_ms| Planned {
+        rank,
+        step,
+        launch,
+        length_ns: length_ms * MS,
+    };
+    Plan {
+        pauses: vec![pause(1, 4, 3, 30), pause(0, 9, 12, 8), pause(1, 13, 20, 15)],
+        ..plan
+    }
+}
+
+/// The timelines of runs, each in a trace of its own.
+pub(crate) fn timelines(runs: &[RankRun]) -> Vec<Timeline> {
+    let timelines = runs.iter().enumerate();
+    timelines.map(|(trace, run)| run.timeline(trace)).collect()
+}
+
+/// Jobs among timelines.
+pub(crate) fn found(timelines: &[Timeline]) -> Jobs {
+    jobs(&timelines.iter().collect::<Vec<_>>())
 }
 
 /// What one rank's trace holds, on the common clock.

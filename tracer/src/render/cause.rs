@@ -70,29 +70,35 @@ fn of_process(cause: &CauseReport) -> Vec<String> {
 /// "GC cost 1.23 s of 10.0 s (12 %), ± 0.04 s (inferred by replay); ..."
 fn verdict(cause: &CauseReport) -> String {
     let error = match cause.standard_error_ns {
-        Some(error) => format!(", ± {} (standard error)", duration(error)),
+        Some(error) => format!(", ± {}", duration(error)),
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
-        Some(why) => format!(" No error bar: {why}."),
-        None => String::new(),
+        Some(why) => format!(" Without an error bar: {why}."),
+        None => " ± is one standard error.".to_owned(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();
-    let idle = u64::try_from(idle).unwrap_or(0);
+    let idle = match u64::try_from(idle) {
+        Ok(0) | Err(_) => "none".to_owned(),
+        Ok(idle) => duration(idle),
+    };
     let of_devices = match cause.devices.len() {
         0 | 1 => "idle time of the GPU".to_owned(),
         several => format!("idle time of {several} GPUs, added"),
     };
+    let hidden_ns = cause.pauses.time_ns.saturating_sub(cause.cost_ns);
+    let hidden = match hidden_ns {
+        0 => String::new(),
+        some => format!("; {} of that cost nothing", duration(some)),
+    };
     format!(
-        "GC cost {} of {} ({}){error} (inferred by replay without it); it caused {} of {of_devices} \
-         (inferred). {} took {} (measured): {} of that time cost nothing.{no_error}",
+        "GC cost {} of {} ({}){error} (inferred by replay: by so much sooner the work would have \
+         ended without it); {idle} of it as {of_devices}. {} took {} (measured){hidden}.{no_error}",
         duration(cause.cost_ns),
         duration(cause.span_ns),
         percent(cause.cost_ratio),
-        duration(idle),
         counted(cause.pauses.count, "pause"),
         duration(cause.pauses.time_ns),
-        duration(cause.pauses.time_ns.saturating_sub(cause.cost_ns)),
     )
 }
 

@@ -16,8 +16,9 @@ use crate::report::RanksReport;
 use crate::report::UnrelatedRank;
 use crate::report::UsefulBusy;
 
-/// `None` where fewer than two ranks are in the traces.
-pub(crate) fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
+/// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
+#[must_use]
+pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
     let found = jobs(timelines);
     let members: usize = found.jobs.iter().map(|job| job.members.len()).sum();
     if members + found.alone.len() < 2 {

@@ -15,7 +15,7 @@ use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
 
-/// A call that waits returns so long after what it waited for, where the trace does not show it;
+/// A call that waits returns so long after what it waited for, where no call of the trace shows it;
 /// never more than was measured. Typical of the driver's polling.
 const RETURN_NS: i64 = 5_000;
 /// A call that took less did not wait.
@@ -34,7 +34,7 @@ pub(super) fn learn(timeline: &Timeline, layout: &Layout, queues: &[Queue], buil
         }
         for target in evidence.targets(index, call) {
             if let (Some((_, done)), true) = (layout.op(target), evidence.ended(target, call)) {
-                builder.edge(done, end, RETURN_NS);
+                builder.edge(done, end, evidence.return_ns);
             }
         }
     }
@@ -50,6 +50,8 @@ struct Evidence<'a> {
     copies_wait: HashMap<u32, bool>,
     /// Functions for memory that return once the device is idle.
     memory_waits: HashMap<u32, bool>,
+    /// Median of the time from the end of an operation to the return of the call that waited.
+    return_ns: i64,
 }
 
 /// How often something was so, and how often not.
@@ -80,10 +82,33 @@ impl<'a> Evidence<'a> {
             own,
             copies_wait: HashMap::new(),
             memory_waits: HashMap::new(),
+            return_ns: RETURN_NS,
         };
         evidence.copies_wait = evidence.of_copies();
         evidence.memory_waits = evidence.of_memory();
+        evidence.return_ns = evidence.returns();
         evidence
+    }
+
+    fn returns(&self) -> i64 {
+        let mut delays = Vec::new();
+        for (index, call) in (0u32..).zip(&self.timeline.calls) {
+            let targets = match call.timed && call.duration_ns() >= WAITED_NS {
+                true => self.targets(index, call),
+                false => Vec::new(),
+            };
+            let ends = targets
+                .iter()
+                .filter(|target| self.waited_for(**target, call))
+                .filter_map(|target| self.timeline.ops.get(*target as usize))
+                .map(|op| op.end_ns);
+            delays.extend(ends.max().map(|end| call.end_ns - end));
+        }
+        delays.sort_unstable();
+        let median = delays.get(delays.len() / 2);
+        median.map_or(RETURN_NS, |median| {
+            i64::try_from(*median).unwrap_or(RETURN_NS)
+        })
     }
 
     fn of_copies(&self) -> HashMap<u32, bool> {

@@ -235,7 +235,11 @@ impl Other<'_> {
         taken: &mut Taken,
         effect: &mut Effect,
     ) {
-        let place = first_from(self.chain, effect.begin_ns, layout);
+        let first = first_from(self.chain, effect.begin_ns, layout);
+        // A thread in Python that had given the lock up for a call begins this one within, no other.
+        let one = self.chain.python
+            && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
+        let place = first + usize::from(one);
         let Some((from, to)) = gap(self.chain, place, layout) else {
             return;
         };
@@ -243,10 +247,11 @@ impl Other<'_> {
         let switched = self.chain.source.get(place).is_some_and(|of| *of != NONE);
         let besides_ns = covered.outside(from, to);
         let short = besides_ns < self.quiet_ns || besides_ns < to.saturating_sub(from) / 2;
-        // A call may have been under way when the pause began.
-        let before = from <= effect.begin_ns.saturating_add(self.quiet_ns);
-        let usual = place > 0 && before && !switched && short;
+        let usual = place > 0 && !switched && short;
         if through && (self.chain.python || usual) {
+            if one {
+                take(self.chain, first, layout, taken, effect);
+            }
             take(self.chain, place, layout, taken, effect);
         }
     }
@@ -339,12 +344,15 @@ pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) ->
 
 impl Effects {
     /// A thread that waits for another one when a new pause begins: the time it had waited by then
-    /// comes before the pause.
+    /// comes before the pause, and what it did after the hand-over comes after.
     fn still_before(&self, inserted: &InsertedPause, layout: &Layout) -> Option<(u32, i64)> {
         let chain = layout.chains.get(inserted.thread as usize)?;
         let place = first_from(chain, inserted.at_ns, layout);
         let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
-        let waited = i64::try_from(inserted.at_ns - from).unwrap_or(i64::MAX);
+        let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
+        let (_, to) = gap(chain, place, layout)?;
+        let besides = (inserted.at_ns - from).saturating_add(to.saturating_sub(handed_over));
+        let waited = i64::try_from(besides).unwrap_or(i64::MAX);
         let floor = self.floors.get(&edge).copied().unwrap_or(0);
         Some((edge, waited.saturating_sub(floor).max(0)))
     }

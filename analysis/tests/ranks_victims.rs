@@ -8,7 +8,9 @@ use gctrace_analysis::report::RankedJob;
 use gctrace_event::Process;
 use gctrace_event::Record;
 use ranks_job::BEGIN;
+use ranks_job::MS;
 use ranks_job::Plan;
+use ranks_job::Planned;
 use ranks_job::RankRun;
 use ranks_job::found;
 use ranks_job::paused;
@@ -176,4 +178,36 @@ fn waits_and_the_last_rank() {
     }
     assert!(job.collectives.last_undecided < 6);
     assert!(job.ranks[1].last_after_pause >= 2 && job.ranks[2].last_after_pause == 0);
+}
+
+/// Of many ranks those with most time in pauses are removed one by one, the others together.
+#[test]
+fn of_many_ranks_some_are_removed_together() {
+    let pauses = (0..20).map(|rank| Planned {
+        rank,
+        step: u64::from(rank) % 6,
+        launch: 3 + u64::from(rank) % 9,
+        length_ns: u64::from(rank + 1) * MS,
+    });
+    let plan = Plan {
+        ranks: 20,
+        steps: 6,
+        blocking: true,
+        pauses: pauses.collect(),
+        ..Plan::default()
+    };
+    let runs = run(&plan, BEGIN);
+    let pauses = report(&runs).pauses.expect("pauses");
+    assert_eq!((pauses.sources.len(), pauses.victims.len()), (17, 20));
+    let together = pauses.sources.iter().find(|source| source.ranks.len() > 1);
+    let together = together.expect("a row of several");
+    assert_eq!(
+        (together.ranks.as_slice(), together.pauses),
+        (&[0, 1, 2, 3][..], 4)
+    );
+    let without = together
+        .ranks
+        .iter()
+        .fold(plan, |plan, rank| plan.without(*rank));
+    assert_close("together", &together.earlier_ns, &truth(&runs, &without));
 }

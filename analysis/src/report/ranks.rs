@@ -118,6 +118,9 @@ pub struct RankPauses {
     pub sources: Vec<PauseSource>,
     /// All pauses of all ranks removed.
     pub all: PauseSource,
+    /// Standard error of `all.job_earlier_ns`: the largest that the steps of a rank say (as in
+    /// `gpu.cause`). Absent where no rank has five steps.
+    pub all_standard_error_ns: Option<u64>,
 }
 
 /// Pauses removed, and how much earlier everybody would have ended.

@@ -197,6 +197,11 @@ fn legend(job: &RankedJob) -> String {
 /// `Pauses of rank 1 cost the job most: ...`
 fn costliest(pauses: &RankPauses) -> String {
     let all = &pauses.all;
+    let error = pauses
+        .all_standard_error_ns
+        .map_or_else(String::new, |error_ns| {
+            format!(", standard error {}", duration(error_ns))
+        });
     let job = |source: &PauseSource| {
         format!(
             "the job would end {} earlier",
@@ -205,13 +210,13 @@ fn costliest(pauses: &RankPauses) -> String {
     };
     match pauses.sources.first() {
         Some(first) if first.total_ns > 0 && pauses.sources.len() > 1 => format!(
-            "Pauses of {} cost most: without them {}; without all pauses, {} (inferred).",
+            "Pauses of {} cost most: without them {}; without all pauses, {} (inferred{error}).",
             who(first),
             job(first),
             signed(all.job_earlier_ns)
         ),
         _ => format!(
-            "Without the pauses of {}, {} (inferred).",
+            "Without the pauses of {}, {} (inferred{error}).",
             who(all),
             job(all)
         ),

@@ -9,8 +9,11 @@ use std::collections::HashMap;
 pub(super) const TOLERANCE_NS: i64 = 1_000_000;
 /// A difference at which an agreement counts half: that of most collectives is smaller.
 const FINE_NS: i64 = 20_000;
-/// Pairs of moments that are tried; more are thinned out.
-const PAIRS: usize = 1 << 20;
+/// Pairs of moments that are tried; more are thinned out,
+const PAIRS: usize = 1 << 17;
+/// but not to fewer than so many of the moving moments of a kind: those that have no counterpart
+/// must not be all that is left.
+const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
 
@@ -39,8 +42,9 @@ fn differences(fixed: &Moments, moving: &Moments) -> Vec<i64> {
         .map(|(fixed, moving)| fixed.len().saturating_mul(moving.len()))
         .fold(0, usize::saturating_add);
     let stride = pairs.div_ceil(PAIRS).max(1);
-    let mut differences = Vec::with_capacity(pairs / stride);
+    let mut differences = Vec::new();
     for (fixed, moving) in both() {
+        let stride = stride.min(moving.len() / FEWEST_MOVING).max(1);
         for moving in moving.iter().step_by(stride) {
             differences.extend(fixed.iter().map(|fixed| fixed.saturating_sub(*moving)));
         }

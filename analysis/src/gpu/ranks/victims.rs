@@ -5,6 +5,7 @@ use crate::gpu::replay::Change;
 use crate::gpu::replay::Job;
 use crate::gpu::replay::Model;
 use crate::gpu::replay::Schedule;
+use crate::gpu::replay::StepEvidence;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::PauseSource;
@@ -54,7 +55,22 @@ pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
         victims: ranks.members.iter().map(|member| member.rank).collect(),
         sources,
         all: without.of(&paused),
+        all_standard_error_ns: standard_error_ns(job, &model),
     })
+}
+
+/// Of the cost of all pauses.
+fn standard_error_ns(job: &Job<'_>, model: &Model) -> Option<u64> {
+    let without = model.replay(&Change::without_all(job));
+    let errors = job
+        .timelines
+        .iter()
+        .enumerate()
+        .filter_map(|(at, timeline)| {
+            let evidence = StepEvidence::collect(timeline, at, &without)?;
+            Some(evidence.standard_error_ns)
+        });
+    errors.max()
 }
 
 /// Replays without pauses, against the measured schedule.

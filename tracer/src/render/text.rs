@@ -48,7 +48,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         cause::cause(report),
         gpu_bounds::gpu_bounds(report),
         ranks::ranks(report),
-        what_if::what_if(report),
         steps::steps(report),
         gpu_work::gpu_work(report),
         gpu_devices::gpu_devices(report),
@@ -58,6 +57,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::processor(report),
         counters::counters(report),
         gpus::gpus(report),
+        what_if::what_if(report),
         evidence::own_cost(report),
         overview::missing(report),
     ];

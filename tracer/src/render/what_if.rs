@@ -8,7 +8,6 @@ use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
 use gctrace_analysis::report::WhatIf;
-use gctrace_analysis::units::bytes;
 use gctrace_analysis::units::duration;
 use gctrace_analysis::units::short_count;
 
@@ -124,10 +123,8 @@ fn garbage(own: &WhatIf) -> String {
             _ => "not known".to_owned(),
         };
     };
-    let device = garbage.device_bytes.filter(|device| *device > 0);
-    let device = device.map_or(String::new(), |device| format!(", {}", bytes(device)));
     format!(
-        "{}{device} in {}",
+        "{} in {}",
         short_count(garbage.objects),
         duration(garbage.over_ns)
     )
@@ -190,6 +187,6 @@ mod tests {
         assert!(text.contains("-1.00 ms .. 40.0 ms"), "{text}");
         assert!(text.contains("5.00 ms .. 10.0 ms"), "{text}");
         assert!(text.contains("Recorded: the run took 4.00 s"), "{text}");
-        assert!(text.contains("5.00 M, 3.00 MiB in 60.0 min"), "{text}");
+        assert!(text.contains("5.00 M in 60.0 min"), "{text}");
     }
 }

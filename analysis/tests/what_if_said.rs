@@ -12,9 +12,12 @@ use common::report;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_event::Annotation;
+use gctrace_event::DeviceMemory;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
+use gctrace_event::PauseMemory;
+use gctrace_event::Pressure;
 use gctrace_event::Reason;
 use gctrace_event::Record;
 use proptest::prelude::*;
@@ -164,6 +167,79 @@ fn what_no_trace_tells_widens_the_interval() {
     assert!(disable.garbage.is_none());
     let ids: Vec<&str> = report.what_if.iter().map(|own| own.id.as_str()).collect();
     assert!(!ids.contains(&"planned") && !ids.contains(&"explicit"));
+}
+
+/// Bytes are known where arenas and torch's memory were recorded: those of the largest heap for each of its objects, and
+/// what pauses gave back.
+#[test]
+fn garbage_is_weighed_where_memory_was_recorded() {
+    let mut measured = run(PROGRAM, DEFAULT);
+    let without = analyzed(&measured);
+    let plain = of(&without, "planned").unwrap().garbage.unwrap();
+    assert!(plain.objects > 0 && plain.host_bytes.is_none() && plain.device_bytes.is_none());
+
+    measured.records.push(Record::Pressure(Pressure {
+        pid: 1,
+        since_ns: START,
+        at_ns: START + measured.length_ns,
+        net_containers: 1,
+        arenas_mapped: Some(300),
+        arenas_unmapped: Some(0),
+        ..Pressure::default()
+    }));
+    measured.records.push(Record::DeviceMemory(DeviceMemory {
+        pid: 1,
+        tid: 1,
+        at_ns: START,
+        device_type: 1,
+        device: 0,
+        bytes: 1 << 20,
+        allocated: 1 << 30,
+        reserved: 1 << 30,
+    }));
+    measured.records.push(Record::PauseMemory(PauseMemory {
+        pid: 1,
+        tid: 1,
+        begin_ns: START + MS,
+        end_ns: START + 2 * MS,
+        device_type: 1,
+        device: 0,
+        freed_bytes: 64 << 20,
+        freed_blocks: 4,
+    }));
+    let mut records = vec![with_version(process(1, 0, "generational"), "3.11.7")];
+    records.append(&mut measured.records);
+    let report = report(records, Some(end(measured.length_ns / MS + 100)));
+    let disable = of(&report, "disable").unwrap();
+    let garbage = disable.garbage.unwrap();
+    let growth = report.processes[0].growth.as_ref().unwrap();
+    let each = (300 << 20) / growth.largest.objects;
+    assert_eq!(garbage.host_bytes, Some(each * garbage.objects));
+    let span_ns = report.processes[0].observed_ns;
+    let device = (64 << 20) as f64 * garbage.over_ns as f64 / span_ns as f64;
+    let ratio = garbage.device_bytes.unwrap() as f64 / device;
+    assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
+    assert!(
+        disable.risk.contains("GiB of device memory"),
+        "{}",
+        disable.risk
+    );
+    // 64 MiB in the run are more than 5 % of what torch reserved, so planned collections come within it.
+    let planned = of(&report, "planned").unwrap();
+    assert!(planned.every_steps.unwrap() < PROGRAM.steps, "{planned:?}");
+    assert!(planned.garbage.unwrap().device_bytes.unwrap() <= (1 << 30) / 20);
+}
+
+fn with_version(record: Record, version: &str) -> Record {
+    match record {
+        Record::Process(mut process) => {
+            if let Some(interpreter) = &mut process.interpreter {
+                version.clone_into(&mut interpreter.version);
+            }
+            Record::Process(process)
+        }
+        other => other,
+    }
 }
 
 /// Moments of a trace that nobody wrote by hand: close together, far apart, at the end of time.

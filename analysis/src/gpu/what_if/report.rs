@@ -145,12 +145,13 @@ fn activity(timeline: &Timeline) -> (u64, u64) {
     both.unwrap_or_default()
 }
 
-/// Memory that the interpreter's allocator took from the system for each object in the heap. Not of processes that were
+/// The most memory that the interpreter's allocator had from the system, for each object in the largest heap. Not of processes that were
 /// running before the recording: what they had taken by then is not known.
 fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
-    let bytes = u64::try_from(arenas.balance_bytes?).ok()?;
-    let objects = process.growth.as_ref()?.last.objects;
+    let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
+    let objects = process.growth.as_ref()?.largest.objects;
     let from_start = process.origin.as_deref() != Some("attached");
-    bytes.checked_div(objects).filter(|_| from_start)
+    let each = bytes.checked_div(objects).filter(|_| from_start);
+    each.filter(|bytes| *bytes > 0)
 }

@@ -105,25 +105,28 @@ pub(super) fn risk(id: &str, programs: &[Program<'_>], garbage: Option<&Garbage>
     }
 }
 
-/// ` (about 5,000 objects, 12 MiB of device memory, in 3.00 s)`.
+/// `: in 3.00 s about 5,000 objects (12.0 MiB of device memory)`.
 fn gathers(garbage: Option<&Garbage>) -> String {
     let Some(garbage) = garbage.filter(|garbage| garbage.objects > 0) else {
         return String::new();
     };
-    let host = garbage.host_bytes.map_or(String::new(), |host| {
+    let host = garbage.host_bytes.map(|host| {
         format!(
-            ", {} of the host's memory if they are of ordinary size",
+            "{} of the host's memory if they are of ordinary size",
             bytes(host)
         )
     });
     let device = garbage.device_bytes.filter(|device| *device > 0);
-    let device = device.map_or(String::new(), |device| {
-        format!(", {} of device memory", bytes(device))
-    });
+    let device = device.map(|device| format!("{} of device memory", bytes(device)));
+    let memory: Vec<String> = host.into_iter().chain(device).collect();
+    let memory = match memory.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", memory.join(", ")),
+    };
     format!(
-        ": about {} objects{host}{device} in {}",
+        ": in {} about {} objects{memory}",
+        duration(garbage.over_ns),
         short_count(garbage.objects),
-        duration(garbage.over_ns)
     )
 }
 

@@ -208,13 +208,13 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Co
             rank.launch(500 * US);
             arrived.push(rank.ready());
         }
-        let met = arrived.iter().copied().max().unwrap();
+        let met = arrived.iter().copied().max().unwrap_or(0);
         let members = ranks.iter_mut().zip(arrived).zip(0u32..);
         let members = members.map(|((rank, begin), timeline)| {
             rank.op(begin, met + 200 * US);
             Member {
                 timeline,
-                op: u32::try_from(rank.timeline.ops.len() - 1).unwrap(),
+                op: last(rank.timeline.ops.len()),
             }
         });
         collectives.push(Collective {
@@ -226,6 +226,11 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Co
     }
     let timelines = ranks.into_iter().map(|rank| rank.timeline).collect();
     (timelines, collectives)
+}
+
+/// Index of the last of so many.
+fn last(count: usize) -> u32 {
+    u32::try_from(count - 1).unwrap_or(NONE)
 }
 
 struct Rank {
@@ -272,7 +277,7 @@ impl Rank {
             timed: true,
         });
         self.now += length;
-        u32::try_from(self.timeline.calls.len() - 1).unwrap()
+        last(self.timeline.calls.len())
     }
 
     fn launch(&mut self, length: u64) {

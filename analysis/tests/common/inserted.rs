@@ -136,7 +136,7 @@ fn rewritten(
     let mut place = vec![0u32; calls.len()];
     changed.calls.clear();
     for (new, old) in order.into_iter().enumerate() {
-        place[old] = u32::try_from(new).unwrap();
+        place[old] = u32::try_from(new).unwrap_or(NONE);
         let mut call = timeline.calls[old];
         (call.begin_ns, call.end_ns) = calls[old];
         changed.calls.push(call);

@@ -71,6 +71,11 @@ pub(crate) fn run(program: &[Action], streams: usize, with_pauses: bool) -> Time
     machine.sorted()
 }
 
+/// [`NONE`] for what is too large.
+fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(NONE)
+}
+
 fn thread(tid: u32) -> Thread {
     Thread { tid, name: None }
 }
@@ -90,7 +95,7 @@ struct Machine {
 impl Machine {
     fn new(streams: usize, with_pauses: bool) -> Self {
         let mut timeline = Timeline::default();
-        let numbers = 0..u64::try_from(streams).unwrap();
+        let numbers = (0u64..).take(streams);
         timeline.streams = numbers.map(|number| Stream { device: 0, number }).collect();
         Self {
             timeline,
@@ -122,7 +127,9 @@ impl Machine {
                 let begin = self.now;
                 let end = self.op(thread, "cudaMemcpyAsync", begin, *stream, *length);
                 self.now = (begin + CALL).max(end + RETURN);
-                self.timeline.calls.last_mut().unwrap().end_ns = self.now;
+                if let Some(call) = self.timeline.calls.last_mut() {
+                    call.end_ns = self.now;
+                }
             }
             Action::StreamSynchronize(stream) => {
                 let done = self.ends[*stream].last().copied().unwrap_or(0);
@@ -161,7 +168,7 @@ impl Machine {
         self.timeline.ops.push(Op {
             begin_ns: start,
             end_ns: end,
-            stream: u32::try_from(stream).unwrap(),
+            stream: index(stream),
             name,
             call,
             kind: match function {
@@ -175,17 +182,17 @@ impl Machine {
     }
 
     fn call(&mut self, thread: u32, function: &str, begin: u64, end: u64, stream: usize) -> u32 {
-        let index = u32::try_from(self.timeline.calls.len()).unwrap();
+        let call = index(self.timeline.calls.len());
         self.timeline.calls.push(Call {
             begin_ns: begin,
             end_ns: end,
             thread,
             function: self.names.intern(function),
             kind: CallKind::of(function),
-            stream: u32::try_from(stream).unwrap_or(NONE),
+            stream: index(stream),
             timed: true,
         });
-        index
+        call
     }
 
     fn wait(&mut self, thread: u32, function: &str, stream: usize, done: u64) {
@@ -208,8 +215,8 @@ impl Machine {
         self.blocked_until[to] = self.blocked_until[to].max(self.free[from] + GAP);
         self.timeline.waits.push(EventWait {
             call: waiting_call,
-            stream: u32::try_from(to).unwrap(),
-            event_stream: u32::try_from(from).unwrap(),
+            stream: index(to),
+            event_stream: index(from),
             event_call,
         });
     }

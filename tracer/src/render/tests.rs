@@ -1,5 +1,6 @@
 //! Snapshots of the text for small traces, and that JSON says the same.
 
+mod cause;
 mod causes;
 mod gpu_work;
 mod gpus;

@@ -1,5 +1,7 @@
 //! Two real ranks of one job, by the PyTorch profiler.
 
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
 mod ranks_job;
 
 use gctrace_analysis::gpu::collect::About;

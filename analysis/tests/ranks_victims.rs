@@ -1,5 +1,11 @@
 //! Several ranks: who waited for whom, and what one rank's pauses cost another.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests fail by panicking"
+)]
+
 mod common;
 mod ranks_job;
 

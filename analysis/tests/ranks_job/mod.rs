@@ -7,7 +7,9 @@
 #![allow(
     dead_code,
     clippy::allow_attributes,
-    reason = "each test uses its part of a run"
+    clippy::expect_used,
+    clippy::panic,
+    reason = "each test program uses its part of a run; helpers of tests fail by panicking"
 )]
 
 use gctrace_analysis::gpu::collect::About;

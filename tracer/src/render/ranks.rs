@@ -87,7 +87,7 @@ fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     );
     if collectives.kernels_unmatched > 0 {
         sentence.push_str(&format!(
-            " {} of collectives found on one rank only, {} of them from the time when not all \
+            " {} of collectives were found on one rank only, {} of them from the time when not all \
              ranks were recorded.",
             counted(collectives.kernels_unmatched, "kernel"),
             count(collectives.kernels_unmatched_outside)
@@ -168,11 +168,11 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
 /// Share of the busy time that was no waiting for peers.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn useful(rank: &RankReport) -> String {
-    let busy_ns: u64 = rank.devices.iter().map(|one| one.busy_ns).sum();
-    let useful_ns: u64 = rank.devices.iter().map(|one| one.useful_busy_ns).sum();
-    match busy_ns {
-        0 => "-".to_owned(),
-        busy_ns => percent(useful_ns as f64 / busy_ns as f64),
+    let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
+    let useful = rank.devices.iter().map(|one| one.useful_busy_ns as f64);
+    match busy > 0.0 {
+        true => percent(useful.sum::<f64>() / busy),
+        false => "-".to_owned(),
     }
 }
 
@@ -186,11 +186,12 @@ fn legend(job: &RankedJob) -> String {
         some => format!(" ({} too close to tell)", count(some)),
     };
     format!(
-        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on; \
-         useful: share of the GPU's busy time that was no peer wait; last: collectives in which \
-         the rank was the last to begin{undecided}; after pause: of these, with a pause of its \
-         own since the collective before; clock ±: how far ends of collectives are from those of \
-         other ranks once the clocks are aligned by them (median). All but paused: inferred."
+        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on, \
+         waiting for ranks that no trace is of included; useful: share of the GPU's busy time that \
+         was no peer wait; last: collectives in which the rank was the last to begin{undecided}; \
+         after pause: of these, with a pause of its own since the collective before; clock ±: how \
+         far ends of collectives are from those of other ranks once the clocks are aligned by them \
+         (median). All but paused: inferred."
     )
 }
 
@@ -260,7 +261,9 @@ fn label(source: &PauseSource) -> String {
 fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
     let own = victims.iter().zip(&source.earlier_ns);
     let own = own.filter(|(victim, _)| source.ranks.contains(victim));
-    let own_ns: i64 = own.map(|(_, earlier_ns)| earlier_ns).sum();
+    let own_ns: i64 = own
+        .map(|(_, earlier_ns)| *earlier_ns)
+        .fold(0, i64::saturating_add);
     vec![
         label.to_owned(),
         count(source.pauses),

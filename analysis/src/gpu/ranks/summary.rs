@@ -84,11 +84,7 @@ fn rank(
         clock_collectives: member.aligned_by,
         clock_ambiguous: member.ambiguous,
         pauses: timeline.pauses.len() as u64,
-        paused_ns: timeline
-            .pauses
-            .iter()
-            .map(|pause| pause.duration_ns())
-            .sum(),
+        paused_ns: victims::paused_ns(timeline),
         collectives: waits.collectives,
         peer_wait_ns: waits.wait_ns,
         transfer_ns: waits.transfer_ns,

@@ -20,12 +20,7 @@ const SINGLE: usize = 16;
 pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
     let mut paused: Vec<(u64, usize)> = (0..)
         .zip(&job.timelines)
-        .map(|(at, timeline)| {
-            (
-                timeline.pauses.iter().map(|one| one.duration_ns()).sum(),
-                at,
-            )
-        })
+        .map(|(at, timeline)| (paused_ns(timeline), at))
         .filter(|(_, at)| {
             job.timelines
                 .get(*at)
@@ -89,15 +84,14 @@ impl Without<'_> {
         let earlier_ns: Vec<i64> = (0..self.job.timelines.len())
             .map(|at| earlier(self.measured.end_ns(at), without.end_ns(at)))
             .collect();
-        let total_ns = earlier_ns.iter().sum();
+        let total_ns = earlier_ns.iter().fold(0, sum);
         let own = members.iter().filter_map(|at| earlier_ns.get(*at));
-        let own_ns: i64 = own.sum();
+        let own_ns = own.fold(0, sum);
         let mut pauses = 0;
-        let mut paused_ns: u64 = 0;
+        let mut time_ns: u64 = 0;
         for timeline in members.iter().filter_map(|at| self.job.timelines.get(*at)) {
             pauses += timeline.pauses.len() as u64;
-            let lengths = timeline.pauses.iter().map(|pause| pause.duration_ns());
-            paused_ns = lengths.fold(paused_ns, u64::saturating_add);
+            time_ns = time_ns.saturating_add(paused_ns(timeline));
         }
         let mut ranks: Vec<u32> = members
             .iter()
@@ -107,7 +101,7 @@ impl Without<'_> {
         PauseSource {
             ranks,
             pauses,
-            paused_ns,
+            paused_ns: time_ns,
             total_ns,
             amplification_ratio: ratio(total_ns, own_ns),
             job_earlier_ns: earlier(self.measured.makespan_end_ns(), without.makespan_end_ns()),
@@ -149,6 +143,16 @@ fn stepping(timeline: &Timeline, at: usize, schedule: &Schedule) -> Option<u64> 
             .max(done_ns.unwrap_or(0))
             .saturating_sub(begin_ns),
     )
+}
+
+/// Time in the pauses of a timeline, added.
+pub(super) fn paused_ns(timeline: &Timeline) -> u64 {
+    let lengths = timeline.pauses.iter().map(|pause| pause.duration_ns());
+    lengths.fold(0, u64::saturating_add)
+}
+
+fn sum(sum: i64, more: &i64) -> i64 {
+    sum.saturating_add(*more)
 }
 
 fn earlier(measured_ns: u64, without_ns: u64) -> i64 {

@@ -115,3 +115,39 @@ fn one_rank_has_no_section() {
     let text = plain(&[("rank0.json", rank(0, 0))]);
     assert!(!text.contains("\nRanks\n"), "{text}");
 }
+
+/// With more ranks than fit, the costliest are shown and the text says where the others are.
+#[test]
+fn of_many_ranks_the_costliest_are_shown() {
+    let names: Vec<String> = (0..20).map(|rank| format!("rank{rank}.json")).collect();
+    let traces = names.iter().zip(0..);
+    let traces: Vec<(&str, String)> = traces
+        .map(|(name, number)| (name.as_str(), rank(number, 11)))
+        .collect();
+    let section = section(&traces);
+    assert!(
+        section.contains("20 ranks of one job: 12 collectives"),
+        "{section}"
+    );
+    assert!(
+        section.contains("4 more ranks are in the JSON."),
+        "{section}"
+    );
+    let first = section.lines().find(|line| line.contains("30.0 ms"));
+    assert!(
+        first.is_some_and(|line| line.trim_start().starts_with("11 ")),
+        "{section}"
+    );
+    assert!(!section.contains("the rank above a column"), "{section}");
+}
+
+#[test]
+fn ranks_that_share_nothing_are_named() {
+    let other = rank(1, 1).replace("AllReduce", "AllGather");
+    let section = section(&[("rank0.json", rank(0, 0)), ("rank1.json", other)]);
+    assert!(section.contains("Not compared with others"), "{section}");
+    assert!(
+        section.contains("rank 0 (trace 1), rank 1 (trace 2)."),
+        "{section}"
+    );
+}

@@ -245,6 +245,13 @@ impl Analysis {
         self.traces.last().is_some_and(TraceState::has_evidence)
     }
 
+    /// What was read so far of the work on GPUs: one timeline for each process that collected or
+    /// made calls, trace by trace.
+    #[must_use]
+    pub fn timelines(&self) -> &[Timeline] {
+        &self.timelines
+    }
+
     /// Mentions in the report a file that could not be opened.
     pub fn leave_out(&mut self, why: String) {
         self.unreadable.push(why);
@@ -394,6 +401,7 @@ impl Analysis {
             }
             Record::CudaLaunches(launches) => {
                 trace.cuda.add_launches(launches);
+                self.current.gpu.add_launches(launches);
                 (launches.pid, launches.first_ns, launches.last_ns)
             }
             Record::DeviceMemory(memory) => {

@@ -1,6 +1,7 @@
 //! What traces can tell about the cost of pauses for GPUs, and what they cannot.
 
 use crate::analysis::Analysis;
+use crate::process::ProcessState;
 
 impl Analysis {
     /// Whether the traces would tell of collections, had there been any: the PyTorch profiler records
@@ -9,11 +10,47 @@ impl Analysis {
         self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())
     }
 
+    /// What the traces cannot tell.
+    /// `processes`: those that ran the collector. `has_calls`: calls to a GPU were recorded.
+    pub(crate) fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
+        let mut list: Vec<String> = self.no_cost(has_calls).into_iter().collect();
+        if processes > 1 {
+            list.push(
+                "What a pause of one process cost the others that wait for it, as ranks of a \
+                 distributed job do in a collective."
+                    .to_owned(),
+            );
+        }
+        let stacks = |process: &ProcessState| !process.stacks.is_empty();
+        if processes > 0 && !self.processes.iter().any(stacks) {
+            list.push(
+                "Which Python lines trigger the collections: these traces hold no stacks \
+                 (--stack-depth 0, an older gctrace, or another tool)."
+                    .to_owned(),
+            );
+        }
+        list
+    }
+
     /// What stands between pauses and their cost for the GPU, if anything.
-    pub(crate) fn no_cost(&self, has_calls: bool) -> Option<String> {
+    fn no_cost(&self, has_calls: bool) -> Option<String> {
         let mut working = self.timelines.iter().filter(|own| own.has_gpu_times());
         let why = match (working.clone().count(), self.tells_collections()) {
-            (0, _) if has_calls => "calls to the GPU but not when it did the work",
+            (0, _) if has_calls => {
+                return Some(
+                    "What the pauses cost the GPU: these traces hold calls to the GPU but not when \
+                     it did the work, so no more than bounds can be given."
+                        .to_owned(),
+                );
+            }
+            (0, _) if self.traces.iter().any(|trace| trace.gpus.has_samples()) => {
+                return Some(
+                    "What the pauses cost the GPU: these traces hold NVML's figures only. Each is \
+                     taken over 1/6 s or more, in which a gap as short as a pause cannot be seen, \
+                     so nothing is claimed from them."
+                        .to_owned(),
+                );
+            }
             (0, _) => "no GPU work",
             (_, false) => {
                 return Some(

@@ -13,6 +13,7 @@ mod coverage;
 mod cuda;
 mod distribution;
 pub mod gpu;
+mod gpu_cost;
 mod gpu_samples;
 mod growth;
 pub mod paths;

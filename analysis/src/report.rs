@@ -6,10 +6,12 @@
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
 
 mod allocations;
+mod cause;
 mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_bounds;
 mod gpu_devices;
 mod gpu_gaps;
 mod gpu_work;
@@ -18,11 +20,18 @@ mod launching;
 mod lines;
 mod pressure;
 mod processes;
+mod ranks;
 mod steps;
+mod what_if;
 
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
+pub use cause::CauseReport;
+pub use cause::CostParts;
+pub use cause::DeviceCost;
+pub use cause::PauseCostReport;
+pub use cause::StepEvidenceReport;
 pub use clocks::AlignedBy;
 pub use clocks::ClockReport;
 pub use clocks::NotMerged;
@@ -46,6 +55,9 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpu_bounds::BoundsReport;
+pub use gpu_bounds::ProcessBounds;
+pub use gpu_bounds::RuleBounds;
 pub use gpu_devices::DeviceId;
 pub use gpu_devices::DeviceReport;
 pub use gpu_devices::StreamIdle;
@@ -77,12 +89,26 @@ pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
+pub use ranks::CollectivesReport;
+pub use ranks::PauseSource;
+pub use ranks::RankPauses;
+pub use ranks::RankReport;
+pub use ranks::RankedJob;
+pub use ranks::RanksReport;
+pub use ranks::StepEffect;
+pub use ranks::UnrelatedRank;
+pub use ranks::UsefulBusy;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;
 pub use steps::StepLengths;
 pub use steps::StepReport;
 pub use steps::StepsReport;
+pub use what_if::Garbage;
+pub use what_if::Interval;
+pub use what_if::PredictedLength;
+pub use what_if::Saving;
+pub use what_if::WhatIf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -133,6 +159,11 @@ pub struct Report {
     pub counters: Option<CountersReport>,
     /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
     pub gpu: Option<GpuWork>,
+    /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
+    /// the GPU's own times.
+    pub gpu_bounds: Option<BoundsReport>,
+    /// What other settings of the collector would do. Empty where there is no pause that they would change.
+    pub what_if: Vec<WhatIf>,
     /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
     pub steps: Option<StepsReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.

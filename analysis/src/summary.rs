@@ -32,6 +32,7 @@ use crate::tally::Tally;
 use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
+use crate::verdict::OnGpu;
 use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
@@ -56,8 +57,16 @@ impl Analysis {
         );
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
-        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
+        let timelines = merged.timelines.as_ref();
+        let gpu = gpu_work(&merged);
+        let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
+        let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
+        let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
+            cost,
+            idle: idle.as_ref(),
+        });
+        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
         let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
@@ -76,8 +85,10 @@ impl Analysis {
             not_covered: self.not_covered(processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
-            gpu: gpu_work(&merged),
-            steps: gpu::steps::report(&merged.timelines, &self.only_full()),
+            gpu,
+            what_if: outlook.what_if,
+            gpu_bounds: gpu::bounds::report::report(self, timelines),
+            steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -87,7 +98,7 @@ impl Analysis {
             processes,
             missing,
         };
-        report.advice = advice::advice(&report);
+        report.advice = advice::advice(&report, outlook.cost.as_ref());
         report
     }
 
@@ -315,26 +326,6 @@ impl Analysis {
                 })
                 .collect(),
         }
-    }
-
-    fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let mut list: Vec<String> = self.no_cost(has_calls).into_iter().collect();
-        if processes > 1 {
-            list.push(
-                "What a pause of one process cost the others that wait for it, as ranks of a \
-                 distributed job do in a collective."
-                    .to_owned(),
-            );
-        }
-        let stacks = |process: &ProcessState| !process.stacks.is_empty();
-        if processes > 0 && !self.processes.iter().any(stacks) {
-            list.push(
-                "Which Python lines trigger the collections: these traces hold no stacks \
-                 (--stack-depth 0, an older gctrace, or another tool)."
-                    .to_owned(),
-            );
-        }
-        list
     }
 
     fn missing(&self) -> Missing {

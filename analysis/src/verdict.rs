@@ -3,6 +3,10 @@
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
 //! 100 ms are one step of many models.
 
+mod gpu;
+
+use crate::gpu_cost::GpuCost;
+use crate::gpu_cost::Idle;
 use crate::report::Basis;
 use crate::report::Level;
 use crate::report::Missing;
@@ -21,6 +25,13 @@ const LONG_PAUSE_NS: u64 = 100_000_000;
 /// The part at shutdown is told where it is at least one in so many.
 const WORTH_SAYING: u64 = 10;
 
+/// What is known of the cost where the GPU's times are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnGpu<'a> {
+    pub(crate) cost: &'a GpuCost,
+    pub(crate) idle: Option<&'a Idle>,
+}
+
 /// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
 /// make the collector a problem.
 pub(crate) fn verdict(
@@ -28,19 +39,27 @@ pub(crate) fn verdict(
     shutdown: Option<&Pauses>,
     traces: &[TraceReport],
     missing: &Missing,
+    on_gpu: Option<OnGpu<'_>>,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
     let untold = totals.pauses.count == 0 && untold(traces);
-    let level = match untold {
-        true => Level::Unknown,
-        false => level(totals, at_shutdown_ns),
+    let level = match on_gpu {
+        _ if untold => Level::Unknown,
+        Some(on_gpu) => gpu::level(on_gpu.cost, LONG_PAUSE_NS),
+        None => level(totals, at_shutdown_ns),
     };
-    let mut sentence = match level {
-        Level::Unknown if untold => cannot_tell(traces),
-        Level::None => no_collection(traces, missing),
+    let mut sentence = match (level, on_gpu) {
+        (Level::Unknown, _) if untold => cannot_tell(traces),
+        (_, Some(on_gpu)) => gpu::sentence(level, on_gpu.cost, on_gpu.idle),
+        (Level::None, None) => no_collection(traces, missing),
         _ => with_collections(level, totals),
     };
-    if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
+    if on_gpu.is_some() && at_shutdown_ns > 0 {
+        sentence += &format!(
+            " The {} at the end of the interpreter are not charged to the run.",
+            units::duration(at_shutdown_ns)
+        );
+    } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
         sentence += &format!(
             " {} of it was the end of the interpreter, for which no step waits.",
             units::duration(at_shutdown_ns)
@@ -72,6 +91,7 @@ pub(crate) fn verdict(
         basis: match level {
             Level::None => Basis::Measured,
             Level::Unknown if untold => Basis::Inferred,
+            _ if on_gpu.is_some() => Basis::Inferred,
             _ => totals.basis,
         },
     }

@@ -242,11 +242,7 @@ fn timelines_of(records: &[Any], about: &About) -> Vec<Timeline> {
             }
         }
     }
-    let timelines = collector.finish(about);
-    let unpacked = timelines
-        .iter()
-        .map(|timeline| timeline.unpacked().into_owned());
-    unpacked.collect()
+    collector.finish(about)
 }
 
 fn in_order<T>(all: &[T], begin: impl Fn(&T) -> u64) -> bool {

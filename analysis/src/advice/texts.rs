@@ -3,6 +3,7 @@
 use super::Facts;
 use super::places;
 use super::still_growing;
+use crate::gpu_cost::GpuCost;
 use crate::report::Advice;
 use crate::report::Basis;
 use crate::report::CountersReport;
@@ -27,6 +28,7 @@ fn advice(id: &str, action: &str, why: String) -> Advice {
         why,
         code: None,
         risk: None,
+        saves_at_least_ns: None,
         saves_at_most_ns: None,
         basis: Basis::Predicted,
     }
@@ -80,6 +82,20 @@ pub(crate) fn leave(report: &Report) -> Advice {
         format!(
             "Without any collection the program would be faster by {} at most.",
             percent(share)
+        ),
+    )
+}
+
+/// For pauses that cost something together and of which no change saves enough.
+pub(crate) fn hidden(cost: &GpuCost) -> Advice {
+    advice(
+        "leave",
+        "Leave the garbage collector as it is: no change of its settings saves much.",
+        format!(
+            "By replay its pauses made the run {} longer ({}), but none of the changes that were \
+             tried takes a thousandth of the run away.",
+            duration(cost.cost_ns),
+            percent(cost.ratio())
         ),
     )
 }

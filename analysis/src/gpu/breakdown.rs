@@ -135,20 +135,23 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
 /// Sum of the lengths of merged operations, and the time from the first begin to the last merged
 /// end. By HTA's rule an operation joins those before it unless it begins after all of them ended.
 fn merged<'a>(ops: impl Iterator<Item = &'a Timed>) -> (i64, i64) {
-    let (mut run, mut first, mut group) = (0, None, None::<(i64, i64)>);
+    let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {
         first = first.or(Some(op.begin_ns));
         group = Some(match group {
             Some((begin, end)) if op.begin_ns <= end => (begin, end.max(op.end_ns)),
             Some((begin, end)) => {
-                run += end - begin;
+                run = run.saturating_add(end.saturating_sub(begin));
                 (op.begin_ns, op.end_ns)
             }
             None => (op.begin_ns, op.end_ns),
         });
     }
     match (first, group) {
-        (Some(first), Some((begin, end))) => (run + end - begin, end - first),
+        (Some(first), Some((begin, end))) => (
+            run.saturating_add(end.saturating_sub(begin)),
+            end.saturating_sub(first),
+        ),
         _ => (0, 0),
     }
 }

@@ -60,6 +60,12 @@ impl CallKind {
         }
     }
 
+    /// Whether it puts kernels into a stream.
+    #[must_use]
+    pub fn launches(self) -> bool {
+        matches!(self, Self::Launch | Self::GraphLaunch)
+    }
+
     /// Whether the calling thread may wait in it for work on the GPU.
     #[must_use]
     pub fn may_block(self) -> bool {

@@ -2,10 +2,10 @@
 //!
 //! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
 
+mod handles;
 mod part;
 
 use super::calls::CallKind;
-use super::packed::PackedPauses;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
 use super::timeline::NONE;
@@ -18,6 +18,7 @@ use super::timeline::Thread;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
@@ -70,7 +71,8 @@ struct Part {
     threads: Vec<Thread>,
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
-    pauses: PackedPauses,
+    counted_launches: Vec<(u32, CudaLaunches)>,
+    pauses: Vec<PauseSpan>,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
     backward: Vec<Step>,
@@ -113,7 +115,7 @@ impl Collector {
         let saturated = |count: Option<u64>| {
             count.map_or(NONE, |count| u32::try_from(count).unwrap_or(NONE - 1))
         };
-        part.pauses.push(&PauseSpan {
+        part.pauses.push(PauseSpan {
             begin_ns: pause.begin_ns,
             end_ns: pause.end_ns,
             thread,

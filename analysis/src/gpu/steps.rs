@@ -51,7 +51,7 @@ pub(crate) fn report(
     let left_out = with_steps.len().saturating_sub(PROCESSES);
     with_steps.truncate(PROCESSES);
     let of_process = |timeline: &&Timeline| {
-        let full = all_full.contains(&(timeline.trace, timeline.pid));
+        let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         Steps::of(timeline, full).map(|steps| steps.report())
     };
     Some(StepsReport {

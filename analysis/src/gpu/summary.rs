@@ -1,5 +1,6 @@
 //! From timelines to the report's part about GPU work.
 
+use super::cause;
 use super::device::DeviceWork;
 use super::devices;
 use super::gaps;
@@ -33,6 +34,8 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
         launching: launching::report(&timelines),
         clocks: Vec::new(),
         not_merged: Vec::new(),
+        ranks: super::ranks::report(&timelines),
+        cause: cause::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

@@ -4,10 +4,8 @@
 //! How it is made of records is `collect.rs`.
 
 use super::calls::CallKind;
-use super::packed::PackedPauses;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Reason;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -19,6 +17,8 @@ pub const NONE: u32 = u32::MAX;
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
     pub trace: usize,
+    /// Index of the trace that describes the process: another one where two traces were put together.
+    pub process_trace: usize,
     /// Process; 0 where the trace does not tell.
     pub pid: u32,
     /// Its process id in its own namespace, where that is another.
@@ -29,7 +29,8 @@ pub struct Timeline {
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
-    /// Streams, in order of device and number.
+    /// Streams, in order of device and number. Without operations they are those that calls name by
+    /// their handles, and which device they are of is not known: it is [`NONE`].
     pub streams: Vec<Stream>,
     /// Operations by begin.
     pub ops: Vec<Op>,
@@ -37,10 +38,10 @@ pub struct Timeline {
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by begin.
     pub calls: Vec<Call>,
-    /// Pauses by begin. Empty where they are `packed`.
+    /// Launches that were only counted, by the first; those of `calls` are not among them.
+    pub counted_launches: Vec<CountedLaunches>,
+    /// Pauses by begin.
     pub pauses: Vec<PauseSpan>,
-    /// Pauses of a process of gctrace's trace of which nothing else is known here.
-    pub packed: Arc<PackedPauses>,
     /// Annotations by begin.
     pub annotations: Vec<AnnotationSpan>,
     /// Training steps by begin; of one thread, they do not overlap.
@@ -125,6 +126,22 @@ impl Call {
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
+}
+
+/// Launches of one thread into one stream within a millisecond, of which only the first and the last
+/// have a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedLaunches {
+    /// The first.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Index in `streams`, or [`NONE`].
+    pub stream: u32,
 }
 
 /// A stream, or the calling thread, waits for an event.
@@ -258,25 +275,6 @@ impl Timeline {
         let first = self.ops.first()?.begin_ns;
         let last = self.ops.iter().map(|op| op.end_ns).max()?;
         Some((first, last))
-    }
-
-    /// As it would be had nothing been packed.
-    #[must_use]
-    pub fn unpacked(&self) -> Cow<'_, Self> {
-        if self.packed.is_empty() {
-            return Cow::Borrowed(self);
-        }
-        let mut unpacked = self.clone();
-        unpacked.unpack();
-        Cow::Owned(unpacked)
-    }
-
-    /// Puts the packed pauses with the others.
-    pub(crate) fn unpack(&mut self) {
-        let (pauses, repeated) = self.packed.unpack();
-        self.pauses.extend(pauses);
-        self.packed = Arc::default();
-        self.ignored.duplicates += repeated;
     }
 
     /// Whether it holds work with times of the GPU.

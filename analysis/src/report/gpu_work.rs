@@ -1,11 +1,13 @@
 //! The part of a report about what ran on the GPUs and what pauses cost it.
 
 use super::Basis;
+use super::CauseReport;
 use super::ClockReport;
 use super::DeviceReport;
 use super::GapsReport;
 use super::LaunchingReport;
 use super::NotMerged;
+use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -27,6 +29,12 @@ pub struct GpuWork {
     pub clocks: Vec<ClockReport>,
     /// Those for which that was not possible.
     pub not_merged: Vec<NotMerged>,
+    /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
+    /// fewer than two.
+    pub ranks: Option<RanksReport>,
+    /// What pauses cost, by replay: one entry for each process that worked on a GPU and collected, by
+    /// trace and process. Times in nanoseconds, inferred.
+    pub cause: Vec<CauseReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

@@ -22,6 +22,7 @@ const RING: u64 = 64;
 /// One rank's view of a communicator.
 #[derive(Debug)]
 pub(crate) struct Communicator {
+    key: Arc<str>,
     path: PathBuf,
     map: MmapMut,
     ranks: u32,
@@ -44,6 +45,7 @@ impl Communicator {
         // SAFETY: all ranks change the file through atomics only and give it the same length.
         let map = unsafe { MmapMut::map_mut(&file)? };
         let communicator = Self {
+            key: key.into(),
             path,
             map,
             ranks,
@@ -116,6 +118,10 @@ impl Meeting for RankMeeting {
             last_ns = last_ns.max(self.communicator.word(place + 1).load(Ordering::Acquire));
         }
         Some(last_ns)
+    }
+
+    fn identity(&self) -> (Arc<str>, u64) {
+        (Arc::clone(&self.communicator.key), self.number)
     }
 }
 

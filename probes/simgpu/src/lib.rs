@@ -34,15 +34,19 @@
 //! CLOCK_MONOTONIC nanoseconds, handles hexadecimal.
 //!
 //! ```text
-//! call,function,layer,pid,tid,begin,end,stream handle,bytes,grid x,y,z,device,correlation,result
-//! op,kind,name,pid,device,stream handle,stream id,launched,start,end,correlation,bytes
+//! call,function,layer,pid,tid,begin,end,stream handle,bytes,grid x,y,z,device,correlation,result,event handle
+//! op,kind,name,pid,device,stream handle,stream id,launched,start,end,correlation,bytes,awaited,communicator,number
 //! ```
 //!
 //! The layer is `driver`, `runtime` or `nccl`; calls within calls are logged too, before the outer
 //! one and with its correlation id. Kinds of operation: `kernel`, `memcpy`, `memset`, `collective`,
 //! `event`, `wait`. An operation is logged when its times are known, which may be before it ends.
 //! Lines are written every 100 ms and at exit; a program that leaves by `_exit` or `exec` calls
-//! `simgpuFlush()` first, and a killed one loses the last lines, one of which may be cut. The stream handle of a call is the one the caller passed (0: none or default).
+//! `simgpuFlush()` first, and a killed one loses the last lines, one of which may be cut. The stream handle of a call is
+//! the one the caller passed (0: none or default), the event handle too (0: none). Of a `wait`, `awaited`
+//! is the correlation id of the call that recorded the event (0 otherwise). Of a `collective`,
+//! `communicator` is the name that all its ranks share and `number` which of its collectives it is, from 0
+//! (empty and 0 otherwise).
 //!
 //! # Limits
 //!

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 /// First line of a log.
-pub(crate) const HEADER: &str = "# gctrace-simgpu truth log 1";
+pub(crate) const HEADER: &str = "# gctrace-simgpu truth log 2";
 
 /// One host call.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct CallLine {
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) stream: u64,
-    /// Handle of an event; not in the log.
+    /// Handle of an event.
     pub(crate) event: u64,
     pub(crate) bytes: u64,
     pub(crate) grid: [u32; 3],
@@ -48,6 +48,8 @@ pub(crate) struct OperationLine {
     end_ns: u64,
     correlation: u32,
     bytes: u64,
+    awaited: u32,
+    collective: Option<(std::sync::Arc<str>, u64)>,
 }
 
 impl From<&Finished> for OperationLine {
@@ -62,6 +64,12 @@ impl From<&Finished> for OperationLine {
             end_ns: finished.end_ns,
             correlation: finished.operation.correlation,
             bytes: finished.operation.bytes,
+            awaited: finished.operation.awaited,
+            collective: finished
+                .operation
+                .meeting
+                .as_ref()
+                .map(|meeting| meeting.identity()),
         }
     }
 }
@@ -124,7 +132,7 @@ impl Log {
         let [x, y, z] = call.grid;
         writeln!(
             file,
-            "call,{},{},{},{},{},{},{:#x},{},{x},{y},{z},{},{},{}",
+            "call,{},{},{},{},{},{},{:#x},{},{x},{y},{z},{},{},{},{:#x}",
             call.function,
             call.layer,
             self.pid,
@@ -136,13 +144,18 @@ impl Log {
             call.device,
             call.correlation,
             call.result,
+            call.event,
         )
     }
 
     fn write_operation(&self, file: &mut impl Write, line: &OperationLine) -> io::Result<()> {
+        let (communicator, number) = match &line.collective {
+            Some((communicator, number)) => (&**communicator, *number),
+            None => ("", 0),
+        };
         writeln!(
             file,
-            "op,{},{},{},{},{:#x},{},{},{},{},{},{}",
+            "op,{},{},{},{},{:#x},{},{},{},{},{},{},{},{communicator},{number}",
             line.kind,
             line.name,
             self.pid,
@@ -154,6 +167,7 @@ impl Log {
             line.end_ns,
             line.correlation,
             line.bytes,
+            line.awaited,
         )
     }
 }

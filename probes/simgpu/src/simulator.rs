@@ -57,6 +57,14 @@ pub(crate) struct KernelLaunch {
     pub(crate) block: [u32; 3],
 }
 
+/// The latest record of an event.
+#[derive(Clone, Debug)]
+pub(crate) struct EventRecord {
+    pub(crate) completion: Completion,
+    /// Of the call that recorded it.
+    pub(crate) correlation: u32,
+}
+
 /// All that changes.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -66,7 +74,7 @@ pub(crate) struct State {
     /// Streams that programs may use, by number; the value is the device.
     pub(crate) streams: BTreeMap<u32, u32>,
     /// `None`: never recorded.
-    pub(crate) events: BTreeMap<u32, Option<Completion>>,
+    pub(crate) events: BTreeMap<u32, Option<EventRecord>>,
     /// Graphs, and streams under capture with what was captured.
     pub(crate) graphs: BTreeMap<u32, Vec<KernelLaunch>>,
     pub(crate) captures: BTreeMap<u32, Vec<KernelLaunch>>,

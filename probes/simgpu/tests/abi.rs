@@ -104,6 +104,13 @@ fn events_order_streams_and_measure_them() {
         "the second stream waited"
     );
     assert_ne!(work[0].stream, work[1].stream);
+    let records = outcome.log.calls_of("cudaEventRecord");
+    let wait = outcome.log.calls_of("cudaStreamWaitEvent")[0];
+    assert_eq!(wait.event, records[1].event, "the end's");
+    assert_ne!(wait.event, records[0].event);
+    let waits = outcome.log.ops.iter().filter(|op| op.kind == "wait");
+    let awaited: Vec<u32> = waits.map(|op| op.awaited).collect();
+    assert_eq!(awaited, [records[1].correlation]);
 }
 
 #[test]

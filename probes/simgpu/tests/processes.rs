@@ -218,9 +218,12 @@ fn a_collective_waits_for_all_ranks() {
     };
     let (first, second) = (of(pids[0]), of(pids[1]));
     assert_eq!((first.len(), second.len()), (5, 5));
-    for (here, there) in first.iter().zip(&second) {
+    for (at, (here, there)) in (0..).zip(first.iter().zip(&second)) {
         assert_eq!(here.kind, "collective");
         assert_eq!(here.bytes, 100_000_000);
+        assert_eq!(here.communicator.len(), 32);
+        assert_eq!(here.communicator, there.communicator);
+        assert_eq!((here.number, there.number), (at, at));
         assert_eq!(here.end_ns, there.end_ns, "it ends for both at once");
         let last_ns = here.start_ns.max(there.start_ns);
         assert_eq!(

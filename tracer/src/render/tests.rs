@@ -1,8 +1,10 @@
 //! Snapshots of the text for small traces, and that JSON says the same.
 
+mod cause;
 mod causes;
 mod gpu_work;
 mod gpus;
+mod ranks;
 
 use super::Style;
 use super::json;

@@ -14,6 +14,7 @@ use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Names;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
@@ -39,6 +40,7 @@ impl Part {
         }
         let mut timeline = Timeline {
             trace: about.trace,
+            process_trace: about.trace,
             pid,
             namespace_pid: about.namespace_pids.get(&pid).copied(),
             rank: about.ranks.get(&pid).copied().or(about.rank),
@@ -47,7 +49,11 @@ impl Part {
             names: Arc::clone(names),
             ..Timeline::default()
         };
-        let streams = Streams::of(&ops);
+        let streams = match ops.is_empty() {
+            true => self.streams_by_handle(),
+            false => Streams::of(&ops),
+        };
+        timeline.counted_launches = self.take_counted_launches(&streams);
         let correlations = self.take_calls(&mut timeline, &streams);
         timeline.add_ops(&ops, &correlations, &streams);
         if pid == NO_PROCESS && timeline.calls.is_empty() {
@@ -63,14 +69,7 @@ impl Part {
         }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
-        timeline.packed = Arc::new(self.pauses);
-        let idle = timeline.ops.is_empty()
-            && timeline.calls.is_empty()
-            && timeline.steps.is_empty()
-            && timeline.annotations.is_empty();
-        if !(idle && about.is_ours) {
-            timeline.unpack();
-        }
+        timeline.add_pauses(self.pauses);
         timeline
     }
 
@@ -132,6 +131,15 @@ impl Correlations {
 }
 
 impl Timeline {
+    /// Sorts pauses in; one that the trace holds twice counts once.
+    fn add_pauses(&mut self, mut pauses: Vec<PauseSpan>) {
+        pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        let all = pauses.len();
+        pauses.dedup_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        self.ignored.duplicates += (all - pauses.len()) as u64;
+        self.pauses = pauses;
+    }
+
     fn add_ops(&mut self, ops: &[RawOp], correlations: &Correlations, streams: &Streams) {
         self.ops.reserve_exact(ops.len());
         let mut before = None;
@@ -177,8 +185,8 @@ impl Timeline {
 
 /// The streams of a process, sorted.
 #[derive(Debug, Default)]
-struct Streams {
-    sorted: Vec<Stream>,
+pub(super) struct Streams {
+    pub(super) sorted: Vec<Stream>,
 }
 
 impl Streams {
@@ -197,7 +205,7 @@ impl Streams {
     }
 
     /// The stream of that number, if only one device has one.
-    fn only(&self, number: u64) -> u32 {
+    pub(super) fn only(&self, number: u64) -> u32 {
         let mut found = (0..)
             .zip(&self.sorted)
             .filter(|(_, stream)| stream.number == number);

@@ -40,6 +40,7 @@ pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy
         offset_ns: offset.offset_ns,
     };
     joint.timeline.pid = own.pid;
+    joint.timeline.process_trace = own.process_trace;
     joint.timeline.namespace_pid = own.namespace_pid;
     joint.timeline.rank = their.rank.or(own.rank);
     joint.timeline.is_ours = true;

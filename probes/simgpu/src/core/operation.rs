@@ -43,6 +43,8 @@ pub(crate) trait Meeting: Send + fmt::Debug {
     fn arrive(&mut self, start_ns: u64);
     /// When the last rank has started, once all have arrived.
     fn last_start_ns(&mut self) -> Option<u64>;
+    /// The communicator's name and which of its collectives this is, from 0: the same in all ranks.
+    fn identity(&self) -> (Arc<str>, u64);
 }
 
 /// One operation of a stream.
@@ -60,6 +62,8 @@ pub(crate) struct Operation {
     pub(crate) block: [u32; 3],
     /// Ends it waits for besides those of its own stream.
     pub(crate) after: Vec<Completion>,
+    /// Of a wait for an event: correlation id of the call that recorded it; 0 of all others.
+    pub(crate) awaited: u32,
     pub(crate) meeting: Option<Box<dyn Meeting>>,
 }
 
@@ -76,6 +80,7 @@ impl Operation {
             grid: [0; 3],
             block: [0; 3],
             after: Vec::new(),
+            awaited: 0,
             meeting: None,
         }
     }

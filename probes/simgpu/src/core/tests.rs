@@ -124,6 +124,10 @@ impl Meeting for Table {
         let starts = self.starts.lock().expect("not poisoned");
         Some(starts[0]?.max(starts[1]?))
     }
+
+    fn identity(&self) -> (Arc<str>, u64) {
+        (Arc::from("table"), 0)
+    }
 }
 
 #[test]

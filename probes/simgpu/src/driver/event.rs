@@ -6,13 +6,13 @@ use crate::c;
 use crate::call;
 use crate::call::exported;
 use crate::clock;
-use crate::core::Completion;
 use crate::core::Kind;
 use crate::core::Operation;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
 use crate::simulator;
+use crate::simulator::EventRecord;
 
 fn create(target: *mut u64) -> Status {
     let mut state = simulator::simulator()?.state();
@@ -28,7 +28,7 @@ fn destroy(handle: u64) -> Status {
 }
 
 /// The latest record of an event, if there was one.
-fn recorded(handle: u64) -> Result<Option<Completion>, CudaError> {
+fn recorded(handle: u64) -> Result<Option<EventRecord>, CudaError> {
     let id = handles::event_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
     let state = simulator::simulator()?.state();
     state
@@ -43,31 +43,39 @@ fn record(handle: u64, stream: u64) -> Status {
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
     let mut mark = Operation::mark(Kind::Event, 0);
-    mark.correlation = call::correlation();
-    let end = simulator.launch(stream, vec![mark])?;
+    let correlation = call::correlation();
+    mark.correlation = correlation;
+    let completion = simulator.launch(stream, vec![mark])?;
+    let record = EventRecord {
+        completion,
+        correlation,
+    };
     if let Some(id) = handles::event_id(handle) {
-        simulator.state().events.insert(id, Some(end));
+        simulator.state().events.insert(id, Some(record));
     }
     Ok(())
 }
 
 fn synchronize(handle: u64) -> Status {
-    if let Some(completion) = recorded(handle)? {
-        simulator::simulator()?.wait(&completion);
+    if let Some(record) = recorded(handle)? {
+        simulator::simulator()?.wait(&record.completion);
     }
     Ok(())
 }
 
 fn query(handle: u64) -> Status {
-    let ended = recorded(handle)?.is_none_or(|completion| completion.has_ended(clock::now_ns()));
+    let ended = recorded(handle)?.is_none_or(|record| record.completion.has_ended(clock::now_ns()));
     ended.then_some(()).ok_or(CudaError::NOT_READY)
 }
 
 fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
     let now_ns = clock::now_ns();
     let moment = |handle| -> Result<u64, CudaError> {
-        let completion = recorded(handle)?.ok_or(CudaError::INVALID_HANDLE)?;
-        let end_ns = completion.end_ns().filter(|end_ns| *end_ns <= now_ns);
+        let record = recorded(handle)?.ok_or(CudaError::INVALID_HANDLE)?;
+        let end_ns = record
+            .completion
+            .end_ns()
+            .filter(|end_ns| *end_ns <= now_ns);
         end_ns.ok_or(CudaError::NOT_READY)
     };
     let (start_ns, end_ns) = (moment(start)?, moment(end)?);
@@ -82,6 +90,6 @@ exported! { Driver;
     fn cuEventRecord_ptsz(event: u64, stream: u64) [stream: stream, event: event] => record(event, per_thread(stream));
     fn cuEventRecordWithFlags(event: u64, stream: u64, _flags: u32) [stream: stream, event: event] => record(event, stream);
     fn cuEventSynchronize(event: u64) [event: event] => synchronize(event);
-    fn cuEventQuery(event: u64) [] => query(event);
+    fn cuEventQuery(event: u64) [event: event] => query(event);
     fn cuEventElapsedTime(milliseconds: *mut f32, start: u64, end: u64) [] => elapsed(milliseconds, start, end);
 }

@@ -103,7 +103,8 @@ fn wait_event(stream: u64, event: u64) -> Status {
     };
     let mut wait = Operation::mark(Kind::Wait, 0);
     wait.correlation = call::correlation();
-    wait.after.push(recorded);
+    wait.after.push(recorded.completion);
+    wait.awaited = recorded.correlation;
     simulator.launch(stream, vec![wait]).map(drop)
 }
 

@@ -17,6 +17,6 @@ exported! { Runtime;
     fn cudaStreamSynchronize_ptsz(stream: u64) [stream: stream] =>
         with_context(|| driver::cuStreamSynchronize_ptsz(stream));
     fn cudaStreamQuery(stream: u64) [stream: stream] => with_context(|| driver::cuStreamQuery(stream));
-    fn cudaStreamWaitEvent(stream: u64, event: u64, flags: u32) [stream: stream] =>
+    fn cudaStreamWaitEvent(stream: u64, event: u64, flags: u32) [stream: stream, event: event] =>
         with_context(|| driver::cuStreamWaitEvent(stream, event, flags));
 }

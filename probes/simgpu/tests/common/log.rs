@@ -16,6 +16,7 @@ pub(crate) struct Call {
     pub(crate) device: u32,
     pub(crate) correlation: u32,
     pub(crate) result: i32,
+    pub(crate) event: String,
 }
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,9 @@ pub(crate) struct Op {
     pub(crate) end_ns: u64,
     pub(crate) correlation: u32,
     pub(crate) bytes: u64,
+    pub(crate) awaited: u32,
+    pub(crate) communicator: String,
+    pub(crate) number: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -52,7 +56,7 @@ impl Log {
     }
 
     fn add(&mut self, text: &str) {
-        assert!(text.starts_with("# gctrace-simgpu truth log 1\n"));
+        assert!(text.starts_with("# gctrace-simgpu truth log 2\n"));
         for line in text.lines().skip(1) {
             let fields: Vec<&str> = line.split(',').collect();
             match fields.as_slice() {
@@ -85,7 +89,7 @@ fn number<T: std::str::FromStr>(field: &str) -> T {
 }
 
 fn call(fields: &[&str]) -> Call {
-    assert_eq!(fields.len(), 14);
+    assert_eq!(fields.len(), 15);
     Call {
         function: fields[0].to_owned(),
         layer: fields[1].to_owned(),
@@ -99,11 +103,12 @@ fn call(fields: &[&str]) -> Call {
         device: number(fields[11]),
         correlation: number(fields[12]),
         result: number(fields[13]),
+        event: fields[14].to_owned(),
     }
 }
 
 fn op(fields: &[&str]) -> Op {
-    assert_eq!(fields.len(), 11);
+    assert_eq!(fields.len(), 14);
     Op {
         kind: fields[0].to_owned(),
         name: fields[1].to_owned(),
@@ -115,5 +120,8 @@ fn op(fields: &[&str]) -> Op {
         end_ns: number(fields[8]),
         correlation: number(fields[9]),
         bytes: number(fields[10]),
+        awaited: number(fields[11]),
+        communicator: fields[12].to_owned(),
+        number: number(fields[13]),
     }
 }

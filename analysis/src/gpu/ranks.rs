@@ -1,0 +1,333 @@
+//! Several ranks: which timelines are one job's, on which clock, and which collectives they share.
+//!
+//! Ranks of a job are recognised by their collectives alone; a rank's number only says that two
+//! timelines can be of one job. What they waited for each other is `waits.rs`, what pauses of one
+//! cost another `victims.rs`.
+
+mod clocks;
+mod draft;
+mod kernels;
+mod pairs;
+mod summary;
+mod victims;
+mod waits;
+
+pub use summary::report;
+
+use super::replay::Collective;
+use super::replay::Job;
+use super::replay::Member;
+use super::timeline::Names;
+use super::timeline::Timeline;
+use draft::Clock;
+use draft::Draft;
+use kernels::Kernels;
+use std::sync::LazyLock;
+
+/// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
+/// difference (RFC 4120, 8.2: 5 minutes), so hosts that work together keep below it.
+const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
+
+/// Timelines with ranks, by job.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs {
+    /// Of two ranks or more each.
+    pub jobs: Vec<RankJob>,
+    /// Timelines with a rank whose collectives are those of no other, as indices.
+    pub alone: Vec<usize>,
+}
+
+/// Timelines of the ranks of one job.
+#[derive(Clone, Debug, Default)]
+pub struct RankJob {
+    /// By rank.
+    pub members: Vec<RankMember>,
+    /// Collectives that at least two of them took part in, by end; timelines are positions in `members`.
+    pub collectives: Vec<Collective>,
+    /// Kernels of collectives that no other rank's kernel was found for.
+    pub unmatched: u64,
+    /// Of these, kernels that ended when not all ranks were recorded.
+    pub unmatched_outside: u64,
+}
+
+/// A timeline of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankMember {
+    /// Index among the timelines given.
+    pub timeline: usize,
+    /// Its rank.
+    pub rank: u32,
+    /// Add to its times to get the job's common clock: that of the first member, later by a
+    /// constant where another member's times would be negative on it.
+    pub offset_ns: i64,
+    /// Median distance of its ends of collectives from those of the ranks before.
+    pub error_ns: u64,
+    /// Number of collectives that gave the offset; 0 where its clock is known: the first member's
+    /// and those from the same trace.
+    pub aligned_by: u64,
+    /// Other offsets fit the collectives about as well, and nothing else tells.
+    pub ambiguous: bool,
+    /// Kernels of NCCL that send to or receive from single ranks; they are not matched.
+    pub point_to_point: u64,
+}
+
+impl RankJob {
+    /// The job for a replay. `timelines`: those that [`jobs`] was given.
+    #[must_use]
+    pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> Job<'a> {
+        static NOTHING: LazyLock<Timeline> = LazyLock::new(Timeline::default);
+        let timeline = |member: &RankMember| timelines.get(member.timeline).copied();
+        Job {
+            timelines: self
+                .members
+                .iter()
+                .map(|member| timeline(member).unwrap_or(&NOTHING))
+                .collect(),
+            offsets_ns: self.members.iter().map(|member| member.offset_ns).collect(),
+            collectives: self.collectives.clone(),
+        }
+    }
+}
+
+/// Finds the jobs among timelines.
+#[must_use]
+pub fn jobs(timelines: &[&Timeline]) -> Jobs {
+    let mut ranked: Vec<(u32, usize)> = (0..)
+        .zip(timelines)
+        .filter_map(|(at, timeline)| Some((timeline.rank?, at)))
+        .filter(|(_, at)| timelines.get(*at).is_some_and(|one| one.has_gpu_times()))
+        .collect();
+    ranked.sort_unstable();
+    if ranked.len() < 2 {
+        return Jobs {
+            jobs: Vec::new(),
+            alone: ranked.into_iter().map(|(_, at)| at).collect(),
+        };
+    }
+    let mut names = Names::default();
+    let kernels = timelines
+        .iter()
+        .map(|timeline| Kernels::of(timeline, &mut names));
+    let finder = Finder {
+        timelines,
+        kernels: kernels.collect(),
+    };
+    let mut drafts: Vec<Draft> = Vec::new();
+    let mut waiting: Vec<usize> = ranked.into_iter().map(|(_, at)| at).collect();
+    while let Some(left) = finder.settle(&mut drafts, &waiting) {
+        waiting = left;
+    }
+    let (jobs, alone): (Vec<Draft>, Vec<Draft>) = drafts
+        .into_iter()
+        .partition(|draft| draft.members.len() > 1);
+    Jobs {
+        jobs: jobs.iter().map(|draft| finder.job(draft)).collect(),
+        alone: alone
+            .iter()
+            .flat_map(|draft| draft.members.iter().map(|member| member.timeline))
+            .collect(),
+    }
+}
+
+/// Tries timelines against drafts.
+struct Finder<'a> {
+    timelines: &'a [&'a Timeline],
+    kernels: Vec<Kernels>,
+}
+
+impl Finder<'_> {
+    /// Puts each timeline into a draft that it fits, the others into drafts of their own. Returns
+    /// those that are alone if another round could change that: two that share nothing may both
+    /// share collectives with a third.
+    fn settle(&self, drafts: &mut Vec<Draft>, waiting: &[usize]) -> Option<Vec<usize>> {
+        let mut joined = false;
+        for timeline in waiting {
+            let Some(kernels) = self.kernels.get(*timeline) else {
+                continue;
+            };
+            let fits = drafts.iter().enumerate().filter_map(|(at, draft)| {
+                let fit = draft.fit(kernels, self.clock(draft, *timeline)?)?;
+                self.wall_clocks_allow(draft, *timeline, fit.offset_ns)
+                    .then_some((at, fit))
+            });
+            let best = fits.max_by_key(|(_, fit)| fit.shared());
+            match best.and_then(|(at, fit)| Some((drafts.get_mut(at)?, fit))) {
+                Some((draft, fit)) => {
+                    draft.join(*timeline, kernels, &fit);
+                    joined = true;
+                }
+                None => drafts.push(Draft::new(*timeline, kernels)),
+            }
+        }
+        let alone = drafts.iter().filter(|draft| draft.members.len() == 1);
+        let alone: Vec<usize> = alone
+            .flat_map(|draft| draft.members.iter().map(|member| member.timeline))
+            .collect();
+        let again = joined && !alone.is_empty() && drafts.len() > alone.len();
+        if again {
+            drafts.retain(|draft| draft.members.len() > 1);
+        }
+        again.then_some(alone)
+    }
+
+    fn timeline(&self, at: usize) -> Option<&Timeline> {
+        self.timelines.get(at).copied()
+    }
+
+    /// What is known of a timeline's clock, `None` if the draft has its rank already.
+    fn clock(&self, draft: &Draft, timeline: usize) -> Option<Clock> {
+        let timeline = self.timeline(timeline)?;
+        let members = || {
+            draft.members.iter().filter_map(|member| {
+                let other = self.timeline(member.timeline)?;
+                Some((other, member.offset_ns))
+            })
+        };
+        if members().any(|(other, _)| other.rank == timeline.rank) {
+            return None;
+        }
+        if let Some((_, offset)) = members().find(|(other, _)| other.trace == timeline.trace) {
+            return Some(Clock::Same(offset));
+        }
+        let by_steps = members()
+            .find_map(|(other, offset)| Some(steps_apart(other, timeline)?.saturating_add(offset)));
+        let by_wall = members()
+            .find_map(|(other, offset)| Some(wall_apart(other, timeline)?.saturating_add(offset)));
+        let about = by_steps.or(by_wall);
+        Some(about.map_or(Clock::Unknown, Clock::About))
+    }
+
+    fn wall_clocks_allow(&self, draft: &Draft, timeline: usize, offset_ns: i64) -> bool {
+        let Some(timeline) = self.timeline(timeline) else {
+            return false;
+        };
+        draft.members.iter().all(|member| {
+            let other = self.timeline(member.timeline);
+            let apart = other.and_then(|other| wall_apart(other, timeline));
+            apart.is_none_or(|apart| {
+                let apart = apart.saturating_add(member.offset_ns);
+                apart.abs_diff(offset_ns) <= WALL_CLOCKS_APART_NS
+            })
+        })
+    }
+
+    fn job(&self, draft: &Draft) -> RankJob {
+        let mut order: Vec<(u32, usize)> = Vec::new();
+        for (position, member) in draft.members.iter().enumerate() {
+            let timeline = self.timeline(member.timeline);
+            let rank = timeline.and_then(|timeline| timeline.rank);
+            order.push((rank.unwrap_or(u32::MAX), position));
+        }
+        order.sort_unstable();
+        let mut places = vec![0; order.len()];
+        for (place, (_, position)) in (0..).zip(&order) {
+            if let Some(slot) = places.get_mut(*position) {
+                *slot = place;
+            }
+        }
+        let shift_ns = self.shift(draft);
+        let mut job = RankJob {
+            members: order
+                .iter()
+                .filter_map(|(rank, position)| self.member(draft, *position, *rank, shift_ns))
+                .collect(),
+            ..RankJob::default()
+        };
+        let common = self.common_time(draft);
+        let mut meetings: Vec<&draft::Meeting> = draft.meetings.iter().collect();
+        meetings.sort_by_key(|meeting| meeting.end_ns);
+        for meeting in meetings {
+            if meeting.members.len() < 2 {
+                job.unmatched += 1;
+                let inside = (common.0..=common.1).contains(&meeting.end_ns);
+                job.unmatched_outside += u64::from(!inside);
+                continue;
+            }
+            let ops = meeting.members.iter().map(|(position, op)| {
+                let place = places.get(*position as usize).copied();
+                Member {
+                    timeline: place.unwrap_or(u32::MAX),
+                    op: *op,
+                }
+            });
+            let mut members: Vec<Member> = ops.collect();
+            members.sort_unstable_by_key(|member| member.timeline);
+            job.collectives.push(Collective { members });
+        }
+        job
+    }
+
+    fn member(&self, draft: &Draft, at: usize, rank: u32, shift_ns: i64) -> Option<RankMember> {
+        let joined = draft.members.get(at)?;
+        Some(RankMember {
+            timeline: joined.timeline,
+            rank,
+            offset_ns: joined.offset_ns.saturating_add(shift_ns),
+            error_ns: joined.error_ns,
+            aligned_by: joined.aligned_by,
+            ambiguous: joined.ambiguous,
+            point_to_point: self.kernels.get(joined.timeline)?.point_to_point,
+        })
+    }
+
+    /// What must be added for no time of a member to be negative on the job's clock.
+    fn shift(&self, draft: &Draft) -> i64 {
+        let first = draft.members.iter().filter_map(|member| {
+            let first_ns = first_ns(self.timeline(member.timeline)?)?;
+            Some(first_ns.cast_signed().saturating_add(member.offset_ns))
+        });
+        first.min().map_or(0, |first| first.min(0).saturating_neg())
+    }
+
+    /// The time in which all members have kernels of collectives, on the draft's clock.
+    fn common_time(&self, draft: &Draft) -> (i64, i64) {
+        let mut common = (i64::MIN, i64::MAX);
+        for member in &draft.members {
+            let kernels = self.kernels.get(member.timeline);
+            let kernels = kernels.map_or(&[][..], |kernels| &kernels.collective);
+            if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
+                let first_ns = first.end_ns.saturating_add(member.offset_ns);
+                let last_ns = last.end_ns.saturating_add(member.offset_ns);
+                common = (common.0.max(first_ns), common.1.min(last_ns));
+            }
+        }
+        common
+    }
+}
+
+/// The first moment of anything.
+fn first_ns(timeline: &Timeline) -> Option<u64> {
+    let firsts = [
+        timeline.ops.first().map(|op| op.begin_ns),
+        timeline.calls.first().map(|call| call.begin_ns),
+        timeline.pauses.first().map(|pause| pause.begin_ns),
+        timeline.steps.first().map(|step| step.begin_ns),
+        timeline.annotations.first().map(|span| span.begin_ns),
+    ];
+    firsts.into_iter().flatten().min()
+}
+
+/// How far the begins of the steps that the profiler gave the same number are apart.
+fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
+    use super::timeline::StepSource;
+    let numbered = |timeline: &Timeline| {
+        let steps = timeline.steps.iter();
+        let steps = steps.filter(|step| step.source == StepSource::ProfilerStep);
+        let numbered = steps.map(|step| (step.number, step.begin_ns.cast_signed()));
+        numbered.collect::<std::collections::HashMap<u64, i64>>()
+    };
+    let others = numbered(other);
+    let apart = numbered(timeline)
+        .into_iter()
+        .filter_map(|(number, begin_ns)| Some(others.get(&number)?.saturating_sub(begin_ns)));
+    let mut apart: Vec<i64> = apart.collect();
+    (!apart.is_empty()).then(|| clocks::median(&mut apart))
+}
+
+/// How far the clocks of two traces are apart by the wall clocks of their hosts.
+fn wall_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
+    let apart = timeline
+        .unix_offset_ns?
+        .saturating_sub(other.unix_offset_ns?);
+    Some(apart)
+}

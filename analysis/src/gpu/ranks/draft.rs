@@ -1,0 +1,306 @@
+//! A job while its ranks are found, one after the other.
+//!
+//! Owns the collectives met so far and how the next rank's kernels are laid beside them; which
+//! timelines are tried is `ranks.rs`.
+
+use super::clocks;
+use super::clocks::Moments;
+use super::clocks::TOLERANCE_NS;
+use super::kernels::Kernel;
+use super::kernels::Kernels;
+use super::kernels::Key;
+use super::kernels::Label;
+use super::pairs;
+use super::pairs::Pairs;
+use std::collections::HashMap;
+
+/// Fewer agreeing collectives than that tell nothing of two clocks.
+const FEWEST: usize = 3;
+/// Ends that are so far apart at the median are not those of the same collectives, even if the
+/// profiler gave these the same number: two runs of one program number alike.
+const LARGEST_ERROR_NS: u64 = 5_000_000;
+/// An offset is as good as the best if it scores so many tenths of it, with ends no further apart.
+const AS_GOOD_TENTHS: u64 = 6;
+
+/// A collective, as far as its ranks are known.
+#[derive(Clone, Debug)]
+pub(super) struct Meeting {
+    /// When the last of its ranks began, on the job's clock.
+    pub(super) begin_ns: i64,
+    /// When the first of its ranks in the draft ended.
+    pub(super) end_ns: i64,
+    /// What it does.
+    pub(super) label: Label,
+    /// Position in the draft's members, and the operation.
+    pub(super) members: Vec<(u32, u32)>,
+}
+
+/// A timeline in a draft.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Joined {
+    /// Index among all timelines.
+    pub(super) timeline: usize,
+    /// Add to its times to get those of the job.
+    pub(super) offset_ns: i64,
+    /// Median distance of its ends of collectives from the others'.
+    pub(super) error_ns: u64,
+    /// Number of these ends; 0 where the clock is the same as that of a timeline before.
+    pub(super) aligned_by: u64,
+    /// Other offsets fit about as well.
+    pub(super) ambiguous: bool,
+}
+
+/// Timelines of one job, with their collectives.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Draft {
+    pub(super) members: Vec<Joined>,
+    pub(super) meetings: Vec<Meeting>,
+    by_key: HashMap<Key, usize>,
+    /// Meetings without a key, by communicator and end.
+    communicators: Vec<Vec<usize>>,
+}
+
+/// What is known of a timeline's clock before its collectives are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    /// The offset, exactly: it is the same clock.
+    Same(i64),
+    /// About the offset: by the number of steps, or the hosts' wall clocks.
+    About(i64),
+    /// Nothing.
+    Unknown,
+}
+
+/// How a timeline fits into a draft.
+#[derive(Clone, Debug)]
+pub(super) struct Fit {
+    pub(super) offset_ns: i64,
+    pub(super) error_ns: u64,
+    pub(super) ambiguous: bool,
+    same_clock: bool,
+    score: u64,
+    pairs: Pairs,
+}
+
+impl Fit {
+    /// Collectives that the timeline shares with the draft.
+    pub(super) fn shared(&self) -> usize {
+        self.pairs.pairs.len()
+    }
+
+    /// Whether it is better evidence that the timeline belongs to the draft than another fit.
+    fn is_sound(&self) -> bool {
+        let fewest = if self.same_clock { 1 } else { FEWEST };
+        self.shared() >= fewest && self.error_ns <= LARGEST_ERROR_NS
+    }
+}
+
+impl Draft {
+    /// A job of one timeline, whose clock is the job's.
+    pub(super) fn new(timeline: usize, kernels: &Kernels) -> Self {
+        let mut draft = Self::default();
+        let pairs = pairs::none(kernels);
+        draft.join(
+            timeline,
+            kernels,
+            &Fit {
+                offset_ns: 0,
+                error_ns: 0,
+                ambiguous: false,
+                same_clock: true,
+                score: 0,
+                pairs,
+            },
+        );
+        draft
+    }
+
+    /// How a timeline's kernels fit to the collectives, `None` if they do not.
+    pub(super) fn fit(&self, kernels: &Kernels, clock: Clock) -> Option<Fit> {
+        let offsets = match clock {
+            Clock::Same(offset) => vec![offset],
+            Clock::About(_) | Clock::Unknown => self.offsets(kernels, clock),
+        };
+        let fits = offsets.into_iter().map(|offset| {
+            let same = matches!(clock, Clock::Same(_));
+            self.fit_at(kernels, offset, same)
+        });
+        let mut fits: Vec<Fit> = fits.filter(Fit::is_sound).collect();
+        fits.sort_by_key(|fit| (std::cmp::Reverse(fit.score), fit.error_ns));
+        let best = fits.first()?;
+        let (score, error_ns) = (best.score, best.error_ns);
+        fits.retain(|fit| {
+            fit.score.saturating_mul(10) >= score.saturating_mul(AS_GOOD_TENTHS)
+                && fit.error_ns <= error_ns.saturating_mul(2).saturating_add(2_000)
+        });
+        let first = fits.first()?.offset_ns;
+        let several = fits
+            .iter()
+            .any(|fit| fit.offset_ns.abs_diff(first) > TOLERANCE_NS.unsigned_abs());
+        if let Clock::About(offset) = clock {
+            fits.sort_by_key(|fit| fit.offset_ns.abs_diff(offset));
+        }
+        let mut chosen = fits.into_iter().next()?;
+        chosen.ambiguous = several && clock == Clock::Unknown;
+        Some(chosen)
+    }
+
+    /// Offsets worth trying.
+    fn offsets(&self, kernels: &Kernels, clock: Clock) -> Vec<i64> {
+        let keyed = kernels.collective.iter().filter_map(|kernel| {
+            let meeting = self.by_key.get(&kernel.key?)?;
+            let end_ns = self.meetings.get(*meeting)?.end_ns;
+            Some(end_ns.saturating_sub(kernel.end_ns))
+        });
+        let mut keyed: Vec<i64> = keyed.collect();
+        if !keyed.is_empty() {
+            return vec![clocks::median(&mut keyed)];
+        }
+        let mut fixed = Moments::new();
+        for meeting in self.communicators.iter().flatten() {
+            if let Some(meeting) = self.meetings.get(*meeting) {
+                fixed
+                    .entry(meeting.label.name)
+                    .or_default()
+                    .push(meeting.end_ns);
+            }
+        }
+        let mut moving = Moments::new();
+        for kernel in kernels.collective.iter().filter(|one| one.key.is_none()) {
+            moving
+                .entry(kernel.label.name)
+                .or_default()
+                .push(kernel.end_ns);
+        }
+        let mut offsets = clocks::candidates(&fixed, &moving);
+        if let Clock::About(offset) = clock {
+            offsets.push(offset);
+        }
+        offsets
+    }
+
+    fn fit_at(&self, kernels: &Kernels, offset_ns: i64, same_clock: bool) -> Fit {
+        let mut offset_ns = offset_ns;
+        if !same_clock {
+            let found = self.pairs(kernels, offset_ns);
+            let mut differences = self.differences(kernels, &found);
+            if !differences.is_empty() {
+                offset_ns = clocks::median(&mut differences);
+            }
+        }
+        let mut pairs = self.pairs(kernels, offset_ns);
+        pairs.keep_simultaneous(&self.meetings, &kernels.collective, offset_ns);
+        let mut differences = self.differences(kernels, &pairs);
+        if !same_clock && !differences.is_empty() {
+            offset_ns = clocks::median(&mut differences);
+        }
+        let off = |difference: &i64| difference.saturating_sub(offset_ns);
+        Fit {
+            offset_ns,
+            error_ns: clocks::spread(&differences, offset_ns),
+            ambiguous: false,
+            same_clock,
+            score: differences.iter().map(off).map(clocks::weight).sum(),
+            pairs,
+        }
+    }
+
+    fn pairs(&self, kernels: &Kernels, offset_ns: i64) -> Pairs {
+        let mut pairs = pairs::in_order(&self.meetings, &self.communicators, kernels, offset_ns);
+        let mut keyed: Vec<(usize, usize)> = Vec::new();
+        let mut ends: Vec<(i64, i64)> = Vec::new();
+        for (at, kernel) in kernels.collective.iter().enumerate() {
+            let known = kernel.key.and_then(|key| self.by_key.get(&key));
+            let known = known.and_then(|at| Some((*at, self.meetings.get(*at)?)));
+            if let Some((index, meeting)) = known {
+                keyed.push((index, at));
+                ends.push((meeting.end_ns, kernel.end_ns));
+            }
+        }
+        ends.sort_unstable();
+        if pairs::keep_step(&ends) {
+            pairs.pairs.extend(keyed);
+        }
+        pairs
+    }
+
+    /// What each pair says the offset is.
+    fn differences(&self, kernels: &Kernels, pairs: &Pairs) -> Vec<i64> {
+        let differences = pairs.pairs.iter().filter_map(|(meeting, kernel)| {
+            let meeting = self.meetings.get(*meeting)?;
+            let kernel = kernels.collective.get(*kernel)?;
+            Some(meeting.end_ns.saturating_sub(kernel.end_ns))
+        });
+        differences.collect()
+    }
+
+    /// Adds a timeline as [`Draft::fit`] found it to fit.
+    pub(super) fn join(&mut self, timeline: usize, kernels: &Kernels, fit: &Fit) {
+        let position = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
+        self.members.push(Joined {
+            timeline,
+            offset_ns: fit.offset_ns,
+            error_ns: fit.error_ns,
+            aligned_by: match fit.same_clock {
+                true => 0,
+                false => fit.shared() as u64,
+            },
+            ambiguous: fit.ambiguous,
+        });
+        let met: HashMap<usize, usize> = fit
+            .pairs
+            .pairs
+            .iter()
+            .map(|(meeting, kernel)| (*kernel, *meeting))
+            .collect();
+        let mut new: Vec<Option<usize>> = fit.pairs.communicators.clone();
+        for (at, kernel) in kernels.collective.iter().enumerate() {
+            let known = met
+                .get(&at)
+                .and_then(|meeting| self.meetings.get_mut(*meeting));
+            match known {
+                Some(meeting) => meeting.take(kernel, position, fit.offset_ns),
+                None => self.begin(kernel, position, fit.offset_ns, &mut new),
+            }
+        }
+        for communicator in &mut self.communicators {
+            let meetings = &self.meetings;
+            communicator.sort_by_key(|at| meetings.get(*at).map(|meeting| meeting.end_ns));
+        }
+    }
+
+    /// A collective that no timeline before took part in.
+    fn begin(&mut self, kernel: &Kernel, by: u32, offset_ns: i64, of_chain: &mut [Option<usize>]) {
+        let at = self.meetings.len();
+        self.meetings.push(Meeting {
+            begin_ns: kernel.begin_ns.saturating_add(offset_ns),
+            end_ns: kernel.end_ns.saturating_add(offset_ns),
+            label: kernel.label,
+            members: vec![(by, kernel.op)],
+        });
+        if let Some(key) = kernel.key {
+            self.by_key.entry(key).or_insert(at);
+            return;
+        }
+        let Some(communicator) = of_chain.get_mut(kernel.chain as usize) else {
+            return;
+        };
+        let index = *communicator.get_or_insert_with(|| {
+            self.communicators.push(Vec::new());
+            self.communicators.len() - 1
+        });
+        if let Some(communicator) = self.communicators.get_mut(index) {
+            communicator.push(at);
+        }
+    }
+}
+
+impl Meeting {
+    fn take(&mut self, kernel: &Kernel, position: u32, offset_ns: i64) {
+        let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
+        self.begin_ns = self.begin_ns.max(begin_ns);
+        // The smaller one: NONE is the largest.
+        self.label.operation = self.label.operation.min(kernel.label.operation);
+        self.members.push((position, kernel.op));
+    }
+}

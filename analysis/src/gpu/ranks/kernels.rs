@@ -1,0 +1,209 @@
+//! The kernels of NCCL in a timeline: which collective each is part of, as far as one rank tells.
+//!
+//! Knows the names that NCCL and torch give; nothing of other ranks.
+
+use crate::gpu::calls::CallKind;
+use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::Names;
+use crate::gpu::timeline::Op;
+use crate::gpu::timeline::Timeline;
+use gctrace_event::GpuOpKind;
+use std::collections::HashMap;
+
+/// What torch's annotations around its calls of NCCL begin with: `nccl:all_reduce`.
+const ANNOTATION: &str = "nccl:";
+
+/// How many annotations that began before a call are looked at; torch nests two
+/// (`nccl:coalesced` around `nccl:all_reduce`).
+const NESTED_ANNOTATIONS: usize = 4;
+
+/// A kernel of a collective, on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kernel {
+    /// Index in the timeline's operations.
+    pub(super) op: u32,
+    /// Begin on the timeline's clock.
+    pub(super) begin_ns: i64,
+    /// End on the timeline's clock.
+    pub(super) end_ns: i64,
+    /// What it does.
+    pub(super) label: Label,
+    /// Kernels of one chain run one after the other for one communicator.
+    pub(super) chain: u32,
+    /// Which operation of which communicator, where the profiler says it.
+    pub(super) key: Option<Key>,
+}
+
+/// What a collective does: the same in all its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Label {
+    /// Name of its kernel.
+    pub(super) name: u32,
+    /// What the program asked for, or [`NONE`]: where its launch was not recorded it is not known.
+    pub(super) operation: u32,
+}
+
+impl Label {
+    /// Whether both can be those of one collective.
+    pub(super) fn agrees(self, other: Self) -> bool {
+        let known = self.operation != NONE && other.operation != NONE;
+        self.name == other.name && (!known || self.operation == other.operation)
+    }
+}
+
+/// Names a collective in all ranks, as the profiler does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    group: u32,
+    sequence: u32,
+    name: u32,
+    /// Counts kernels with all of these equal.
+    nth: u32,
+}
+
+/// All kernels of NCCL of one timeline.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kernels {
+    /// Of collectives, by end.
+    pub(super) collective: Vec<Kernel>,
+    /// Number of kernels that send to or receive from single ranks.
+    pub(super) point_to_point: u64,
+    /// Number of chains.
+    pub(super) chains: u32,
+}
+
+impl Kernels {
+    /// Those of a timeline. `names` is common to all timelines.
+    pub(super) fn of(timeline: &Timeline, names: &mut Names) -> Self {
+        let annotations = Annotations::of(timeline);
+        let mut is_nccl: HashMap<u32, bool> = HashMap::new();
+        let mut chains: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut seen: HashMap<Key, u32> = HashMap::new();
+        let mut kernels = Self::default();
+        for (at, op) in (0..).zip(&timeline.ops) {
+            let known = is_nccl.entry(op.name);
+            let is_nccl = *known.or_insert_with(|| timeline.op_name(op).starts_with("nccl"));
+            if op.kind != GpuOpKind::Kernel || !is_nccl {
+                continue;
+            }
+            let name = timeline.op_name(op);
+            let operation = operation(timeline, &annotations, op);
+            if is_point_to_point(operation.as_deref(), name) {
+                kernels.point_to_point += 1;
+                continue;
+            }
+            let group = group(timeline, op, names);
+            let chain = match group {
+                NONE => (NONE, op.stream),
+                group => (group, NONE),
+            };
+            let next = chains.len().try_into().unwrap_or(NONE);
+            let label = Label {
+                name: names.intern(name),
+                operation: operation.map_or(NONE, |operation| names.intern(&operation)),
+            };
+            kernels.collective.push(Kernel {
+                op: at,
+                begin_ns: op.begin_ns.cast_signed(),
+                end_ns: op.end_ns.cast_signed(),
+                label,
+                chain: *chains.entry(chain).or_insert(next),
+                key: key(op, group, label.name, &mut seen),
+            });
+        }
+        kernels.chains = chains.len().try_into().unwrap_or(NONE);
+        kernels.collective.sort_by_key(|kernel| kernel.end_ns);
+        kernels
+    }
+}
+
+impl Kernels {
+    /// Indices of those without a key, by chain.
+    pub(super) fn by_chain(&self) -> Vec<Vec<usize>> {
+        let mut chains = vec![Vec::new(); self.chains as usize];
+        for (at, kernel) in self.collective.iter().enumerate() {
+            if let (None, Some(chain)) = (kernel.key, chains.get_mut(kernel.chain as usize)) {
+                chain.push(at);
+            }
+        }
+        chains
+    }
+}
+
+fn group(timeline: &Timeline, op: &Op, names: &mut Names) -> u32 {
+    match op.group {
+        NONE => NONE,
+        group => names.intern(timeline.names.text(group)),
+    }
+}
+
+fn key(op: &Op, group: u32, name: u32, seen: &mut HashMap<Key, u32>) -> Option<Key> {
+    if group == NONE || op.sequence == NONE {
+        return None;
+    }
+    let first = Key {
+        group,
+        sequence: op.sequence,
+        name,
+        nth: 0,
+    };
+    let count = seen.entry(first).or_insert(0);
+    let key = Key {
+        nth: *count,
+        ..first
+    };
+    *count += 1;
+    Some(key)
+}
+
+/// What the program asked for, in small letters: `allreduce`. From the call of NCCL that launched
+/// the kernel, or from torch's annotation around the launch.
+///
+/// The kernel's name alone does not tell: before version 2.19 NCCL ran operations for which it had no
+/// kernel of their own in `ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t` (NCCL 2.17, src/enqueue.cc,
+/// `ncclKernelGeneric`).
+fn operation(timeline: &Timeline, annotations: &Annotations<'_>, op: &Op) -> Option<String> {
+    let call = timeline.calls.get(op.call as usize)?;
+    let called = match call.kind {
+        CallKind::Collective => timeline.names.text(call.function).strip_prefix("nccl"),
+        _ => None,
+    };
+    let called = called.filter(|function| !function.starts_with("Group"));
+    let asked = called.or_else(|| annotations.around(call.thread, call.begin_ns))?;
+    let word = asked.split_whitespace().next()?;
+    Some(word.replace('_', "").to_lowercase())
+}
+
+fn is_point_to_point(operation: Option<&str>, name: &str) -> bool {
+    match operation {
+        Some(operation) => operation.starts_with("send") || operation.starts_with("recv"),
+        None => name.contains("SendRecv"),
+    }
+}
+
+/// Torch's annotations of NCCL, by thread.
+struct Annotations<'a> {
+    by_thread: HashMap<u32, Vec<(u64, u64, &'a str)>>,
+}
+
+impl<'a> Annotations<'a> {
+    fn of(timeline: &'a Timeline) -> Self {
+        let mut by_thread: HashMap<u32, Vec<(u64, u64, &str)>> = HashMap::new();
+        for span in &timeline.annotations {
+            if let Some(name) = timeline.names.text(span.name).strip_prefix(ANNOTATION) {
+                let spans = by_thread.entry(span.thread).or_default();
+                spans.push((span.begin_ns, span.end_ns, name));
+            }
+        }
+        Self { by_thread }
+    }
+
+    /// The innermost around a moment of a thread.
+    fn around(&self, thread: u32, at_ns: u64) -> Option<&'a str> {
+        let spans = self.by_thread.get(&thread)?;
+        let begun = spans.partition_point(|(begin_ns, ..)| *begin_ns <= at_ns);
+        let mut begun = spans.iter().take(begun).rev().take(NESTED_ANNOTATIONS);
+        let (.., name) = begun.find(|(_, end_ns, _)| *end_ns >= at_ns)?;
+        Some(name)
+    }
+}

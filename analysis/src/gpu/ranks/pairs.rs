@@ -1,0 +1,243 @@
+//! Kernels of one rank beside the collectives of others, at a given offset of clocks.
+//!
+//! Knows no communicators by name: of a chain of kernels and a communicator's collectives it
+//! decides whether they are the same.
+
+use super::clocks;
+use super::clocks::TOLERANCE_NS;
+use super::draft::Meeting;
+use super::kernels::Kernel;
+use super::kernels::Kernels;
+use super::kernels::Label;
+
+/// Of the kernels of the one with fewer, so many tenths must have met: some profiles are thinned
+/// out, some begin later than others.
+const FEWEST_TENTHS: usize = 3;
+/// From so many tenths on of the kernels in the time that both were recorded, they say by their
+/// number that they are the same.
+const MOST_TENTHS: usize = 9;
+/// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median.
+/// Where most kernels have met, ends must be closer than this part of the distance,
+const CLOSE: i64 = 16;
+/// else than this one: two runs of one program can keep step for a while.
+const VERY_CLOSE: i64 = 50;
+/// So close is close enough, however often collectives follow each other.
+const ALWAYS_NS: i64 = 15_000;
+/// By how much kernels of one collective may miss each other: clocks of GPUs are read with an error
+/// of some microseconds.
+const SLACK_NS: i64 = 20_000;
+
+/// Which kernel is part of which collective.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pairs {
+    /// Index of the meeting, index of the kernel.
+    pub(super) pairs: Vec<(usize, usize)>,
+    /// By chain: index of the communicator.
+    pub(super) communicators: Vec<Option<usize>>,
+}
+
+impl Pairs {
+    /// Leaves out what did not run at the same time: ranks of one collective wait for each other.
+    pub(super) fn keep_simultaneous(
+        &mut self,
+        meetings: &[Meeting],
+        kernels: &[Kernel],
+        offset_ns: i64,
+    ) {
+        self.pairs.retain(|(meeting, kernel)| {
+            let (Some(meeting), Some(kernel)) = (meetings.get(*meeting), kernels.get(*kernel))
+            else {
+                return false;
+            };
+            let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
+            let end_ns = kernel.end_ns.saturating_add(offset_ns);
+            begin_ns <= meeting.end_ns.saturating_add(SLACK_NS)
+                && meeting.begin_ns <= end_ns.saturating_add(SLACK_NS)
+        });
+    }
+}
+
+/// No kernel in any collective.
+pub(super) fn none(kernels: &Kernels) -> Pairs {
+    Pairs {
+        pairs: Vec::new(),
+        communicators: vec![None; kernels.chains as usize],
+    }
+}
+
+/// One chain beside one communicator.
+struct Candidate {
+    chain: usize,
+    communicator: usize,
+    score: u64,
+    pairs: Vec<(usize, usize)>,
+}
+
+/// Pairs the kernels that have no key: each chain with the communicator that it fits best.
+pub(super) fn in_order(
+    meetings: &[Meeting],
+    communicators: &[Vec<usize>],
+    kernels: &Kernels,
+    offset_ns: i64,
+) -> Pairs {
+    let beside = Beside {
+        meetings,
+        kernels: &kernels.collective,
+        offset_ns,
+    };
+    let mut found: Vec<Candidate> = Vec::new();
+    for (chain, members) in kernels.by_chain().iter().enumerate() {
+        for (communicator, known) in communicators.iter().enumerate() {
+            let pairs = beside.pairs(known, members);
+            if beside.agree(known, members, &pairs) {
+                found.push(Candidate {
+                    chain,
+                    communicator,
+                    score: beside.score(&pairs),
+                    pairs,
+                });
+            }
+        }
+    }
+    found.sort_by_key(|candidate| std::cmp::Reverse(candidate.score));
+    let mut chosen = none(kernels);
+    for candidate in found {
+        let taken = chosen.communicators.contains(&Some(candidate.communicator));
+        let slot = chosen.communicators.get_mut(candidate.chain);
+        if let (false, Some(slot @ None)) = (taken, slot) {
+            *slot = Some(candidate.communicator);
+            chosen.pairs.extend(candidate.pairs);
+        }
+    }
+    chosen
+}
+
+/// Collectives and kernels at one offset.
+struct Beside<'a> {
+    meetings: &'a [Meeting],
+    kernels: &'a [Kernel],
+    offset_ns: i64,
+}
+
+impl Beside<'_> {
+    fn meeting(&self, at: usize) -> Option<(i64, Label)> {
+        let meeting = self.meetings.get(at)?;
+        Some((meeting.end_ns, meeting.label))
+    }
+
+    fn kernel(&self, at: usize) -> Option<(i64, Label)> {
+        let kernel = self.kernels.get(at)?;
+        Some((kernel.end_ns.saturating_add(self.offset_ns), kernel.label))
+    }
+
+    /// In order, each with the nearest end of the same label, unless the next is nearer to it.
+    fn pairs(&self, communicator: &[usize], chain: &[usize]) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        let mut from = 0;
+        for (at, kernel) in chain.iter().enumerate() {
+            let Some((end_ns, label)) = self.kernel(*kernel) else {
+                continue;
+            };
+            let next = chain.get(at + 1).and_then(|next| self.kernel(*next));
+            let mut nearest: Option<(u64, usize)> = None;
+            for (place, meeting) in communicator.iter().enumerate().skip(from) {
+                let Some((other_ns, other)) = self.meeting(*meeting) else {
+                    continue;
+                };
+                if other_ns < end_ns.saturating_sub(TOLERANCE_NS) {
+                    from = place + 1;
+                    continue;
+                }
+                if other_ns > end_ns.saturating_add(TOLERANCE_NS) {
+                    break;
+                }
+                let off = other_ns.abs_diff(end_ns);
+                let nearer = next.is_some_and(|(next_ns, next)| {
+                    next.agrees(label) && next_ns.abs_diff(other_ns) < off
+                });
+                if other.agrees(label) && !nearer && nearest.is_none_or(|(known, _)| off < known) {
+                    nearest = Some((off, place));
+                }
+            }
+            if let Some((_, place)) = nearest {
+                pairs.extend(communicator.get(place).map(|meeting| (*meeting, *kernel)));
+                from = place + 1;
+            }
+        }
+        pairs
+    }
+
+    /// Whether a chain can be a rank's part of a communicator.
+    fn agree(&self, communicator: &[usize], chain: &[usize], pairs: &[(usize, usize)]) -> bool {
+        let ends: Vec<i64> = communicator
+            .iter()
+            .filter_map(|at| Some(self.meeting(*at)?.0))
+            .collect();
+        let other_ends: Vec<i64> = chain
+            .iter()
+            .filter_map(|at| Some(self.kernel(*at)?.0))
+            .collect();
+        let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
+        let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
+        let centre = clocks::median(&mut off);
+        let error_ns = clocks::spread(&off, centre).cast_signed();
+        let part = match pairs.len() * 10 >= both * MOST_TENTHS {
+            true => CLOSE,
+            false => VERY_CLOSE,
+        };
+        let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
+        !pairs.is_empty()
+            && pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
+            && distance(&ends).is_none_or(|distance| error_ns <= allowed(distance))
+    }
+
+    fn off(&self, (meeting, kernel): &(usize, usize)) -> Option<i64> {
+        Some(
+            self.meeting(*meeting)?
+                .0
+                .saturating_sub(self.kernel(*kernel)?.0),
+        )
+    }
+
+    fn score(&self, pairs: &[(usize, usize)]) -> u64 {
+        let off = pairs.iter().filter_map(|pair| self.off(pair));
+        off.map(clocks::weight).sum()
+    }
+}
+
+/// How many moments lie in the time of others; both sorted.
+fn within(moments: &[i64], others: &[i64]) -> usize {
+    let (Some(first), Some(last)) = (others.first(), others.last()) else {
+        return 0;
+    };
+    let first = first.saturating_sub(TOLERANCE_NS);
+    let last = last.saturating_add(TOLERANCE_NS);
+    let inside = moments
+        .iter()
+        .filter(|moment| (first..=last).contains(*moment));
+    inside.count()
+}
+
+/// Median distance between moments that follow each other; `None` of fewer than two.
+fn distance(sorted: &[i64]) -> Option<i64> {
+    let mut distances: Vec<i64> = sorted
+        .windows(2)
+        .filter_map(|pair| Some(pair.last()?.saturating_sub(*pair.first()?)))
+        .collect();
+    (!distances.is_empty()).then(|| clocks::median(&mut distances))
+}
+
+/// Whether ends that the profiler gave the same numbers are those of the same collectives: the
+/// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
+pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
+    let changes = ends.windows(2).filter_map(|pair| {
+        let (before, after) = (pair.first()?, pair.last()?);
+        let change = (after.0.saturating_sub(before.0)).abs_diff(after.1.saturating_sub(before.1));
+        Some(change.cast_signed())
+    });
+    let mut changes: Vec<i64> = changes.collect();
+    let change = clocks::median(&mut changes);
+    let firsts: Vec<i64> = ends.iter().map(|(first, _)| *first).collect();
+    let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
+    distance(&firsts).is_none_or(|distance| change <= allowed(distance))
+}

@@ -1,0 +1,103 @@
+//! From timelines to the report's part about ranks.
+
+use super::RankJob;
+use super::RankMember;
+use super::jobs;
+use super::victims;
+use super::waits;
+use super::waits::MemberWaits;
+use crate::gpu::replay::Job;
+use crate::gpu::timeline::Timeline;
+use crate::report::Basis;
+use crate::report::CollectivesReport;
+use crate::report::RankReport;
+use crate::report::RankedJob;
+use crate::report::RanksReport;
+use crate::report::UnrelatedRank;
+use crate::report::UsefulBusy;
+
+/// The report on timelines of one or more jobs, `None` where fewer than two have a rank.
+#[must_use]
+pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
+    let found = jobs(timelines);
+    let members: usize = found.jobs.iter().map(|job| job.members.len()).sum();
+    if members + found.alone.len() < 2 {
+        return None;
+    }
+    let unrelated = found.alone.iter().filter_map(|at| {
+        let timeline = timelines.get(*at)?;
+        Some(UnrelatedRank {
+            trace: timeline.trace as u64,
+            rank: timeline.rank?,
+        })
+    });
+    Some(RanksReport {
+        basis: Basis::Inferred,
+        unrelated: unrelated.collect(),
+        jobs: found
+            .jobs
+            .iter()
+            .map(|ranks| ranked(ranks, &ranks.job(timelines)))
+            .collect(),
+    })
+}
+
+fn ranked(ranks: &RankJob, job: &Job<'_>) -> RankedJob {
+    let waits = waits::waits(ranks, job);
+    let everybody = ranks.members.len();
+    let on_all_ranks = ranks.collectives.iter();
+    let on_all_ranks = on_all_ranks.filter(|one| one.members.len() == everybody);
+    RankedJob {
+        collectives: CollectivesReport {
+            matched: ranks.collectives.len() as u64,
+            on_all_ranks: on_all_ranks.count() as u64,
+            kernels_unmatched: ranks.unmatched,
+            kernels_unmatched_outside: ranks.unmatched_outside,
+            point_to_point: ranks.members.iter().map(|one| one.point_to_point).sum(),
+            last_undecided: waits.undecided,
+        },
+        ranks: ranks
+            .members
+            .iter()
+            .zip(&job.timelines)
+            .zip(&waits.members)
+            .map(|((member, timeline), waits)| rank(ranks, member, timeline, waits))
+            .collect(),
+        pauses: victims::pauses(ranks, job),
+    }
+}
+
+fn rank(
+    ranks: &RankJob,
+    member: &RankMember,
+    timeline: &Timeline,
+    waits: &MemberWaits,
+) -> RankReport {
+    let first_ns = ranks.members.first().map_or(0, |first| first.offset_ns);
+    let aligned = member.aligned_by > 0;
+    RankReport {
+        rank: member.rank,
+        trace: timeline.trace as u64,
+        pid: timeline.pid,
+        clock_offset_ns: member.offset_ns.saturating_sub(first_ns),
+        clock_error_ns: aligned.then_some(member.error_ns),
+        clock_collectives: member.aligned_by,
+        clock_ambiguous: member.ambiguous,
+        pauses: timeline.pauses.len() as u64,
+        paused_ns: victims::paused_ns(timeline),
+        collectives: waits.collectives,
+        peer_wait_ns: waits.wait_ns,
+        transfer_ns: waits.transfer_ns,
+        last: waits.last,
+        last_after_pause: waits.last_after_pause,
+        devices: waits
+            .devices
+            .iter()
+            .map(|(device, (busy_ns, useful_busy_ns))| UsefulBusy {
+                device: *device,
+                busy_ns: *busy_ns,
+                useful_busy_ns: *useful_busy_ns,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,233 @@
+//! The schedule of a job, rebuilt under changed pauses.
+//!
+//! Overlap is not cause: a pause behind a full launch queue costs nothing, and a pause that drains
+//! the queue is paid later. So a [`Model`] learns from the measured times what waited for what and
+//! how long everything takes by itself, and [`Model::replay`] computes when everything would have
+//! happened without some pauses, or with others. Unchanged, it gives the measured times exactly.
+//! A pause made shorter never makes anything later: order is fixed, and every moment is the latest
+//! of (something before it + a delay).
+//!
+//! What is assumed where a trace cannot tell is said where it is decided: `threads.rs` (hand-overs
+//! between threads), `pauses.rs` (the interpreter's lock), `waits.rs` (waits between streams),
+//! `blocking.rs` (what blocking calls wait for), `queue_limit.rs` (full queues).
+
+mod attribute;
+mod blocking;
+mod covered;
+mod exposed;
+mod layout;
+mod network;
+mod pauses;
+mod queue_limit;
+mod schedule;
+mod steps;
+mod streams;
+mod threads;
+mod waits;
+
+pub use attribute::Attribution;
+pub use attribute::Budget;
+pub use attribute::PauseCost;
+pub use attribute::PauseId;
+pub use attribute::Share;
+pub use attribute::attribute;
+pub use schedule::Schedule;
+pub use steps::StepEvidence;
+
+use super::timeline::PauseSpan;
+use super::timeline::Timeline;
+use layout::Layout;
+use network::Builder;
+use network::Class;
+use network::Network;
+use network::Run;
+use pauses::Effects;
+use std::sync::Arc;
+
+/// One job: the timelines of its ranks (one where there is one), on a common clock.
+#[derive(Clone, Debug, Default)]
+pub struct Job<'a> {
+    /// One per process.
+    pub timelines: Vec<&'a Timeline>,
+    /// Nanoseconds to add to a time of the timeline of the same index to get the job's common
+    /// clock; 0 where there is none for it.
+    pub offsets_ns: Vec<i64>,
+    /// Collectives that several timelines took part in.
+    pub collectives: Vec<Collective>,
+}
+
+impl<'a> Job<'a> {
+    /// A job of one process, on its own clock.
+    #[must_use]
+    pub fn single(timeline: &'a Timeline) -> Self {
+        Self {
+            timelines: vec![timeline],
+            offsets_ns: vec![0],
+            collectives: Vec::new(),
+        }
+    }
+
+    fn offset_ns(&self, timeline: usize) -> i64 {
+        self.offsets_ns.get(timeline).copied().unwrap_or(0)
+    }
+}
+
+/// A collective: its data move once the last member has begun, and all members end with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collective {
+    /// One per rank.
+    pub members: Vec<Member>,
+}
+
+/// One rank's kernel of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Index in the job's timelines.
+    pub timeline: u32,
+    /// Index in the timeline's operations.
+    pub op: u32,
+}
+
+/// What is different in a replay. The default changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// New lengths of pauses; a pause not named keeps its own. Of two for one pause the last counts.
+    pub lengths: Vec<PauseLength>,
+    /// Pauses that were not there.
+    pub inserted: Vec<InsertedPause>,
+}
+
+/// A new length of a pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseLength {
+    /// Index in the job's timelines.
+    pub timeline: u32,
+    /// Index in the timeline's pauses.
+    pub pause: u32,
+    /// Nanoseconds; 0 removes it, more than measured is allowed.
+    pub length_ns: u64,
+}
+
+/// A pause that was not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InsertedPause {
+    /// Index in the job's timelines.
+    pub timeline: u32,
+    /// Index in the timeline's threads.
+    pub thread: u32,
+    /// The measured moment at which the thread stands still, on the clock of its own timeline. In
+    /// the middle of a call: after the call.
+    pub at_ns: u64,
+    /// Nanoseconds.
+    pub length_ns: u64,
+}
+
+impl Change {
+    /// Every pause of every timeline removed.
+    #[must_use]
+    pub fn without_all(job: &Job<'_>) -> Self {
+        Self::without(job, |_, _| true)
+    }
+
+    /// The pauses removed for which `predicate` (index of the timeline, pause) holds.
+    #[must_use]
+    pub fn without(job: &Job<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
+        let mut change = Self::default();
+        for (timeline, content) in job.timelines.iter().enumerate() {
+            let removed = (0..)
+                .zip(&content.pauses)
+                .filter(|(_, pause)| predicate(timeline, pause))
+                .map(|(pause, _)| PauseLength {
+                    timeline: u32::try_from(timeline).unwrap_or(u32::MAX),
+                    pause,
+                    length_ns: 0,
+                });
+            change.lengths.extend(removed);
+        }
+        change
+    }
+}
+
+/// A model of a job: what waited for what and how long everything took by itself.
+#[derive(Clone, Debug)]
+pub struct Model {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    network: Network,
+    layouts: Vec<Layout>,
+    effects: Vec<Effects>,
+}
+
+impl Model {
+    /// Learns a model.
+    #[must_use]
+    pub fn learn(job: &Job<'_>) -> Self {
+        let mut builder = Builder::default();
+        let base = layout::base(job);
+        let mut layouts: Vec<Layout> = (0..job.timelines.len())
+            .map(|at| Layout::new(job, at, base, &mut builder))
+            .collect();
+        for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
+            threads::learn(timeline, layout, &mut builder);
+            let queues = streams::learn(timeline, layout, &mut builder);
+            blocking::learn(timeline, layout, &queues, &mut builder);
+            queue_limit::learn(timeline, layout, &queues, &mut builder);
+        }
+        meet(job, &layouts, &mut builder);
+        let effects = job.timelines.iter().zip(&layouts);
+        let effects = effects
+            .map(|(timeline, layout)| Effects::learn(timeline, layout, &mut builder))
+            .collect();
+        let network = builder.finish();
+        Self {
+            inner: Arc::new(Inner {
+                network,
+                layouts,
+                effects,
+            }),
+        }
+    }
+
+    /// The schedule under a change; without one, exactly the measured one.
+    #[must_use]
+    pub fn replay(&self, change: &Change) -> Schedule {
+        let applied = pauses::apply(&self.inner.layouts, &self.inner.effects, change);
+        let mut run = self.run();
+        run.change(&applied.deltas(), None);
+        Schedule::new(Arc::clone(&self.inner), run.into_times(), applied)
+    }
+
+    /// Moments in it: two for each call and each operation.
+    #[must_use]
+    pub fn moments(&self) -> usize {
+        self.inner.network.len()
+    }
+
+    fn run(&self) -> Run<'_> {
+        self.inner.network.run()
+    }
+}
+
+/// Members of a collective wait for the last one, and end together; the time from the last begin
+/// to each end is kept.
+fn meet(job: &Job<'_>, layouts: &[Layout], builder: &mut Builder) {
+    for collective in &job.collectives {
+        let members: Vec<(u32, u32)> = collective
+            .members
+            .iter()
+            .filter_map(|member| layouts.get(member.timeline as usize)?.op(member.op))
+            .collect();
+        let begins = members.iter().map(|(begin, _)| builder.time(*begin));
+        let Some(last) = begins.max() else {
+            continue;
+        };
+        let meeting = builder.node(last, Class::Meeting);
+        for (begin, end) in &members {
+            builder.edge(*begin, meeting, 0);
+            builder.fixed(meeting, *end);
+        }
+    }
+}

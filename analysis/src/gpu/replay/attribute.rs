@@ -1,0 +1,318 @@
+//! What each pause cost: by replay without it, and by removing one after the other.
+
+use super::Change;
+use super::Job;
+use super::Model;
+use super::PauseLength;
+use super::exposed::Around;
+use super::network::Delta;
+use super::network::Run;
+use super::network::Undo;
+use super::pauses;
+use std::ops::Range;
+
+/// How much work an attribution may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Pauses that are replayed one by one, the longest; the others in groups between them.
+    pub single: usize,
+}
+
+/// Moments that an attribution may compute, so that it takes a few seconds at most: a replay
+/// computes some hundred millions a second.
+const MOMENTS: usize = 200_000_000;
+/// Whatever the size, so many pauses are replayed one by one ...
+const FEWEST: usize = 32;
+/// ... and not more than so many.
+const MOST: usize = 2_000;
+
+impl Budget {
+    /// For a model: fewer pauses one by one the larger it is.
+    #[must_use]
+    pub fn for_model(model: &Model) -> Self {
+        // Each is removed twice: alone, and after those before it.
+        let replays = MOMENTS / model.moments().max(1) / 2;
+        Self {
+            single: replays.clamp(FEWEST, MOST),
+        }
+    }
+}
+
+/// The cost of all pauses and of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attribution {
+    /// End of the job as measured, on its common clock.
+    pub end_ns: u64,
+    /// End of the job without any pause.
+    pub end_without_ns: u64,
+    /// The shares in order of time; they sum to [`Attribution::cost_ns`].
+    pub shares: Vec<Share>,
+    /// Of the pauses that were replayed one by one, longest first.
+    pub pauses: Vec<PauseCost>,
+}
+
+impl Attribution {
+    /// End as measured less end without any pause.
+    #[must_use]
+    pub fn cost_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.end_without_ns)
+    }
+}
+
+/// A pause of a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PauseId {
+    /// Index in the job's timelines.
+    pub timeline: u32,
+    /// Index in the timeline's pauses.
+    pub pause: u32,
+}
+
+/// How much earlier the job ends without a pause if all pauses before it are removed already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// The pause.
+    pub pause: PauseId,
+    /// Nanoseconds. Of pauses removed together: a part by length.
+    pub share_ns: u64,
+    /// Whether it was removed together with others.
+    pub grouped: bool,
+}
+
+/// What one pause cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseCost {
+    /// The pause.
+    pub pause: PauseId,
+    /// Its length.
+    pub length_ns: u64,
+    /// How much earlier the job ends without it alone.
+    pub cost_ns: u64,
+    /// The part of the cost that was paid at once, as idle time of the GPU between the begin of the
+    /// pause and the first operation that its thread asked for after it.
+    pub exposed_ns: u64,
+    /// The rest of the cost: paid later, by a queue that the pause had drained.
+    pub deferred_ns: u64,
+    /// Length less cost, where it cost less than it took.
+    pub hidden_ns: u64,
+}
+
+/// Attributes the cost of a job's pauses.
+#[must_use]
+pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
+    let pauses = in_order(job);
+    let single = longest(job, &pauses, budget.single);
+    let ends = model.ends();
+    let end_ns = ends.latest(&model.run());
+    let (shares, end_without_ns) = shares(job, model, &pauses, &single, &ends);
+    let mut alone = Alone {
+        job,
+        model,
+        around: Around::of(job),
+        run: model.run(),
+        ends: &ends,
+        end_ns,
+    };
+    let mut costs: Vec<PauseCost> = single
+        .iter()
+        .filter_map(|at| alone.cost(*pauses.get(*at)?))
+        .collect();
+    costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
+    let on_clock = |time: i64| model.on_clock(time);
+    Attribution {
+        end_ns: on_clock(end_ns),
+        end_without_ns: on_clock(end_without_ns),
+        shares,
+        pauses: costs,
+    }
+}
+
+/// All pauses of the job by begin on the common clock.
+fn in_order(job: &Job<'_>) -> Vec<PauseId> {
+    let mut pauses: Vec<(i128, PauseId)> = Vec::new();
+    for (at, (index, timeline)) in (0u32..).zip(&job.timelines).enumerate() {
+        let offset = i128::from(job.offset_ns(at));
+        let of_one = (0u32..).zip(&timeline.pauses).map(|(pause, span)| {
+            let id = PauseId {
+                timeline: index,
+                pause,
+            };
+            (i128::from(span.begin_ns) + offset, id)
+        });
+        pauses.extend(of_one);
+    }
+    pauses.sort_unstable();
+    pauses.into_iter().map(|(_, pause)| pause).collect()
+}
+
+fn length_ns(job: &Job<'_>, pause: PauseId) -> u64 {
+    let timeline = job.timelines.get(pause.timeline as usize);
+    let span = timeline.and_then(|timeline| timeline.pauses.get(pause.pause as usize));
+    span.map_or(0, |span| span.duration_ns())
+}
+
+/// The places of the longest pauses, in order of time.
+fn longest(job: &Job<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..pauses.len()).collect();
+    places.sort_by_key(|at| {
+        std::cmp::Reverse(pauses.get(*at).map_or(0, |pause| length_ns(job, *pause)))
+    });
+    places.truncate(count);
+    places.sort_unstable();
+    places
+}
+
+/// Pauses that are removed together: those of `single` alone, runs of others between them.
+fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
+    let mut groups = Vec::with_capacity(single.len() * 2 + 1);
+    let mut from = 0;
+    for at in single {
+        if *at > from {
+            groups.push(from..*at);
+        }
+        groups.push(*at..at + 1);
+        from = at + 1;
+    }
+    if from < count {
+        groups.push(from..count);
+    }
+    groups
+}
+
+fn shares(
+    job: &Job<'_>,
+    model: &Model,
+    pauses: &[PauseId],
+    single: &[usize],
+    ends: &Ends,
+) -> (Vec<Share>, i64) {
+    let mut run = model.run();
+    let mut end = ends.latest(&run);
+    let mut shares = Vec::with_capacity(pauses.len());
+    for group in groups(pauses.len(), single) {
+        let members = pauses.get(group).unwrap_or_default();
+        run.change(&model.removed(members), None);
+        let without = ends.latest(&run);
+        let gained = u64::try_from(end.saturating_sub(without)).unwrap_or(0);
+        let lengths: Vec<u64> = members.iter().map(|pause| length_ns(job, *pause)).collect();
+        let parts = split(gained, &lengths);
+        shares.extend(members.iter().zip(parts).map(|(pause, share_ns)| Share {
+            pause: *pause,
+            share_ns,
+            grouped: members.len() > 1,
+        }));
+        end = without;
+    }
+    (shares, end)
+}
+
+/// `total` in proportion to `weights`; the parts sum to it exactly.
+fn split(total: u64, weights: &[u64]) -> Vec<u64> {
+    let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
+    let mut before = 0u128;
+    let mut given = 0u64;
+    let count = weights.len();
+    let parts = weights.iter().enumerate().map(|(at, weight)| {
+        before += u128::from(*weight);
+        let until = match sum {
+            _ if at + 1 == count => total,
+            0 => 0,
+            sum => u64::try_from(u128::from(total) * before / sum).unwrap_or(total),
+        };
+        let part = until - given;
+        given = until;
+        part
+    });
+    parts.collect()
+}
+
+/// Removes pauses alone.
+struct Alone<'a> {
+    job: &'a Job<'a>,
+    model: &'a Model,
+    around: Around,
+    run: Run<'a>,
+    ends: &'a Ends,
+    end_ns: i64,
+}
+
+impl Alone<'_> {
+    fn cost(&mut self, pause: PauseId) -> Option<PauseCost> {
+        let at = pause.timeline as usize;
+        let span = self
+            .job
+            .timelines
+            .get(at)?
+            .pauses
+            .get(pause.pause as usize)?;
+        let layout = self.model.inner.layouts.get(at)?;
+        let mut undo = Undo::default();
+        let deltas = self.model.removed(&[pause]);
+        self.run.change(&deltas, Some(&mut undo));
+        let gained = self.end_ns.saturating_sub(self.ends.latest(&self.run));
+        let cost_ns = u64::try_from(gained).unwrap_or(0);
+        let exposed = self.around.exposed_ns(at, span, layout, &self.run);
+        self.run.undo(&mut undo);
+        let exposed_ns = exposed.min(cost_ns);
+        let length_ns = span.duration_ns();
+        Some(PauseCost {
+            pause,
+            length_ns,
+            cost_ns,
+            exposed_ns,
+            deferred_ns: cost_ns - exposed_ns,
+            hidden_ns: length_ns.saturating_sub(cost_ns),
+        })
+    }
+}
+
+/// The moments that may be the last of the job.
+#[derive(Debug, Default)]
+pub(super) struct Ends {
+    nodes: Vec<u32>,
+}
+
+impl Ends {
+    /// The last moment.
+    fn latest(&self, run: &Run<'_>) -> i64 {
+        let times = self.nodes.iter().map(|node| run.time_of(*node));
+        times.max().unwrap_or(0)
+    }
+}
+
+impl Model {
+    /// What removing pauses changes.
+    fn removed(&self, pauses: &[PauseId]) -> Vec<Delta> {
+        let lengths = pauses.iter().map(|pause| PauseLength {
+            timeline: pause.timeline,
+            pause: pause.pause,
+            length_ns: 0,
+        });
+        let change = Change {
+            lengths: lengths.collect(),
+            inserted: Vec::new(),
+        };
+        pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
+    }
+
+    /// The calls of working threads and the operations that nothing comes certainly after.
+    fn ends(&self) -> Ends {
+        let last = self.inner.network.may_be_last();
+        let mut nodes = Vec::new();
+        for layout in &self.inner.layouts {
+            let chains = layout.chains.iter().filter(|chain| !chain.polls);
+            let calls = chains.flat_map(|chain| &chain.calls);
+            nodes.extend(calls.filter_map(|call| Some(layout.call(*call)?.1)));
+            let ops = 0..u32::try_from(layout.ops.len()).unwrap_or(u32::MAX);
+            nodes.extend(ops.filter_map(|op| Some(layout.op(op)?.1)));
+        }
+        nodes.retain(|node| last.get(*node as usize).copied().unwrap_or(true));
+        Ends { nodes }
+    }
+
+    /// A time of the network on the job's common clock.
+    fn on_clock(&self, time: i64) -> u64 {
+        let base = self.inner.layouts.first().map_or(0, |layout| layout.base());
+        u64::try_from((i128::from(time) + base).max(0)).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,189 @@
+//! Which moment of the network is which begin or end of a timeline.
+
+use super::Job;
+use super::network::Builder;
+use super::network::Class;
+use super::network::LIMIT_NS;
+use super::network::NONE;
+use crate::gpu::calls::CallKind;
+use crate::gpu::timeline::Timeline;
+
+/// Moments of one timeline, and its threads' calls in order.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    /// Add to a time of the timeline to get the network's clock.
+    shift: i128,
+    /// Nanoseconds from the clock of the timeline to that of the job.
+    pub(super) offset_ns: i64,
+    first_call: u32,
+    first_op: u32,
+    /// Before everything else.
+    pub(super) origin: u32,
+    /// Measured begins and ends, on the clock of the timeline.
+    pub(super) calls: Vec<(u64, u64)>,
+    pub(super) ops: Vec<(u64, u64)>,
+    /// Per thread.
+    pub(super) chains: Vec<Chain>,
+    /// Per thread: from which time between two calls on it was quiet for unusually long.
+    pub(super) quiet_ns: Vec<u64>,
+    /// Per operation: its device, [`NONE`] where not known.
+    pub(super) devices: Vec<u32>,
+    /// Which operations members of a collective are.
+    pub(super) meets: Vec<bool>,
+}
+
+/// The calls of one thread in order.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Chain {
+    /// Indices of calls.
+    pub(super) calls: Vec<u32>,
+    /// Per call: the edge into its begin from the end of the call before on the thread.
+    pub(super) own: Vec<u32>,
+    /// Per call: the edge into its begin from another thread's call, [`NONE`] if none.
+    pub(super) switch: Vec<u32>,
+    /// Per call: index of that other call, [`NONE`] if none.
+    pub(super) source: Vec<u32>,
+    /// It only asks whether events are done: its calls say nothing about work and stay where they
+    /// are.
+    pub(super) polls: bool,
+    /// It runs Python, so that it needs the interpreter's lock.
+    pub(super) python: bool,
+}
+
+/// The earliest time of anything in the job, on its common clock.
+pub(super) fn base(job: &Job<'_>) -> i128 {
+    let first = |at: usize, timeline: &Timeline| {
+        let ops = timeline.ops.iter().map(|op| op.begin_ns);
+        let calls = timeline.calls.iter().map(|call| call.begin_ns);
+        let first = ops.chain(calls).min()?;
+        Some(i128::from(first) + i128::from(job.offset_ns(at)))
+    };
+    let timelines = job.timelines.iter().enumerate();
+    let firsts = timelines.filter_map(|(at, timeline)| first(at, timeline));
+    firsts.min().unwrap_or(0)
+}
+
+impl Layout {
+    /// Makes a moment of every begin and end.
+    pub(super) fn new(job: &Job<'_>, at: usize, base: i128, builder: &mut Builder) -> Self {
+        let Some(timeline) = job.timelines.get(at) else {
+            return Self::default();
+        };
+        let offset_ns = job.offset_ns(at);
+        let mut layout = Self {
+            shift: i128::from(offset_ns) - base,
+            offset_ns,
+            calls: spans(
+                timeline
+                    .calls
+                    .iter()
+                    .map(|call| (call.begin_ns, call.end_ns)),
+            ),
+            ops: spans(timeline.ops.iter().map(|op| (op.begin_ns, op.end_ns))),
+            chains: chains(timeline),
+            devices: timeline
+                .ops
+                .iter()
+                .map(|op| timeline.device(op).unwrap_or(NONE))
+                .collect(),
+            meets: vec![false; timeline.ops.len()],
+            ..Self::default()
+        };
+        let collectives = job
+            .collectives
+            .iter()
+            .flat_map(|collective| &collective.members);
+        for member in collectives.filter(|member| member.timeline as usize == at) {
+            if let Some(meets) = layout.meets.get_mut(member.op as usize) {
+                *meets = true;
+            }
+        }
+        layout.make_nodes(builder);
+        layout
+    }
+
+    fn make_nodes(&mut self, builder: &mut Builder) {
+        let all = self.calls.iter().chain(&self.ops);
+        let first = all.map(|(begin, _)| *begin).min().unwrap_or(0);
+        self.origin = builder.node(self.on_network(first), Class::Origin);
+        self.first_call = self.origin.saturating_add(1);
+        for (begin, end) in &self.calls {
+            builder.node(self.on_network(*begin), Class::CallBegin);
+            builder.node(self.on_network(*end), Class::CallEnd);
+        }
+        let count = u32::try_from(self.calls.len()).unwrap_or(NONE);
+        self.first_op = self.first_call.saturating_add(count.saturating_mul(2));
+        for (begin, end) in &self.ops {
+            builder.node(self.on_network(*begin), Class::OpBegin);
+            builder.node(self.on_network(*end), Class::OpEnd);
+        }
+    }
+
+    /// A time of the timeline on the network's clock.
+    pub(super) fn on_network(&self, at_ns: u64) -> i64 {
+        let time = i128::from(at_ns) + self.shift;
+        let limit = i128::from(LIMIT_NS);
+        i64::try_from(time.clamp(-limit, limit)).unwrap_or(0)
+    }
+
+    /// The network's origin on the job's common clock.
+    pub(super) fn base(&self) -> i128 {
+        i128::from(self.offset_ns) - self.shift
+    }
+
+    /// The nodes of a call's begin and end.
+    pub(super) fn call(&self, call: u32) -> Option<(u32, u32)> {
+        self.calls.get(call as usize)?;
+        let begin = self.first_call + 2 * call;
+        Some((begin, begin + 1))
+    }
+
+    /// The nodes of an operation's begin and end.
+    pub(super) fn op(&self, op: u32) -> Option<(u32, u32)> {
+        self.ops.get(op as usize)?;
+        let begin = self.first_op + 2 * op;
+        Some((begin, begin + 1))
+    }
+
+    /// Begin and end of a call on the clock of the timeline.
+    pub(super) fn call_span(&self, call: u32) -> Option<(u64, u64)> {
+        self.calls.get(call as usize).copied()
+    }
+
+    /// Begin and end of an operation on the clock of the timeline.
+    pub(super) fn op_span(&self, op: u32) -> Option<(u64, u64)> {
+        self.ops.get(op as usize).copied()
+    }
+}
+
+/// Ends before their begins are taken as their begins.
+fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    spans.map(|(begin, end)| (begin, end.max(begin))).collect()
+}
+
+fn chains(timeline: &Timeline) -> Vec<Chain> {
+    let mut chains = vec![Chain::default(); timeline.threads.len()];
+    let mut works = vec![false; timeline.threads.len()];
+    for (index, call) in (0..).zip(&timeline.calls) {
+        let thread = call.thread as usize;
+        if let (Some(chain), Some(works)) = (chains.get_mut(thread), works.get_mut(thread)) {
+            chain.calls.push(index);
+            *works |= call.kind != CallKind::Query;
+        }
+    }
+    for (index, ((chain, works), thread)) in
+        (0..).zip(chains.iter_mut().zip(works).zip(&timeline.threads))
+    {
+        let begins = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.begin_ns);
+        chain.calls.sort_by_key(begins);
+        chain.polls = !works;
+        chain.own = vec![NONE; chain.calls.len()];
+        chain.switch = vec![NONE; chain.calls.len()];
+        chain.source = vec![NONE; chain.calls.len()];
+        chain.python = thread.tid == timeline.pid
+            || timeline.namespace_pid == Some(thread.tid)
+            || timeline.pauses.iter().any(|pause| pause.thread == index)
+            || timeline.steps.iter().any(|step| step.thread == index)
+    }
+    chains
+}

@@ -1,0 +1,411 @@
+//! Which times between calls hold a pause, and how they change with it.
+//!
+//! A pause is part of the time between two calls of the thread that collects. It holds the
+//! interpreter's lock: other threads that run Python stand still as well, except those that made a
+//! call within the pause (threads of C++, autograd's for example, go on). That a thread runs Python
+//! is taken from its being the process's first, or having collected or stepped itself. Of any other
+//! thread, a pause is taken to have stopped it where it was quiet all through the pause, and besides
+//! only as long as usual or as the pause: it was running a hook in Python, say.
+
+use super::Change;
+use super::InsertedPause;
+use super::covered::Covered;
+use super::layout::Chain;
+use super::layout::Layout;
+use super::network::Builder;
+use super::network::Delta;
+use super::network::NONE;
+use crate::gpu::timeline::PauseSpan;
+use crate::gpu::timeline::Timeline;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+
+/// The times that the pauses of a timeline are part of.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pauses: Vec<Effect>,
+    handed: HashMap<u32, Vec<HandOver>>,
+    floors: HashMap<u32, i64>,
+}
+
+/// One pause.
+#[derive(Debug, Default)]
+struct Effect {
+    begin_ns: u64,
+    end_ns: u64,
+    parts: Vec<Part>,
+}
+
+/// So much of a delay is a pause.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    edge: u32,
+    length_ns: i64,
+}
+
+/// Delays that a change changes.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Applied {
+    /// By edge, then in order of time.
+    pub(super) parts: BTreeMap<u32, Vec<AppliedPart>>,
+}
+
+/// What a change does within one delay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AppliedPart {
+    /// Where in the measured run, on the clock of the timeline.
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) by_ns: i64,
+}
+
+impl Applied {
+    pub(super) fn deltas(&self) -> Vec<Delta> {
+        let sum = |parts: &[AppliedPart]| {
+            parts
+                .iter()
+                .fold(0i64, |sum, part| sum.saturating_add(part.by_ns))
+        };
+        let deltas = self.parts.iter().map(|(edge, parts)| Delta {
+            edge: *edge,
+            by_ns: sum(parts),
+        });
+        deltas.collect()
+    }
+
+    fn add(&mut self, edge: u32, part: AppliedPart) {
+        if edge != NONE && part.by_ns != 0 {
+            self.parts.entry(edge).or_default().push(part);
+        }
+    }
+}
+
+impl Effects {
+    /// Finds the times that hold each pause.
+    pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder) -> Self {
+        let mut taken = Taken::default();
+        let handed = handed_over(layout);
+        let covered = Covered::of(timeline);
+        let pauses = timeline.pauses.iter().map(|pause| {
+            let mut effect = Effect {
+                begin_ns: pause.begin_ns,
+                end_ns: pause.end_ns.max(pause.begin_ns),
+                parts: Vec::new(),
+            };
+            for (thread, chain) in (0u32..).zip(&layout.chains) {
+                if thread == pause.thread {
+                    own(pause, chain, layout, &mut taken, &mut effect);
+                } else if !chain.polls {
+                    let quiet_ns = layout.quiet_ns.get(thread as usize).copied();
+                    let other = Other {
+                        chain,
+                        quiet_ns: quiet_ns.unwrap_or(0),
+                    };
+                    other.stood_still(&covered, layout, &mut taken, &mut effect);
+                }
+            }
+            asked_later(pause, &handed, layout, &mut taken, &mut effect);
+            effect
+        });
+        let pauses: Vec<Effect> = pauses.collect();
+        let floors = floors(timeline, layout);
+        for (edge, floor_ns) in &floors {
+            builder.lengthen(*edge, *floor_ns);
+        }
+        Self {
+            pauses,
+            handed,
+            floors,
+        }
+    }
+}
+
+/// A thread that waited for another one goes on no earlier than its own pauses allow: by edge from
+/// its call before, the time from that call to the end of a pause that began before the other
+/// thread handed over.
+fn floors(timeline: &Timeline, layout: &Layout) -> HashMap<u32, i64> {
+    let mut floors: HashMap<u32, i64> = HashMap::new();
+    for pause in &timeline.pauses {
+        let Some(chain) = layout.chains.get(pause.thread as usize) else {
+            continue;
+        };
+        let place = first_from(chain, pause.begin_ns, layout);
+        if let Some((edge, from)) = waiting(chain, place, pause.begin_ns, layout)
+            && let Some((_, to)) = gap(chain, place, layout)
+        {
+            let floor = pause.end_ns.min(to).saturating_sub(from);
+            let floor = i64::try_from(floor).unwrap_or(i64::MAX);
+            let slot = floors.entry(edge).or_default();
+            *slot = floor.max(*slot);
+        }
+    }
+    floors
+}
+
+/// If a thread waits for another one at a moment before the call at a place: the edge from its call
+/// before, and that call's end.
+fn waiting(chain: &Chain, place: usize, at_ns: u64, layout: &Layout) -> Option<(u32, u64)> {
+    let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
+    let (from, _) = gap(chain, place, layout)?;
+    let edge = chain.own.get(place)?;
+    (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
+}
+
+/// Until when each delay is given to pauses already, so that no time is taken twice.
+#[derive(Debug, Default)]
+struct Taken {
+    until_ns: HashMap<u32, u64>,
+}
+
+impl Taken {
+    /// The part of a pause within the time of an edge.
+    fn take(&mut self, edge: u32, from_ns: u64, to_ns: u64, effect: &mut Effect) {
+        if edge == NONE {
+            return;
+        }
+        let until = self.until_ns.entry(edge).or_insert(from_ns);
+        let begin = effect.begin_ns.max(*until).max(from_ns);
+        let end = effect.end_ns.min(to_ns);
+        if let Some(length) = end.checked_sub(begin).filter(|length| *length > 0) {
+            *until = end;
+            effect.parts.push(Part {
+                edge,
+                length_ns: i64::try_from(length).unwrap_or(i64::MAX),
+            });
+        }
+    }
+}
+
+/// The first call of a thread that begins at or after a moment: its place.
+fn first_from(chain: &Chain, at_ns: u64, layout: &Layout) -> usize {
+    let before = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 < at_ns);
+    chain.calls.partition_point(before)
+}
+
+/// The time before the call at a place: from the end of the one before it on the thread.
+fn gap(chain: &Chain, place: usize, layout: &Layout) -> Option<(u64, u64)> {
+    let (to, _) = layout.call_span(*chain.calls.get(place)?)?;
+    let before = place
+        .checked_sub(1)
+        .and_then(|before| chain.calls.get(before));
+    let from = before.and_then(|before| layout.call_span(*before));
+    Some((from.map_or(0, |(_, end)| end).min(to), to))
+}
+
+fn take(chain: &Chain, place: usize, layout: &Layout, taken: &mut Taken, effect: &mut Effect) {
+    let Some((from, to)) = gap(chain, place, layout) else {
+        return;
+    };
+    if let Some(own) = chain.own.get(place) {
+        taken.take(*own, from, to, effect);
+    }
+    if let (Some(switch), Some(source)) = (chain.switch.get(place), chain.source.get(place))
+        && let Some((_, handed_over)) = layout.call_span(*source)
+    {
+        taken.take(*switch, handed_over.min(to), to, effect);
+    }
+}
+
+/// On the thread that collects: every gap that the pause lies in, one as a rule.
+fn own(pause: &PauseSpan, chain: &Chain, layout: &Layout, taken: &mut Taken, effect: &mut Effect) {
+    let mut place = first_from(chain, pause.begin_ns, layout);
+    while let Some((from, _)) = gap(chain, place, layout) {
+        if from >= pause.end_ns {
+            break;
+        }
+        take(chain, place, layout, taken, effect);
+        place += 1;
+    }
+}
+
+/// A thread other than the one that collects.
+struct Other<'a> {
+    chain: &'a Chain,
+    quiet_ns: u64,
+}
+
+impl Other<'_> {
+    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
+    /// interpreter's lock.
+    fn stood_still(
+        &self,
+        covered: &Covered,
+        layout: &Layout,
+        taken: &mut Taken,
+        effect: &mut Effect,
+    ) {
+        let first = first_from(self.chain, effect.begin_ns, layout);
+        // A thread in Python that had given the lock up for a call begins this one within, no other.
+        let one = self.chain.python
+            && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
+        let place = first + usize::from(one);
+        let Some((from, to)) = gap(self.chain, place, layout) else {
+            return;
+        };
+        let through = to >= effect.end_ns;
+        let switched = self.chain.source.get(place).is_some_and(|of| *of != NONE);
+        let besides_ns = covered.outside(from, to);
+        let short = besides_ns < self.quiet_ns || besides_ns < to.saturating_sub(from) / 2;
+        let usual = place > 0 && !switched && short;
+        if through && (self.chain.python || usual) {
+            if one {
+                take(self.chain, first, layout, taken, effect);
+            }
+            take(self.chain, place, layout, taken, effect);
+        }
+    }
+}
+
+/// A hand-over: after which call, into which, over which edge.
+#[derive(Debug, Clone, Copy)]
+struct HandOver {
+    edge: u32,
+    to: u32,
+}
+
+/// By the call that handed over.
+fn handed_over(layout: &Layout) -> HashMap<u32, Vec<HandOver>> {
+    let mut handed: HashMap<u32, Vec<HandOver>> = HashMap::new();
+    for chain in &layout.chains {
+        let switches = chain.calls.iter().zip(&chain.switch).zip(&chain.source);
+        for ((call, edge), source) in switches.filter(|(_, source)| **source != NONE) {
+            let hand_over = HandOver {
+                edge: *edge,
+                to: *call,
+            };
+            handed.entry(*source).or_default().push(hand_over);
+        }
+    }
+    handed
+}
+
+/// The thread that collects handed over after the pause: what it asked for came later as well.
+fn asked_later(
+    pause: &PauseSpan,
+    handed: &HashMap<u32, Vec<HandOver>>,
+    layout: &Layout,
+    taken: &mut Taken,
+    effect: &mut Effect,
+) {
+    let Some(chain) = layout.chains.get(pause.thread as usize) else {
+        return;
+    };
+    let place = first_from(chain, pause.begin_ns, layout);
+    let Some(last) = place.checked_sub(1).and_then(|last| chain.calls.get(last)) else {
+        return;
+    };
+    for hand_over in handed.get(last).into_iter().flatten() {
+        if let (Some((_, from)), Some((to, _))) =
+            (layout.call_span(*last), layout.call_span(hand_over.to))
+            && to >= pause.end_ns
+        {
+            taken.take(hand_over.edge, from.min(to), to, effect);
+        }
+    }
+}
+
+/// What a change does to delays.
+pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) -> Applied {
+    let mut applied = Applied::default();
+    let mut lengths: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for length in &change.lengths {
+        lengths.insert((length.timeline, length.pause), length.length_ns);
+    }
+    for ((timeline, pause), length_ns) in lengths {
+        let effect = effects
+            .get(timeline as usize)
+            .and_then(|effects| effects.pauses.get(pause as usize));
+        if let Some(effect) = effect {
+            effect.apply(length_ns, &mut applied);
+        }
+    }
+    for inserted in &change.inserted {
+        let timeline = inserted.timeline as usize;
+        if let (Some(layout), Some(effects)) = (layouts.get(timeline), effects.get(timeline)) {
+            let part = AppliedPart {
+                begin_ns: inserted.at_ns,
+                end_ns: inserted.at_ns,
+                by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
+            };
+            for edge in lengthened(inserted, layout, &effects.handed) {
+                applied.add(edge, part);
+            }
+            if let Some((edge, by_ns)) = effects.still_before(inserted, layout) {
+                applied.add(edge, AppliedPart { by_ns, ..part });
+            }
+        }
+    }
+    for parts in applied.parts.values_mut() {
+        parts.sort_by_key(|part| (part.begin_ns, part.end_ns));
+    }
+    applied
+}
+
+impl Effects {
+    /// A thread that waits for another one when a new pause begins: the time it had waited by then
+    /// comes before the pause, and what it did after the hand-over comes after.
+    fn still_before(&self, inserted: &InsertedPause, layout: &Layout) -> Option<(u32, i64)> {
+        let chain = layout.chains.get(inserted.thread as usize)?;
+        let place = first_from(chain, inserted.at_ns, layout);
+        let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
+        let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
+        let (_, to) = gap(chain, place, layout)?;
+        let besides = (inserted.at_ns - from).saturating_add(to.saturating_sub(handed_over));
+        let waited = i64::try_from(besides).unwrap_or(i64::MAX);
+        let floor = self.floors.get(&edge).copied().unwrap_or(0);
+        Some((edge, waited.saturating_sub(floor).max(0)))
+    }
+}
+
+impl Effect {
+    fn apply(&self, length_ns: u64, applied: &mut Applied) {
+        let signed = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
+        let by_ns = signed(length_ns).saturating_sub(signed(self.end_ns - self.begin_ns));
+        for part in &self.parts {
+            applied.add(
+                part.edge,
+                AppliedPart {
+                    begin_ns: self.begin_ns,
+                    end_ns: self.end_ns,
+                    by_ns: by_ns.max(-part.length_ns),
+                },
+            );
+        }
+    }
+}
+
+/// The delays that a new pause lengthens: as for measured ones.
+fn lengthened(
+    inserted: &InsertedPause,
+    layout: &Layout,
+    handed: &HashMap<u32, Vec<HandOver>>,
+) -> BTreeSet<u32> {
+    let at_ns = inserted.at_ns;
+    let mut edges = BTreeSet::new();
+    for (thread, chain) in (0u32..).zip(&layout.chains) {
+        let collects = thread == inserted.thread;
+        let place = first_from(chain, at_ns, layout);
+        let within = gap(chain, place, layout).is_some_and(|(from, _)| from <= at_ns);
+        let stands_still = chain.python && !chain.polls && within;
+        if !collects && !stands_still {
+            continue;
+        }
+        edges.extend(chain.own.get(place));
+        let source = chain.source.get(place).copied().unwrap_or(NONE);
+        let handed_over = layout.call_span(source);
+        if handed_over.is_some_and(|(_, end)| end <= at_ns) {
+            edges.extend(chain.switch.get(place));
+        }
+        let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
+        if let (true, Some(last)) = (collects, last) {
+            let later = |hand_over: &&HandOver| {
+                let to = layout.call_span(hand_over.to);
+                to.is_some_and(|(begin, _)| begin > at_ns)
+            };
+            let hand_overs = handed.get(last).into_iter().flatten();
+            edges.extend(hand_overs.filter(later).map(|hand_over| hand_over.edge));
+        }
+    }
+    edges
+}

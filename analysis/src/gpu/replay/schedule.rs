@@ -1,0 +1,181 @@
+//! The outcome of a replay: when everything happens.
+
+use super::Inner;
+use super::layout::Layout;
+use super::pauses::Applied;
+use crate::gpu::timeline::NONE;
+use std::sync::Arc;
+
+/// Times in nanoseconds on the job's common clock.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    inner: Arc<Inner>,
+    times: Vec<i64>,
+    applied: Applied,
+}
+
+impl Schedule {
+    pub(super) fn new(inner: Arc<Inner>, times: Vec<i64>, applied: Applied) -> Self {
+        Self {
+            inner,
+            times,
+            applied,
+        }
+    }
+
+    /// The last end of any operation or call of a timeline; 0 if it has none. Calls of threads that
+    /// only poll do not count.
+    #[must_use]
+    pub fn end_ns(&self, timeline: usize) -> u64 {
+        let Some(layout) = self.inner.layouts.get(timeline) else {
+            return 0;
+        };
+        let working = layout.chains.iter().filter(|chain| !chain.polls);
+        let calls = working.flat_map(|chain| &chain.calls);
+        let calls = calls.map(|call| self.call(timeline, *call as usize).1);
+        let ops = (0..layout.ops.len()).map(|op| self.op(timeline, op).1);
+        calls.chain(ops).max().unwrap_or(0)
+    }
+
+    /// The last end of any operation or call of the job.
+    #[must_use]
+    pub fn makespan_end_ns(&self) -> u64 {
+        let ends = (0..self.inner.layouts.len()).map(|timeline| self.end_ns(timeline));
+        ends.max().unwrap_or(0)
+    }
+
+    /// Begin and end of an operation; (0, 0) if there is none of that index.
+    #[must_use]
+    pub fn op(&self, timeline: usize, op: usize) -> (u64, u64) {
+        let span = || {
+            let layout = self.inner.layouts.get(timeline)?;
+            let op = u32::try_from(op).ok()?;
+            self.span(layout, layout.op(op)?, layout.op_span(op)?)
+        };
+        span().unwrap_or_default()
+    }
+
+    /// Begin and end of a call; (0, 0) if there is none of that index.
+    #[must_use]
+    pub fn call(&self, timeline: usize, call: usize) -> (u64, u64) {
+        let span = || {
+            let layout = self.inner.layouts.get(timeline)?;
+            let call = u32::try_from(call).ok()?;
+            self.span(layout, layout.call(call)?, layout.call_span(call)?)
+        };
+        span().unwrap_or_default()
+    }
+
+    fn span(
+        &self,
+        layout: &Layout,
+        (begin, end): (u32, u32),
+        (begin_ns, end_ns): (u64, u64),
+    ) -> Option<(u64, u64)> {
+        let begin = moved(layout, begin_ns, self.shift(begin));
+        let end = moved(layout, end_ns, self.shift(end));
+        Some((begin, end))
+    }
+
+    /// How much later a moment comes than measured.
+    fn shift(&self, node: u32) -> i64 {
+        let network = &self.inner.network;
+        network
+            .time_in(&self.times, node)
+            .saturating_sub(network.measured(node))
+    }
+
+    /// Idle time of a device: from its first begin to its last end, less the time in which any
+    /// operation ran on it.
+    #[must_use]
+    pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
+        let Some(layout) = self.inner.layouts.get(timeline) else {
+            return 0;
+        };
+        let ops = layout.devices.iter().enumerate();
+        let mut spans: Vec<(u64, u64)> = ops
+            .filter(|(_, of)| **of == device)
+            .map(|(op, _)| self.op(timeline, op))
+            .collect();
+        spans.sort_unstable();
+        let mut idle = 0;
+        let mut until = spans.first().map_or(0, |(begin, _)| *begin);
+        for (begin, end) in spans {
+            idle += begin.saturating_sub(until);
+            until = until.max(end);
+        }
+        idle
+    }
+
+    /// Where a moment of a thread in the measured run lands, for begins and ends of steps. `at_ns`
+    /// is on the clock of the timeline, the result on that of the job.
+    #[must_use]
+    pub fn moment(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
+        let Some(layout) = self.inner.layouts.get(timeline) else {
+            return at_ns;
+        };
+        let shift = self.shift_at(layout, thread, at_ns).unwrap_or(0);
+        moved(layout, at_ns, shift)
+    }
+
+    fn shift_at(&self, layout: &Layout, thread: u32, at_ns: u64) -> Option<i64> {
+        let chain = layout.chains.get(thread as usize)?;
+        let at = layout.on_network(at_ns);
+        let begun = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 <= at_ns);
+        let place = chain.calls.partition_point(begun);
+        let next = chain.calls.get(place).and_then(|next| layout.call(*next));
+        let cap = next.map_or(i64::MAX, |(begin, _)| self.time(begin));
+        let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
+        let Some(last) = last else {
+            return Some(at.min(cap).saturating_sub(at));
+        };
+        let (begin, end) = layout.call(*last)?;
+        let (_, end_ns) = layout.call_span(*last)?;
+        if at_ns < end_ns {
+            let inside = at.saturating_add(self.shift(begin)).min(self.time(end));
+            return Some(inside.saturating_sub(at));
+        }
+        let own = chain.own.get(place).copied().unwrap_or(NONE);
+        let mut moment = at
+            .saturating_add(self.shift(end))
+            .saturating_add(self.before(own, at_ns));
+        let source = chain.source.get(place).copied().unwrap_or(NONE);
+        if let (Some((_, source)), Some((_, handed_over_ns))) =
+            (layout.call(source), layout.call_span(source))
+            && handed_over_ns <= at_ns
+        {
+            let switch = chain.switch.get(place).copied().unwrap_or(NONE);
+            moment = at
+                .saturating_add(self.shift(source))
+                .saturating_add(self.before(switch, at_ns));
+        }
+        moment = moment.max(self.time(end)).min(cap);
+        Some(moment.saturating_sub(at))
+    }
+
+    fn time(&self, node: u32) -> i64 {
+        self.inner.network.time_in(&self.times, node)
+    }
+
+    /// What the change does to a delay before a moment inside it.
+    fn before(&self, edge: u32, at_ns: u64) -> i64 {
+        let parts = self.applied.parts.get(&edge).into_iter().flatten();
+        let until = |part: &super::pauses::AppliedPart| {
+            let passed = at_ns.saturating_sub(part.begin_ns);
+            match part.end_ns <= at_ns {
+                true => part.by_ns,
+                false => part
+                    .by_ns
+                    .max(-i64::try_from(passed).unwrap_or(i64::MAX))
+                    .min(0),
+            }
+        };
+        parts.map(until).fold(0i64, i64::saturating_add)
+    }
+}
+
+/// A measured time of a timeline, later by `by_ns`, on the clock of the job.
+fn moved(layout: &Layout, time_ns: u64, by_ns: i64) -> u64 {
+    let time = i128::from(time_ns) + i128::from(layout.offset_ns) + i128::from(by_ns);
+    u64::try_from(time.max(0)).unwrap_or(u64::MAX)
+}

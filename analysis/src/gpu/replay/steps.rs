@@ -1,0 +1,146 @@
+//! How well the replay explains steps: each step's duration without pauses, predicted from the
+//! others.
+
+use super::Schedule;
+use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::Timeline;
+
+/// Fewer steps say nothing about how much they vary.
+const FEWEST: usize = 5;
+
+/// What the steps of a process say about a replay without any pause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepEvidence {
+    /// Steps that were compared.
+    pub steps: u64,
+    /// Steps with a pause among them.
+    pub with_pauses: u64,
+    /// Median duration without pauses, nanoseconds.
+    pub median_without_ns: u64,
+    /// Standard error of the cost of all pauses in these steps together, nanoseconds.
+    pub standard_error_ns: u64,
+    /// How much longer (shorter, if negative) steps with pauses are than those without after the
+    /// pauses are removed, all together, nanoseconds; `None` where all or none have pauses.
+    pub unexplained_ns: Option<i64>,
+}
+
+/// One step.
+struct Step {
+    paused: bool,
+    without_ns: u64,
+}
+
+impl StepEvidence {
+    /// Leaves out one step after the other: its duration without pauses, by a replay without any,
+    /// less the median of the other steps' is its error. The spread of the errors (median absolute
+    /// deviation x 1.4826, the standard deviation if they are normal) times the root of the number
+    /// of steps with pauses is the standard error of their cost. `None` with fewer than five steps.
+    #[must_use]
+    pub fn collect(timeline: &Timeline, index: usize, without: &Schedule) -> Option<Self> {
+        let steps = steps(timeline, index, without);
+        if steps.len() < FEWEST {
+            return None;
+        }
+        let mut sorted: Vec<u64> = steps.iter().map(|step| step.without_ns).collect();
+        sorted.sort_unstable();
+        let errors = steps.iter().map(|step| {
+            step.without_ns
+                .abs_diff(median_without(&sorted, step.without_ns))
+        });
+        let mut errors: Vec<u64> = errors.collect();
+        errors.sort_unstable();
+        let paused = steps.iter().filter(|step| step.paused).count();
+        let deviation = 1.4826 * median(&errors) as f64;
+        Some(Self {
+            steps: steps.len() as u64,
+            with_pauses: paused as u64,
+            median_without_ns: median(&sorted),
+            standard_error_ns: (deviation * (paused as f64).sqrt()).round() as u64,
+            unexplained_ns: unexplained_ns(&steps),
+        })
+    }
+}
+
+/// The steps of the thread that has most of them.
+fn steps(timeline: &Timeline, index: usize, without: &Schedule) -> Vec<Step> {
+    let mut threads: Vec<u32> = timeline.steps.iter().map(|step| step.thread).collect();
+    threads.sort_unstable();
+    let longest = threads
+        .chunk_by(|a, b| a == b)
+        .max_by_key(|of_one| of_one.len());
+    let Some(thread) = longest.and_then(|of_one| of_one.first().copied()) else {
+        return Vec::new();
+    };
+    let of_thread = timeline.steps.iter().filter(|step| step.thread == thread);
+    let mut pauses = timeline.pauses.iter().peekable();
+    let step = |step: &StepSpan| {
+        while pauses
+            .next_if(|pause| pause.begin_ns < step.begin_ns)
+            .is_some()
+        {}
+        let begin = without.moment(index, thread, step.begin_ns);
+        let end = without.moment(index, thread, step.end_ns);
+        Step {
+            paused: pauses
+                .peek()
+                .is_some_and(|pause| pause.begin_ns < step.end_ns),
+            without_ns: end.saturating_sub(begin),
+        }
+    };
+    of_thread.map(step).collect()
+}
+
+fn median(sorted: &[u64]) -> u64 {
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+}
+
+/// The median of sorted values without one of them.
+fn median_without(sorted: &[u64], left_out: u64) -> u64 {
+    let place = sorted.partition_point(|value| *value < left_out);
+    let middle = sorted.len().saturating_sub(1) / 2;
+    let at = match place <= middle {
+        true => middle + 1,
+        false => middle,
+    };
+    sorted.get(at).copied().unwrap_or(0)
+}
+
+fn unexplained_ns(steps: &[Step]) -> Option<i64> {
+    let of = |paused: bool| {
+        let those = steps.iter().filter(|step| step.paused == paused);
+        let mut durations: Vec<u64> = those.map(|step| step.without_ns).collect();
+        durations.sort_unstable();
+        durations
+    };
+    let (with, without) = (of(true), of(false));
+    if with.is_empty() || without.is_empty() {
+        return None;
+    }
+    let more = i128::from(median(&with)) - i128::from(median(&without));
+    i64::try_from(more * with.len() as i128).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_without_one() {
+        let sorted = [1, 2, 3, 4, 5];
+        let medians = sorted.map(|value| median_without(&sorted, value));
+        assert_eq!(medians, [4, 4, 4, 3, 3]);
+    }
+
+    #[test]
+    fn what_pauses_do_not_explain() {
+        let step = |paused, without_ns| Step { paused, without_ns };
+        let steps = [
+            step(true, 12),
+            step(false, 10),
+            step(false, 10),
+            step(true, 12),
+        ];
+        assert_eq!(unexplained_ns(&steps), Some(4));
+        assert_eq!(unexplained_ns(&[step(true, 12)]), None);
+    }
+}

@@ -1,0 +1,213 @@
+//! What operations wait for: the call that asked for them, the operation before them in their
+//! stream, and operations of other streams.
+
+use super::layout::Layout;
+use super::network::Builder;
+use super::network::NONE;
+use super::waits;
+use crate::gpu::timeline::Op;
+use crate::gpu::timeline::Timeline;
+use gctrace_event::GpuOpKind;
+
+/// The operations of a stream in order.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Queue {
+    /// Indices of operations by begin.
+    pub(super) ops: Vec<u32>,
+    /// When each was asked for at the latest, on the clock of the timeline: never earlier than the
+    /// one before. Where no call is known, as the one before.
+    pub(super) asked_ns: Vec<u64>,
+}
+
+impl Queue {
+    /// The last operation that was asked for before a moment.
+    pub(super) fn last_before(&self, at_ns: u64) -> Option<u32> {
+        let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
+        self.ops.get(behind.checked_sub(1)?).copied()
+    }
+
+    /// The first operation that was asked for after a moment.
+    pub(super) fn first_from(&self, at_ns: u64) -> Option<u32> {
+        let behind = self.asked_ns.partition_point(|asked| *asked <= at_ns);
+        self.ops.get(behind).copied()
+    }
+}
+
+/// Links the operations of each stream; returns the streams.
+pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder) -> Vec<Queue> {
+    let queues = queues(timeline);
+    let typical = Typical::learn(timeline, &queues);
+    for queue in &queues {
+        link(queue, timeline, layout, &typical, builder);
+    }
+    waits::learn(timeline, layout, &queues, &typical, builder);
+    for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
+        let Some((begin, end)) = layout.op(op) else {
+            continue;
+        };
+        match layout.meets.get(op as usize) {
+            Some(true) => builder.edge(begin, end, 0),
+            _ => builder.fixed(begin, end),
+        };
+    }
+    queues
+}
+
+/// One per stream of the timeline.
+fn queues(timeline: &Timeline) -> Vec<Queue> {
+    let mut queues: Vec<Queue> = timeline.streams.iter().map(|_| Queue::default()).collect();
+    for (index, op) in (0..).zip(&timeline.ops) {
+        let Some(queue) = queues.get_mut(op.stream as usize) else {
+            continue;
+        };
+        let call = timeline.calls.get(op.call as usize);
+        let asked = call.map_or(0, |call| call.begin_ns);
+        let before = queue.asked_ns.last().copied().unwrap_or(0);
+        queue.ops.push(index);
+        queue.asked_ns.push(asked.max(before));
+    }
+    queues
+}
+
+/// What an operation takes to begin after its call, where a trace does not show it: about the least
+/// that is seen on current hardware.
+const LAUNCH_NS: i64 = 4_000;
+/// What it takes to begin after the one before it in its stream, where a trace does not show it.
+const GAP_NS: i64 = 1_000;
+
+/// What operations typically take to begin, by kind of operation.
+#[derive(Debug, Default)]
+pub(super) struct Typical {
+    /// From the call to the begin on an empty stream; a low percentile.
+    launch_ns: [i64; 3],
+    /// From the end of the operation before, where both were asked for long before.
+    gap_ns: [i64; 3],
+}
+
+fn class(kind: GpuOpKind) -> usize {
+    match kind {
+        GpuOpKind::Kernel => 0,
+        GpuOpKind::Memcpy => 1,
+        GpuOpKind::Memset => 2,
+    }
+}
+
+impl Typical {
+    fn learn(timeline: &Timeline, queues: &[Queue]) -> Self {
+        let mut launches: [Vec<u64>; 3] = Default::default();
+        let mut gaps: [Vec<u64>; 3] = Default::default();
+        for queue in queues {
+            let mut before: Option<Op> = None;
+            for op in queue
+                .ops
+                .iter()
+                .filter_map(|op| timeline.ops.get(*op as usize))
+            {
+                let previous = before.replace(*op);
+                let Some(call) = timeline.calls.get(op.call as usize) else {
+                    continue;
+                };
+                let class = class(op.kind);
+                match previous {
+                    Some(previous) if call.begin_ns <= previous.begin_ns => {
+                        if let Some(gaps) = gaps.get_mut(class) {
+                            gaps.extend(op.begin_ns.checked_sub(previous.end_ns));
+                        }
+                    }
+                    Some(previous) if previous.end_ns > call.begin_ns => {}
+                    _ => {
+                        if let Some(launches) = launches.get_mut(class) {
+                            launches.extend(op.begin_ns.checked_sub(call.begin_ns));
+                        }
+                    }
+                }
+            }
+        }
+        Self {
+            // On a stream that waits for another one most operations begin long after their call.
+            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS)),
+            gap_ns: gaps.map(|gaps| one_of(2, gaps, GAP_NS)),
+        }
+    }
+}
+
+impl Typical {
+    /// When an operation could have begun by its call and by its stream, which was free from
+    /// `stream_free_ns` on.
+    pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
+        let of = |medians: &[i64; 3]| {
+            let median = medians.get(class(op.kind)).copied().unwrap_or(0);
+            u64::try_from(median).unwrap_or(0)
+        };
+        let call = timeline.calls.get(op.call as usize);
+        let asked = call.map_or(0, |call| call.begin_ns.saturating_add(of(&self.launch_ns)));
+        asked.max(stream_free_ns.saturating_add(of(&self.gap_ns)))
+    }
+}
+
+/// The value that one of so many is below (2: the median), `without` any value something else.
+fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
+    values.sort_unstable();
+    let value = values.get(values.len() / so_many);
+    value.map_or(without, |value| i64::try_from(*value).unwrap_or(i64::MAX))
+}
+
+/// Operations of a stream that were still running, by the trace, when the next began; more are not
+/// looked at.
+const OVERLAPPING: usize = 64;
+
+fn link(
+    queue: &Queue,
+    timeline: &Timeline,
+    layout: &Layout,
+    typical: &Typical,
+    builder: &mut Builder,
+) {
+    // Operations of one stream should not overlap; those of a graph, or of a damaged trace, may.
+    let mut running: Vec<u32> = Vec::new();
+    let mut last_done: Option<u32> = None;
+    for op in &queue.ops {
+        let (Some(content), Some((begin, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
+        else {
+            continue;
+        };
+        let class = class(content.kind);
+        let gap_ns = typical.gap_ns.get(class).copied().unwrap_or(0);
+        let launch_ns = typical.launch_ns.get(class).copied().unwrap_or(0);
+        let mut waits = false;
+        if let Some((call, _)) = layout.call(content.call) {
+            builder.edge(call, begin, launch_ns);
+            waits = true;
+        }
+        let ended = |running: &u32| {
+            let span = layout.op_span(*running);
+            span.is_some_and(|(_, end)| end <= content.begin_ns)
+        };
+        let (done, still): (Vec<u32>, Vec<u32>) = running.into_iter().partition(ended);
+        last_done = done
+            .iter()
+            .copied()
+            .chain(last_done)
+            .max_by_key(|done| layout.op_span(*done).map(|(_, end)| end));
+        let done = done
+            .iter()
+            .chain(last_done.iter())
+            .filter_map(|done| layout.op(*done));
+        for (_, end) in done {
+            builder.edge(end, begin, gap_ns);
+            waits = true;
+        }
+        if let Some((other, _)) = still.last().and_then(|still| layout.op(*still)) {
+            builder.edge(other, begin, 0);
+            waits = true;
+        }
+        if !waits {
+            builder.fixed(layout.origin, begin);
+        }
+        running = still;
+        if running.len() >= OVERLAPPING {
+            running.remove(0);
+        }
+        running.push(*op);
+    }
+}

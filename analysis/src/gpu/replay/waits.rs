@@ -1,0 +1,204 @@
+//! What operations wait for in other streams: events that the trace tells, and events that the
+//! measured times give away.
+//!
+//! Many traces show that a stream was made to wait, not for what. Then an operation that begins
+//! later than its call and its stream explain, right after an operation of another stream, waits
+//! for that one; and a call that makes a stream wait is about the other stream that was given work
+//! last, if no measured time speaks against it.
+
+use super::layout::Layout;
+use super::network::Builder;
+use super::network::NONE;
+use super::streams::Queue;
+use super::streams::Typical;
+use crate::gpu::calls::CallKind;
+use crate::gpu::timeline::EventWait;
+use crate::gpu::timeline::Op;
+use crate::gpu::timeline::Timeline;
+use std::collections::HashMap;
+
+/// From the end of an operation to the begin of one in another stream that waits for it, where the
+/// trace does not show it: about what a stream needs between two operations of its own.
+const HAND_OVER_NS: i64 = 1_500;
+/// An operation is late from so long after it could have begun ...
+const LATE_NS: u64 = 10_000;
+/// ... and waited for another one that ended at most so long before it began.
+const SHORTLY_NS: u64 = 10_000;
+/// Stamps of one GPU disagree by no more.
+const CLOCK_NS: u64 = 1_000;
+
+/// Links operations across streams.
+pub(super) fn learn(
+    timeline: &Timeline,
+    layout: &Layout,
+    queues: &[Queue],
+    typical: &Typical,
+    builder: &mut Builder,
+) {
+    for (source, waiting) in told(timeline, queues)
+        .into_iter()
+        .chain(recorded(timeline, layout, queues))
+        .chain(late(timeline, queues, typical))
+    {
+        if let (Some((_, end)), Some((begin, _))) = (layout.op(source), layout.op(waiting)) {
+            builder.edge(end, begin, HAND_OVER_NS);
+        }
+    }
+}
+
+fn op(timeline: &Timeline, op: u32) -> Option<&Op> {
+    timeline.ops.get(op as usize)
+}
+
+/// Whether one operation can have waited for another.
+fn possible(timeline: &Timeline, source: u32, waiting: u32) -> bool {
+    match (op(timeline, source), op(timeline, waiting)) {
+        (Some(source), Some(waiting)) => {
+            source.stream != waiting.stream
+                && source.end_ns <= waiting.begin_ns.saturating_add(CLOCK_NS)
+        }
+        _ => false,
+    }
+}
+
+/// The operation whose end an event marks.
+pub(super) fn event_op(wait: &EventWait, timeline: &Timeline, queues: &[Queue]) -> Option<u32> {
+    let recorded = timeline.calls.get(wait.event_call as usize)?;
+    let queue = queues.get(wait.event_stream as usize)?;
+    queue.last_before(recorded.begin_ns)
+}
+
+/// Waits that the trace tells.
+fn told(timeline: &Timeline, queues: &[Queue]) -> Vec<(u32, u32)> {
+    let pair = |wait: &EventWait| {
+        let call = timeline.calls.get(wait.call as usize)?;
+        let waiting = queues
+            .get(wait.stream as usize)?
+            .first_from(call.begin_ns)?;
+        let source = event_op(wait, timeline, queues)?;
+        possible(timeline, source, waiting).then_some((source, waiting))
+    };
+    timeline.waits.iter().filter_map(pair).collect()
+}
+
+/// Waits that calls speak of without saying for what: for the last operation that another stream
+/// was given, if that holds for every such call about these two streams.
+fn recorded(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32, u32)> {
+    let mut by_streams: HashMap<(u32, u32), Vec<(u32, u32)>> = HashMap::new();
+    for (source, waiting) in guesses(timeline, layout, queues) {
+        if let (Some(from), Some(to)) = (op(timeline, source), op(timeline, waiting)) {
+            let pairs = by_streams.entry((from.stream, to.stream)).or_default();
+            pairs.push((source, waiting));
+        }
+    }
+    let all_hold = |pairs: &Vec<(u32, u32)>| {
+        pairs
+            .iter()
+            .all(|(source, waiting)| possible(timeline, *source, *waiting))
+    };
+    let mut pairs: Vec<(u32, u32)> = by_streams
+        .into_values()
+        .filter(all_hold)
+        .flatten()
+        .collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+fn guesses(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32, u32)> {
+    let mut first_op = vec![NONE; timeline.calls.len()];
+    for (index, op) in (0u32..).zip(&timeline.ops) {
+        if let Some(slot) = first_op.get_mut(op.call as usize) {
+            *slot = index.min(*slot);
+        }
+    }
+    let told = |call: u32| {
+        timeline
+            .waits
+            .binary_search_by_key(&call, |wait| wait.call)
+            .is_ok()
+    };
+    let mut guesses = Vec::new();
+    for chain in &layout.chains {
+        let mut next_op = NONE;
+        for call in chain.calls.iter().rev() {
+            let (Some(content), Some(own)) = (
+                timeline.calls.get(*call as usize),
+                first_op.get(*call as usize),
+            ) else {
+                continue;
+            };
+            if *own != NONE {
+                next_op = *own;
+            }
+            if content.kind == CallKind::StreamWaitEvent
+                && !told(*call)
+                && let Some(source) = latest_elsewhere(content.begin_ns, next_op, timeline, queues)
+            {
+                guesses.push((source, next_op));
+            }
+        }
+    }
+    guesses
+}
+
+/// The operation asked for last before a moment in any other stream of the device.
+fn latest_elsewhere(
+    before_ns: u64,
+    waiting: u32,
+    timeline: &Timeline,
+    queues: &[Queue],
+) -> Option<u32> {
+    let waiting = op(timeline, waiting)?;
+    let device = timeline.device(waiting)?;
+    let others = (0u32..).zip(queues).filter(|(stream, _)| {
+        let other = timeline.streams.get(*stream as usize);
+        *stream != waiting.stream && other.is_some_and(|other| other.device == device)
+    });
+    let last = others.filter_map(|(_, queue)| queue.last_before(before_ns));
+    last.max_by_key(|other| {
+        let asked = op(timeline, *other).and_then(|op| timeline.calls.get(op.call as usize));
+        asked.map_or(0, |call| call.begin_ns)
+    })
+}
+
+/// Waits that show only in the times.
+fn late(timeline: &Timeline, queues: &[Queue], typical: &Typical) -> Vec<(u32, u32)> {
+    let mut by_end: Vec<(u64, u32)> = (0u32..)
+        .zip(&timeline.ops)
+        .map(|(index, op)| (op.end_ns, index))
+        .collect();
+    by_end.sort_unstable();
+    let mut waits = Vec::new();
+    for queue in queues {
+        let mut stream_free_ns = 0;
+        for index in &queue.ops {
+            let Some(waiting) = op(timeline, *index) else {
+                continue;
+            };
+            let ready_ns = typical.ready_ns(waiting, stream_free_ns, timeline);
+            stream_free_ns = stream_free_ns.max(waiting.end_ns);
+            if waiting.begin_ns < ready_ns.saturating_add(LATE_NS) {
+                continue;
+            }
+            let source = just_before(waiting, &by_end, timeline);
+            waits.extend(source.map(|source| (source, *index)));
+        }
+    }
+    waits
+}
+
+/// The operation of another stream of the device that ended last, shortly before one began.
+fn just_before(waiting: &Op, by_end: &[(u64, u32)], timeline: &Timeline) -> Option<u32> {
+    /// Operations of the own stream or of other devices that are passed over at most.
+    const LOOKED_AT: usize = 64;
+    let device = timeline.device(waiting)?;
+    let behind = by_end.partition_point(|(end, _)| *end <= waiting.begin_ns);
+    let earlier = by_end.get(..behind)?.iter().rev().take(LOOKED_AT);
+    let shortly = earlier.take_while(|(end, _)| waiting.begin_ns - end <= SHORTLY_NS);
+    let elsewhere = |candidate: &u32| {
+        op(timeline, *candidate)
+            .is_some_and(|op| op.stream != waiting.stream && timeline.device(op) == Some(device))
+    };
+    shortly.map(|(_, index)| *index).find(elsewhere)
+}

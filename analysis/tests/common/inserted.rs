@@ -1,0 +1,271 @@
+//! Pauses put into real traces, and taken out again by the replay: how far is the end from where it
+//! was? Used by the tests and by the example that prints the table.
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::calls::CallKind;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::InsertedPause;
+use gctrace_analysis::gpu::replay::Job;
+use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::PauseSpan;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::Reason;
+use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceReader;
+use std::path::Path;
+
+/// The processes of a trace that used a GPU.
+pub(crate) fn read(path: &Path) -> Result<Vec<Timeline>, ReadError> {
+    let mut analysis = Analysis::default();
+    analysis.begin_trace(&path.to_string_lossy());
+    let mut reader = TraceReader::open(path)?;
+    while let Some(item) = reader.next_item()? {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+    let timelines = analysis.timelines().iter();
+    let timelines = timelines.filter(|timeline| timeline.has_gpu_times());
+    Ok(timelines.cloned().collect())
+}
+
+/// A pause to put in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub(crate) thread: u32,
+    pub(crate) at_ns: u64,
+    pub(crate) length_ns: u64,
+}
+
+/// How a pause is put into a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By a replay: the model learned from the trace says what becomes later.
+    Replay,
+    /// By a simulation that knows nothing of threads: the calls of all threads are one sequence, and
+    /// everything the host does after the pause is later by it.
+    OneHost,
+}
+
+/// What removing an inserted pause gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// What the pause cost: how much later the trace ended with it.
+    pub(crate) cost_ns: i64,
+    /// What the replay of the changed trace says that it cost.
+    pub(crate) replayed_ns: i64,
+    /// What the overlap rule says: idle time of the GPU within the pause.
+    pub(crate) overlap_ns: i64,
+}
+
+/// Puts a pause in and takes it out. `None` where the thread makes no call after it.
+pub(crate) fn one(timeline: &Timeline, pause: Pause, way: Way) -> Option<Outcome> {
+    let pause = in_a_gap(timeline, pause)?;
+    let changed = match way {
+        Way::Replay => by_replay(timeline, pause),
+        Way::OneHost => by_one_host(timeline, pause),
+    };
+    let job = Job::single(&changed);
+    let model = Model::learn(&job);
+    let with = end_ns(&changed);
+    let without = model.replay(&Change::without_all(&job)).end_ns(0);
+    Some(Outcome {
+        cost_ns: with.cast_signed() - end_ns(timeline).cast_signed(),
+        replayed_ns: with.cast_signed() - without.cast_signed(),
+        overlap_ns: overlap_ns(&changed, pause).cast_signed(),
+    })
+}
+
+/// The first moment from that of the pause on at which the thread is between two calls.
+fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
+    let calls = timeline
+        .calls
+        .iter()
+        .filter(|call| call.thread == pause.thread);
+    let calls: Vec<_> = calls.collect();
+    let next = calls.iter().position(|call| call.begin_ns > pause.at_ns)?;
+    let last = calls.get(next.checked_sub(1)?)?;
+    let at_ns = pause.at_ns.max(last.end_ns + 1);
+    (at_ns < calls[next].begin_ns).then_some(Pause { at_ns, ..pause })
+}
+
+/// The last end of operations and of calls of threads that do more than ask for the state of
+/// events.
+fn end_ns(timeline: &Timeline) -> u64 {
+    let mut works = vec![false; timeline.threads.len()];
+    for call in &timeline.calls {
+        works[call.thread as usize] |= call.kind != CallKind::Query;
+    }
+    let calls = timeline
+        .calls
+        .iter()
+        .filter(|call| works[call.thread as usize]);
+    let ends = calls.map(|call| call.end_ns);
+    let ops = timeline.ops.iter().map(|op| op.end_ns);
+    ends.chain(ops).max().unwrap_or(0)
+}
+
+fn by_replay(timeline: &Timeline, pause: Pause) -> Timeline {
+    let job = Job::single(timeline);
+    let inserted = InsertedPause {
+        timeline: 0,
+        thread: pause.thread,
+        at_ns: pause.at_ns,
+        length_ns: pause.length_ns,
+    };
+    let change = Change {
+        inserted: vec![inserted],
+        ..Change::default()
+    };
+    let schedule = Model::learn(&job).replay(&change);
+    let calls = (0..timeline.calls.len()).map(|call| schedule.call(0, call));
+    let ops = (0..timeline.ops.len()).map(|op| schedule.op(0, op));
+    rewritten(timeline, calls.collect(), ops.collect(), pause)
+}
+
+/// The same trace with other times, and with the pause.
+fn rewritten(
+    timeline: &Timeline,
+    calls: Vec<(u64, u64)>,
+    ops: Vec<(u64, u64)>,
+    pause: Pause,
+) -> Timeline {
+    let mut changed = timeline.clone();
+    let mut order: Vec<usize> = (0..calls.len()).collect();
+    order.sort_by_key(|call| calls[*call]);
+    let mut place = vec![0u32; calls.len()];
+    changed.calls.clear();
+    for (new, old) in order.into_iter().enumerate() {
+        place[old] = u32::try_from(new).unwrap_or(NONE);
+        let mut call = timeline.calls[old];
+        (call.begin_ns, call.end_ns) = calls[old];
+        changed.calls.push(call);
+    }
+    for (op, times) in changed.ops.iter_mut().zip(ops) {
+        (op.begin_ns, op.end_ns) = times;
+        op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
+    }
+    changed.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+    for wait in &mut changed.waits {
+        wait.call = place.get(wait.call as usize).copied().unwrap_or(NONE);
+        wait.event_call = place.get(wait.event_call as usize).copied().unwrap_or(NONE);
+    }
+    changed.waits.sort_by_key(|wait| wait.call);
+    changed.pauses.push(PauseSpan {
+        begin_ns: pause.at_ns,
+        end_ns: pause.at_ns + pause.length_ns,
+        thread: pause.thread,
+        collected: NONE,
+        objects: NONE,
+        generation: 2,
+        reason: Reason::Automatic,
+    });
+    changed.pauses.sort_by_key(|pause| pause.begin_ns);
+    changed
+}
+
+/// An operation begins no sooner after its call than so, if it did not in the trace.
+const LAUNCH_NS: u64 = 5_000;
+
+fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
+    let mut by_call: Vec<Vec<usize>> = vec![Vec::new(); timeline.calls.len()];
+    for (index, op) in timeline.ops.iter().enumerate() {
+        if let Some(ops) = by_call.get_mut(op.call as usize) {
+            ops.push(index);
+        }
+    }
+    let mut host = Host {
+        timeline,
+        ops: timeline
+            .ops
+            .iter()
+            .map(|op| (op.begin_ns, op.end_ns))
+            .collect(),
+        free: vec![(0, 0); timeline.streams.len()],
+        last: vec![None; timeline.streams.len()],
+    };
+    let mut later = 0;
+    let mut paused = false;
+    let mut calls = Vec::with_capacity(timeline.calls.len());
+    for (index, call) in timeline.calls.iter().enumerate() {
+        if !paused && call.begin_ns > pause.at_ns {
+            later += pause.length_ns;
+            paused = true;
+        }
+        let begin = call.begin_ns + later;
+        for op in &by_call[index] {
+            host.start(*op, begin, call.begin_ns);
+        }
+        let end = host.end(index, begin, &by_call[index]);
+        calls.push((begin, end));
+        // What the host does next is late by what this call was, less what it waited shorter.
+        later = end.saturating_sub(call.end_ns);
+    }
+    rewritten(timeline, calls, host.ops, pause)
+}
+
+struct Host<'a> {
+    timeline: &'a Timeline,
+    ops: Vec<(u64, u64)>,
+    /// Per stream: the end of its last operation, as measured and now.
+    free: Vec<(u64, u64)>,
+    last: Vec<Option<usize>>,
+}
+
+impl Host<'_> {
+    fn start(&mut self, op: usize, call_ns: u64, measured_call_ns: u64) {
+        let content = self.timeline.ops[op];
+        let (measured_free, free) = self.free[content.stream as usize];
+        let after_call = content.begin_ns.saturating_sub(measured_call_ns);
+        let after_stream = content.begin_ns.saturating_sub(measured_free);
+        // The nearer of the two is what it waited for; the other bounds it.
+        let begin = match after_call <= after_stream {
+            true => (call_ns + after_call).max(free),
+            false => (free + after_stream).max(call_ns + after_call.min(LAUNCH_NS)),
+        };
+        self.ops[op] = (begin, begin + content.duration_ns());
+        self.free[content.stream as usize] = (content.end_ns, begin + content.duration_ns());
+        self.last[content.stream as usize] = Some(op);
+    }
+
+    fn end(&self, call: usize, begin: u64, own: &[usize]) -> u64 {
+        let content = self.timeline.calls[call];
+        let waits_for = match content.kind {
+            CallKind::Copy => own.last().copied(),
+            CallKind::DeviceSynchronize
+            | CallKind::StreamSynchronize
+            | CallKind::EventSynchronize => {
+                let last = self.last.iter().flatten().copied();
+                last.max_by_key(|op| self.timeline.ops[*op].end_ns)
+            }
+            _ => None,
+        };
+        let waited = waits_for.filter(|op| self.timeline.ops[*op].end_ns <= content.end_ns);
+        match waited {
+            Some(op) if self.timeline.ops[op].end_ns >= content.begin_ns => {
+                let back = content.end_ns - self.timeline.ops[op].end_ns;
+                (self.ops[op].1 + back).max(begin + content.duration_ns().min(LAUNCH_NS))
+            }
+            Some(op) => (begin + content.duration_ns()).max(self.ops[op].1),
+            None => begin + content.duration_ns(),
+        }
+    }
+}
+
+/// Idle time of the devices within a pause.
+fn overlap_ns(timeline: &Timeline, pause: Pause) -> u64 {
+    let (from, to) = (pause.at_ns, pause.at_ns + pause.length_ns);
+    let Some((_, last)) = timeline.gpu_span() else {
+        return 0;
+    };
+    let mut until = from;
+    let mut idle = 0;
+    for op in &timeline.ops {
+        idle += op.begin_ns.min(to).saturating_sub(until);
+        until = until.max(op.end_ns);
+        if until >= to {
+            break;
+        }
+    }
+    idle + to.min(last).saturating_sub(until)
+}

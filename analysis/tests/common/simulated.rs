@@ -1,0 +1,272 @@
+//! A small simulator of threads, streams and a GPU, as the truth for the replay: a run with pauses,
+//! and the same run without. It knows nothing of the analysis.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses its part of these; in some nothing is left over"
+)]
+
+use gctrace_analysis::gpu::calls::CallKind;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::Job;
+use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::timeline::Call;
+use gctrace_analysis::gpu::timeline::EventWait;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::Names;
+use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::PauseSpan;
+use gctrace_analysis::gpu::timeline::Stream;
+use gctrace_analysis::gpu::timeline::Thread;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Reason;
+use std::sync::Arc;
+
+pub(crate) const US: u64 = 1_000;
+/// From a launch to the begin on a free stream.
+pub(crate) const LATENCY: u64 = 6 * US;
+/// Between two operations of a stream.
+pub(crate) const GAP: u64 = US;
+/// What a call takes that needs not wait.
+pub(crate) const CALL: u64 = 3 * US;
+/// From the end of an operation to the return of the call that waited.
+pub(crate) const RETURN: u64 = 4 * US;
+/// From one thread's last call to the other's first.
+pub(crate) const SWITCH: u64 = 12 * US;
+/// Operations that a stream takes.
+pub(crate) const DEPTH: usize = 1_024;
+
+/// What a program does next.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// Computes on the host.
+    Think(u64),
+    /// Launches a kernel of that length.
+    Launch { stream: usize, length: u64 },
+    /// Copies back, and waits for it.
+    CopyBack { stream: usize, length: u64 },
+    /// `cudaStreamSynchronize`.
+    StreamSynchronize(usize),
+    /// `cudaDeviceSynchronize`.
+    DeviceSynchronize,
+    /// The second stream waits for what the first was given so far.
+    Wait { from: usize, to: usize },
+    /// The second thread works; the first waits for it.
+    Backward(Vec<Action>),
+    /// The collector runs.
+    Collect(u64),
+}
+
+const MAIN: u32 = 0;
+const AUTOGRAD: u32 = 1;
+
+/// Runs a program; pauses are measured, or left out.
+pub(crate) fn run(program: &[Action], streams: usize, with_pauses: bool) -> Timeline {
+    let mut machine = Machine::new(streams, with_pauses);
+    machine.run(program, MAIN);
+    machine.timeline.threads = vec![thread(100), thread(101)];
+    machine.timeline.pid = 100;
+    machine.sorted()
+}
+
+/// [`NONE`] for what is too large.
+fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(NONE)
+}
+
+fn thread(tid: u32) -> Thread {
+    Thread { tid, name: None }
+}
+
+struct Machine {
+    timeline: Timeline,
+    names: Names,
+    with_pauses: bool,
+    now: u64,
+    free: Vec<u64>,
+    /// Per stream: what its next operation waits for in other streams.
+    blocked_until: Vec<u64>,
+    /// Per stream: ends of its operations.
+    ends: Vec<Vec<u64>>,
+}
+
+impl Machine {
+    fn new(streams: usize, with_pauses: bool) -> Self {
+        let mut timeline = Timeline::default();
+        let numbers = (0u64..).take(streams);
+        timeline.streams = numbers.map(|number| Stream { device: 0, number }).collect();
+        Self {
+            timeline,
+            names: Names::default(),
+            with_pauses,
+            now: 1_000_000_000,
+            free: vec![0; streams],
+            blocked_until: vec![0; streams],
+            ends: vec![Vec::new(); streams],
+        }
+    }
+
+    fn run(&mut self, program: &[Action], thread: u32) {
+        for action in program {
+            self.step(action, thread);
+        }
+    }
+
+    fn step(&mut self, action: &Action, thread: u32) {
+        match action {
+            Action::Think(length) => self.now += length,
+            Action::Launch { stream, length } => {
+                let begin = self.now;
+                let room = self.room(*stream);
+                self.now = (begin + CALL).max(room);
+                self.op(thread, "cudaLaunchKernel", begin, *stream, *length);
+            }
+            Action::CopyBack { stream, length } => {
+                let begin = self.now;
+                let end = self.op(thread, "cudaMemcpyAsync", begin, *stream, *length);
+                self.now = (begin + CALL).max(end + RETURN);
+                if let Some(call) = self.timeline.calls.last_mut() {
+                    call.end_ns = self.now;
+                }
+            }
+            Action::StreamSynchronize(stream) => {
+                let done = self.ends[*stream].last().copied().unwrap_or(0);
+                self.wait(thread, "cudaStreamSynchronize", *stream, done);
+            }
+            Action::DeviceSynchronize => {
+                let done = self.ends.iter().flatten().copied().max().unwrap_or(0);
+                self.wait(thread, "cudaDeviceSynchronize", usize::MAX, done);
+            }
+            Action::Wait { from, to } => self.wait_event(thread, *from, *to),
+            Action::Backward(program) => {
+                self.now += SWITCH;
+                self.run(program, AUTOGRAD);
+                self.now += SWITCH;
+            }
+            Action::Collect(length) => self.collect(thread, *length),
+        }
+    }
+
+    /// When the queue of a stream has room for one more.
+    fn room(&self, stream: usize) -> u64 {
+        let ends = &self.ends[stream];
+        let first = (ends.len() + 1).checked_sub(DEPTH + 1);
+        first.map_or(0, |done| ends[done])
+    }
+
+    fn op(&mut self, thread: u32, function: &str, begin: u64, stream: usize, length: u64) -> u64 {
+        let start = (begin + LATENCY)
+            .max(self.free[stream] + GAP)
+            .max(self.blocked_until[stream]);
+        let end = start + length;
+        self.free[stream] = end;
+        self.ends[stream].push(end);
+        let call = self.call(thread, function, begin, self.now.max(begin), stream);
+        let name = self.names.intern("kernel");
+        self.timeline.ops.push(Op {
+            begin_ns: start,
+            end_ns: end,
+            stream: index(stream),
+            name,
+            call,
+            kind: match function {
+                "cudaLaunchKernel" => GpuOpKind::Kernel,
+                _ => GpuOpKind::Memcpy,
+            },
+            group: NONE,
+            sequence: NONE,
+        });
+        end
+    }
+
+    fn call(&mut self, thread: u32, function: &str, begin: u64, end: u64, stream: usize) -> u32 {
+        let call = index(self.timeline.calls.len());
+        self.timeline.calls.push(Call {
+            begin_ns: begin,
+            end_ns: end,
+            thread,
+            function: self.names.intern(function),
+            kind: CallKind::of(function),
+            stream: index(stream),
+            timed: true,
+        });
+        call
+    }
+
+    fn wait(&mut self, thread: u32, function: &str, stream: usize, done: u64) {
+        let begin = self.now;
+        self.now = match done > begin {
+            true => (done + RETURN).max(begin + CALL),
+            false => begin + CALL,
+        };
+        self.call(thread, function, begin, self.now, stream);
+    }
+
+    fn wait_event(&mut self, thread: u32, from: usize, to: usize) {
+        let call = |machine: &mut Self, function, stream| {
+            let begin = machine.now;
+            machine.now += CALL;
+            machine.call(thread, function, begin, machine.now, stream)
+        };
+        let event_call = call(self, "cudaEventRecord", from);
+        let waiting_call = call(self, "cudaStreamWaitEvent", to);
+        self.blocked_until[to] = self.blocked_until[to].max(self.free[from] + GAP);
+        self.timeline.waits.push(EventWait {
+            call: waiting_call,
+            stream: index(to),
+            event_stream: index(from),
+            event_call,
+        });
+    }
+
+    fn collect(&mut self, thread: u32, length: u64) {
+        if !self.with_pauses {
+            return;
+        }
+        let pause = pause(thread, self.now, self.now + length);
+        self.timeline.pauses.push(pause);
+        self.now += length;
+    }
+
+    fn sorted(mut self) -> Timeline {
+        self.timeline.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        self.timeline.names = Arc::new(self.names);
+        self.timeline
+    }
+}
+
+pub(crate) fn pause(thread: u32, begin_ns: u64, end_ns: u64) -> PauseSpan {
+    PauseSpan {
+        begin_ns,
+        end_ns,
+        thread,
+        collected: NONE,
+        objects: NONE,
+        generation: 2,
+        reason: Reason::Automatic,
+    }
+}
+
+/// The last end of anything.
+pub(crate) fn end_ns(timeline: &Timeline) -> u64 {
+    let ops = timeline.ops.iter().map(|op| op.end_ns);
+    let calls = timeline.calls.iter().map(|call| call.end_ns);
+    ops.chain(calls).max().unwrap_or(0)
+}
+
+/// The replay of a change gives the measured times exactly.
+pub(crate) fn assert_same(job: &Job<'_>, model: &Model, change: &Change) {
+    let schedule = model.replay(change);
+    for (at, timeline) in job.timelines.iter().enumerate() {
+        for (index, op) in timeline.ops.iter().enumerate() {
+            let measured = (op.begin_ns, op.end_ns.max(op.begin_ns));
+            assert_eq!(schedule.op(at, index), measured, "operation {index}");
+        }
+        for (index, call) in timeline.calls.iter().enumerate() {
+            let measured = (call.begin_ns, call.end_ns.max(call.begin_ns));
+            assert_eq!(schedule.call(at, index), measured, "call {index}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Several ranks: which traces are one job's, how their clocks lie, which collectives are the same.
+
+mod ranks_job;
+
+use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::GpuOp;
+use gctrace_event::Record;
+use ranks_job::BEGIN;
+use ranks_job::MS;
+use ranks_job::Plan;
+use ranks_job::RankRun;
+use ranks_job::found;
+use ranks_job::paused;
+use ranks_job::run;
+use ranks_job::timelines;
+
+#[test]
+fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
+    for numbered in [false, true] {
+        let plan = paused(Plan {
+            ranks: 4,
+            numbered,
+            ..Plan::default()
+        });
+        let shifts = [0, -7_654_321_000, 3_000_000_017, 86_399_999_999_999];
+        let runs: Vec<RankRun> = run(&plan, BEGIN)
+            .iter()
+            .zip(shifts)
+            .map(|(run, shift)| run.on_clock(shift))
+            .collect();
+        let jobs = found(&timelines(&runs));
+        assert_eq!((jobs.jobs.len(), jobs.alone.len()), (1, 0));
+        let job = &jobs.jobs[0];
+        for (member, shift) in job.members.iter().zip(shifts) {
+            let off = member.offset_ns + shift;
+            assert!(off.abs() < 2_000, "rank {}: {off} ns off", member.rank);
+            assert!(member.error_ns < 2_000 && !member.ambiguous, "{member:?}");
+        }
+        assert_eq!(job.collectives.len(), 60);
+        assert!(job.collectives.iter().all(|one| one.members.len() == 4));
+        assert_eq!((job.unmatched, job.unmatched_outside), (0, 0));
+    }
+}
+
+#[test]
+fn heads_and_tails_that_the_others_lack_stay_unmatched() {
+    let plan = paused(Plan::default());
+    let runs = run(&plan, BEGIN);
+    let (third, fifteenth) = (runs[0].steps[3].0, runs[1].steps[15].0);
+    let cut = [
+        runs[0].between(third, u64::MAX),
+        runs[1].between(0, fifteenth).on_clock(-55_555_555_555),
+    ];
+    let jobs = found(&timelines(&cut));
+    let job = &jobs.jobs[0];
+    assert!((job.members[1].offset_ns - 55_555_555_555).abs() < 2_000);
+    // As the true collectives say.
+    let kept = |run: &RankRun| run.timeline(0).ops.len();
+    assert!(kept(&cut[0]) < kept(&runs[0]) && kept(&cut[1]) < kept(&runs[1]));
+    let both = runs[0].collectives.iter().zip(&runs[1].collectives);
+    let both = both.filter(|(first, second)| first.0 >= third && second.1 <= fifteenth);
+    let both = both.count();
+    assert!(
+        both > 20 && job.collectives.len().abs_diff(both) <= 2,
+        "{both} {job:?}"
+    );
+    assert!(job.unmatched > 10);
+    assert!(job.unmatched - job.unmatched_outside <= 2);
+}
+
+#[test]
+fn a_rank_that_is_not_there() {
+    let plan = paused(Plan {
+        ranks: 3,
+        ..Plan::default()
+    });
+    let runs = run(&plan, BEGIN);
+    let jobs = found(&timelines(&[runs[0].clone(), runs[2].clone()]));
+    let job = &jobs.jobs[0];
+    let ranks: Vec<u32> = job.members.iter().map(|member| member.rank).collect();
+    assert_eq!(ranks, [0, 2]);
+    assert_eq!(job.collectives.len(), 60);
+}
+
+#[test]
+fn one_clock_where_the_ranks_are_of_one_trace() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let timelines: Vec<Timeline> = runs.iter().map(|run| run.timeline(0)).collect();
+    let job = &found(&timelines).jobs[0];
+    assert!(job.members.iter().all(|member| member.offset_ns == 0));
+    assert!(job.members.iter().all(|member| member.aligned_by == 0));
+    assert_eq!(job.collectives.len(), 60);
+}
+
+#[test]
+fn unrelated_traces_are_no_job() {
+    let first = run(&paused(Plan::default()), BEGIN);
+    let numbered = Plan {
+        numbered: true,
+        ..paused(Plan::default())
+    };
+    let first_numbered = run(&numbered, BEGIN);
+    for seed in 2..22 {
+        for numbered in [false, true] {
+            let other = Plan {
+                seed,
+                numbered,
+                ..Plan::default()
+            };
+            let second = run(&other, BEGIN + 17 * MS);
+            let first = if numbered { &first_numbered } else { &first };
+            let timelines = timelines(&[first[0].clone(), second[1].clone()]);
+            let jobs = found(&timelines);
+            assert_eq!(
+                (jobs.jobs.len(), jobs.alone.len()),
+                (0, 2),
+                "seed {seed}, {numbered}: {jobs:?}"
+            );
+        }
+    }
+    // Nor those of one rank, or of none.
+    let same = [first[0].timeline(0), first[0].timeline(1)];
+    assert_eq!(found(&same).jobs.len(), 0);
+    let unranked = |trace| About {
+        trace,
+        ..About::default()
+    };
+    let none = [
+        first[0].timeline_about(unranked(0)),
+        first[1].timeline_about(unranked(1)),
+    ];
+    assert!(found(&none).jobs.is_empty() && found(&none).alone.is_empty());
+}
+
+#[test]
+fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let about = |trace, unix_offset_ns| About {
+        trace,
+        rank: u32::try_from(trace).ok(),
+        unix_offset_ns: Some(unix_offset_ns),
+        ..About::default()
+    };
+    for (apart, jobs) in [(0, 1), (3_000_000_000, 1), (3_600_000_000_000, 0)] {
+        let timelines = [
+            runs[0].timeline_about(about(0, 1_700_000_000_000_000_000)),
+            runs[1].timeline_about(about(1, 1_700_000_000_000_000_000 + apart)),
+        ];
+        assert_eq!(found(&timelines).jobs.len(), jobs, "{apart} ns apart");
+    }
+}
+
+/// Steps that take exactly the same time fit to each other at any number of steps apart: only the
+/// profiler's numbers of steps tell which belong together.
+#[test]
+fn even_steps_need_the_numbers_of_steps() {
+    let plan = Plan {
+        even: true,
+        blocking: true,
+        ..Plan::default()
+    };
+    let runs = run(&plan, BEGIN);
+    let shift = 5_000_000_017;
+    let cut = [
+        runs[0].between(runs[0].steps[4].0, u64::MAX),
+        runs[1].between(0, runs[1].steps[16].0).on_clock(shift),
+    ];
+    let numbered = &found(&timelines(&cut)).jobs[0];
+    assert!((numbered.members[1].offset_ns + shift).abs() < 2_000);
+    assert!(!numbered.members[1].ambiguous);
+    let without_steps = cut.map(|mut run| {
+        run.records.retain(|record| match record {
+            Record::Annotation(one) => !one.name.starts_with("ProfilerStep"),
+            _ => true,
+        });
+        run
+    });
+    let evenly = &found(&timelines(&without_steps)).jobs[0];
+    assert!(evenly.members[1].ambiguous, "{:?}", evenly.members);
+}
+
+/// The profiler's `SendRecv` without a word on what was asked for is between two ranks.
+#[test]
+fn point_to_point_is_left_out() {
+    let runs = run(&paused(Plan::default()), BEGIN);
+    let with = runs.iter().map(|run| {
+        let mut with = run.clone();
+        let ops: Vec<&GpuOp> = run.records.iter().filter_map(op).collect();
+        let sends = ops.iter().step_by(50).map(|op| {
+            Record::GpuOp(GpuOp {
+                name: "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)".to_owned(),
+                stream: 30,
+                correlation: None,
+                ..GpuOp::clone(op)
+            })
+        });
+        with.records.extend(sends.collect::<Vec<_>>());
+        with
+    });
+    let job = &found(&timelines(&with.collect::<Vec<_>>())).jobs[0];
+    assert_eq!((job.collectives.len(), job.unmatched), (60, 0));
+    assert!(job.members.iter().all(|member| member.point_to_point == 13));
+}
+
+fn op(record: &Record) -> Option<&GpuOp> {
+    match record {
+        Record::GpuOp(op) => Some(op),
+        _ => None,
+    }
+}
+
+/// Timelines of other jobs beside one: each rank finds its own.
+#[test]
+fn two_jobs_at_once() {
+    let first = run(&paused(Plan::default()), BEGIN);
+    let other = Plan {
+        seed: 5,
+        ranks: 3,
+        ..Plan::default()
+    };
+    let second = run(&other, BEGIN + 3 * MS);
+    let runs: Vec<RankRun> = first.into_iter().chain(second).collect();
+    let found = found(&timelines(&runs));
+    let members = |job: usize| {
+        let members = found.jobs[job].members.iter();
+        members.map(|member| member.timeline).collect::<Vec<_>>()
+    };
+    assert_eq!((members(0), members(1)), (vec![0, 1], vec![2, 3, 4]));
+}

@@ -1,0 +1,159 @@
+//! Two real ranks of one job, by the PyTorch profiler.
+
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
+
+mod ranks_job;
+
+use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::InsertedPause;
+use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::PauseSpan;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
+use ranks_job::MS;
+use ranks_job::found;
+use std::sync::LazyLock;
+
+/// The timeline of a real profile.
+fn real(name: &str, rank: u32) -> Timeline {
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
+    let path = data.join(format!("{name}.json.gz"));
+    let mut reader = TraceReader::open(&path).expect("a trace");
+    let mut collector = Collector::default();
+    while let Some(item) = reader.next_item().expect("an item") {
+        match item {
+            Item::Record(Record::GpuOp(op)) => collector.add_op(&op),
+            Item::Record(Record::CudaCall(call)) => collector.add_call(&call),
+            Item::Record(Record::Annotation(annotation)) => collector.add_annotation(&annotation),
+            Item::Record(Record::GpuSync(sync)) => collector.add_sync(sync),
+            _ => {}
+        }
+    }
+    let mut timelines = collector.finish(&About {
+        trace: rank as usize,
+        rank: Some(rank),
+        ..About::default()
+    });
+    timelines.retain(Timeline::has_gpu_times);
+    assert_eq!(timelines.len(), 1, "{name}");
+    timelines.remove(0)
+}
+
+/// Read once for all tests.
+static REAL: LazyLock<[Timeline; 2]> =
+    LazyLock::new(|| [real("sampled_rank0", 0), real("sampled_rank1", 1)]);
+
+/// Two ranks of one job, thinned out: of ten collectives on each, five are in both (by hand: ends of
+/// the same operation on the same stream within 0.4 ms).
+#[test]
+fn real_ranks() {
+    let jobs = found(&*REAL);
+    let job = &jobs.jobs[0];
+    assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
+    // Their clocks were synchronised well.
+    assert!(
+        job.members[1].offset_ns.abs() < 400_000,
+        "{:?}",
+        job.members
+    );
+    assert_eq!(job.members[1].aligned_by, 5);
+    for other in ["nccl_rank0", "ns_resolution_rank0"] {
+        let timelines = [REAL[0].clone(), real(other, 1)];
+        assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
+    }
+}
+
+/// A pause of 200 ms put into one of two real ranks before a collective: the other one is a victim.
+#[test]
+fn a_pause_of_one_real_rank_makes_the_other_wait() {
+    let timelines = REAL.clone();
+    for source in 0..2 {
+        let changed = with_pause(&timelines, source, 200 * MS);
+        let changed: Vec<&Timeline> = changed.iter().collect();
+        let report = gctrace_analysis::gpu::ranks::report(&changed).expect("ranks");
+        let job = &report.jobs[0];
+        assert_eq!(job.collectives.matched, 5);
+        let found = &job.pauses.as_ref().expect("pauses").sources[0];
+        let end_ns = |timeline: &Timeline| timeline.gpu_span().expect("work").1.cast_signed();
+        for (at, timeline) in timelines.iter().enumerate() {
+            let later_ns = end_ns(changed[at]) - end_ns(timeline);
+            assert!(
+                later_ns > 20 * i64::try_from(MS).expect("a time"),
+                "{later_ns}"
+            );
+            assert!(found.earlier_ns[at].abs_diff(later_ns) < later_ns.unsigned_abs() / 20 + MS);
+        }
+        assert!(
+            found.amplification_ratio.is_some_and(|ratio| ratio > 1.2),
+            "{found:?}"
+        );
+    }
+}
+
+/// The timelines as they would be had the thread that asked for the second common collective of
+/// one paused before.
+fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Timeline> {
+    let timelines: Vec<&Timeline> = timelines.iter().collect();
+    let found = jobs(&timelines);
+    let job = found.jobs[0].job(&timelines);
+    let op = job.collectives[1].members[source].op as usize;
+    let launch = timelines[source].calls[timelines[source].ops[op].call as usize];
+    let inserted = InsertedPause {
+        timeline: u32::try_from(source).expect("an index"),
+        thread: launch.thread,
+        at_ns: launch.begin_ns - 1,
+        length_ns,
+    };
+    let schedule = Model::learn(&job).replay(&Change {
+        inserted: vec![inserted],
+        ..Change::default()
+    });
+    let mut changed: Vec<Timeline> = Vec::new();
+    for (at, timeline) in timelines.iter().enumerate() {
+        let own = |(begin, end): (u64, u64)| {
+            let back = job.offsets_ns[at].checked_neg().expect("an offset");
+            let own = |at_ns: u64| at_ns.checked_add_signed(back).expect("a time");
+            (own(begin), own(end))
+        };
+        let mut moved = Timeline::clone(timeline);
+        let mut order: Vec<usize> = (0..moved.calls.len()).collect();
+        order.sort_by_key(|call| schedule.call(at, *call));
+        let mut place = vec![0; order.len()];
+        for (new, old) in (0..).zip(&order) {
+            place[*old] = new;
+            let mut call = timeline.calls[*old];
+            (call.begin_ns, call.end_ns) = own(schedule.call(at, *old));
+            moved.calls[new as usize] = call;
+        }
+        for (index, op) in moved.ops.iter_mut().enumerate() {
+            (op.begin_ns, op.end_ns) = own(schedule.op(at, index));
+            op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
+        }
+        moved.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        for span in &mut moved.annotations {
+            let moment = |at_ns| schedule.moment(at, span.thread, at_ns);
+            (span.begin_ns, span.end_ns) = own((moment(span.begin_ns), moment(span.end_ns)));
+        }
+        moved.annotations.sort_by_key(|span| span.begin_ns);
+        if at == source {
+            moved.pauses.push(PauseSpan {
+                begin_ns: inserted.at_ns,
+                end_ns: inserted.at_ns + length_ns,
+                thread: launch.thread,
+                collected: NONE,
+                objects: NONE,
+                generation: 2,
+                reason: Reason::Automatic,
+            });
+        }
+        changed.push(moved);
+    }
+    changed
+}

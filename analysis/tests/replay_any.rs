@@ -1,0 +1,197 @@
+//! The replay on timelines of any kind: damaged clocks, operations of one stream at the same time,
+//! links to nothing. Unchanged it is exact, and a shorter pause makes nothing later.
+
+#[path = "common/simulated.rs"]
+mod simulated;
+
+use gctrace_analysis::gpu::calls::CallKind;
+use gctrace_analysis::gpu::replay::Budget;
+use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::replay::Collective;
+use gctrace_analysis::gpu::replay::InsertedPause;
+use gctrace_analysis::gpu::replay::Job;
+use gctrace_analysis::gpu::replay::Member;
+use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::PauseLength;
+use gctrace_analysis::gpu::replay::attribute;
+use gctrace_analysis::gpu::timeline::Call;
+use gctrace_analysis::gpu::timeline::EventWait;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::Op;
+use gctrace_analysis::gpu::timeline::Stream;
+use gctrace_analysis::gpu::timeline::Thread;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::GpuOpKind;
+use proptest::prelude::*;
+use simulated::assert_same;
+use simulated::end_ns;
+use simulated::pause;
+
+fn any_time() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        12 => 0..400u64,
+        4 => 0..100_000u64,
+        1 => Just(0),
+        1 => any::<u64>(),
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn span() -> impl Strategy<Value = (u64, u64)> {
+    let length = prop_oneof![3 => 0..50u64, 1 => Just(0), 1 => any_time()];
+    (any_time(), length).prop_map(|(begin, length)| (begin, begin.saturating_add(length)))
+}
+
+fn index() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0..4u32, 2 => 0..30u32, 1 => Just(NONE)]
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    let kinds = prop::sample::select(vec![
+        CallKind::Launch,
+        CallKind::GraphLaunch,
+        CallKind::Copy,
+        CallKind::StreamSynchronize,
+        CallKind::DeviceSynchronize,
+        CallKind::EventSynchronize,
+        CallKind::StreamWaitEvent,
+        CallKind::Query,
+        CallKind::Memory,
+        CallKind::Other,
+    ]);
+    (span(), 0..4u32, kinds, index(), any::<bool>()).prop_map(
+        |((begin_ns, end_ns), thread, kind, stream, timed)| Call {
+            begin_ns,
+            end_ns: if timed { end_ns } else { begin_ns },
+            thread,
+            function: kind as u32,
+            kind,
+            stream,
+            timed,
+        },
+    )
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    (span(), index(), 0..40u32).prop_map(|((begin_ns, end_ns), stream, call)| Op {
+        begin_ns,
+        end_ns,
+        stream,
+        name: 0,
+        call: if call > 35 { NONE } else { call },
+        kind: GpuOpKind::Kernel,
+        group: NONE,
+        sequence: NONE,
+    })
+}
+
+fn any_wait() -> impl Strategy<Value = EventWait> {
+    (index(), index(), index(), index()).prop_map(|(call, stream, event_stream, event_call)| {
+        EventWait {
+            call,
+            stream,
+            event_stream,
+            event_call,
+        }
+    })
+}
+
+/// Anything at all: damaged clocks, operations of one stream at the same time, no links.
+fn any_timeline() -> impl Strategy<Value = Timeline> {
+    let calls = prop::collection::vec(any_call(), 0..40);
+    let ops = prop::collection::vec(any_op(), 0..40);
+    let pauses = prop::collection::vec((span(), 0..5u32), 0..6);
+    let waits = prop::collection::vec(any_wait(), 0..6);
+    (calls, ops, pauses, waits).prop_map(|(mut calls, mut ops, pauses, mut waits)| {
+        calls.sort_by_key(|call| call.begin_ns);
+        ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        waits.sort_by_key(|wait| wait.call);
+        let pauses = pauses.into_iter();
+        let mut pauses: Vec<_> = pauses
+            .map(|((begin, end), thread)| pause(thread, begin, end))
+            .collect();
+        pauses.sort_by_key(|pause| pause.begin_ns);
+        Timeline {
+            pid: 1,
+            streams: (0..3)
+                .map(|number| Stream {
+                    device: (number / 2) as u32,
+                    number,
+                })
+                .collect(),
+            threads: (1..4).map(|tid| Thread { tid, name: None }).collect(),
+            calls,
+            ops,
+            pauses,
+            waits,
+            ..Timeline::default()
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn unchanged_is_as_measured_whatever_the_trace(
+        timelines in prop::collection::vec(any_timeline(), 1..3),
+        members in prop::collection::vec((0..3u32, 0..40u32), 0..6),
+    ) {
+        let members = members.chunks(2).map(|members| Collective {
+            members: members.iter().map(|(timeline, op)| Member { timeline: *timeline, op: *op }).collect(),
+        });
+        let job = Job {
+            timelines: timelines.iter().collect(),
+            offsets_ns: vec![0, 0],
+            collectives: members.collect(),
+        };
+        let model = Model::learn(&job);
+        assert_same(&job, &model, &Change::default());
+        let attribution = attribute(&job, &model, Budget { single: 2 });
+        let sum: u128 = attribution.shares.iter().map(|share| u128::from(share.share_ns)).sum();
+        prop_assert_eq!(sum, u128::from(attribution.cost_ns()));
+        for (rank, timeline) in timelines.iter().enumerate() {
+            for device in 0..3 {
+                let idle = model.replay(&Change::default()).idle_ns(rank, device);
+                prop_assert!(u128::from(idle) <= u128::from(end_ns(timeline)));
+            }
+            for call in &timeline.calls {
+                let at_ns = call.begin_ns;
+                let schedule = model.replay(&Change::default());
+                prop_assert_eq!(schedule.moment(rank, call.thread, at_ns), at_ns);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shorter_pause_makes_nothing_later(
+        timeline in any_timeline(),
+        lengths in prop::collection::vec((0..6u32, 0..60u64, 0..60u64), 0..6),
+        inserted in prop::collection::vec((0..4u32, any_time(), any_time()), 0..3),
+    ) {
+        let job = Job::single(&timeline);
+        let model = Model::learn(&job);
+        let change = |longer: bool| Change {
+            lengths: lengths.iter().map(|(pause, length, more)| PauseLength {
+                timeline: 0,
+                pause: *pause,
+                length_ns: length + if longer { *more } else { 0 },
+            }).collect(),
+            inserted: inserted.iter().map(|(thread, at_ns, length_ns)| InsertedPause {
+                timeline: 0,
+                thread: *thread,
+                at_ns: *at_ns,
+                length_ns: if longer { *length_ns } else { length_ns / 2 },
+            }).collect(),
+        };
+        let (shorter, longer) = (model.replay(&change(false)), model.replay(&change(true)));
+        for op in 0..timeline.ops.len() {
+            let (a, b) = (shorter.op(0, op), longer.op(0, op));
+            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "operation {op}: {a:?} {b:?}");
+        }
+        for call in 0..timeline.calls.len() {
+            let (a, b) = (shorter.call(0, call), longer.call(0, call));
+            prop_assert!(a.0 <= b.0 && a.1 <= b.1, "call {call}: {a:?} {b:?}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Runs of `tests/python/replay_truth.py` on the simulated GPU, as timelines.
+//!
+//! Owns starting the programs and reading what they wrote. What is made of it is `trial.rs`.
+
+pub(crate) mod trial;
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::TraceReader;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Why a case cannot be played here.
+pub(crate) type Reason = String;
+
+/// What the profiler was told to record.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// What calls waited for as well.
+    WithWaits,
+    /// As it does unless told.
+    Plain,
+}
+
+/// One run of a case.
+pub(crate) struct Recorded {
+    /// By rank.
+    pub(crate) ranks: Vec<Timeline>,
+}
+
+/// The folder of the simulated libraries: that of `GCTRACE_SIMGPU`, else one made of this build's.
+fn libraries() -> &'static Path {
+    static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let named = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
+        named.map_or_else(lay_out, PathBuf::from)
+    })
+}
+
+fn lay_out() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulated-gpu");
+    let library = gctrace_simgpu::find_library().unwrap();
+    gctrace_simgpu::lay_out(&library, &folder).unwrap();
+    folder
+}
+
+fn script(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/python");
+    folder.join(name)
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Builds a library of one C file.
+fn compile(source: &str, library: &Path) -> Result<(), Reason> {
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-O2", "-shared", "-fPIC", "-o"])
+        .arg(library);
+    let status = compiler.arg(script(source)).status();
+    match status {
+        Ok(status) => assert!(status.success(), "{compiler:?}"),
+        Err(error) => return Err(format!("cc: {error}")),
+    }
+    Ok(())
+}
+
+/// Plays a case; its runs, every even one with collections.
+pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reason> {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return Err("there is no python3".to_owned());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut program = Command::new("python3");
+    program
+        .arg(script("replay_truth.py"))
+        .args([case, "--runs", &runs.to_string(), "--library"])
+        .arg(libraries())
+        .arg("--out")
+        .arg(folder.path());
+    if case == "native_thread" {
+        let native = folder.path().join("launch_loop.so");
+        compile("launch_loop.c", &native)?;
+        program.arg("--native").arg(native);
+    }
+    program
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("SIMGPU_LOG", folder.path().join("log"))
+        .env("SIMGPU_SHARED", folder.path().join("shared"));
+    succeed(&mut program);
+    let mut convert = Command::new("python3");
+    convert
+        .arg(script("kineto_of_simgpu.py"))
+        .arg(folder.path());
+    succeed(convert.env("PYTHONDONTWRITEBYTECODE", "1"));
+    Ok(Played {
+        folder,
+        runs,
+        ranks,
+    })
+}
+
+/// What a case left behind.
+pub(crate) struct Played {
+    folder: tempfile::TempDir,
+    runs: usize,
+    ranks: usize,
+}
+
+impl Played {
+    /// The runs as the PyTorch profiler would have recorded them.
+    pub(crate) fn recorded(&self, form: Form) -> Vec<Recorded> {
+        let form = |run: usize| match form {
+            // Of runs without collections only the length is of interest.
+            Form::WithWaits if run.is_multiple_of(2) => "",
+            Form::WithWaits | Form::Plain => ".plain",
+        };
+        let run = |run: usize| {
+            let file = |rank| format!("run{run}.rank{rank}{}.json", form(run));
+            let files = (0..self.ranks).map(|rank| self.folder.path().join(file(rank)));
+            Recorded {
+                ranks: timelines(files),
+            }
+        };
+        (0..self.runs).map(run).collect()
+    }
+}
+
+/// The processes of several traces, one each, by rank.
+fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
+    let mut analysis = Analysis::default();
+    for file in files {
+        analysis.begin_trace("trace");
+        let mut reader = TraceReader::new(EventReader::new(Input::open(&file).unwrap()));
+        while let Some(item) = reader.next_item().unwrap() {
+            analysis.add(item);
+        }
+        let ending = reader.finish();
+        assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
+        analysis.end_trace(ending, None);
+    }
+    let mut timelines = analysis.timelines().to_vec();
+    for (rank, timeline) in (0..).zip(&mut timelines) {
+        assert_eq!(timeline.trace, rank as usize, "one process each");
+        timeline.rank.get_or_insert(rank);
+    }
+    timelines
+}

@@ -1,0 +1,191 @@
+"""A piece of training on the simulated GPU, repeated with and without collections: what its cases in
+replay_truth.py are made of.
+
+The host's work is paced: each piece ends a fixed time after the one before has ended, collections
+not counted, so that a busy machine disturbs a run as little as possible. A thread that waited for
+the GPU begins anew.
+"""
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+from ctypes import byref, c_int, c_size_t, c_void_p
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples"))
+
+from train_simgpu import Cuda, Device, Ranks  # noqa: E402
+
+now = time.monotonic_ns
+
+# Pairs of objects in the heap: half a run's collections see the small part, the others both.
+SMALL, LARGE = 90_000, 270_000
+# Garbage of one step, in cycles.
+CYCLES = 100
+# A call that takes longer has waited for the GPU.
+WAITED_NS = 60_000
+KERNELS = {"short": 30, "even": 50, "long": 100, "longer": 120}
+
+
+def cycles(count):
+    """Pairs of lists that refer to each other."""
+    pairs = []
+    for _ in range(count):
+        first, second = [], []
+        first.append(second)
+        second.append(first)
+        pairs.append(first)
+    return pairs
+
+
+def captured(cuda, device):
+    """An executable graph of twenty kernels."""
+    stream, graph, executable = c_void_p(device.streams[0]), c_void_p(), c_void_p()
+    cuda("cudaStreamBeginCapture", stream, 0)
+    for _ in range(20):
+        device.launch("even")
+    cuda("cudaStreamEndCapture", stream, byref(graph))
+    cuda("cudaGraphInstantiate", byref(executable), graph, c_size_t(0))
+    return executable.value
+
+
+class Collections:
+    """All collections of this process, from its own callbacks."""
+
+    def __init__(self):
+        self.seen, self.total_ns, self.begun_ns = [], 0, 0
+        gc.callbacks.append(self.told)
+
+    def told(self, phase, info):
+        if phase == "start":
+            self.begun_ns = now()
+            return
+        ended_ns = now()
+        self.total_ns += ended_ns - self.begun_ns
+        begun_ns, self.begun_ns = self.begun_ns, 0
+        self.seen.append({"tid": threading.get_native_id(), "begin": begun_ns, "end": ended_ns,
+                          "generation": info["generation"], "collected": info["collected"]})
+
+
+    def settle(self):
+        """Returns when no other thread is between the end of a collection and telling it."""
+        while self.begun_ns:
+            time.sleep(0)
+
+
+class Host(threading.local):
+    """A thread's pace. `collections` is set once for all threads."""
+
+    until_ns = 0
+    paused_ns = 0
+    collections = None
+
+    def begin(self):
+        Host.collections.settle()
+        self.until_ns, self.paused_ns = now(), Host.collections.total_ns
+
+    def work(self, microseconds):
+        """Python work of this length."""
+        self.until_ns += int(microseconds * 1000)
+        while now() < self.until_ns + Host.collections.total_ns - self.paused_ns:
+            pass
+        if Host.collections.begun_ns:
+            Host.collections.settle()
+            self.work(0)
+
+
+class Bench:
+    """The GPU, the heap, and the record of what was done."""
+
+    def __init__(self, options):
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.cuda = Cuda(options.library)
+        self.cuda.runtime.cudaMemcpy.argtypes = [c_void_p, c_void_p, c_size_t, c_int]
+        self.cuda.runtime.cudaEventSynchronize.argtypes = [c_void_p]
+        self.cuda.runtime.cudaGraphLaunch.argtypes = [c_void_p, c_void_p]
+        self.device = Device(self.cuda, self.rank, 3, 60)
+        self.device.kernels.update((name, self.cuda.kernel(name, us)) for name, us in KERNELS.items())
+        self.native = ctypes.CDLL(options.native) if options.native else None
+        self.graph = captured(self.cuda, self.device)
+        self.default_stream = len(self.device.streams)
+        self.device.streams.append(None)
+        self.device.events.append(None)
+        self.ranks = Ranks(self.cuda, options.library, self.device) if options.ranks > 1 else None
+        self.host = Host()
+        Host.collections = Collections()
+        self.large, self.small = cycles(LARGE), None
+        self.runs, self.collecting, self.moments = [], False, frozenset()
+        self.launches = 0
+
+    # What cases are made of.
+
+    def launch(self, kernel, stream=0, after_us=0):
+        """Host work, at its moments a collection, then a launch."""
+        self.host.work(after_us)
+        self.moment()
+        self.device.launch(kernel, stream)
+
+    def moment(self):
+        if self.collecting and self.launches in self.moments:
+            gc.collect()
+        self.launches += 1
+
+    def call(self, function, *arguments):
+        """A call that may wait for the GPU; after one that did the pace begins anew."""
+        begun_ns = now()
+        paused_ns = Host.collections.total_ns
+        function(*arguments)
+        Host.collections.settle()
+        if now() - begun_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
+            self.host.begin()
+
+    def wait(self, stream=0):
+        self.call(self.cuda, "cudaStreamSynchronize", self.device.streams[stream])
+
+    def steps(self, count):
+        """Numbers of steps; each makes garbage. Half-way the heap grows."""
+        for step in range(count):
+            if step == count // 2:
+                gc.unfreeze()
+            begun_ns = now()
+            cycles(CYCLES)
+            yield step
+            self.runs[-1]["steps"].append([step, threading.get_native_id(), begun_ns, now()])
+
+    # Runs.
+
+    def prepare(self):
+        """The same state before every run: the large part of the heap set aside, nothing queued."""
+        gc.unfreeze()
+        self.small = None
+        gc.collect()
+        gc.freeze()
+        self.small = cycles(SMALL)
+        gc.collect()
+        self.launches = 0
+        self.cuda("cudaDeviceSynchronize")
+        if self.ranks is not None:
+            self.ranks.all_reduce(None, 4)
+            self.cuda("cudaDeviceSynchronize")
+
+    def run(self, number, case, moments):
+        self.prepare()
+        self.collecting = number % 2 == 0
+        self.moments = frozenset(moments)
+        run = {"collecting": self.collecting, "steps": [], "begin": now()}
+        self.runs.append(run)
+        self.device.launch("short")  # A run begins with a call, with and without collections.
+        self.host.begin()
+        case(self)
+        self.cuda("cudaDeviceSynchronize")
+        run["end"] = now()
+        run["launches"] = self.launches
+
+    def record(self):
+        threads = {thread.native_id: thread.name for thread in threading.enumerate()}
+        return {"pid": os.getpid(), "rank": self.rank, "unix_offset": time.time_ns() - now(),
+                "world_size": int(os.environ.get("WORLD_SIZE", "1")), "threads": threads,
+                "runs": self.runs, "collections": Host.collections.seen,
+                "python": sys.version.split()[0]}

@@ -1,0 +1,180 @@
+//! The section on what pauses cost the GPUs.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::CauseReport;
+use gctrace_analysis::report::DeviceCost;
+use gctrace_analysis::report::PauseCostReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+
+const INDENT: &str = "  ";
+/// Processes described; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 4;
+/// Pauses listed of each; the others are in the JSON.
+const PAUSES_SHOWN: usize = 10;
+
+/// What pauses cost, process by process.
+pub(crate) fn cause(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    let causes = report.gpu.iter().flat_map(|work| &work.cause);
+    let causes: Vec<&CauseReport> = causes.collect();
+    let several = causes.len() > 1;
+    for cause in causes.iter().take(PROCESSES_SHOWN) {
+        if several {
+            lines.push(format!("{INDENT}{}:", name(cause, report)));
+        }
+        lines.extend(of_process(cause));
+    }
+    if causes.len() > PROCESSES_SHOWN {
+        let others = causes.len() - PROCESSES_SHOWN;
+        let sentence = format!("{} more in the JSON.", counted(others as u64, "process"));
+        lines.extend(wrap(&sentence, INDENT, INDENT));
+    }
+    Section {
+        heading: "What GC cost the GPU",
+        lines,
+    }
+}
+
+fn name(cause: &CauseReport, report: &Report) -> String {
+    let process = match cause.rank {
+        Some(rank) => format!("Rank {rank} (process {})", cause.pid),
+        None => format!("Process {}", cause.pid),
+    };
+    match report.traces.len() > 1 {
+        true => format!("{process} of trace {}", cause.trace + 1),
+        false => process,
+    }
+}
+
+fn of_process(cause: &CauseReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
+    say(&verdict(cause));
+    for device in &cause.devices {
+        say(&idle(device));
+    }
+    if let Some(sentence) = unexplained(cause) {
+        say(&sentence);
+    }
+    lines.extend(table(cause));
+    lines.extend(wrap(&legend(cause), INDENT, INDENT));
+    lines
+}
+
+/// "GC cost 1.23 s of 10.0 s (12 %), ± 0.04 s (inferred by replay); ..."
+fn verdict(cause: &CauseReport) -> String {
+    let error = match cause.standard_error_ns {
+        Some(error) => format!(", ± {}", duration(error)),
+        None => String::new(),
+    };
+    let no_error = match &cause.no_error_bar {
+        Some(why) => format!(" Without an error bar: {why}."),
+        None => " ± is one standard error.".to_owned(),
+    };
+    let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();
+    let idle = match u64::try_from(idle) {
+        Ok(0) | Err(_) => "none".to_owned(),
+        Ok(idle) => duration(idle),
+    };
+    let of_devices = match cause.devices.len() {
+        0 | 1 => "idle time of the GPU".to_owned(),
+        several => format!("idle time of {several} GPUs, added"),
+    };
+    let hidden_ns = cause.pauses.time_ns.saturating_sub(cause.cost_ns);
+    let hidden = match hidden_ns {
+        0 => String::new(),
+        some => format!("; {} of that cost nothing", duration(some)),
+    };
+    format!(
+        "GC cost {} of {} ({}){error} (inferred by replay: by so much sooner the work would have \
+         ended without it); {idle} of it as {of_devices}. {} took {} (measured){hidden}.{no_error}",
+        duration(cause.cost_ns),
+        duration(cause.span_ns),
+        percent(cause.cost_ratio),
+        counted(cause.pauses.count, "pause"),
+        duration(cause.pauses.time_ns),
+    )
+}
+
+fn idle(device: &DeviceCost) -> String {
+    format!(
+        "GPU {} was idle for {} (measured), without GC for {} (inferred). {} of its idle time \
+         coincides with a pause (measured): overlap, not cause.",
+        device.device,
+        duration(device.idle_ns),
+        duration(device.idle_without_ns),
+        duration(device.overlap_ns),
+    )
+}
+
+fn unexplained(cause: &CauseReport) -> Option<String> {
+    let steps = cause.steps.as_ref()?;
+    let unexplained = steps.unexplained_ns?;
+    let more = match unexplained < 0 {
+        true => "shorter",
+        false => "longer",
+    };
+    Some(format!(
+        "Unexplained: with the pauses removed, the {} of {} steps that had any remain {} {more}, all \
+         together, than the others (inferred, by medians).",
+        count(steps.with_pauses),
+        count(steps.count),
+        duration(unexplained.unsigned_abs()),
+    ))
+}
+
+fn table(cause: &CauseReport) -> Vec<String> {
+    let head = [
+        "after start",
+        "gen",
+        "length",
+        "exposed",
+        "deferred",
+        "hidden",
+        "share",
+    ];
+    let mut table = Table::new(&head, &[]);
+    for pause in cause.longest.iter().take(PAUSES_SHOWN) {
+        table.row(row(pause));
+    }
+    table.lines()
+}
+
+fn row(pause: &PauseCostReport) -> Vec<String> {
+    let after_start = match u64::try_from(pause.after_start_ns) {
+        Ok(after) => duration(after),
+        Err(_) => format!("-{}", duration(pause.after_start_ns.unsigned_abs())),
+    };
+    let generation = pause.generation;
+    vec![
+        after_start,
+        generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
+        duration(pause.length_ns),
+        duration(pause.parts.exposed_ns),
+        duration(pause.parts.deferred_ns),
+        duration(pause.parts.hidden_ns),
+        duration(pause.share_ns),
+    ]
+}
+
+fn legend(cause: &CauseReport) -> String {
+    let others = cause
+        .pauses
+        .count
+        .saturating_sub(cause.longest.len().min(PAUSES_SHOWN) as u64);
+    let others = match others {
+        0 => String::new(),
+        some => format!(" {} not listed.", counted(some, "pause")),
+    };
+    format!(
+        "Length is measured, the rest inferred. Exposed: paid at once as idle time of the GPU; \
+         deferred: paid later, as the pause drained the queue; hidden: cost nothing. Share: part of \
+         the cost of all pauses, removed in order of time; shares add up.{others}"
+    )
+}

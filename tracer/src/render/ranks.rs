@@ -1,0 +1,336 @@
+//! The section on ranks of distributed jobs: who waited for whom, and whose pauses cost whom what.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::CollectivesReport;
+use gctrace_analysis::report::PauseSource;
+use gctrace_analysis::report::RankPauses;
+use gctrace_analysis::report::RankReport;
+use gctrace_analysis::report::RankedJob;
+use gctrace_analysis::report::RanksReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::three_digits;
+
+const INDENT: &str = "  ";
+/// Ranks listed; the others are in the JSON.
+const RANKS_SHOWN: usize = 16;
+/// Ranks of which the whole matrix is shown: more columns do not fit.
+const MATRIX_RANKS: usize = 8;
+/// Rows of sources.
+const SOURCES_SHOWN: usize = 8;
+
+pub(crate) fn ranks(report: &Report) -> Section {
+    let ranks = report.gpu.as_ref().and_then(|work| work.ranks.as_ref());
+    let mut lines = Vec::new();
+    if let Some(ranks) = ranks {
+        for (at, job) in ranks.jobs.iter().enumerate() {
+            if at > 0 {
+                lines.push(String::new());
+            }
+            lines.extend(of_job(job));
+        }
+        if let Some(sentence) = unrelated(ranks) {
+            lines.extend(wrap(&sentence, INDENT, INDENT));
+        }
+    }
+    Section {
+        heading: "Ranks",
+        lines,
+    }
+}
+
+fn of_job(job: &RankedJob) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut paragraph = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
+    paragraph(&matched(job.ranks.len(), &job.collectives));
+    for sentence in warnings(job) {
+        paragraph(&sentence);
+    }
+    lines.push(String::new());
+    lines.extend(waits(&job.ranks));
+    lines.extend(wrap(&legend(job), INDENT, INDENT));
+    if let Some(pauses) = &job.pauses {
+        lines.push(String::new());
+        lines.extend(wrap(&costliest(pauses), INDENT, INDENT));
+        lines.extend(costs(pauses));
+        lines.extend(wrap(COSTS, INDENT, INDENT));
+        if (2..=MATRIX_RANKS).contains(&pauses.victims.len()) {
+            lines.push(String::new());
+            lines.extend(wrap(MATRIX, INDENT, INDENT));
+            lines.extend(matrix(pauses));
+        }
+    }
+    lines
+}
+
+/// What the tables of costs say.
+const COSTS: &str = "own: how much earlier the rank itself would end without its pauses; others: \
+    all other ranks together; ampl.: both together over own; job: the last rank; step: mean step \
+    of all ranks as measured and without the pauses. All inferred, by replay of all ranks \
+    together.";
+const MATRIX: &str = "Without the pauses of the rank in front of a row, the rank above a column \
+    would end earlier by (inferred):";
+
+fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
+    let all = match collectives.on_all_ranks == collectives.matched {
+        true => String::new(),
+        false => format!(", {} of them on all", count(collectives.on_all_ranks)),
+    };
+    let mut sentence = format!(
+        "{ranks} ranks of one job: {} matched between them{all} (inferred).",
+        counted(collectives.matched, "collective")
+    );
+    if collectives.kernels_unmatched > 0 {
+        sentence.push_str(&format!(
+            " {} of collectives were found on one rank only, {} of them from the time when not all \
+             ranks were recorded.",
+            counted(collectives.kernels_unmatched, "kernel"),
+            count(collectives.kernels_unmatched_outside)
+        ));
+    }
+    if collectives.point_to_point > 0 {
+        sentence.push_str(&format!(
+            " {} that send to or receive from single ranks are left out.",
+            counted(collectives.point_to_point, "kernel")
+        ));
+    }
+    sentence
+}
+
+fn warnings(job: &RankedJob) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let ambiguous: Vec<String> = job
+        .ranks
+        .iter()
+        .filter(|rank| rank.clock_ambiguous)
+        .map(|rank| rank.rank.to_string())
+        .collect();
+    if !ambiguous.is_empty() {
+        warnings.push(format!(
+            "How the clocks lie is not certain for rank {}: collectives follow each other so evenly \
+             that other alignments fit as well. Figures that compare it with others may be wrong; \
+             annotate steps with torch.profiler's step() to settle it.",
+            ambiguous.join(", ")
+        ));
+    }
+    let numbers = job.ranks.iter().map(|rank| rank.rank);
+    let highest = numbers.max().map_or(0, |highest| u64::from(highest) + 1);
+    let missing = highest.saturating_sub(job.ranks.len() as u64);
+    if missing > 0 {
+        warnings.push(format!(
+            "{} with a lower number than the highest {} in no trace: waiting for them counts as \
+             transfer.",
+            counted(missing, "rank"),
+            if missing == 1 { "is" } else { "are" }
+        ));
+    }
+    warnings
+}
+
+/// Per rank: what it waited for others, and how often others waited for it.
+fn waits(ranks: &[RankReport]) -> Vec<String> {
+    let head = [
+        "rank",
+        "paused",
+        "peer wait",
+        "transfer",
+        "useful",
+        "last",
+        "after pause",
+        "clock ±",
+    ];
+    let mut shown: Vec<&RankReport> = ranks.iter().collect();
+    if shown.len() > RANKS_SHOWN {
+        shown.sort_by_key(|rank| std::cmp::Reverse((rank.last_after_pause, rank.paused_ns)));
+        shown.truncate(RANKS_SHOWN);
+    }
+    let mut table = Table::new(&head, &[]);
+    for rank in shown {
+        table.row(vec![
+            rank.rank.to_string(),
+            duration(rank.paused_ns),
+            duration(rank.peer_wait_ns),
+            duration(rank.transfer_ns),
+            useful(rank),
+            count(rank.last),
+            count(rank.last_after_pause),
+            rank.clock_error_ns.map_or_else(|| "-".to_owned(), duration),
+        ]);
+    }
+    table.lines()
+}
+
+/// Share of the busy time that was no waiting for peers.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn useful(rank: &RankReport) -> String {
+    let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
+    let useful = rank.devices.iter().map(|one| one.useful_busy_ns as f64);
+    match busy > 0.0 {
+        true => percent(useful.sum::<f64>() / busy),
+        false => "-".to_owned(),
+    }
+}
+
+fn legend(job: &RankedJob) -> String {
+    let more = match job.ranks.len().saturating_sub(RANKS_SHOWN) {
+        0 => String::new(),
+        more => format!("{more} more ranks are in the JSON. "),
+    };
+    let undecided = match job.collectives.last_undecided {
+        0 => String::new(),
+        some => format!(" ({} too close to tell)", count(some)),
+    };
+    format!(
+        "{more}peer wait: time in collectives before the last rank had begun; transfer: from then on, \
+         waiting for ranks that no trace is of included; useful: share of the GPU's busy time that \
+         was no peer wait; last: collectives in which the rank was the last to begin{undecided}; \
+         after pause: of these, with a pause of its own since the collective before; clock ±: how \
+         far ends of collectives are from those of other ranks once the clocks are aligned by them \
+         (median). All but paused: inferred."
+    )
+}
+
+/// `Pauses of rank 1 cost the job most: ...`
+fn costliest(pauses: &RankPauses) -> String {
+    let all = &pauses.all;
+    let error = pauses
+        .all_standard_error_ns
+        .map_or_else(String::new, |error_ns| {
+            format!(", standard error {}", duration(error_ns))
+        });
+    let job = |source: &PauseSource| {
+        format!(
+            "the job would end {} earlier",
+            signed(source.job_earlier_ns)
+        )
+    };
+    match pauses.sources.first() {
+        Some(first) if first.total_ns > 0 && pauses.sources.len() > 1 => format!(
+            "Pauses of {} cost most: without them {}; without all pauses, {} (inferred{error}).",
+            who(first),
+            job(first),
+            signed(all.job_earlier_ns)
+        ),
+        _ => format!(
+            "Without the pauses of {}, {} (inferred{error}).",
+            who(all),
+            job(all)
+        ),
+    }
+}
+
+fn who(source: &PauseSource) -> String {
+    match source.ranks.as_slice() {
+        [rank] => format!("rank {rank}"),
+        ranks => format!("{} ranks", ranks.len()),
+    }
+}
+
+/// Per source of pauses: what they cost whom.
+fn costs(pauses: &RankPauses) -> Vec<String> {
+    let head = [
+        "rank", "pauses", "paused", "own", "others", "ampl.", "job", "step",
+    ];
+    let mut table = Table::new(&head, &[]);
+    for source in pauses.sources.iter().take(SOURCES_SHOWN) {
+        table.row(cost(&label(source), source, &pauses.victims));
+    }
+    if pauses.sources.len() > 1 {
+        table.row(cost("all", &pauses.all, &pauses.victims));
+    }
+    let mut lines = table.lines();
+    let more = pauses.sources.len().saturating_sub(SOURCES_SHOWN);
+    if more > 0 {
+        lines.push(format!("{INDENT}{more} more rows are in the JSON."));
+    }
+    lines
+}
+
+fn label(source: &PauseSource) -> String {
+    match source.ranks.as_slice() {
+        [rank] => rank.to_string(),
+        ranks => format!("{} more", ranks.len()),
+    }
+}
+
+fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
+    let own = victims.iter().zip(&source.earlier_ns);
+    let own = own.filter(|(victim, _)| source.ranks.contains(victim));
+    let own_ns: i64 = own
+        .map(|(_, earlier_ns)| *earlier_ns)
+        .fold(0, i64::saturating_add);
+    vec![
+        label.to_owned(),
+        count(source.pauses),
+        duration(source.paused_ns),
+        signed(own_ns),
+        signed(source.total_ns.saturating_sub(own_ns)),
+        source.amplification_ratio.map_or_else(
+            || "-".to_owned(),
+            |ratio| format!("{}x", three_digits(ratio)),
+        ),
+        signed(source.job_earlier_ns),
+        source.steps.map_or_else(
+            || "-".to_owned(),
+            |steps| {
+                let without = duration(steps.mean_without_ns);
+                format!("{} -> {without}", duration(steps.mean_ns))
+            },
+        ),
+    ]
+}
+
+/// The victim matrix: a row per source, a column per rank.
+fn matrix(pauses: &RankPauses) -> Vec<String> {
+    let mut head = vec!["rank".to_owned()];
+    head.extend(pauses.victims.iter().map(u32::to_string));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut table = Table::new(&head, &[]);
+    let rows = pauses.sources.iter().map(|source| (label(source), source));
+    let all = (pauses.sources.len() > 1).then(|| ("all".to_owned(), &pauses.all));
+    for (label, source) in rows.chain(all) {
+        let mut row = vec![label];
+        row.extend(
+            source
+                .earlier_ns
+                .iter()
+                .map(|earlier_ns| signed(*earlier_ns)),
+        );
+        table.row(row);
+    }
+    table.lines()
+}
+
+fn signed(ns: i64) -> String {
+    match ns {
+        0 => "0".to_owned(),
+        ns if ns < 0 => format!("-{}", duration(ns.unsigned_abs())),
+        ns => duration(ns.unsigned_abs()),
+    }
+}
+
+fn unrelated(ranks: &RanksReport) -> Option<String> {
+    let alone: Vec<String> = ranks
+        .unrelated
+        .iter()
+        .take(RANKS_SHOWN)
+        .map(|one| format!("rank {} (trace {})", one.rank, one.trace + 1))
+        .collect();
+    let more = ranks.unrelated.len().saturating_sub(alone.len());
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!alone.is_empty()).then(|| {
+        format!(
+            "Not compared with others, because no collective of theirs was found in another trace: \
+             {}{more}.",
+            alone.join(", ")
+        )
+    })
+}

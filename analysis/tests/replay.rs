@@ -400,7 +400,11 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
     let backward = prop::collection::vec(action(2), 10..60);
     let pauses = prop::collection::vec((0..20usize, 0..60usize, 100..30_000u64), 1..4);
     (forward, prop::option::of(backward), pauses).prop_map(|(forward, backward, pauses)| {
-        let mut program = Vec::new();
+        // What comes before the first call costs the GPU nothing.
+        let mut program = vec![Action::Launch {
+            stream: 0,
+            length: US,
+        }];
         for step in 0..20 {
             let here = pauses.iter().filter(|(at, _, _)| *at == step);
             let mut actions = forward.clone();
@@ -417,12 +421,12 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn removing_pauses_gives_the_run_without_them(program in training()) {
         let (replayed, truth) = costs(&program, 2);
-        prop_assert!((replayed - truth).abs() < 50_000, "{replayed} {truth}");
+        prop_assert!((replayed - truth).abs() < 20_000, "{replayed} {truth}");
     }
 
     #[test]

@@ -201,6 +201,21 @@ def loader_thread(bench):
     end()
 
 
+@case(6, 14)
+def waiting_for_data(bench):
+    """Another thread collects while this one waits for something else anyway."""
+    collect, end = loader(bench)
+    for step in bench.steps(14):
+        if step in bench.moments:
+            collect()
+        time.sleep(0.03)
+        bench.host.begin()
+        for _ in range(80):
+            bench.launch("even", after_us=40)
+        bench.wait()
+    end()
+
+
 @case(6, 12)
 def native_thread(bench):
     """A thread without Python launches the second half; another collects meanwhile, which stops Python only."""
@@ -213,7 +228,7 @@ def native_thread(bench):
         while asked.get():
             # ctypes lets the interpreter go while the call lasts.
             bench.native.launch_loop(launch, c_void_p(bench.device.kernels["even"]),
-                                     c_void_p(bench.device.streams[0]), 400, c_int64(60_000))
+                                     c_void_p(bench.device.streams[0]), 400, c_int64(40_000))
             done.put(True)
 
     thread = threading.Thread(target=backward, name="backward")

@@ -23,6 +23,7 @@ mod schedule;
 mod steps;
 mod streams;
 mod threads;
+mod usual;
 mod waits;
 
 pub use attribute::Attribution;

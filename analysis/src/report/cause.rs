@@ -26,8 +26,9 @@ pub struct CauseReport {
     pub cost_ns: u64,
     /// `cost_ns` over `span_ns`.
     pub cost_ratio: f64,
-    /// Standard error of `cost_ns`, from predicting each step's duration without pauses by the other
-    /// steps; absent where the trace has too few steps.
+    /// Standard error of `cost_ns` against a second run without pauses: two runs vary as much as the
+    /// steps' durations without pauses vary around what the other steps predict. Absent where the
+    /// trace has too few steps.
     pub standard_error_ns: Option<u64>,
     /// What that rests on.
     pub steps: Option<StepEvidenceReport>,

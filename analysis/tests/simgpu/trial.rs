@@ -6,7 +6,9 @@ use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::Change;
 use gctrace_analysis::gpu::replay::Job;
 use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::Schedule;
 use gctrace_analysis::gpu::timeline::Timeline;
+use std::collections::BTreeSet;
 
 /// A prediction may be off by this share of the real difference, ...
 const SHARE_PERCENT: i64 = 5;
@@ -25,42 +27,93 @@ const CLOCKS_NS: u64 = 100_000;
 pub(crate) struct Outcome {
     /// Of runs with collections: all pauses together.
     pub(crate) pauses: i64,
+    /// What the overlap rule says they cost: time in pauses during which the GPU was idle.
+    pub(crate) overlap: i64,
+    /// From the first call to the last end.
+    pub(crate) length: Figure,
+    /// Time between the first and the last operation in which none ran; of all ranks together.
+    pub(crate) idle: Figure,
+}
+
+impl Outcome {
+    pub(crate) fn figures(&self) -> [&Figure; 2] {
+        [&self.length, &self.idle]
+    }
+}
+
+/// What collections add to a figure.
+#[derive(Debug)]
+pub(crate) struct Figure {
     /// With collections less without.
     pub(crate) real: i64,
     /// The same as the replay says of the runs with collections.
     pub(crate) predicted: i64,
-    /// What the overlap rule says: time in pauses during which the GPU was idle.
-    pub(crate) overlap: i64,
     /// Predicted less real.
     pub(crate) error: i64,
-    /// Of runs without collections: the third quartile less the first.
+    /// By how much the error can be off by chance, with a probability of about 5 %: from how much runs
+    /// without collections differ, and those with them once replayed without.
     pub(crate) noise: i64,
 }
 
-impl Outcome {
+impl Figure {
+    /// `with`: as measured and as replayed without the collections.
+    fn of(with: &[(i64, i64)], without: &[i64]) -> Self {
+        let median = |values: Vec<i64>| quantile(&values, 50);
+        let measured = median(with.iter().map(|run| run.0).collect());
+        let truth = quantile(without, 50);
+        let replayed: Vec<i64> = with.iter().map(|run| run.1).collect();
+        Self {
+            real: measured - truth,
+            predicted: median(with.iter().map(|run| run.0 - run.1).collect()),
+            // Of each run for itself: runs differ by their pauses.
+            error: truth - quantile(&replayed, 50),
+            noise: noise([without, &replayed]),
+        }
+    }
+
+    /// The runs are alike enough to tell whether a prediction is within its bound.
+    pub(crate) fn can_be_judged(&self) -> bool {
+        self.noise <= self.bound()
+    }
+
+    pub(crate) fn is_right(&self) -> bool {
+        self.error.abs() <= self.bound()
+    }
+
     /// How far off a prediction may be.
     pub(crate) fn bound(&self) -> i64 {
-        (self.real * SHARE_PERCENT / 100).max(LEAST_NS)
+        (self.real.abs() * SHARE_PERCENT / 100).max(LEAST_NS)
     }
 }
 
 /// `runs`: with collections and without in turn.
 pub(crate) fn judge(runs: &[Recorded]) -> Outcome {
     let with: Vec<Prediction> = runs.iter().step_by(2).map(predict).collect();
-    let without: Vec<i64> = runs.iter().skip(1).step_by(2).map(length).collect();
-    let truth = quantile(&without, 50);
-    let of = |figure: fn(&Prediction) -> i64| -> i64 {
+    let without: Vec<Measured> = runs.iter().skip(1).step_by(2).map(measure).collect();
+    let pairs = |figure: fn(&Measured) -> i64| -> Vec<(i64, i64)> {
+        let both = |run: &Prediction| (figure(&run.measured), figure(&run.replayed));
+        with.iter().map(both).collect()
+    };
+    let alone = |figure: fn(&Measured) -> i64| -> Vec<i64> { without.iter().map(figure).collect() };
+    let median = |figure: fn(&Prediction) -> i64| -> i64 {
         quantile(&with.iter().map(figure).collect::<Vec<_>>(), 50)
     };
     Outcome {
-        pauses: of(|run| run.pauses),
-        real: of(|run| run.length) - truth,
-        predicted: of(|run| run.length - run.replayed),
-        overlap: of(|run| run.overlap),
-        // Of each run for itself: runs differ by their pauses.
-        error: truth - of(|run| run.replayed),
-        noise: quantile(&without, 75) - quantile(&without, 25),
+        pauses: median(|run| run.pauses),
+        overlap: median(|run| run.overlap),
+        length: Figure::of(&pairs(|run| run.length), &alone(|run| run.length)),
+        idle: Figure::of(&pairs(|run| run.idle), &alone(|run| run.idle)),
     }
+}
+
+/// Twice the standard error of the difference of two medians. That of a median of n normal values is
+/// 1.25 standard deviations by the root of n, and 1.35 of these lie between the quartiles.
+fn noise(of: [&[i64]; 2]) -> i64 {
+    let errors = of.map(|values| {
+        let quartiles = quantile(values, 75) - quantile(values, 25);
+        1.25 / 1.35 * quartiles as f64 / (values.len() as f64).sqrt()
+    });
+    (2.0 * errors[0].hypot(errors[1])) as i64
 }
 
 fn quantile(values: &[i64], percent: usize) -> i64 {
@@ -70,9 +123,22 @@ fn quantile(values: &[i64], percent: usize) -> i64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-struct Prediction {
+struct Measured {
     length: i64,
-    replayed: i64,
+    idle: i64,
+}
+
+fn measure(run: &Recorded) -> Measured {
+    let (begin, end) = span(&job(run));
+    Measured {
+        length: end - begin,
+        idle: run.ranks.iter().map(idle).sum(),
+    }
+}
+
+struct Prediction {
+    measured: Measured,
+    replayed: Measured,
     pauses: i64,
     overlap: i64,
 }
@@ -80,23 +146,39 @@ struct Prediction {
 fn predict(run: &Recorded) -> Prediction {
     let job = job(run);
     let model = Model::learn(&job);
-    let (begin, end) = span(&job);
-    let same = model.replay(&Change::default());
-    assert_eq!(same.makespan_end_ns().cast_signed(), end, "identity");
+    assert_identity(&job, &model.replay(&Change::default()));
+    let without = model.replay(&Change::without_all(&job));
+    let (begin, _) = span(&job);
+    let idle = (0..).zip(&job.timelines).flat_map(|(at, timeline)| {
+        let devices: BTreeSet<u32> = timeline
+            .streams
+            .iter()
+            .map(|stream| stream.device)
+            .collect();
+        devices.into_iter().map(move |device| (at, device))
+    });
+    let idle = idle.map(|(at, device)| without.idle_ns(at, device).cast_signed());
+    let pauses = run.ranks.iter().flat_map(|rank| &rank.pauses);
+    Prediction {
+        measured: measure(run),
+        replayed: Measured {
+            length: without.makespan_end_ns().cast_signed() - begin,
+            idle: idle.sum(),
+        },
+        pauses: pauses.map(|pause| pause.duration_ns().cast_signed()).sum(),
+        overlap: run.ranks.iter().map(overlap).sum(),
+    }
+}
+
+/// With every pause kept the replay gives the measured times.
+fn assert_identity(job: &Job<'_>, same: &Schedule) {
+    assert_eq!(same.makespan_end_ns().cast_signed(), span(job).1);
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in timeline.ops.iter().enumerate() {
             let moments = [measured.begin_ns, measured.end_ns];
             let [begin, end] = moments.map(|moment| moment.saturating_add_signed(*offset));
             assert_eq!(same.op(at, op), (begin, end));
         }
-    }
-    let without = model.replay(&Change::without_all(&job));
-    let pauses = run.ranks.iter().flat_map(|rank| &rank.pauses);
-    Prediction {
-        length: end - begin,
-        replayed: without.makespan_end_ns().cast_signed() - begin,
-        pauses: pauses.map(|pause| pause.duration_ns().cast_signed()).sum(),
-        overlap: run.ranks.iter().map(overlap).sum(),
     }
 }
 
@@ -140,30 +222,35 @@ fn span(job: &Job<'_>) -> (i64, i64) {
     )
 }
 
-fn length(run: &Recorded) -> i64 {
-    let (begin, end) = span(&job(run));
-    end - begin
+/// Operations of a rank, which has one device, as stretches that do not touch.
+fn busy(timeline: &Timeline) -> Vec<(u64, u64)> {
+    let mut busy: Vec<(u64, u64)> = Vec::new();
+    for op in &timeline.ops {
+        match busy.last_mut() {
+            Some((_, end)) if op.begin_ns <= *end => *end = op.end_ns.max(*end),
+            _ => busy.push((op.begin_ns, op.end_ns)),
+        }
+    }
+    busy
+}
+
+fn idle(timeline: &Timeline) -> i64 {
+    let busy = busy(timeline);
+    let gaps = busy.windows(2).map(|pair| pair[1].0 - pair[0].1);
+    gaps.sum::<u64>().cast_signed()
 }
 
 /// Time in pauses during which no operation ran.
 fn overlap(timeline: &Timeline) -> i64 {
+    let busy = busy(timeline);
+    let within = |begin: u64, end: u64| -> u64 {
+        let parts = busy.iter().map(|(from, to)| {
+            let to = end.min(*to);
+            to.saturating_sub(begin.max(*from))
+        });
+        parts.sum()
+    };
     let pauses = timeline.pauses.iter();
-    pauses
-        .map(|pause| {
-            let mut idle = 0;
-            let mut at = pause.begin_ns;
-            let mut ops: Vec<(u64, u64)> = timeline
-                .ops
-                .iter()
-                .map(|op| (op.begin_ns, op.end_ns))
-                .collect();
-            ops.sort_unstable();
-            for (begin, end) in ops {
-                idle += begin.min(pause.end_ns).saturating_sub(at);
-                at = at.max(end);
-            }
-            idle += pause.end_ns.saturating_sub(at);
-            idle.cast_signed()
-        })
-        .sum()
+    let idle = pauses.map(|pause| pause.duration_ns() - within(pause.begin_ns, pause.end_ns));
+    idle.sum::<u64>().cast_signed()
 }

@@ -5,7 +5,8 @@
 //! call within the pause (threads of C++, autograd's for example, go on). That a thread runs Python
 //! is taken from its being the process's first, or having collected or stepped itself. Of any other
 //! thread, a pause is taken to have stopped it where it was quiet all through the pause, and besides
-//! only as long as usual or as the pause: it was running a hook in Python, say.
+//! only as long as usual or as the pause: it was running a hook in Python, say. A thread that took no
+//! longer than usual was not stopped: it waited for something else all the while, for data say.
 
 use super::Change;
 use super::InsertedPause;
@@ -15,6 +16,7 @@ use super::layout::Layout;
 use super::network::Builder;
 use super::network::Delta;
 use super::network::NONE;
+use super::usual::Usual;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
@@ -87,13 +89,17 @@ impl Effects {
         let mut taken = Taken::default();
         let handed = handed_over(layout);
         let covered = Covered::of(timeline);
+        let chains = layout.chains.iter();
+        let usual: Vec<Usual> = chains
+            .map(|chain| Usual::learn(timeline, chain, layout, &covered))
+            .collect();
         let pauses = timeline.pauses.iter().map(|pause| {
             let mut effect = Effect {
                 begin_ns: pause.begin_ns,
                 end_ns: pause.end_ns.max(pause.begin_ns),
                 parts: Vec::new(),
             };
-            for (thread, chain) in (0u32..).zip(&layout.chains) {
+            for ((thread, chain), usual) in (0u32..).zip(&layout.chains).zip(&usual) {
                 if thread == pause.thread {
                     own(pause, chain, layout, &mut taken, &mut effect);
                 } else if !chain.polls {
@@ -101,6 +107,7 @@ impl Effects {
                     let other = Other {
                         chain,
                         quiet_ns: quiet_ns.unwrap_or(0),
+                        usual_ns: &|place| usual.before(timeline, chain, place),
                     };
                     other.stood_still(&covered, layout, &mut taken, &mut effect);
                 }
@@ -152,13 +159,21 @@ fn waiting(chain: &Chain, place: usize, at_ns: u64, layout: &Layout) -> Option<(
     (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
 }
 
-/// Until when each delay is given to pauses already, so that no time is taken twice.
+/// Until when each delay is given to pauses already, so that no time is taken twice, how much of it
+/// is, and how much can be.
 #[derive(Debug, Default)]
 struct Taken {
     until_ns: HashMap<u32, u64>,
+    sum_ns: HashMap<u32, u64>,
+    most_ns: HashMap<u32, u64>,
 }
 
 impl Taken {
+    /// From now on all pauses together get no more of the delay of an edge.
+    fn limit(&mut self, edge: u32, most_ns: u64) {
+        self.most_ns.insert(edge, most_ns);
+    }
+
     /// The part of a pause within the time of an edge.
     fn take(&mut self, edge: u32, from_ns: u64, to_ns: u64, effect: &mut Effect) {
         if edge == NONE {
@@ -167,8 +182,12 @@ impl Taken {
         let until = self.until_ns.entry(edge).or_insert(from_ns);
         let begin = effect.begin_ns.max(*until).max(from_ns);
         let end = effect.end_ns.min(to_ns);
-        if let Some(length) = end.checked_sub(begin).filter(|length| *length > 0) {
+        let sum = self.sum_ns.entry(edge).or_default();
+        let most = self.most_ns.get(&edge).copied().unwrap_or(u64::MAX);
+        let length = end.saturating_sub(begin).min(most.saturating_sub(*sum));
+        if length > 0 {
             *until = end;
+            *sum = sum.saturating_add(length);
             effect.parts.push(Part {
                 edge,
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),
@@ -223,6 +242,8 @@ fn own(pause: &PauseSpan, chain: &Chain, layout: &Layout, taken: &mut Taken, eff
 struct Other<'a> {
     chain: &'a Chain,
     quiet_ns: u64,
+    /// What it usually takes before the call at a place.
+    usual_ns: &'a dyn Fn(usize) -> u64,
 }
 
 impl Other<'_> {
@@ -251,6 +272,10 @@ impl Other<'_> {
         if through && (self.chain.python || usual) {
             if one {
                 take(self.chain, first, layout, taken, effect);
+            }
+            if let (false, Some(own)) = (switched, self.chain.own.get(place)) {
+                let usual_ns = (self.usual_ns)(place);
+                taken.limit(*own, to.saturating_sub(from).saturating_sub(usual_ns));
             }
             take(self.chain, place, layout, taken, effect);
         }

@@ -17,7 +17,8 @@ pub struct StepEvidence {
     pub with_pauses: u64,
     /// Median duration without pauses, nanoseconds.
     pub median_without_ns: u64,
-    /// Standard error of the cost of all pauses in these steps together, nanoseconds.
+    /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
+    /// without them, nanoseconds.
     pub standard_error_ns: u64,
     /// How much longer (shorter, if negative) steps with pauses are than those without after the
     /// pauses are removed, all together, nanoseconds; `None` where all or none have pauses.
@@ -32,9 +33,10 @@ struct Step {
 
 impl StepEvidence {
     /// Leaves out one step after the other: its duration without pauses, by a replay without any,
-    /// less the median of the other steps' is its error. The spread of the errors (median absolute
-    /// deviation x 1.4826, the standard deviation if they are normal) times the root of the number
-    /// of steps with pauses is the standard error of their cost. `None` with fewer than five steps.
+    /// less the median of the other steps' is its error. Two runs of N such steps differ by the
+    /// standard deviation of these errors times the root of 2 N; against differences between real
+    /// runs, taking the steps with pauses alone, or the median deviation, said two to five times too
+    /// little. `None` with fewer than five steps.
     #[must_use]
     pub fn collect(timeline: &Timeline, index: usize, without: &Schedule) -> Option<Self> {
         let steps = steps(timeline, index, without);
@@ -44,18 +46,16 @@ impl StepEvidence {
         let mut sorted: Vec<u64> = steps.iter().map(|step| step.without_ns).collect();
         sorted.sort_unstable();
         let errors = steps.iter().map(|step| {
-            step.without_ns
-                .abs_diff(median_without(&sorted, step.without_ns))
+            let predicted = median_without(&sorted, step.without_ns);
+            step.without_ns as f64 - predicted as f64
         });
-        let mut errors: Vec<u64> = errors.collect();
-        errors.sort_unstable();
+        let deviation = deviation(&errors.collect::<Vec<f64>>());
         let paused = steps.iter().filter(|step| step.paused).count();
-        let deviation = 1.4826 * median(&errors) as f64;
         Some(Self {
             steps: steps.len() as u64,
             with_pauses: paused as u64,
             median_without_ns: median(&sorted),
-            standard_error_ns: (deviation * (paused as f64).sqrt()).round() as u64,
+            standard_error_ns: (deviation * (2.0 * steps.len() as f64).sqrt()).round() as u64,
             unexplained_ns: unexplained_ns(&steps),
         })
     }
@@ -88,6 +88,14 @@ fn steps(timeline: &Timeline, index: usize, without: &Schedule) -> Vec<Step> {
         }
     };
     of_thread.map(step).collect()
+}
+
+/// Standard deviation of a sample.
+fn deviation(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0).max(1.0)).sqrt()
 }
 
 fn median(sorted: &[u64]) -> u64 {
@@ -129,6 +137,12 @@ mod tests {
         let sorted = [1, 2, 3, 4, 5];
         let medians = sorted.map(|value| median_without(&sorted, value));
         assert_eq!(medians, [4, 4, 4, 3, 3]);
+    }
+
+    #[test]
+    fn deviation_of_a_sample() {
+        assert_eq!(deviation(&[1.0, 3.0, 5.0]), 2.0);
+        assert_eq!(deviation(&[]), 0.0);
     }
 
     #[test]

@@ -72,15 +72,19 @@ fn queues(timeline: &Timeline) -> Vec<Queue> {
 /// What an operation takes to begin after its call, where a trace does not show it: about the least
 /// that is seen on current hardware.
 const LAUNCH_NS: i64 = 4_000;
+/// What takes longer than this after its call waits for something, whatever the trace shows.
+const LAUNCH_MOST_NS: i64 = 20_000;
 /// What it takes to begin after the one before it in its stream, where a trace does not show it.
 const GAP_NS: i64 = 1_000;
+/// What takes longer than this after the one before it waits for something, whatever the trace shows.
+const GAP_MOST_NS: i64 = 10_000;
 
 /// What operations typically take to begin, by kind of operation.
 #[derive(Debug, Default)]
 pub(super) struct Typical {
     /// From the call to the begin on an empty stream; a low percentile.
     launch_ns: [i64; 3],
-    /// From the end of the operation before, where both were asked for long before.
+    /// From the end of the operation before, where both were asked for long before; a low quartile.
     gap_ns: [i64; 3],
 }
 
@@ -124,9 +128,9 @@ impl Typical {
             }
         }
         Self {
-            // On a stream that waits for another one most operations begin long after their call.
-            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS)),
-            gap_ns: gaps.map(|gaps| one_of(2, gaps, GAP_NS)),
+            // On a stream that waits for another one operations begin long after that.
+            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS).min(LAUNCH_MOST_NS)),
+            gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(GAP_MOST_NS)),
         }
     }
 }
@@ -145,7 +149,7 @@ impl Typical {
     }
 }
 
-/// The value that one of so many is below (2: the median), `without` any value something else.
+/// The value that one of so many is below (4: the first quartile), `without` any value something else.
 fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
     values.sort_unstable();
     let value = values.get(values.len() / so_many);

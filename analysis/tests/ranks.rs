@@ -178,6 +178,26 @@ fn even_steps_need_the_numbers_of_steps() {
     });
     let evenly = &found(&timelines(&without_steps)).jobs[0];
     assert!(evenly.members[1].ambiguous, "{:?}", evenly.members);
+    // Wall clocks that are right tell as well; those that are off by more than a step do not.
+    for (wrong_by_ns, ambiguous) in [(300_000, false), (2_345_678_901, true)] {
+        let about = |trace, unix_offset_ns| About {
+            trace,
+            rank: u32::try_from(trace).ok(),
+            unix_offset_ns: Some(unix_offset_ns),
+            ..About::default()
+        };
+        let unix_ns = 1_700_000_000_000_000_000;
+        let timelines = [
+            without_steps[0].timeline_about(about(0, unix_ns)),
+            without_steps[1].timeline_about(about(1, unix_ns - shift + wrong_by_ns)),
+        ];
+        let member = found(&timelines).jobs[0].members[1];
+        assert_eq!(member.ambiguous, ambiguous, "{member:?}");
+        assert!(
+            ambiguous || (member.offset_ns + shift).abs() < 2_000,
+            "{member:?}"
+        );
+    }
 }
 
 /// The profiler's `SendRecv` without a word on what was asked for is between two ranks.

@@ -7,6 +7,7 @@ mod ranks_job;
 use gctrace_analysis::gpu::collect::About;
 use gctrace_analysis::gpu::collect::Collector;
 use gctrace_analysis::gpu::ranks::jobs;
+use gctrace_analysis::gpu::ranks::report;
 use gctrace_analysis::gpu::replay::Change;
 use gctrace_analysis::gpu::replay::InsertedPause;
 use gctrace_analysis::gpu::replay::Model;
@@ -64,6 +65,16 @@ fn real_ranks() {
         job.members
     );
     assert_eq!(job.members[1].aligned_by, 5);
+    // Begins of the later rank less those of the earlier, in microseconds, by hand.
+    let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
+    let timelines: Vec<&Timeline> = REAL.iter().collect();
+    let report = report(&timelines).expect("ranks");
+    let [first, second] = report.jobs[0].ranks.as_slice() else {
+        panic!("two ranks");
+    };
+    let by_hand_ns = by_hand_us.iter().sum::<u64>() * 1_000;
+    assert_eq!((first.peer_wait_ns, second.peer_wait_ns), (by_hand_ns, 0));
+    assert_eq!((first.last, second.last), (0, 5));
     for other in ["nccl_rank0", "ns_resolution_rank0"] {
         let timelines = [REAL[0].clone(), real(other, 1)];
         assert_eq!(found(&timelines).jobs.len(), 0, "{other} is of another job");
@@ -77,7 +88,7 @@ fn a_pause_of_one_real_rank_makes_the_other_wait() {
     for source in 0..2 {
         let changed = with_pause(&timelines, source, 200 * MS);
         let changed: Vec<&Timeline> = changed.iter().collect();
-        let report = gctrace_analysis::gpu::ranks::report(&changed).expect("ranks");
+        let report = report(&changed).expect("ranks");
         let job = &report.jobs[0];
         assert_eq!(job.collectives.matched, 5);
         let found = &job.pauses.as_ref().expect("pauses").sources[0];

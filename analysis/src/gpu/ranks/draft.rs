@@ -22,6 +22,9 @@ const LARGEST_ERROR_NS: u64 = 5_000_000;
 /// An offset is as good as the best if it scores so many tenths of it, with ends no further apart.
 const AS_GOOD_TENTHS: u64 = 6;
 
+/// What is known of the clocks decides between offsets if the others are so many times further off.
+const CLEARLY_NEARER: u64 = 4;
+
 /// A collective, as far as its ranks are known.
 #[derive(Clone, Debug)]
 pub(super) struct Meeting {
@@ -133,15 +136,12 @@ impl Draft {
             fit.score.saturating_mul(10) >= score.saturating_mul(AS_GOOD_TENTHS)
                 && fit.error_ns <= error_ns.saturating_mul(2).saturating_add(2_000)
         });
-        let first = fits.first()?.offset_ns;
-        let several = fits
-            .iter()
-            .any(|fit| fit.offset_ns.abs_diff(first) > TOLERANCE_NS.unsigned_abs());
         if let Clock::About(offset) = clock {
             fits.sort_by_key(|fit| fit.offset_ns.abs_diff(offset));
         }
+        let ambiguous = is_ambiguous(&fits, clock);
         let mut chosen = fits.into_iter().next()?;
-        chosen.ambiguous = several && clock == Clock::Unknown;
+        chosen.ambiguous = ambiguous;
         Some(chosen)
     }
 
@@ -291,6 +291,26 @@ impl Draft {
         });
         if let Some(communicator) = self.communicators.get_mut(index) {
             communicator.push(at);
+        }
+    }
+}
+
+/// Whether others of equally good fits could as well be meant as the first.
+fn is_ambiguous(fits: &[Fit], clock: Clock) -> bool {
+    let Some(first) = fits.first() else {
+        return false;
+    };
+    let apart = TOLERANCE_NS.unsigned_abs();
+    let mut others = fits
+        .iter()
+        .filter(|fit| fit.offset_ns.abs_diff(first.offset_ns) > apart);
+    match clock {
+        Clock::Same(_) => false,
+        Clock::Unknown => others.next().is_some(),
+        Clock::About(offset) => {
+            let off = |fit: &Fit| fit.offset_ns.abs_diff(offset);
+            let near = off(first).saturating_mul(CLEARLY_NEARER);
+            others.any(|fit| off(fit) < near)
         }
     }
 }

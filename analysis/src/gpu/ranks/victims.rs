@@ -34,95 +34,108 @@ pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
     let paused: Vec<usize> = paused.into_iter().map(|(_, at)| at).collect();
     let (single, others) = paused.split_at(paused.len().min(SINGLE));
     let model = Model::learn(job);
-    let without = Without {
-        ranks,
-        job,
-        measured: model.replay(&Change::default()),
-        model: &model,
+    let measured = Outcome::of(job, &model.replay(&Change::default()));
+    let without = |members: &[usize]| {
+        let change = Change::without(job, |at, _| members.contains(&at));
+        model.replay(&change)
     };
-    let mut sources: Vec<PauseSource> = single.iter().map(|at| without.of(&[*at])).collect();
-    if !others.is_empty() {
-        sources.push(without.of(others));
+    let source = |members: &[usize], schedule: &Schedule| {
+        let outcome = Outcome::of(job, schedule);
+        source(ranks, job, members, &measured, &outcome)
+    };
+    let mut sources: Vec<PauseSource> = Vec::new();
+    for members in single.chunks(1).chain([others]) {
+        if !members.is_empty() {
+            sources.push(source(members, &without(members)));
+        }
     }
     sources.sort_by_key(|source| std::cmp::Reverse(source.total_ns));
+    let without_all = without(&paused);
     Some(RankPauses {
         basis: Basis::Inferred,
         victims: ranks.members.iter().map(|member| member.rank).collect(),
         sources,
-        all: without.of(&paused),
-        all_standard_error_ns: standard_error_ns(job, &model),
+        all: source(&paused, &without_all),
+        all_standard_error_ns: standard_error_ns(job, &without_all),
     })
 }
 
 /// Of the cost of all pauses.
-fn standard_error_ns(job: &Job<'_>, model: &Model) -> Option<u64> {
-    let without = model.replay(&Change::without_all(job));
-    let errors = job
-        .timelines
-        .iter()
-        .enumerate()
-        .filter_map(|(at, timeline)| {
-            let evidence = StepEvidence::collect(timeline, at, &without)?;
-            Some(evidence.standard_error_ns)
-        });
+fn standard_error_ns(job: &Job<'_>, without_all: &Schedule) -> Option<u64> {
+    let timelines = job.timelines.iter().enumerate();
+    let errors = timelines.filter_map(|(at, timeline)| {
+        let evidence = StepEvidence::collect(timeline, at, without_all)?;
+        Some(evidence.standard_error_ns)
+    });
     errors.max()
 }
 
-/// Replays without pauses, against the measured schedule.
-struct Without<'a> {
-    ranks: &'a RankJob,
-    job: &'a Job<'a>,
-    model: &'a Model,
-    measured: Schedule,
+/// What of a schedule is compared.
+struct Outcome {
+    /// When each rank ends.
+    ends_ns: Vec<u64>,
+    steps: u64,
+    /// Mean time of a step.
+    step_ns: Option<u64>,
 }
 
-impl Without<'_> {
-    /// Without the pauses of some members.
-    fn of(&self, members: &[usize]) -> PauseSource {
-        let change = Change::without(self.job, |at, _| members.contains(&at));
-        let without = self.model.replay(&change);
-        let earlier_ns: Vec<i64> = (0..self.job.timelines.len())
-            .map(|at| earlier(self.measured.end_ns(at), without.end_ns(at)))
-            .collect();
-        let total_ns = earlier_ns.iter().fold(0, sum);
-        let own = members.iter().filter_map(|at| earlier_ns.get(*at));
-        let own_ns = own.fold(0, sum);
-        let mut pauses = 0;
-        let mut time_ns: u64 = 0;
-        for timeline in members.iter().filter_map(|at| self.job.timelines.get(*at)) {
-            pauses += timeline.pauses.len() as u64;
-            time_ns = time_ns.saturating_add(paused_ns(timeline));
-        }
-        let mut ranks: Vec<u32> = members
-            .iter()
-            .filter_map(|at| Some(self.ranks.members.get(*at)?.rank))
-            .collect();
-        ranks.sort_unstable();
-        PauseSource {
-            ranks,
-            pauses,
-            paused_ns: time_ns,
-            total_ns,
-            amplification_ratio: ratio(total_ns, own_ns),
-            job_earlier_ns: earlier(self.measured.makespan_end_ns(), without.makespan_end_ns()),
-            steps: self.steps(&without),
-            earlier_ns,
+impl Outcome {
+    fn of(job: &Job<'_>, schedule: &Schedule) -> Self {
+        let timelines = || job.timelines.iter().enumerate();
+        let steps: usize = timelines().map(|(_, timeline)| timeline.steps.len()).sum();
+        let spans = timelines().filter_map(|(at, timeline)| stepping(timeline, at, schedule));
+        let spans_ns = spans.fold(0, u64::saturating_add);
+        Self {
+            ends_ns: timelines().map(|(at, _)| schedule.end_ns(at)).collect(),
+            steps: steps as u64,
+            step_ns: spans_ns.checked_div(steps as u64),
         }
     }
 
-    fn steps(&self, without: &Schedule) -> Option<StepEffect> {
-        let timelines = || self.job.timelines.iter().enumerate();
-        let steps: usize = timelines().map(|(_, timeline)| timeline.steps.len()).sum();
-        let steps = steps as u64;
-        let mean = |schedule: &Schedule| {
-            let spans = timelines().filter_map(|(at, timeline)| stepping(timeline, at, schedule));
-            spans.fold(0, u64::saturating_add).checked_div(steps)
-        };
-        Some(StepEffect {
-            steps,
-            mean_ns: mean(&self.measured)?,
-            mean_without_ns: mean(without)?,
-        })
+    fn makespan_end_ns(&self) -> u64 {
+        self.ends_ns.iter().max().copied().unwrap_or(0)
+    }
+}
+
+/// The row of some members, whose pauses are removed in `without`.
+fn source(
+    ranks: &RankJob,
+    job: &Job<'_>,
+    members: &[usize],
+    measured: &Outcome,
+    without: &Outcome,
+) -> PauseSource {
+    let ends = measured.ends_ns.iter().zip(&without.ends_ns);
+    let earlier_ns: Vec<i64> = ends
+        .map(|(measured_ns, without_ns)| earlier(*measured_ns, *without_ns))
+        .collect();
+    let total_ns = earlier_ns.iter().fold(0, sum);
+    let own = members.iter().filter_map(|at| earlier_ns.get(*at));
+    let own_ns = own.fold(0, sum);
+    let timelines = members.iter().filter_map(|at| job.timelines.get(*at));
+    let time_ns = timelines
+        .clone()
+        .map(|timeline| paused_ns(timeline))
+        .fold(0, u64::saturating_add);
+    let numbers = members.iter().filter_map(|at| ranks.members.get(*at));
+    let mut numbers: Vec<u32> = numbers.map(|member| member.rank).collect();
+    numbers.sort_unstable();
+    PauseSource {
+        ranks: numbers,
+        pauses: timelines.map(|timeline| timeline.pauses.len() as u64).sum(),
+        paused_ns: time_ns,
+        total_ns,
+        amplification_ratio: ratio(total_ns, own_ns),
+        job_earlier_ns: earlier(measured.makespan_end_ns(), without.makespan_end_ns()),
+        steps: measured
+            .step_ns
+            .zip(without.step_ns)
+            .map(|(mean_ns, mean_without_ns)| StepEffect {
+                steps: measured.steps,
+                mean_ns,
+                mean_without_ns,
+            }),
+        earlier_ns,
     }
 }
 

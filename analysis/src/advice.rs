@@ -24,7 +24,10 @@ const RARER_SAVES: f64 = 0.9;
 /// All advice for a report, in the order to try it.
 pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let Some(most) = report.processes.first() else {
-        return vec![texts::no_collection(report)];
+        return vec![match report.verdict.level {
+            Level::Unknown => texts::record_collections(),
+            _ => texts::no_collection(report),
+        }];
     };
     let mut list = match report.verdict.level {
         Level::None | Level::Negligible => vec![texts::leave(report)],

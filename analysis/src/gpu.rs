@@ -3,10 +3,17 @@
 //! [`timeline`] is the common ground: one process's operations, calls, pauses and steps, sorted
 //! and linked. Everything below it only reads it.
 
+pub(crate) mod breakdown;
 pub mod calls;
 mod clocks;
 pub mod collect;
+pub(crate) mod device;
+pub(crate) mod devices;
+pub(crate) mod gaps;
+pub(crate) mod intervals;
+pub(crate) mod launching;
 pub mod merge;
 pub mod packed;
+pub(crate) mod steps;
 pub(crate) mod summary;
 pub mod timeline;

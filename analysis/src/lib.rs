@@ -7,7 +7,9 @@
 mod advice;
 mod allocations;
 mod analysis;
+mod bootstrap;
 mod counters;
+mod coverage;
 mod cuda;
 mod distribution;
 pub mod gpu;

@@ -10,11 +10,15 @@ mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_devices;
+mod gpu_gaps;
 mod gpu_work;
 mod gpus;
+mod launching;
 mod lines;
 mod pressure;
 mod processes;
+mod steps;
 
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
@@ -42,12 +46,26 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpu_devices::DeviceId;
+pub use gpu_devices::DeviceReport;
+pub use gpu_devices::StreamIdle;
+pub use gpu_devices::StreamReport;
+pub use gpu_devices::TemporalBreakdown;
+pub use gpu_gaps::DeviceGaps;
+pub use gpu_gaps::GapReport;
+pub use gpu_gaps::GapsReport;
+pub use gpu_gaps::HostTime;
 pub use gpu_work::GpuWork;
 pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
 pub use gpus::GpuReport;
 pub use gpus::ThrottleShare;
+pub use launching::DepthPoint;
+pub use launching::DepthReport;
+pub use launching::DeviceLaunching;
+pub use launching::LatencyReport;
+pub use launching::LaunchingReport;
 pub use lines::LineEffort;
 pub use lines::LineReport;
 pub use lines::Lines;
@@ -59,6 +77,12 @@ pub use processes::InterpreterReport;
 pub use processes::ProcessReport;
 pub use processes::SettingsReport;
 pub use processes::TraceReport;
+pub use steps::ProcessSteps;
+pub use steps::StepComparison;
+pub use steps::StepDifference;
+pub use steps::StepLengths;
+pub use steps::StepReport;
+pub use steps::StepsReport;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -109,6 +133,8 @@ pub struct Report {
     pub counters: Option<CountersReport>,
     /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
     pub gpu: Option<GpuWork>,
+    /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
+    pub steps: Option<StepsReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
@@ -131,8 +157,8 @@ pub struct Report {
 pub enum Level {
     /// No collection was recorded.
     None,
-    /// Collections ran, but for how long the program did is not in the traces; or the traces, of
-    /// another tool, hold no collection, which does not say that none ran.
+    /// Collections ran, but for how long the program did is not in the traces; or the traces cannot
+    /// tell whether any ran.
     Unknown,
     /// Under 1 % of the time, and no pause of 100 ms.
     Negligible,

@@ -8,6 +8,7 @@ use crate::gpu;
 use crate::pressure;
 use crate::process::ProcessState;
 use crate::report::Basis;
+use crate::report::ClockReport;
 use crate::report::CountersReport;
 use crate::report::Effort;
 use crate::report::ExplicitCalls;
@@ -35,12 +36,14 @@ use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 impl Analysis {
     /// The report over all traces so far.
     #[must_use]
     pub fn report(&mut self) -> Report {
         self.settle();
+        let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let processes = self.process_reports();
         let traces: Vec<TraceReport> = (0..)
             .zip(&self.traces)
@@ -73,7 +76,8 @@ impl Analysis {
             not_covered: self.not_covered(processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
-            gpu: self.gpu_work(),
+            gpu: gpu_work(&merged),
+            steps: gpu::steps::report(&merged.timelines, &self.only_full(&merged.clocks)),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -115,6 +119,17 @@ impl Analysis {
         reports
     }
 
+    /// Processes, by trace and id, whose collector knows only full collections.
+    fn only_full(&self, clocks: &[ClockReport]) -> HashSet<(usize, u32)> {
+        let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
+        let own: HashSet<_> = free_threaded.map(|own| (own.trace, own.pid)).collect();
+        let joined = clocks
+            .iter()
+            .filter(|clock| own.contains(&(clock.gc_trace, clock.pid)))
+            .map(|clock| (clock.trace, clock.pid));
+        own.iter().copied().chain(joined).collect()
+    }
+
     fn lines(&self) -> Option<Lines> {
         let mut ranking = Ranking::new(&self.stacks, self.all.time_ns());
         for process in &self.processes {
@@ -129,15 +144,6 @@ impl Analysis {
             sum.merge(&process.counters);
         }
         sum.report()
-    }
-
-    /// Of traces of one process together.
-    fn gpu_work(&self) -> Option<GpuWork> {
-        let merged = gpu::merge::merge(&self.timelines, &self.spans());
-        let mut work = gpu::summary::report(&merged.timelines)?;
-        work.clocks = merged.clocks;
-        work.not_merged = merged.not_merged;
-        Some(work)
     }
 
     fn gpus(&self) -> Vec<GpuReport> {
@@ -317,15 +323,7 @@ impl Analysis {
     }
 
     fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let work = if has_calls {
-            "calls to the GPU but not when it did the work"
-        } else {
-            "no GPU work"
-        };
-        let mut list = vec![format!(
-            "What the pauses cost the GPU: these traces hold {work}, so a pause may have been hidden \
-             behind queued kernels or have left the GPU idle."
-        )];
+        let mut list: Vec<String> = self.no_cost(has_calls).into_iter().collect();
         if processes > 1 {
             list.push(
                 "What a pause of one process cost the others that wait for it, as ranks of a \
@@ -391,6 +389,14 @@ fn stopped_ratio<'a>(
         )
     });
     ratio(stopped.min(observed), observed)
+}
+
+/// Of traces of one process together.
+fn gpu_work(merged: &gpu::merge::Merged<'_>) -> Option<GpuWork> {
+    let mut work = gpu::summary::report(&merged.timelines)?;
+    work.clocks.clone_from(&merged.clocks);
+    work.not_merged.clone_from(&merged.not_merged);
+    Some(work)
 }
 
 /// What the pause itself tells.

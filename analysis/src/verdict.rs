@@ -30,17 +30,14 @@ pub(crate) fn verdict(
     missing: &Missing,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
-    let level = match level(totals, at_shutdown_ns) {
-        Level::None if of_other_tools(traces) => Level::Unknown,
-        level => level,
+    let untold = totals.pauses.count == 0 && untold(traces);
+    let level = match untold {
+        true => Level::Unknown,
+        false => level(totals, at_shutdown_ns),
     };
     let mut sentence = match level {
+        Level::Unknown if untold => cannot_tell(traces),
         Level::None => no_collection(traces, missing),
-        Level::Unknown if totals.pauses.count == 0 => {
-            "Whether the garbage collector ran is not in these traces: they hold no collection, and the \
-             tool that recorded them writes collections only if it is asked to."
-                .to_owned()
-        }
         _ => with_collections(level, totals),
     };
     if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
@@ -74,14 +71,10 @@ pub(crate) fn verdict(
         sentence,
         basis: match level {
             Level::None => Basis::Measured,
+            Level::Unknown if untold => Basis::Inferred,
             _ => totals.basis,
         },
     }
-}
-
-/// Whether no trace is gctrace's, whose silence would say that nothing ran.
-pub(crate) fn of_other_tools(traces: &[TraceReport]) -> bool {
-    !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
 }
 
 fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
@@ -105,9 +98,30 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
     }
 }
 
+/// Whether no trace would tell of a collection, had there been one.
+fn untold(traces: &[TraceReport]) -> bool {
+    !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
+}
+
+fn cannot_tell(traces: &[TraceReport]) -> String {
+    let longest = traces.iter().map(|trace| trace.duration_ns).max();
+    format!(
+        "Whether the garbage collector ran cannot be told: there is no collection in {}, but the \
+         PyTorch profiler and other tools record collections only where asked.",
+        match traces {
+            [_] => format!(
+                "the {} of this trace",
+                units::duration(longest.unwrap_or(0))
+            ),
+            many => format!("these {} traces", many.len()),
+        }
+    )
+}
+
 fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
     let recorded = traces
         .iter()
+        .filter(|trace| trace.recorded_by.is_some())
         .map(|trace| trace.duration_ns)
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);

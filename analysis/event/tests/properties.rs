@@ -238,14 +238,15 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth) in any::<(bool, u32)>(),
+        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Header {
         let started_ns = started_ns >> 2;
         Header {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
-            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, counters,
+            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda,
+            counters,
             counters_missing,
         }
     }

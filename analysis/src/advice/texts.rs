@@ -15,7 +15,6 @@ use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
 use crate::units::three_digits;
-use crate::verdict;
 use gctrace_event::Counter;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
@@ -34,9 +33,6 @@ fn advice(id: &str, action: &str, why: String) -> Advice {
 }
 
 pub(crate) fn no_collection(report: &Report) -> Advice {
-    if verdict::of_other_tools(&report.traces) {
-        return record_collections();
-    }
     let why = match report.totals.processes_without_pauses {
         0 => "No Python process ran the collector while it was recorded. Either the program makes \
               few objects that can be part of cycles, or no Python was found in it."
@@ -52,21 +48,25 @@ pub(crate) fn no_collection(report: &Report) -> Advice {
     advice
 }
 
-/// For traces of the PyTorch profiler without collections.
-fn record_collections() -> Advice {
+/// Two ways to get collections beside the profiler's trace. `record_python_gc_info` is an argument of
+/// `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only with
+/// `with_stack=True` (pytorch pull request 161209).
+pub(crate) fn record_collections() -> Advice {
     let mut advice = advice(
         "record-collections",
-        "Record the collections of the same run as well.",
-        "What they cost the GPU can be told from both files together. The profiler writes collections \
-         itself, without their generation and reason, from PyTorch 2.9 on if asked to."
+        "Record the collections as well, then analyze both together.",
+        "Without them nothing can be said about what they cost. gctrace records them beside the \
+         profiler, in the same run. PyTorch 2.9 and later can also write them into the profiler's own \
+         trace, at the price of Python stacks."
             .to_owned(),
     );
     advice.code = Some(
-        "sudo gctrace -o gc.json -- python train.py    # with the profiler in it\n\
-         gctrace analyze gc.json trace.json.gz\n\
-         # or, in the program:\n\
-         profile(with_stack=True, experimental_config=\n    \
-         torch._C._profiler._ExperimentalConfig(record_python_gc_info=True))"
+        "sudo gctrace record -o gc.json -- python train.py\n\
+         gctrace analyze gc.json profiler-trace.json\n\
+         # or, PyTorch 2.9 and later, in the program:\n\
+         from torch._C._profiler import _ExperimentalConfig\n\
+         config = _ExperimentalConfig(record_python_gc_info=True)\n\
+         with torch.profiler.profile(with_stack=True, experimental_config=config):"
             .to_owned(),
     );
     advice

@@ -1,5 +1,9 @@
 //! From timelines to the report's part about GPU work.
 
+use super::device::DeviceWork;
+use super::devices;
+use super::gaps;
+use super::launching;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::GpuWork;
@@ -22,6 +26,13 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .sum(),
         clocks: Vec::new(),
         not_merged: Vec::new(),
+        devices: timelines
+            .iter()
+            .flat_map(|timeline| DeviceWork::of(timeline))
+            .map(|work| devices::report(&work))
+            .collect(),
+        gaps: gaps::report(&timelines),
+        launching: launching::report(&timelines),
         ignored: ignored(&timelines),
     })
 }

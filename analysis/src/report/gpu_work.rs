@@ -2,6 +2,9 @@
 
 use super::Basis;
 use super::ClockReport;
+use super::DeviceReport;
+use super::GapsReport;
+use super::LaunchingReport;
 use super::NotMerged;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +20,13 @@ pub struct GpuWork {
     pub clocks: Vec<ClockReport>,
     /// Those for which that was not possible.
     pub not_merged: Vec<NotMerged>,
+    /// How busy each device of each process was: nanoseconds, measured.
+    pub devices: Vec<DeviceReport>,
+    /// When the devices did nothing, and what the host did meanwhile: nanoseconds, inferred.
+    pub gaps: Option<GapsReport>,
+    /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
+    /// no operation names its call.
+    pub launching: Option<LaunchingReport>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }

@@ -4,11 +4,15 @@ use super::allocations;
 use super::counters;
 use super::cuda;
 use super::evidence;
+use super::gpu_devices;
+use super::gpu_gaps;
 use super::gpu_work;
 use super::gpus;
+use super::launching;
 use super::lines;
 use super::overview;
 use super::pressure;
+use super::steps;
 use super::style::Style;
 use super::table::wrap;
 use gctrace_analysis::report::Advice;
@@ -37,7 +41,11 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),
+        steps::steps(report),
         gpu_work::gpu_work(report),
+        gpu_devices::gpu_devices(report),
+        gpu_gaps::gpu_gaps(report),
+        launching::launching(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),

@@ -22,17 +22,18 @@ TRACES = CHECKOUT / "analysis/tests/data/kineto"
 HTA = "HolisticTraceAnalysis==0.5.0"
 ENLARGED_BYTES = 200_000_000
 
-# Prints seconds and peak memory in KiB: after the import, and at the end.
+# Tells seconds of parsing and of breakdowns, CPU seconds of both, and peak memory in KiB: after the import, and at
+# the end.
 MEASURE = """
 import json, re, sys, time
 from hta.trace_analysis import TraceAnalysis
 peak = lambda: int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
-imported, began = peak(), time.perf_counter()
+imported, began, cpu = peak(), time.perf_counter(), time.process_time()
 analysis = TraceAnalysis(trace_files={0: sys.argv[1]}, trace_dir=sys.argv[2])
 parsed = time.perf_counter()
 analysis.get_temporal_breakdown(visualize=False)
 analysis.get_idle_time_breakdown(visualize=False)
-json.dump([parsed - began, time.perf_counter() - parsed, imported, peak()], open(sys.argv[3], "w"))
+json.dump([parsed - began, time.perf_counter() - parsed, time.process_time() - cpu, imported, peak()], open(sys.argv[3], "w"))
 """
 
 
@@ -83,17 +84,19 @@ def enlarged(source, target, size=ENLARGED_BYTES):
 
 
 def of_gctrace(options, trace):
-    """Seconds and KiB of the whole process. GNU time starts it: started from here, its peak would be that of
+    """Seconds, CPU seconds and KiB of the whole process. GNU time starts it: started from here, its peak would be that of
     this interpreter, which the kernel counts up to exec."""
     with tempfile.NamedTemporaryFile("r") as peak:
         began = time.monotonic()
-        subprocess.run(["/usr/bin/time", "-f", "%M", "-o", peak.name, options.gctrace, "analyze", "--format", "json",
+        subprocess.run(["/usr/bin/time", "-f", "%M %U %S", "-o", peak.name, options.gctrace, "analyze", "--format", "json",
                         str(trace)], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        return time.monotonic() - began, int(peak.read())
+        seconds = time.monotonic() - began
+        memory, user, system = peak.read().split()
+        return seconds, float(user) + float(system), int(memory)
 
 
 def of_hta(python, trace):
-    """Seconds of parsing and of breakdowns, KiB after the import and at the most; or what it said."""
+    """What MEASURE tells; or what HTA said."""
     with tempfile.NamedTemporaryFile() as result:
         run = subprocess.run([python, "-c", MEASURE, str(trace), str(trace.parent), result.name],
                              capture_output=True, text=True)
@@ -107,15 +110,19 @@ def row(options, python, trace, repetitions):
     theirs = [of_hta(python, trace) for _ in range(repetitions)]
     failed = next((why for values, why in theirs if values is None), None)
     size = trace.stat().st_size / 1e6
-    seconds, memory = statistics.median(one[0] for one in ours), max(one[1] for one in ours) / 1024
+    seconds, cpu = (statistics.median(one[at] for one in ours) for at in (0, 1))
+    memory = max(one[2] for one in ours) / 1024
+    begin = f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} ({cpu:.2f}) | {memory:.1f} |"
     if failed:
-        print(f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} | {memory:.1f} | HTA failed: {failed} | | | | |")
+        print(f"{begin} HTA failed: {failed} | | | |")
         return
     values = [one for one, _ in theirs]
-    parse, breakdowns = (statistics.median(one[at] for one in values) for at in (0, 1))
-    imported, peak = (max(one[at] for one in values) / 1024 for at in (2, 3))
-    print(f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} | {memory:.1f} | {parse:.2f} + {breakdowns:.2f} | {peak:.0f} | "
-          f"{peak - imported:.0f} | {(parse + breakdowns) / seconds:.0f} | {peak / memory:.0f} ({(peak - imported) / memory:.0f}) |")
+    parse, breakdowns, their_cpu = (statistics.median(one[at] for one in values) for at in (0, 1, 2))
+    imported, peak = (max(one[at] for one in values) / 1024 for at in (3, 4))
+    # GNU time counts in hundredths.
+    by_cpu = f"{their_cpu / cpu:.0f}" if cpu >= 0.02 else f"over {their_cpu / 0.02:.0f}"
+    print(f"{begin} {parse:.2f} + {breakdowns:.2f} ({their_cpu:.2f}) | {peak:.0f} ({peak - imported:.0f}) | "
+          f"{(parse + breakdowns) / seconds:.0f} ({by_cpu}) | {peak / memory:.0f} ({(peak - imported) / memory:.0f}) |")
 
 
 def hta(options, folder):
@@ -135,7 +142,8 @@ def hta(options, folder):
             file.write(chunk)
     print(f"`enlarged.json` is `ns_resolution_rank0` {repeats} times. gctrace: the whole process. HTA: without its "
           "import, parsing + breakdowns; its memory whole and less that after the import.\n")
-    print("| trace | gctrace, s | MB | HTA, s | MB | MB beyond import | times as fast | times the memory (beyond import) |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| trace | gctrace, s (CPU) | MB | HTA, s (CPU) | MB (beyond import) | times as fast (by CPU) | "
+          "times the memory (beyond import) |")
+    print("|---|---|---|---|---|---|---|")
     for trace in [*sorted(TRACES.glob("*.json.gz")), large, packed]:
         row(options, python, trace, repetitions)

@@ -4,6 +4,8 @@ use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::counters::CounterState;
+use crate::gpu;
+use crate::gpu::merge::Merged;
 use crate::pressure;
 use crate::process::ProcessState;
 use crate::report::Basis;
@@ -12,6 +14,7 @@ use crate::report::Effort;
 use crate::report::ExplicitCalls;
 use crate::report::FreedNothing;
 use crate::report::GpuReport;
+use crate::report::GpuWork;
 use crate::report::Group;
 use crate::report::Lines;
 use crate::report::Missing;
@@ -39,7 +42,8 @@ use std::collections::HashSet;
 impl Analysis {
     /// The report over all traces so far.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&mut self) -> Report {
+        self.settle();
         let processes = self.process_reports();
         let traces: Vec<TraceReport> = (0..)
             .zip(&self.traces)
@@ -53,8 +57,9 @@ impl Analysis {
         );
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
-        let gpu = crate::gpu::summary::report(&self.timelines);
-        let outlook = crate::gpu::what_if::report::outlook(self, &processes, gpu.as_ref());
+        let merged = gpu::merge::merge(&self.timelines, &self.spans());
+        let gpu = gpu_work(&merged);
+        let outlook = gpu::what_if::report::outlook(self, &merged, &processes, gpu.as_ref());
         let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
         let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
             cost,
@@ -81,8 +86,8 @@ impl Analysis {
             counters: self.counters(),
             gpu,
             what_if: outlook.what_if,
-            gpu_bounds: crate::gpu::bounds::report::report(self),
-            steps: crate::gpu::steps::report(&self.timelines, &self.only_full()),
+            gpu_bounds: gpu::bounds::report::report(self, &merged.timelines),
+            steps: gpu::steps::report(&merged.timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -107,7 +112,11 @@ impl Analysis {
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let (_, last_ns) = trace.span.unwrap_or_default();
                 let observed = process.observed(ended_ns, last_ns);
-                Some(process.report(trace.started_ns(), observed, &self.stacks))
+                let report = process.report(trace.started_ns(), observed, &self.stacks);
+                Some(ProcessReport {
+                    rank: report.rank.or(trace.profiler.rank),
+                    ..report
+                })
             })
             .collect();
         reports.sort_by_key(|process| {
@@ -213,21 +222,18 @@ impl Analysis {
                 let process = self.processes.get(entry.process)?;
                 let trace = self.traces.get(process.trace)?;
                 let after_start_ns = entry.pause.begin_ns.saturating_sub(trace.started_ns());
-                let header = trace
-                    .header
-                    .as_ref()
-                    .filter(|header| header.started_unix_ns > 0);
                 let described = process.described.as_ref();
+                let rank = described.and_then(|process| process.rank);
+                let started_unix_ns = trace.started_unix_ns();
                 Some(WorstPause {
                     trace: process.trace,
-                    rank: described.and_then(|process| process.rank),
+                    rank: rank.or(trace.profiler.rank),
                     thread: entry.thread.clone(),
                     line: entry
                         .node
                         .and_then(|node| self.stacks.own_line(node).cloned()),
                     after_start_ns,
-                    unix_ns: header
-                        .map(|header| header.started_unix_ns.saturating_add(after_start_ns)),
+                    unix_ns: started_unix_ns.map(|started| started.saturating_add(after_start_ns)),
                     ..worst_pause(&entry.pause)
                 })
             })
@@ -418,14 +424,15 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
             .map(|header| header.command.clone())
             .unwrap_or_default(),
         attached_pid: header.and_then(|header| header.attached_pid),
-        host: header.map(|header| header.host.clone()),
+        host: match header {
+            Some(header) => Some(header.host.clone()),
+            None => trace.profiler.host.clone(),
+        },
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
-        rank: header.and_then(|header| header.rank),
+        rank: trace.rank(),
         started_ns: trace.started_ns(),
-        started_unix_ns: header
-            .map(|header| header.started_unix_ns)
-            .filter(|unix_ns| *unix_ns > 0),
+        started_unix_ns: trace.started_unix_ns(),
         duration_ns: last_ns.saturating_sub(trace.started_ns()),
         basis: basis(header.is_some() && end.is_some()),
         pauses: trace.effort,
@@ -462,4 +469,14 @@ fn note(note: &Note) -> String {
         Some(pid) => format!("process {pid}: {}", note.message),
         None => note.message.clone(),
     }
+}
+
+/// Of traces of one process together.
+fn gpu_work(merged: &Merged<'_>) -> Option<GpuWork> {
+    let work = gpu::summary::report(&merged.timelines)?;
+    Some(GpuWork {
+        clocks: merged.clocks.clone(),
+        not_merged: merged.not_merged.clone(),
+        ..work
+    })
 }

@@ -5,6 +5,7 @@
 
 mod allocations;
 mod cause;
+mod clocks;
 mod counters;
 mod cuda;
 mod evidence;

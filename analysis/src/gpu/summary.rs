@@ -34,6 +34,8 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
         launching: launching::report(&timelines),
         ranks: super::ranks::report(&timelines),
         cause: cause::report(&timelines),
+        clocks: Vec::new(),
+        not_merged: Vec::new(),
         ignored: ignored(&timelines),
     })
 }
@@ -44,6 +46,8 @@ fn ignored(timelines: &[&Timeline]) -> IgnoredWork {
         sum.operations_without_call += ignored.ops_without_call;
         sum.operations_before_call += ignored.ops_before_call;
         sum.nested_calls += ignored.nested_calls;
+        sum.duplicates += ignored.duplicates;
+        sum.operations_without_process += ignored.without_process;
     }
     sum
 }

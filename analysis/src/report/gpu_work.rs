@@ -2,9 +2,11 @@
 
 use super::Basis;
 use super::CauseReport;
+use super::ClockReport;
 use super::DeviceReport;
 use super::GapsReport;
 use super::LaunchingReport;
+use super::NotMerged;
 use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,6 +31,10 @@ pub struct GpuWork {
     /// What pauses cost, by replay: one entry for each process that worked on a GPU and collected, by
     /// trace and process. Times in nanoseconds, inferred.
     pub cause: Vec<CauseReport>,
+    /// Traces of the PyTorch profiler that were put together with gctrace's of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Those for which that was not possible.
+    pub not_merged: Vec<NotMerged>,
     /// What of the traces is not in these figures.
     pub ignored: IgnoredWork,
 }
@@ -43,4 +49,9 @@ pub struct IgnoredWork {
     pub operations_before_call: u64,
     /// Calls inside other calls of the same thread; the outer one counts.
     pub nested_calls: u64,
+    /// Operations, calls and collections that a trace holds twice, the second time.
+    pub duplicates: u64,
+    /// Operations that cannot be given to a process, in a trace of several: they name neither it nor a
+    /// call of it. They count as busy time of their device.
+    pub operations_without_process: u64,
 }

@@ -16,10 +16,10 @@ use crate::report::RuleBounds;
 use gctrace_event::Origin;
 
 /// `None` where no process has bounds.
-pub(crate) fn report(analysis: &Analysis) -> Option<BoundsReport> {
+pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<BoundsReport> {
     let mut all: Vec<PauseBounds> = Vec::new();
     let mut processes = Vec::new();
-    for timeline in &analysis.timelines {
+    for timeline in timelines {
         let circumstances = circumstances(analysis, timeline);
         let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
             continue;

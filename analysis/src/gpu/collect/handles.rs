@@ -5,7 +5,7 @@
 
 use super::Collector;
 use super::Part;
-use super::Streams;
+use super::part::Streams;
 use crate::gpu::timeline::CountedLaunches;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Stream;

@@ -9,6 +9,7 @@ use super::predict;
 use super::replayed::jobs;
 use super::without_any;
 use crate::analysis::Analysis;
+use crate::gpu::merge::Merged;
 use crate::gpu::replay::Model;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_cost::GpuCost;
@@ -29,14 +30,15 @@ pub(crate) struct Outlook {
     pub(crate) cost: Option<GpuCost>,
 }
 
-/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
-/// that collected.
+/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of those that
+/// collected and made calls to a GPU, or of which a trace of the PyTorch profiler tells.
 pub(crate) fn outlook(
     analysis: &Analysis,
+    merged: &Merged<'_>,
     processes: &[ProcessReport],
     work: Option<&GpuWork>,
 ) -> Outlook {
-    let programs = programs(analysis, processes);
+    let programs = programs(analysis, merged, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
     // Learning a model of a long run takes seconds, so only where there is something to ask it.
     let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
@@ -93,35 +95,51 @@ fn cost(programs: &[Program<'_>], replays: &Replays<'_>) -> Option<GpuCost> {
     })
 }
 
-fn programs<'a>(analysis: &'a Analysis, processes: &[ProcessReport]) -> Vec<Program<'a>> {
-    let with_gpu = analysis.timelines.iter().any(Timeline::has_gpu_times);
+fn programs<'a>(
+    analysis: &Analysis,
+    merged: &'a Merged<'_>,
+    processes: &[ProcessReport],
+) -> Vec<Program<'a>> {
+    let with_gpu = merged.timelines.iter().any(Timeline::has_gpu_times);
     let relevant = |timeline: &&Timeline| match with_gpu {
         true => timeline.has_gpu_times(),
         false => !timeline.pauses.is_empty(),
     };
-    let timelines = analysis.timelines.iter().filter(relevant);
+    let timelines = merged.timelines.iter().filter(relevant);
     timelines
-        .map(|timeline| program(analysis, timeline, processes))
+        .map(|timeline| program(analysis, merged, timeline, processes))
         .collect()
 }
 
 fn program<'a>(
     analysis: &Analysis,
+    merged: &Merged<'_>,
     timeline: &'a Timeline,
     processes: &[ProcessReport],
 ) -> Program<'a> {
-    let own =
-        |process: &&ProcessReport| process.trace == timeline.trace && process.pid == timeline.pid;
-    let process = processes.iter().find(own);
+    let joined = merged.clocks.iter().find(|clock| {
+        let pids = [clock.profiler_pid, clock.pid];
+        clock.trace == timeline.trace && pids.contains(&timeline.pid)
+    });
+    // Of traces put together gctrace's knows the collector.
+    let (trace, pid) = joined.map_or((timeline.trace, timeline.pid), |clock| {
+        (clock.gc_trace, clock.pid)
+    });
+    let process = processes
+        .iter()
+        .find(|process| process.trace == trace && process.pid == pid);
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
-    let trace = analysis.traces.get(timeline.trace);
-    let (freed, reserved) = trace.map_or((0, 0), |trace| trace.cuda.memory_of(timeline.pid));
     let mut span_ns = activity(timeline);
-    if let (Some(trace), Some(process)) = (trace, process) {
-        let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
-        let end_ns = begin_ns.saturating_add(process.observed_ns);
-        span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+    let (mut freed, mut reserved) = (0, 0);
+    // What gctrace recorded outside of the profiler's time is in no figure of the two together.
+    if let (Some(trace), None) = (analysis.traces.get(trace), joined) {
+        (freed, reserved) = trace.cuda.memory_of(pid);
+        if let Some(process) = process {
+            let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
+            let end_ns = begin_ns.saturating_add(process.observed_ns);
+            span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+        }
     }
     Program {
         timeline,

@@ -1,6 +1,7 @@
 //! What traces can tell about the cost of pauses for GPUs, and what they cannot.
 
 use crate::analysis::Analysis;
+use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
 
 impl Analysis {
@@ -11,9 +12,14 @@ impl Analysis {
     }
 
     /// What the traces cannot tell.
-    /// `processes`: those that ran the collector. `has_calls`: calls to a GPU were recorded.
-    pub(crate) fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let mut list: Vec<String> = self.no_cost(has_calls).into_iter().collect();
+    /// `timelines`: those of one process put together. `processes`: those that ran the collector. `has_calls`: calls to a GPU were recorded.
+    pub(crate) fn not_covered(
+        &self,
+        timelines: &[Timeline],
+        processes: usize,
+        has_calls: bool,
+    ) -> Vec<String> {
+        let mut list: Vec<String> = self.no_cost(timelines, has_calls).into_iter().collect();
         if processes > 1 {
             list.push(
                 "What a pause of one process cost the others that wait for it, as ranks of a \
@@ -33,8 +39,8 @@ impl Analysis {
     }
 
     /// What stands between pauses and their cost for the GPU, if anything.
-    fn no_cost(&self, has_calls: bool) -> Option<String> {
-        let mut working = self.timelines.iter().filter(|own| own.has_gpu_times());
+    fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<String> {
+        let mut working = timelines.iter().filter(|own| own.has_gpu_times());
         let why = match (working.clone().count(), self.tells_collections()) {
             (0, _) if has_calls => {
                 return Some(

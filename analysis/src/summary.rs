@@ -82,7 +82,7 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
-            not_covered: self.not_covered(processes.len(), cuda.is_some()),
+            not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
             gpu,

@@ -104,3 +104,77 @@ fn instead(idle: &Idle) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Effort;
+
+    const LONG_NS: u64 = 100_000_000;
+
+    fn cost(cost_ns: u64, error_ns: Option<u64>) -> GpuCost {
+        GpuCost {
+            run_ns: 10_000_000_000,
+            cost_ns,
+            error_ns,
+            pauses: Effort {
+                count: 7,
+                time_ns: 900_000_000,
+            },
+            longest_ns: 400_000_000,
+        }
+    }
+
+    #[test]
+    fn levels_go_by_cost_and_not_by_the_length_of_pauses() {
+        for (cost_ns, expected) in [
+            (900_000_000, Level::Heavy),
+            (150_000_000, Level::Noticeable),
+            (99_999_999, Level::Negligible),
+            (0, Level::Negligible),
+        ] {
+            assert_eq!(level(&cost(cost_ns, None), LONG_NS), expected, "{cost_ns}");
+        }
+        let rare = GpuCost {
+            run_ns: 100_000_000_000,
+            ..cost(200_000_000, None)
+        };
+        assert_eq!(level(&rare, LONG_NS), Level::RareLongPauses);
+    }
+
+    #[test]
+    fn the_sentence_says_cost_error_and_what_is_hidden() {
+        let heavy = sentence(Level::Heavy, &cost(600_000_000, Some(30_000_000)), None);
+        assert!(
+            heavy.contains("600 ms longer (6.00 %, give or take 30.0 ms)"),
+            "{heavy}"
+        );
+        assert!(heavy.contains("300 ms of that delayed nothing"), "{heavy}");
+        let unsure = sentence(
+            Level::Noticeable,
+            &cost(150_000_000, Some(200_000_000)),
+            None,
+        );
+        assert!(unsure.contains("perhaps nothing at all"), "{unsure}");
+    }
+
+    #[test]
+    fn where_it_is_not_the_problem_it_says_what_is() {
+        let mut idle = Idle {
+            ratio: 0.25,
+            host: "was launching late",
+            host_ratio: 0.8,
+        };
+        let free = sentence(Level::Negligible, &cost(0, None), Some(&idle));
+        assert!(free.contains("did not delay the run of 10.0 s"), "{free}");
+        assert!(
+            free.contains(
+                "idle for 25.0 % of its time; in 80.0 % of that the host was launching late"
+            ),
+            "{free}"
+        );
+        idle.ratio = 0.001;
+        let busy = sentence(Level::Negligible, &cost(1_000, None), Some(&idle));
+        assert!(busy.contains("idle for no more than 0.100 %"), "{busy}");
+    }
+}

@@ -113,9 +113,9 @@ impl Activity {
         });
     }
 
-    /// Whether work may have been put into any stream after `from_ns` and up to `to_ns`.
+    /// Whether work may have been put into any stream after `from_ns` and before `to_ns`.
     pub(super) fn put_between(&self, from_ns: u64, to_ns: u64) -> bool {
-        let begun = self.puts.partition_point(|put| put.from_ns <= to_ns);
+        let begun = self.puts.partition_point(|put| put.from_ns < to_ns);
         let latest = begun
             .checked_sub(1)
             .and_then(|at| self.latest_to_ns.get(at));

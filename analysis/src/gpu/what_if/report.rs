@@ -122,14 +122,17 @@ fn program<'a>(
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
     let trace = analysis.traces.get(timeline.process_trace);
-    let (freed, reserved) = trace.map_or((0, 0), |trace| trace.cuda.memory_of(timeline.pid));
     let mut span_ns = activity(timeline);
-    // A timeline put together of two traces has the clock of the other.
+    let (mut freed, mut reserved) = (0, 0);
+    // A timeline put together of two traces has the clock of the other, and only what is within its time.
     let own_clock = timeline.trace == timeline.process_trace;
-    if let (Some(trace), Some(process), true) = (trace, process, own_clock) {
-        let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
-        let end_ns = begin_ns.saturating_add(process.observed_ns);
-        span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+    if let Some(trace) = trace.filter(|_| own_clock) {
+        (freed, reserved) = trace.cuda.memory_of(timeline.pid);
+        if let Some(process) = process {
+            let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
+            let end_ns = begin_ns.saturating_add(process.observed_ns);
+            span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+        }
     }
     Program {
         timeline,

@@ -9,6 +9,7 @@
   analyze    gctrace analyze of a generated trace of 1 GB
   alloc      --alloc beside probes on each allocation, see bench_alloc.py
   cuda       what recording a launch costs, see bench_cuda.py
+  hta        gctrace analyze beside HolisticTraceAnalysis, see bench_hta.py
   parts      what the parts of a recording cost per collection
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the
@@ -34,6 +35,7 @@ import time
 
 import bench_alloc
 import bench_cuda
+import bench_hta
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -366,7 +368,8 @@ def machine():
 
 def main():
     all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
-             "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "parts": parts}
+             "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "hta": bench_hta.hta,
+             "parts": parts}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)

@@ -10,7 +10,7 @@ set -euo pipefail
 . "$(dirname "$0")/setup.sh"
 
 need_packages building "${build_packages[@]}"
-need_packages "the comparison" bpftrace binutils python3 python3-venv
+need_packages "the comparison" bpftrace binutils python3 python3-venv time
 can_be_root || die "measuring needs root"
 if [ -z "${GCTRACE:-}" ]; then
     build build --release --quiet

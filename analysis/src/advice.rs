@@ -1,12 +1,14 @@
 //! What to do next: rules from evidence to action.
 //!
 //! Owns when an advice is given and what it can save; its words are in `advice/texts.rs`. What an
-//! advice saves is an upper bound drawn from this recording, never a promise: gctrace has not
-//! seen the program with the change.
+//! advice saves is drawn from this recording, never a promise: gctrace has not seen the program with
+//! the change. Without the GPU's times it is an upper bound, with them what the replay predicts.
 
 mod places;
+mod predicted;
 mod texts;
 
+use crate::gpu_cost::GpuCost;
 use crate::report::Advice;
 use crate::report::Effort;
 use crate::report::Growth;
@@ -22,13 +24,22 @@ const PREEMPTED_RATIO: f64 = 0.2;
 const RARER_SAVES: f64 = 0.9;
 
 /// All advice for a report, in the order to try it.
-pub(crate) fn advice(report: &Report) -> Vec<Advice> {
+pub(crate) fn advice(report: &Report, cost: Option<&GpuCost>) -> Vec<Advice> {
     let Some(most) = report.processes.first() else {
-        return vec![texts::no_collection(report)];
+        return vec![match report.verdict.level {
+            Level::Unknown => texts::record_collections(),
+            _ => texts::no_collection(report),
+        }];
     };
     let mut list = match report.verdict.level {
-        Level::None | Level::Negligible => vec![texts::leave(report)],
-        _ => worthwhile(report, most),
+        Level::None | Level::Negligible => vec![match cost {
+            Some(cost) => predicted::leave(texts::leave(report), cost),
+            None => texts::leave(report),
+        }],
+        _ => match cost {
+            Some(cost) => predicted::refine(worthwhile(report, most), report, cost),
+            None => worthwhile(report, most),
+        },
     };
     if report.totals.pauses.uncollectable > 0 {
         list.push(texts::uncollectable(report));
@@ -67,7 +78,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     });
     // Saves most and asks most of the program, so it comes after what is simpler.
     if facts.worth(facts.automatic()) {
-        list.push(texts::planned(most, &facts));
+        list.push(predicted::plan(texts::planned(most, &facts), report));
     }
     if list.is_empty() {
         list.push(texts::unknown_reason(report));

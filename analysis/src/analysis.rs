@@ -3,8 +3,12 @@
 //! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
+mod about;
+mod deferred;
+
+use self::about::ProfilerState;
+use self::deferred::Deferred;
 use crate::cuda::CudaState;
-use crate::gpu::collect::About;
 use crate::gpu::collect::Collector;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_samples::GpuSamples;
@@ -53,6 +57,7 @@ pub struct Analysis {
     pub(crate) stacks: StackTree,
     /// One per process that collected or used a GPU, trace by trace.
     pub(crate) timelines: Vec<Timeline>,
+    deferred: Vec<Deferred>,
     current: Current,
 }
 
@@ -64,6 +69,7 @@ struct Current {
     process_names: HashMap<u32, String>,
     frames: TraceFrames,
     gpu: Collector,
+    deferred: Deferred,
     /// First and last moment of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -80,6 +86,8 @@ struct Incarnations {
 pub(crate) struct TraceState {
     pub(crate) file: String,
     pub(crate) header: Option<Header>,
+    /// What a trace without header says of itself.
+    pub(crate) profiler: ProfilerState,
     pub(crate) end: Option<End>,
     /// First and last moment of anything.
     pub(crate) span: Option<(u64, u64)>,
@@ -92,6 +100,8 @@ pub(crate) struct TraceState {
     pub(crate) cuda: CudaState,
     /// It holds operations with the GPU's times.
     gpu_work: bool,
+    /// It holds collections that are not counted yet.
+    deferred: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
     /// Number of processes known before it.
@@ -106,7 +116,7 @@ impl TraceState {
     }
 
     fn has_evidence(&self) -> bool {
-        self.header.is_some() || self.effort.count > 0 || self.gpu_work
+        self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
     }
 
     /// Start of the recording.
@@ -145,6 +155,7 @@ impl Default for Analysis {
             unreadable: Vec::new(),
             stacks: StackTree::default(),
             timelines: Vec::new(),
+            deferred: Vec::new(),
             current: Current::default(),
         }
     }
@@ -169,10 +180,11 @@ impl Analysis {
         match item {
             Item::Record(Record::Pause(pause)) => {
                 trace.see(pause.begin_ns, pause.end_ns);
-                trace.effort.add(pause.duration_ns());
-                trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
                 self.current.gpu.add_pause(&pause);
-                self.add_pause(&pause);
+                let index = self.process_at(pause.pid, pause.begin_ns);
+                if let Some(pause) = self.defer(index, pause) {
+                    self.add_pause(index, &pause);
+                }
             }
             Item::Record(record) => self.add_record(record),
             Item::Header(header) => trace.header = Some(*header),
@@ -180,6 +192,7 @@ impl Analysis {
                 self.current.process_names.insert(pid, name);
             }
             Item::Other(event) => self.add_other(&event),
+            Item::Property(property) => trace.profiler.set(property),
             Item::Unusable => {}
         }
     }
@@ -199,13 +212,14 @@ impl Analysis {
         trace.ending = ending;
         trace.damage = damage;
         let index = self.traces.len() - 1;
-        let current = std::mem::take(&mut self.current);
+        self.note_repetition(index);
+        let mut current = std::mem::take(&mut self.current);
+        self.deferred
+            .extend(current.deferred.take(index, &current.thread_names));
         let about = self.about(index, &current);
         self.timelines.extend(current.gpu.finish(&about));
-        for process in self.processes.iter_mut().rev() {
-            if process.trace != index {
-                break;
-            }
+        let own = self.processes.iter_mut().rev();
+        for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
             if let Some((begin, end)) = current.spans.get(&process.pid) {
@@ -221,32 +235,6 @@ impl Analysis {
                 entry.node =
                     stack.and_then(|stack| current.frames.resolve(stack, &mut self.stacks));
             }
-        }
-    }
-
-    /// What its processes and its header say of the trace that ends.
-    fn about(&self, index: usize, current: &Current) -> About {
-        let header = self.traces.last().and_then(|trace| trace.header.as_ref());
-        let described = || {
-            let mine = self.processes.iter().rev();
-            let mine = mine.take_while(|process| process.trace == index);
-            mine.filter_map(|process| process.described.as_ref())
-        };
-        let unix_offset_ns = header
-            .filter(|header| header.started_unix_ns > 0)
-            .map(|header| header.started_unix_ns.cast_signed() - header.started_ns.cast_signed());
-        About {
-            trace: index,
-            is_ours: header.is_some(),
-            rank: header.and_then(|header| header.rank),
-            ranks: described()
-                .filter_map(|process| Some((process.pid, process.rank?)))
-                .collect(),
-            namespace_pids: described()
-                .filter_map(|process| Some((process.pid, process.namespace_pid?)))
-                .collect(),
-            thread_names: current.thread_names.clone(),
-            unix_offset_ns,
         }
     }
 
@@ -269,11 +257,14 @@ impl Analysis {
         self.unreadable.push(why);
     }
 
-    fn add_pause(&mut self, pause: &Pause) {
-        let index = self.process_at(pause.pid, pause.begin_ns);
+    fn add_pause(&mut self, index: usize, pause: &Pause) {
         let Some(process) = self.processes.get_mut(index) else {
             return;
         };
+        if let Some(trace) = self.traces.get_mut(process.trace) {
+            trace.effort.add(pause.duration_ns());
+            trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
+        }
         process.add(pause);
         let full = process.is_full(pause);
         self.all.add(pause);
@@ -410,6 +401,7 @@ impl Analysis {
             }
             Record::CudaLaunches(launches) => {
                 trace.cuda.add_launches(launches);
+                self.current.gpu.add_launches(launches);
                 (launches.pid, launches.first_ns, launches.last_ns)
             }
             Record::DeviceMemory(memory) => {

@@ -96,6 +96,23 @@ impl CudaState {
         self.steps_ns = self.steps_ns.saturating_add(length_ns);
     }
 
+    /// Devices on which a process's torch had memory.
+    pub(crate) fn devices_of(&self, pid: u32) -> usize {
+        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        own.count()
+    }
+
+    /// Device memory that a process gave back within pauses, and the most that torch reserved, in bytes, devices added.
+    pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
+        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        own.fold((0, 0), |(freed, reserved), (_, memory)| {
+            (
+                memory.freed_in_pauses.saturating_add(freed),
+                memory.peak_reserved.saturating_add(reserved),
+            )
+        })
+    }
+
     fn is_empty(&self) -> bool {
         self.functions.is_empty()
             && self.launches == 0

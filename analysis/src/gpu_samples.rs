@@ -71,6 +71,10 @@ impl GpuSamples {
         }
     }
 
+    pub(crate) fn has_samples(&self) -> bool {
+        self.0.values().any(|gpu| gpu.samples > 0)
+    }
+
     fn of(&mut self, index: u32) -> Option<&mut Sums> {
         let room = self.0.len() < GPUS_KEPT || self.0.contains_key(&index);
         room.then(|| self.0.entry(index).or_default())

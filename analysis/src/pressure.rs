@@ -29,6 +29,8 @@ struct Arenas {
     covered_ns: u64,
     mapped: u64,
     unmapped: u64,
+    /// Largest balance at the end of an interval; intervals come in order of time.
+    peak: i64,
 }
 
 impl PressureState {
@@ -42,6 +44,7 @@ impl PressureState {
             arenas.covered_ns = arenas.covered_ns.saturating_add(length_ns);
             arenas.mapped = arenas.mapped.saturating_add(mapped);
             arenas.unmapped = arenas.unmapped.saturating_add(unmapped);
+            arenas.peak = arenas.balance().max(arenas.peak);
         }
     }
 
@@ -74,8 +77,7 @@ impl PressureState {
 
 impl Arenas {
     fn report(self, arena_bytes: Option<i64>) -> ArenasReport {
-        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let balance = signed(self.mapped).saturating_sub(signed(self.unmapped));
+        let balance = self.balance();
         ArenasReport {
             covered_ns: self.covered_ns,
             mapped: self.mapped,
@@ -84,7 +86,14 @@ impl Arenas {
             unmapped_per_s: rate(self.unmapped, self.covered_ns),
             balance,
             balance_bytes: arena_bytes.map(|bytes| balance.saturating_mul(bytes)),
+            peak_balance: self.peak,
+            peak_balance_bytes: arena_bytes.map(|bytes| self.peak.saturating_mul(bytes)),
         }
+    }
+
+    fn balance(self) -> i64 {
+        let signed = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        signed(self.mapped).saturating_sub(signed(self.unmapped))
     }
 }
 
@@ -127,10 +136,12 @@ fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
         covered_ns: a.covered_ns.saturating_add(b.covered_ns),
         mapped: a.mapped.saturating_add(b.mapped),
         unmapped: a.unmapped.saturating_add(b.unmapped),
+        peak: a.peak_balance.saturating_add(b.peak_balance),
     };
-    let bytes = a.balance_bytes.zip(b.balance_bytes);
+    let sum = |(a, b): (i64, i64)| a.saturating_add(b);
     ArenasReport {
-        balance_bytes: bytes.map(|(a, b)| a.saturating_add(b)),
+        balance_bytes: a.balance_bytes.zip(b.balance_bytes).map(sum),
+        peak_balance_bytes: a.peak_balance_bytes.zip(b.peak_balance_bytes).map(sum),
         ..arenas.report(None)
     }
 }

@@ -7,15 +7,22 @@
 
 mod allocations;
 mod cause;
+mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_bounds;
+mod gpu_devices;
+mod gpu_gaps;
 mod gpu_work;
 mod gpus;
+mod launching;
 mod lines;
 mod pressure;
 mod processes;
 mod ranks;
+mod steps;
+mod what_if;
 
 pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
@@ -25,6 +32,10 @@ pub use cause::CostParts;
 pub use cause::DeviceCost;
 pub use cause::PauseCostReport;
 pub use cause::StepEvidenceReport;
+pub use clocks::AlignedBy;
+pub use clocks::ClockReport;
+pub use clocks::NotMerged;
+pub use clocks::RecognisedBy;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use cuda::CudaFunction;
@@ -44,12 +55,29 @@ pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
 pub use evidence::WorstPause;
+pub use gpu_bounds::BoundsReport;
+pub use gpu_bounds::ProcessBounds;
+pub use gpu_bounds::RuleBounds;
+pub use gpu_devices::DeviceId;
+pub use gpu_devices::DeviceReport;
+pub use gpu_devices::StreamIdle;
+pub use gpu_devices::StreamReport;
+pub use gpu_devices::TemporalBreakdown;
+pub use gpu_gaps::DeviceGaps;
+pub use gpu_gaps::GapReport;
+pub use gpu_gaps::GapsReport;
+pub use gpu_gaps::HostTime;
 pub use gpu_work::GpuWork;
 pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
 pub use gpus::GpuReport;
 pub use gpus::ThrottleShare;
+pub use launching::DepthPoint;
+pub use launching::DepthReport;
+pub use launching::DeviceLaunching;
+pub use launching::LatencyReport;
+pub use launching::LaunchingReport;
 pub use lines::LineEffort;
 pub use lines::LineReport;
 pub use lines::Lines;
@@ -70,6 +98,17 @@ pub use ranks::RanksReport;
 pub use ranks::StepEffect;
 pub use ranks::UnrelatedRank;
 pub use ranks::UsefulBusy;
+pub use steps::ProcessSteps;
+pub use steps::StepComparison;
+pub use steps::StepDifference;
+pub use steps::StepLengths;
+pub use steps::StepReport;
+pub use steps::StepsReport;
+pub use what_if::Garbage;
+pub use what_if::Interval;
+pub use what_if::PredictedLength;
+pub use what_if::Saving;
+pub use what_if::WhatIf;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,6 +159,14 @@ pub struct Report {
     pub counters: Option<CountersReport>,
     /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
     pub gpu: Option<GpuWork>,
+    /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
+    /// the GPU's own times.
+    pub gpu_bounds: Option<BoundsReport>,
+    /// What other settings of the collector would do, of processes that worked on a GPU or made calls to one. Empty
+    /// where there is no pause of theirs that they would change.
+    pub what_if: Vec<WhatIf>,
+    /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
+    pub steps: Option<StepsReport>,
     /// How the GPUs did, by trace and index, as far as NVML was asked.
     pub gpus: Vec<GpuReport>,
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
@@ -142,7 +189,8 @@ pub struct Report {
 pub enum Level {
     /// No collection was recorded.
     None,
-    /// Collections ran, but for how long the program did is not in the traces.
+    /// Collections ran, but for how long the program did is not in the traces; or the traces cannot
+    /// tell whether any ran.
     Unknown,
     /// Under 1 % of the time, and no pause of 100 ms.
     Negligible,

@@ -4,6 +4,8 @@ use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::counters::CounterState;
+use crate::gpu;
+use crate::gpu::merge::Merged;
 use crate::pressure;
 use crate::process::ProcessState;
 use crate::report::Basis;
@@ -12,6 +14,7 @@ use crate::report::Effort;
 use crate::report::ExplicitCalls;
 use crate::report::FreedNothing;
 use crate::report::GpuReport;
+use crate::report::GpuWork;
 use crate::report::Group;
 use crate::report::Lines;
 use crate::report::Missing;
@@ -29,15 +32,18 @@ use crate::tally::Tally;
 use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
+use crate::verdict::OnGpu;
 use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
 use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 impl Analysis {
     /// The report over all traces so far.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&mut self) -> Report {
+        self.settle();
         let processes = self.process_reports();
         let traces: Vec<TraceReport> = (0..)
             .zip(&self.traces)
@@ -51,7 +57,16 @@ impl Analysis {
         );
         let shutdown = by_reason.iter().find(|group| group.name == "shutdown");
         let shutdown = shutdown.map(|group| &group.pauses);
-        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing);
+        let merged = gpu::merge::merge(&self.timelines, &self.spans());
+        let timelines = merged.timelines.as_ref();
+        let gpu = gpu_work(&merged);
+        let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
+        let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
+        let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
+            cost,
+            idle: idle.as_ref(),
+        });
+        let verdict = verdict::verdict(&totals, shutdown, &traces, &missing, on_gpu);
         let cuda = crate::cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
@@ -67,10 +82,13 @@ impl Analysis {
                     .iter()
                     .filter_map(|process| process.pressure.as_ref()),
             ),
-            not_covered: self.not_covered(processes.len(), cuda.is_some()),
+            not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
-            gpu: crate::gpu::summary::report(&self.timelines),
+            gpu,
+            what_if: outlook.what_if,
+            gpu_bounds: gpu::bounds::report::report(self, timelines),
+            steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -80,7 +98,7 @@ impl Analysis {
             processes,
             missing,
         };
-        report.advice = advice::advice(&report);
+        report.advice = advice::advice(&report, outlook.cost.as_ref());
         report
     }
 
@@ -95,7 +113,11 @@ impl Analysis {
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let (_, last_ns) = trace.span.unwrap_or_default();
                 let observed = process.observed(ended_ns, last_ns);
-                Some(process.report(trace.started_ns(), observed, &self.stacks))
+                let report = process.report(trace.started_ns(), observed, &self.stacks);
+                Some(ProcessReport {
+                    rank: report.rank.or(trace.profiler.rank),
+                    ..report
+                })
             })
             .collect();
         reports.sort_by_key(|process| {
@@ -106,6 +128,12 @@ impl Analysis {
             )
         });
         reports
+    }
+
+    /// Processes, by trace and id, whose collector knows only full collections.
+    fn only_full(&self) -> HashSet<(usize, u32)> {
+        let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
+        free_threaded.map(|own| (own.trace, own.pid)).collect()
     }
 
     fn lines(&self) -> Option<Lines> {
@@ -195,21 +223,18 @@ impl Analysis {
                 let process = self.processes.get(entry.process)?;
                 let trace = self.traces.get(process.trace)?;
                 let after_start_ns = entry.pause.begin_ns.saturating_sub(trace.started_ns());
-                let header = trace
-                    .header
-                    .as_ref()
-                    .filter(|header| header.started_unix_ns > 0);
                 let described = process.described.as_ref();
+                let rank = described.and_then(|process| process.rank);
+                let started_unix_ns = trace.started_unix_ns();
                 Some(WorstPause {
                     trace: process.trace,
-                    rank: described.and_then(|process| process.rank),
+                    rank: rank.or(trace.profiler.rank),
                     thread: entry.thread.clone(),
                     line: entry
                         .node
                         .and_then(|node| self.stacks.own_line(node).cloned()),
                     after_start_ns,
-                    unix_ns: header
-                        .map(|header| header.started_unix_ns.saturating_add(after_start_ns)),
+                    unix_ns: started_unix_ns.map(|started| started.saturating_add(after_start_ns)),
                     ..worst_pause(&entry.pause)
                 })
             })
@@ -301,34 +326,6 @@ impl Analysis {
                 })
                 .collect(),
         }
-    }
-
-    fn not_covered(&self, processes: usize, has_calls: bool) -> Vec<String> {
-        let work = if has_calls {
-            "calls to the GPU but not when it did the work"
-        } else {
-            "no GPU work"
-        };
-        let mut list = vec![format!(
-            "What the pauses cost the GPU: these traces hold {work}, so a pause may have been hidden \
-             behind queued kernels or have left the GPU idle."
-        )];
-        if processes > 1 {
-            list.push(
-                "What a pause of one process cost the others that wait for it, as ranks of a \
-                 distributed job do in a collective."
-                    .to_owned(),
-            );
-        }
-        let stacks = |process: &ProcessState| !process.stacks.is_empty();
-        if processes > 0 && !self.processes.iter().any(stacks) {
-            list.push(
-                "Which Python lines trigger the collections: these traces hold no stacks \
-                 (--stack-depth 0, an older gctrace, or another tool)."
-                    .to_owned(),
-            );
-        }
-        list
     }
 
     fn missing(&self) -> Missing {
@@ -428,14 +425,15 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
             .map(|header| header.command.clone())
             .unwrap_or_default(),
         attached_pid: header.and_then(|header| header.attached_pid),
-        host: header.map(|header| header.host.clone()),
+        host: match header {
+            Some(header) => Some(header.host.clone()),
+            None => trace.profiler.host.clone(),
+        },
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
-        rank: header.and_then(|header| header.rank),
+        rank: trace.rank(),
         started_ns: trace.started_ns(),
-        started_unix_ns: header
-            .map(|header| header.started_unix_ns)
-            .filter(|unix_ns| *unix_ns > 0),
+        started_unix_ns: trace.started_unix_ns(),
         duration_ns: last_ns.saturating_sub(trace.started_ns()),
         basis: basis(header.is_some() && end.is_some()),
         pauses: trace.effort,
@@ -472,4 +470,14 @@ fn note(note: &Note) -> String {
         Some(pid) => format!("process {pid}: {}", note.message),
         None => note.message.clone(),
     }
+}
+
+/// Of traces of one process together.
+fn gpu_work(merged: &Merged<'_>) -> Option<GpuWork> {
+    let work = gpu::summary::report(&merged.timelines)?;
+    Some(GpuWork {
+        clocks: merged.clocks.clone(),
+        not_merged: merged.not_merged.clone(),
+        ..work
+    })
 }

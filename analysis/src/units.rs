@@ -55,6 +55,19 @@ pub fn short_count(value: u64) -> String {
     }
 }
 
+/// An amount of memory: `812 bytes`, `1.50 KiB`, `12.3 MiB`, `2.05 GiB`.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn bytes(bytes: u64) -> String {
+    let exact = bytes as f64;
+    match bytes {
+        0..1_024 => format!("{bytes} bytes"),
+        1_024..1_048_576 => format!("{} KiB", three_digits(exact / 1024.0)),
+        1_048_576..1_073_741_824 => format!("{} MiB", three_digits(exact / 1_048_576.0)),
+        _ => format!("{} GiB", three_digits(exact / 1_073_741_824.0)),
+    }
+}
+
 /// A count with its noun: `1 pause`, `2 pauses`.
 #[must_use]
 pub fn counted(value: u64, singular: &str) -> String {
@@ -119,5 +132,8 @@ mod tests {
         assert_eq!(short_count(4_418_720), "4.42 M");
         assert_eq!(counted(1, "pause"), "1 pause");
         assert_eq!(counted(2000, "process"), "2,000 processes");
+        assert_eq!(bytes(812), "812 bytes");
+        assert_eq!(bytes(3 << 19), "1.50 MiB");
+        assert_eq!(bytes(5 << 30), "5.00 GiB");
     }
 }

@@ -3,6 +3,10 @@
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
 //! 100 ms are one step of many models.
 
+mod gpu;
+
+use crate::gpu_cost::GpuCost;
+use crate::gpu_cost::Idle;
 use crate::report::Basis;
 use crate::report::Level;
 use crate::report::Missing;
@@ -21,6 +25,13 @@ const LONG_PAUSE_NS: u64 = 100_000_000;
 /// The part at shutdown is told where it is at least one in so many.
 const WORTH_SAYING: u64 = 10;
 
+/// What is known of the cost where the GPU's times are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnGpu<'a> {
+    pub(crate) cost: &'a GpuCost,
+    pub(crate) idle: Option<&'a Idle>,
+}
+
 /// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
 /// make the collector a problem.
 pub(crate) fn verdict(
@@ -28,14 +39,27 @@ pub(crate) fn verdict(
     shutdown: Option<&Pauses>,
     traces: &[TraceReport],
     missing: &Missing,
+    on_gpu: Option<OnGpu<'_>>,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
-    let level = level(totals, at_shutdown_ns);
-    let mut sentence = match level {
-        Level::None => no_collection(traces, missing),
+    let untold = totals.pauses.count == 0 && untold(traces);
+    let level = match on_gpu {
+        _ if untold => Level::Unknown,
+        Some(on_gpu) => gpu::level(on_gpu.cost, LONG_PAUSE_NS),
+        None => level(totals, at_shutdown_ns),
+    };
+    let mut sentence = match (level, on_gpu) {
+        (Level::Unknown, _) if untold => cannot_tell(traces),
+        (_, Some(on_gpu)) => gpu::sentence(level, on_gpu.cost, on_gpu.idle),
+        (Level::None, None) => no_collection(traces, missing),
         _ => with_collections(level, totals),
     };
-    if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
+    if on_gpu.is_some() && at_shutdown_ns > 0 {
+        sentence += &format!(
+            " The {} at the end of the interpreter are not charged to the run.",
+            units::duration(at_shutdown_ns)
+        );
+    } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
         sentence += &format!(
             " {} of it was the end of the interpreter, for which no step waits.",
             units::duration(at_shutdown_ns)
@@ -66,6 +90,8 @@ pub(crate) fn verdict(
         sentence,
         basis: match level {
             Level::None => Basis::Measured,
+            Level::Unknown if untold => Basis::Inferred,
+            _ if on_gpu.is_some() => Basis::Inferred,
             _ => totals.basis,
         },
     }
@@ -92,9 +118,30 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
     }
 }
 
+/// Whether no trace would tell of a collection, had there been one.
+fn untold(traces: &[TraceReport]) -> bool {
+    !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
+}
+
+fn cannot_tell(traces: &[TraceReport]) -> String {
+    let longest = traces.iter().map(|trace| trace.duration_ns).max();
+    format!(
+        "Whether the garbage collector ran cannot be told: there is no collection in {}, but the \
+         PyTorch profiler and other tools record collections only where asked.",
+        match traces {
+            [_] => format!(
+                "the {} of this trace",
+                units::duration(longest.unwrap_or(0))
+            ),
+            many => format!("these {} traces", many.len()),
+        }
+    )
+}
+
 fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
     let recorded = traces
         .iter()
+        .filter(|trace| trace.recorded_by.is_some())
         .map(|trace| trace.duration_ns)
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);

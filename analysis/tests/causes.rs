@@ -219,6 +219,10 @@ fn pressure_is_summed_over_intervals() {
     assert_eq!(arenas.mapped_per_s, Some(20.0));
     assert_eq!(arenas.balance, -2);
     assert_eq!(arenas.balance_bytes, Some(-2 * (256 << 10)));
+    assert_eq!(
+        (arenas.peak_balance, arenas.peak_balance_bytes),
+        (0, Some(0))
+    );
     assert_eq!(report.pressure.as_ref(), Some(pressure));
 }
 

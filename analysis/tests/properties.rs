@@ -124,13 +124,13 @@ proptest! {
     fn flame_graphs_have_all_the_time(records in records()) {
         let mut analysis = Analysis::default();
         common::add(&mut analysis, "t.json", whole(&records), Some(end(2000)));
+        let with_stack = analysis.report().lines.map(|lines| lines.with_stack);
         let stacks: Vec<_> = analysis.stacks().flat_map(|process| process.stacks()).collect();
         let weights = sum(stacks.iter().map(|stack| stack.pauses()));
         let by_generation = |stack: &gctrace_analysis::WeightedStack<'_>| {
             sum([0, 1, 2, Pause::UNKNOWN_GENERATION].map(|g| stack.of_generation(g)).into_iter())
         };
         prop_assert_eq!(sum(stacks.iter().map(by_generation)), weights);
-        let with_stack = analysis.report().lines.map(|lines| lines.with_stack);
         prop_assert_eq!(weights, with_stack.unwrap_or_default());
         prop_assert!(stacks.iter().all(|stack| !stack.frames().is_empty()));
     }

@@ -31,8 +31,8 @@ const SOME_UNREADABLE: u8 = 1;
 /// # Errors
 /// When no trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
-    let (analysis, code) = read_all(&config.traces)?;
-    match print(&analysis, config.format) {
+    let (mut analysis, code) = read_all(&config.traces)?;
+    match print(&mut analysis, config.format) {
         // The reader of our output has seen enough, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         printed => printed.context("cannot write the report to standard output")?,
@@ -77,7 +77,7 @@ fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
 }
 
-fn print(analysis: &Analysis, format: Format) -> io::Result<()> {
+fn print(analysis: &mut Analysis, format: Format) -> io::Result<()> {
     let report = analysis.report();
     let stdout = io::stdout();
     let style = Style::of(&stdout);
@@ -107,7 +107,7 @@ fn read(path: &Path, analysis: &mut Analysis, progress: &mut Progress) -> anyhow
     let failure = match failure {
         Some(error) => Some(error.into()),
         None if analysis.has_evidence() => None,
-        None => Some(no_collections(&name, &ending)),
+        None => Some(no_evidence(&name, &ending)),
     };
     let damage = failure.as_ref().map(ToString::to_string);
     analysis.end_trace(ending, damage);
@@ -136,15 +136,15 @@ fn items(
 }
 
 /// Why a trace that is well formed tells nothing.
-fn no_collections(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
+fn no_evidence(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),
         (None, None) => "read to its end".to_owned(),
     };
     anyhow::anyhow!(
-        "{name}: {place}: {} events, none of which is a usable garbage collection. To record \
-         some: sudo gctrace -o trace.json -- python SCRIPT.py",
+        "{name}: {place}: {} events, none of which is a usable garbage collection or an operation of a \
+         GPU. To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
         ending.events
     )
 }

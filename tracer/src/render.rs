@@ -5,18 +5,25 @@
 
 mod allocations;
 mod cause;
+mod clocks;
 mod counters;
 mod cuda;
 mod evidence;
+mod gpu_bounds;
+mod gpu_devices;
+mod gpu_gaps;
 mod gpu_work;
 mod gpus;
+mod launching;
 mod lines;
 mod overview;
 mod pressure;
 mod ranks;
+mod steps;
 mod style;
 mod table;
 mod text;
+mod what_if;
 
 pub(crate) use style::Style;
 pub(crate) use text::text;

@@ -231,6 +231,9 @@ fn none_counts_nothing_and_says_so() {
     assert!(trace.named("gctrace_counters").is_empty());
     let (_, header) = trace.named("gctrace_header").pop().unwrap();
     assert_eq!(header["counters"], serde_json::json!([]));
+    // What else was asked for, or is so by itself.
+    assert_eq!(header["stack_depth"], 16, "{header}");
+    assert_eq!(header["cuda"], "launches", "{header}");
 }
 
 /// Hardware: where the processor has a unit, every pause has cycles; elsewhere the trace says why not.

@@ -15,11 +15,14 @@ mod value;
 mod window;
 
 pub use decode::Item;
+pub use decode::TraceProperty;
 pub use error::Position;
 pub use error::ReadError;
 pub use events::Entry;
 pub use events::Event;
 pub use events::EventReader;
+pub use events::Property;
+pub use events::PropertyKey;
 pub use events::StackFrame;
 pub use input::Input;
 pub use trace::Anomalies;

@@ -334,6 +334,10 @@ pub struct Header {
     pub follow: bool,
     /// Most frames of a stack that were recorded; 0 where stacks were not.
     pub stack_depth: u32,
+    /// Which calls of CUDA were recorded (`--cuda`): `all`, `launches`, `sync` or `off`; absent in
+    /// traces from before that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuda: Option<String>,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
     pub counters: Vec<String>,
     /// Counters that were asked for and could not be had, by name, and why.

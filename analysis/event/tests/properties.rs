@@ -6,12 +6,11 @@
     reason = "helpers of tests fail by panicking"
 )]
 
+#[path = "strategies/gpu_work.rs"]
+mod gpu_work;
+
 use gctrace_event::Counter;
 use gctrace_event::Counters;
-use gctrace_event::CudaCall;
-use gctrace_event::CudaLaunches;
-use gctrace_event::CudaLayer;
-use gctrace_event::DeviceMemory;
 use gctrace_event::End;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
@@ -24,7 +23,6 @@ use gctrace_event::Note;
 use gctrace_event::Omitted;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
-use gctrace_event::PauseMemory;
 use gctrace_event::Pressure;
 use gctrace_event::ProbeCost;
 use gctrace_event::Process;
@@ -33,7 +31,6 @@ use gctrace_event::ProcessExit;
 use gctrace_event::Reason;
 use gctrace_event::Record;
 use gctrace_event::Settings;
-use gctrace_event::Step;
 use gctrace_event::TraceWriter;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
@@ -109,72 +106,6 @@ prop_compose! {
             pid, since_ns, at_ns: since_ns + length_ns, collections, net_containers, counts,
             arenas_mapped, arenas_unmapped,
         })
-    }
-}
-
-fn layer() -> impl Strategy<Value = CudaLayer> {
-    prop::sample::select(vec![CudaLayer::Driver, CudaLayer::Runtime, CudaLayer::Nccl])
-}
-
-prop_compose! {
-    fn cuda_call()(
-        (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
-        layer in layer(),
-        function in any::<String>(),
-        (stream, bytes) in any::<(Option<u64>, Option<u64>)>(),
-        grid in any::<Option<[u32; 3]>>(),
-        error in of(prop_oneof![i32::MIN..0, 1..=i32::MAX]),
-    ) -> Record {
-        Record::CudaCall(CudaCall {
-            pid, tid, layer, function: function.into(), begin_ns, end_ns: begin_ns + length_ns,
-            stream, bytes, grid, correlation: None, error,
-        })
-    }
-}
-
-prop_compose! {
-    fn cuda_launches()(
-        (pid, tid, stream, count) in any::<(u32, u32, u64, u64)>(),
-        (first_ns, length_ns) in (time(), 0..(1u64 << 61)),
-    ) -> Record {
-        Record::CudaLaunches(CudaLaunches {
-            pid, tid, stream, first_ns, last_ns: first_ns + length_ns, count,
-        })
-    }
-}
-
-prop_compose! {
-    fn device_memory()(
-        (pid, tid, at_ns) in (any::<u32>(), any::<u32>(), time()),
-        (device_type, device, bytes) in any::<(i8, i8, i64)>(),
-        (allocated, reserved) in any::<(u64, u64)>(),
-    ) -> Record {
-        Record::DeviceMemory(DeviceMemory {
-            pid, tid, at_ns, device_type, device, bytes, allocated, reserved,
-        })
-    }
-}
-
-prop_compose! {
-    fn pause_memory()(
-        (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, end_ns) in (time(), any::<u64>()),
-        (device_type, device) in any::<(i8, i8)>(),
-        (freed_bytes, freed_blocks) in any::<(u64, u64)>(),
-    ) -> Record {
-        Record::PauseMemory(PauseMemory {
-            pid, tid, begin_ns, end_ns, device_type, device, freed_bytes, freed_blocks,
-        })
-    }
-}
-
-prop_compose! {
-    fn step()(
-        (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
-    ) -> Record {
-        Record::Step(Step { pid, tid, begin_ns, end_ns: begin_ns + length_ns })
     }
 }
 
@@ -282,11 +213,7 @@ fn record() -> impl Strategy<Value = Record> {
         1 => pressure(),
         1 => gpu_device(),
         2 => gpu_sample(),
-        2 => cuda_call(),
-        1 => cuda_launches(),
-        1 => device_memory(),
-        1 => pause_memory(),
-        1 => step(),
+        9 => gpu_work::record(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
             |(pid, at_ns, code, signal)| {
                 Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })
@@ -311,14 +238,15 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth) in any::<(bool, u32)>(),
+        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Header {
         let started_ns = started_ns >> 2;
         Header {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
-            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, counters,
+            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda,
+            counters,
             counters_missing,
         }
     }

@@ -1,4 +1,5 @@
-//! Any bytes as a trace: no panic, an end, and the same result whatever the buffer's size.
+//! Any bytes as a trace, beside one of gctrace's: no panic, an end, and the same result whatever the
+//! buffer's size.
 
 #![no_main]
 
@@ -9,6 +10,24 @@ use gctrace_event::read::TraceReader;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 
+/// A trace of process 8, of the time of `seeds/read/gctrace-and-waits.json`.
+const OURS: &str = r#"{"traceEvents":[
+{"ph":"M","name":"gctrace_header","ts":0,"args":{"format":"gctrace.trace/1","started_unix_ns":1700000000000000000}},
+{"ph":"X","cat":"gc","name":"gc gen2","pid":8,"tid":8,"ts":1500000,"dur":500,"args":{"generation":2}},
+{"ph":"X","cat":"gc","name":"gc gen0","pid":8,"tid":9,"ts":1510000,"dur":500,"args":{"generation":0}},
+{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":8,"tid":8,"ts":1500600,"dur":0},
+{"ph":"M","name":"gctrace_end","ts":9000000,"args":{}}]}"#;
+
+fn add_ours(analysis: &mut Analysis) {
+    let input = Input::new("ours", Cursor::new(OURS.as_bytes())).expect("it is in memory");
+    let mut reader = TraceReader::new(EventReader::new(input));
+    analysis.begin_trace("ours");
+    while let Ok(Some(item)) = reader.next_item() {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+}
+
 /// The report as JSON, and the error if there was one.
 fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     let Ok(input) = Input::new("fuzz", Cursor::new(bytes.to_vec())) else {
@@ -16,6 +35,7 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     };
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
     let mut analysis = Analysis::default();
+    add_ours(&mut analysis);
     analysis.begin_trace("fuzz");
     let error = loop {
         match reader.next_item() {

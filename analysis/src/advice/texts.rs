@@ -3,6 +3,7 @@
 use super::Facts;
 use super::places;
 use super::still_growing;
+use crate::gpu_cost::GpuCost;
 use crate::report::Advice;
 use crate::report::Basis;
 use crate::report::CountersReport;
@@ -27,6 +28,7 @@ fn advice(id: &str, action: &str, why: String) -> Advice {
         why,
         code: None,
         risk: None,
+        saves_at_least_ns: None,
         saves_at_most_ns: None,
         basis: Basis::Predicted,
     }
@@ -48,6 +50,30 @@ pub(crate) fn no_collection(report: &Report) -> Advice {
     advice
 }
 
+/// Two ways to get collections beside the profiler's trace. `record_python_gc_info` is an argument of
+/// `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only with
+/// `with_stack=True` (pytorch pull request 161209).
+pub(crate) fn record_collections() -> Advice {
+    let mut advice = advice(
+        "record-collections",
+        "Record the collections as well, then analyze both together.",
+        "Without them nothing can be said about what they cost. gctrace records them beside the \
+         profiler, in the same run. PyTorch 2.9 and later can also write them into the profiler's own \
+         trace, at the price of Python stacks."
+            .to_owned(),
+    );
+    advice.code = Some(
+        "sudo gctrace record -o gc.json -- python train.py\n\
+         gctrace analyze gc.json profiler-trace.json\n\
+         # or, PyTorch 2.9 and later, in the program:\n\
+         from torch._C._profiler import _ExperimentalConfig\n\
+         config = _ExperimentalConfig(record_python_gc_info=True)\n\
+         with torch.profiler.profile(with_stack=True, experimental_config=config):"
+            .to_owned(),
+    );
+    advice
+}
+
 pub(crate) fn leave(report: &Report) -> Advice {
     let share = report.totals.stopped_ratio.unwrap_or(0.0);
     advice(
@@ -56,6 +82,20 @@ pub(crate) fn leave(report: &Report) -> Advice {
         format!(
             "Without any collection the program would be faster by {} at most.",
             percent(share)
+        ),
+    )
+}
+
+/// For pauses that cost something together and of which no change saves enough.
+pub(crate) fn hidden(cost: &GpuCost) -> Advice {
+    advice(
+        "leave",
+        "Leave the garbage collector as it is: no change of its settings saves much.",
+        format!(
+            "By replay its pauses made the run {} longer ({}), but none of the changes that were \
+             tried takes a thousandth of the run away.",
+            duration(cost.cost_ns),
+            percent(cost.ratio())
         ),
     )
 }

@@ -1,14 +1,15 @@
 //! Records of one trace into timelines, one per process.
 //!
-//! Owns the links: operation to call, call to thread, wait to event; and what is left out.
+//! Owns which process an operation belongs to. The links within a process are `collect/part.rs`.
+
+mod handles;
+mod part;
 
 use super::calls::CallKind;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
-use super::timeline::EventWait;
 use super::timeline::NONE;
 use super::timeline::Names;
-use super::timeline::Op;
 use super::timeline::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
@@ -17,10 +18,10 @@ use super::timeline::Thread;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
-use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
 use gctrace_event::Step;
 use std::collections::BTreeMap;
@@ -29,6 +30,9 @@ use std::sync::Arc;
 
 /// `name` of the PyTorch profiler's steps, before the number.
 const PROFILER_STEP: &str = "ProfilerStep#";
+
+/// Stands for the process of operations that cannot be given to one.
+const NO_PROCESS: u32 = 0;
 
 /// Collects the records of one trace; [`Collector::finish`] makes timelines of them.
 #[derive(Debug, Default)]
@@ -40,7 +44,7 @@ pub struct Collector {
 }
 
 /// An operation before its process and its call are known.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
     begin_ns: u64,
     end_ns: u64,
@@ -54,7 +58,7 @@ struct RawOp {
 }
 
 /// A call before it is sorted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawCall {
     call: Call,
     correlation: Option<u64>,
@@ -67,6 +71,7 @@ struct Part {
     threads: Vec<Thread>,
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
+    counted_launches: Vec<(u32, CudaLaunches)>,
     pauses: Vec<PauseSpan>,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
@@ -216,37 +221,50 @@ impl Collector {
         timelines.collect()
     }
 
-    /// The process of each correlation id; of all others, the only process that makes calls.
+    /// Which process an operation belongs to that names none.
     fn owners(&self) -> Owners {
+        let calling = self.processes.iter();
+        let calling: Vec<_> = calling.filter(|(_, part)| !part.calls.is_empty()).collect();
         let mut owners = Owners::default();
-        let calling = self
-            .processes
-            .iter()
-            .filter(|(_, part)| !part.calls.is_empty());
-        let mut pids = Vec::new();
-        for (pid, part) in calling {
-            pids.push(*pid);
-            let ids = part.calls.iter().filter_map(|call| call.correlation);
-            owners.by_correlation.extend(ids.map(|id| (id, *pid)));
-        }
-        owners.only = match pids.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        };
-        if let (None, [only]) = (owners.only, self.pids().as_slice()) {
-            owners.only = Some(*only);
+        match calling.as_slice() {
+            [(only, _)] => owners.only = Some(**only),
+            [] => owners.only = self.only_process(),
+            several => {
+                for (pid, part) in several {
+                    let calls = part.calls.iter();
+                    let calls =
+                        calls.filter_map(|raw| Some((raw.correlation?, raw.call.begin_ns, **pid)));
+                    owners.calls.extend(calls);
+                }
+                owners.calls.sort_unstable();
+            }
         }
         owners
     }
 
-    fn pids(&self) -> Vec<u32> {
-        self.processes.keys().copied().collect()
+    fn only_process(&self) -> Option<u32> {
+        let mut pids = self.processes.keys();
+        match (pids.next(), pids.next()) {
+            (only, None) => only.copied(),
+            _ => None,
+        }
     }
 
     fn ops_by_process(&mut self, owners: &Owners) -> BTreeMap<u32, Vec<RawOp>> {
+        let mut ops = std::mem::take(&mut self.ops);
+        // Sorted once: so duplicates stand together, and each process's operations are in order.
+        ops.sort_by_key(|op| (op.begin_ns, op.end_ns, op.stream, op.correlation, op.name));
         let mut by_process: BTreeMap<u32, Vec<RawOp>> = BTreeMap::new();
-        for op in std::mem::take(&mut self.ops) {
-            let pid = op.pid.unwrap_or_else(|| owners.of(op.correlation));
+        if let Some(only) = owners.only
+            && ops.iter().all(|op| op.pid.is_none_or(|pid| pid == only))
+        {
+            by_process.insert(only, ops);
+            by_process.retain(|_, ops| !ops.is_empty());
+            return by_process;
+        }
+        for op in ops {
+            let pid = op.pid;
+            let pid = pid.unwrap_or_else(|| owners.of(op.correlation, op.begin_ns));
             by_process.entry(pid).or_default().push(op);
         }
         by_process
@@ -255,232 +273,40 @@ impl Collector {
     fn syncs_by_process(&mut self, owners: &Owners) -> BTreeMap<u32, Vec<GpuSync>> {
         let mut by_process: BTreeMap<u32, Vec<GpuSync>> = BTreeMap::new();
         for sync in std::mem::take(&mut self.syncs) {
-            let pid = sync.pid.unwrap_or_else(|| owners.of(sync.correlation));
+            let pid = sync.pid;
+            let pid = pid.unwrap_or_else(|| owners.of(sync.correlation, sync.begin_ns));
             by_process.entry(pid).or_default().push(sync);
         }
         by_process
     }
 }
 
-/// Which process a correlation id belongs to.
+/// Which process the operations belong to that name none.
 #[derive(Debug, Default)]
 struct Owners {
-    by_correlation: HashMap<u64, u32>,
+    /// The only process that makes calls, or the only one at all.
     only: Option<u32>,
+    /// Where several make calls: correlation id, begin and process of each call, sorted. Ids are
+    /// unique within a process only, so several may have one.
+    calls: Vec<(u64, u64, u32)>,
 }
 
 impl Owners {
-    /// 0 where it cannot be told.
-    fn of(&self, correlation: Option<u64>) -> u32 {
-        let known = correlation.and_then(|id| self.by_correlation.get(&id));
-        known.copied().or(self.only).unwrap_or(0)
-    }
-}
-
-impl Part {
-    fn timeline(
-        mut self,
-        pid: u32,
-        mut ops: Vec<RawOp>,
-        syncs: &[GpuSync],
-        names: &Arc<Names>,
-        about: &About,
-    ) -> Timeline {
-        for thread in &mut self.threads {
-            thread.name = about.thread_names.get(&(pid, thread.tid)).cloned();
+    /// [`NO_PROCESS`] where it cannot be told. Of calls of one id the last before `begin_ns`.
+    fn of(&self, correlation: Option<u64>, begin_ns: u64) -> u32 {
+        if let Some(only) = self.only {
+            return only;
         }
-        let mut timeline = Timeline {
-            trace: about.trace,
-            pid,
-            namespace_pid: about.namespace_pids.get(&pid).copied(),
-            rank: about.ranks.get(&pid).copied().or(about.rank),
-            unix_offset_ns: about.unix_offset_ns,
-            is_ours: about.is_ours,
-            names: Arc::clone(names),
-            ..Timeline::default()
+        let of_call = |id: u64| {
+            let behind = self
+                .calls
+                .partition_point(|call| (call.0, call.1) <= (id, begin_ns));
+            let before = behind.checked_sub(1).and_then(|at| self.calls.get(at));
+            let mut around = before.into_iter().chain(self.calls.get(behind));
+            around.find(|call| call.0 == id).map(|call| call.2)
         };
-        let streams = Streams::of(&ops);
-        let correlations = self.take_calls(&mut timeline, &streams);
-        ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
-        for op in ops {
-            timeline.add(&op, &correlations, &streams);
-        }
-        timeline.waits = waits(syncs, &correlations, &streams);
-        timeline.streams = streams.sorted;
-        self.pauses.sort_by_key(|pause| pause.begin_ns);
-        timeline.pauses = self.pauses;
-        self.annotations
-            .sort_by_key(|annotation| annotation.begin_ns);
-        timeline.annotations = self.annotations;
-        if self.steps.is_empty() {
-            self.steps = steps_between(&mut self.thread_indices, &mut self.threads, self.backward);
-        }
-        self.steps.sort_by_key(|step| (step.begin_ns, step.end_ns));
-        timeline.steps = self.steps;
-        timeline.threads = self.threads;
-        timeline
+        correlation.and_then(of_call).unwrap_or(NO_PROCESS)
     }
-
-    /// Sorts the calls, leaves out nested ones, and returns the index of each correlation id: that
-    /// of the outermost call, since driver and runtime share the id.
-    fn take_calls(&mut self, timeline: &mut Timeline, streams: &Streams) -> HashMap<u64, u32> {
-        let mut calls = std::mem::take(&mut self.calls);
-        // Of two that begin together the longer is around the other.
-        calls.sort_by_key(|raw| (raw.call.begin_ns, std::cmp::Reverse(raw.call.end_ns)));
-        let mut correlations = HashMap::with_capacity(calls.len());
-        let mut open: Vec<Option<u32>> = vec![None; self.threads.len()];
-        timeline.calls.reserve_exact(calls.len());
-        for raw in calls {
-            let slot = open.get_mut(raw.call.thread as usize);
-            let around = slot.as_ref().and_then(|slot| **slot).filter(|around| {
-                let outer = timeline.calls.get(*around as usize);
-                outer.is_some_and(|outer| raw.call.end_ns <= outer.end_ns && outer.timed)
-            });
-            let at = match around {
-                Some(around) => {
-                    timeline.ignored.nested_calls += 1;
-                    around
-                }
-                None => {
-                    let at = index(timeline.calls.len());
-                    let stream = raw.stream.map_or(NONE, |number| streams.only(number));
-                    timeline.calls.push(Call { stream, ..raw.call });
-                    if let Some(slot) = slot {
-                        *slot = Some(at);
-                    }
-                    at
-                }
-            };
-            if let Some(id) = raw.correlation {
-                correlations.entry(id).or_insert(at);
-            }
-        }
-        correlations
-    }
-}
-
-impl Timeline {
-    fn add(&mut self, raw: &RawOp, correlations: &HashMap<u64, u32>, streams: &Streams) {
-        let call = raw
-            .correlation
-            .and_then(|id| correlations.get(&id).copied());
-        let call = call.unwrap_or(NONE);
-        match self.calls.get_mut(call as usize) {
-            None => self.ignored.ops_without_call += 1,
-            Some(call) => {
-                if call.stream == NONE {
-                    call.stream = streams.index(raw.stream);
-                }
-                if raw.begin_ns < call.begin_ns {
-                    self.ignored.ops_before_call += 1;
-                }
-            }
-        }
-        self.ops.push(Op {
-            begin_ns: raw.begin_ns,
-            end_ns: raw.end_ns,
-            stream: streams.index(raw.stream),
-            name: raw.name,
-            call,
-            kind: raw.kind,
-            group: raw.group,
-            sequence: raw.sequence,
-        });
-    }
-}
-
-/// The streams of a process, sorted.
-#[derive(Debug, Default)]
-struct Streams {
-    sorted: Vec<Stream>,
-}
-
-impl Streams {
-    fn of(ops: &[RawOp]) -> Self {
-        let mut sorted: Vec<Stream> = Vec::new();
-        for op in ops {
-            if let Err(at) = sorted.binary_search(&op.stream) {
-                sorted.insert(at, op.stream);
-            }
-        }
-        Self { sorted }
-    }
-
-    fn index(&self, stream: Stream) -> u32 {
-        self.sorted.binary_search(&stream).map_or(NONE, index)
-    }
-
-    /// The stream of that number, if only one device has one.
-    fn only(&self, number: u64) -> u32 {
-        let mut found = (0..)
-            .zip(&self.sorted)
-            .filter(|(_, stream)| stream.number == number);
-        match (found.next(), found.next()) {
-            (Some((at, _)), None) => at,
-            _ => NONE,
-        }
-    }
-
-    fn on(&self, device: Option<u32>, number: u64) -> u32 {
-        match device {
-            Some(device) => self.index(Stream { device, number }),
-            None => self.only(number),
-        }
-    }
-}
-
-fn waits(syncs: &[GpuSync], correlations: &HashMap<u64, u32>, streams: &Streams) -> Vec<EventWait> {
-    let call = |id: Option<u64>| id.and_then(|id| correlations.get(&id).copied());
-    let stream = |sync: &GpuSync, number: Option<u64>| {
-        number.map_or(NONE, |number| streams.on(sync.device, number))
-    };
-    let waits = syncs.iter().filter_map(|sync| {
-        let waiting = match sync.kind {
-            GpuSyncKind::StreamWaitEvent => stream(sync, sync.stream),
-            GpuSyncKind::Event => NONE,
-            GpuSyncKind::Stream | GpuSyncKind::Context => return None,
-        };
-        Some(EventWait {
-            call: call(sync.correlation)?,
-            stream: waiting,
-            event_stream: stream(sync, sync.event_stream),
-            event_call: call(sync.event_correlation).unwrap_or(NONE),
-        })
-    });
-    let mut waits: Vec<EventWait> = waits.collect();
-    waits.sort_by_key(|wait| wait.call);
-    waits
-}
-
-/// Steps from the begin of one backward pass to that of the next of the same thread.
-fn steps_between(
-    indices: &mut HashMap<u32, u32>,
-    threads: &mut Vec<Thread>,
-    mut backward: Vec<Step>,
-) -> Vec<StepSpan> {
-    backward.sort_by_key(|pass| (pass.tid, pass.begin_ns));
-    let mut number = 0;
-    let steps = backward.windows(2).filter_map(|pair| match pair {
-        [this, next] if this.tid == next.tid => {
-            let thread = *indices.entry(this.tid).or_insert_with(|| {
-                threads.push(Thread {
-                    tid: this.tid,
-                    name: None,
-                });
-                index(threads.len() - 1)
-            });
-            number += 1;
-            Some(StepSpan {
-                begin_ns: this.begin_ns,
-                end_ns: next.begin_ns,
-                thread,
-                number: number - 1,
-                source: StepSource::BackwardPass,
-            })
-        }
-        _ => None,
-    });
-    steps.collect()
 }
 
 fn index(at: usize) -> u32 {

@@ -1,6 +1,10 @@
 //! From timelines to the report's part about GPU work.
 
 use super::cause;
+use super::device::DeviceWork;
+use super::devices;
+use super::gaps;
+use super::launching;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::GpuWork;
@@ -21,6 +25,15 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .iter()
             .map(|timeline| timeline.ops.len() as u64)
             .sum(),
+        devices: timelines
+            .iter()
+            .flat_map(|timeline| DeviceWork::of(timeline))
+            .map(|work| devices::report(&work))
+            .collect(),
+        gaps: gaps::report(&timelines),
+        launching: launching::report(&timelines),
+        clocks: Vec::new(),
+        not_merged: Vec::new(),
         ranks: super::ranks::report(&timelines),
         cause: cause::report(&timelines),
         ignored: ignored(&timelines),
@@ -33,6 +46,8 @@ fn ignored(timelines: &[&Timeline]) -> IgnoredWork {
         sum.operations_without_call += ignored.ops_without_call;
         sum.operations_before_call += ignored.ops_before_call;
         sum.nested_calls += ignored.nested_calls;
+        sum.duplicates += ignored.duplicates;
+        sum.operations_without_process += ignored.without_process;
     }
     sum
 }

@@ -17,6 +17,8 @@ pub const NONE: u32 = u32::MAX;
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
     pub trace: usize,
+    /// Index of the trace that describes the process: another one where two traces were put together.
+    pub process_trace: usize,
     /// Process; 0 where the trace does not tell.
     pub pid: u32,
     /// Its process id in its own namespace, where that is another.
@@ -27,7 +29,8 @@ pub struct Timeline {
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
-    /// Streams, in order of device and number.
+    /// Streams, in order of device and number. Without operations they are those that calls name by
+    /// their handles, and which device they are of is not known: it is [`NONE`].
     pub streams: Vec<Stream>,
     /// Operations by begin.
     pub ops: Vec<Op>,
@@ -35,6 +38,8 @@ pub struct Timeline {
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by begin.
     pub calls: Vec<Call>,
+    /// Launches that were only counted, by the first; those of `calls` are not among them.
+    pub counted_launches: Vec<CountedLaunches>,
     /// Pauses by begin.
     pub pauses: Vec<PauseSpan>,
     /// Annotations by begin.
@@ -123,6 +128,22 @@ impl Call {
     }
 }
 
+/// Launches of one thread into one stream within a millisecond, of which only the first and the last
+/// have a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedLaunches {
+    /// The first.
+    pub first_ns: u64,
+    /// The last.
+    pub last_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// Index in `threads`.
+    pub thread: u32,
+    /// Index in `streams`, or [`NONE`].
+    pub stream: u32,
+}
+
 /// A stream, or the calling thread, waits for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventWait {
@@ -207,7 +228,9 @@ pub struct Ignored {
     pub ops_without_call: u64,
     /// Calls inside another call of the same thread.
     pub nested_calls: u64,
-    /// Operations and calls that name no process and cannot be given to one.
+    /// Operations, calls and collections that are in the trace twice, the second time.
+    pub duplicates: u64,
+    /// Operations that name no process and cannot be given to one.
     pub without_process: u64,
     /// Kernels that began before the call that launched them, by the trace: its clocks disagree.
     pub ops_before_call: u64,

@@ -282,8 +282,12 @@ pub struct Advice {
     pub code: Option<String>,
     /// What can go wrong.
     pub risk: Option<String>,
-    /// At most this much pause time is saved, if the program behaves as recorded.
+    /// At least this much time of the run is saved, by replay, what is not known taken for the worse; negative: it may
+    /// cost as much. Absent where the GPU's times are not known.
+    pub saves_at_least_ns: Option<i64>,
+    /// At most this much is saved, if the program behaves as recorded: of the run, by replay, where
+    /// `saves_at_least_ns` is given, otherwise of pause time.
     pub saves_at_most_ns: Option<u64>,
-    /// Of `saves_at_most_ns`: predicted.
+    /// Of both: predicted.
     pub basis: Basis,
 }

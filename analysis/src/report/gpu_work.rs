@@ -2,6 +2,11 @@
 
 use super::Basis;
 use super::CauseReport;
+use super::ClockReport;
+use super::DeviceReport;
+use super::GapsReport;
+use super::LaunchingReport;
+use super::NotMerged;
 use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -13,6 +18,17 @@ pub struct GpuWork {
     pub basis: Basis,
     /// Kernels, copies and fills.
     pub operations: u64,
+    /// How busy each device of each process was: nanoseconds, measured.
+    pub devices: Vec<DeviceReport>,
+    /// When the devices did nothing, and what the host did meanwhile: nanoseconds, inferred.
+    pub gaps: Option<GapsReport>,
+    /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
+    /// no operation names its call.
+    pub launching: Option<LaunchingReport>,
+    /// Traces of the PyTorch profiler that were put together with gctrace's of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Those for which that was not possible.
+    pub not_merged: Vec<NotMerged>,
     /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
     /// fewer than two.
     pub ranks: Option<RanksReport>,
@@ -33,4 +49,9 @@ pub struct IgnoredWork {
     pub operations_before_call: u64,
     /// Calls inside other calls of the same thread; the outer one counts.
     pub nested_calls: u64,
+    /// Operations, calls and collections that a trace holds twice, the second time.
+    pub duplicates: u64,
+    /// Operations that cannot be given to a process, in a trace of several: they name neither it nor a
+    /// call of it. They count as busy time of their device.
+    pub operations_without_process: u64,
 }

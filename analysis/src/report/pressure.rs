@@ -43,4 +43,9 @@ pub struct ArenasReport {
     /// `balance` in bytes: an arena is 1 MiB from CPython 3.10 on and 256 KiB before
     /// (`ARENA_BITS` and `ARENA_SIZE` in `obmalloc`). Absent where the version is not known.
     pub balance_bytes: Option<i64>,
+    /// Largest balance at the end of an interval, at least 0: a process gives back what it has when it ends. Of several
+    /// processes: their largest ones added, which need not have been at the same time.
+    pub peak_balance: i64,
+    /// `peak_balance` in bytes.
+    pub peak_balance_bytes: Option<i64>,
 }

@@ -3,6 +3,7 @@
 use crate::args::RecordConfig;
 use crate::args::Target;
 use crate::record::clock;
+use clap::ValueEnum;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
 use gctrace_probes::process::RANK_VARIABLES;
@@ -45,6 +46,11 @@ pub(crate) fn header<'a>(
         started_unix_ns: clock::unix_ns(),
         min_pause_ns: u64::try_from(config.min_pause.as_nanos()).unwrap_or(u64::MAX),
         follow: config.follow,
+        stack_depth: config.stack_depth,
+        cuda: config
+            .cuda
+            .to_possible_value()
+            .map(|value| value.get_name().to_owned()),
         ..Header::default()
     }
 }

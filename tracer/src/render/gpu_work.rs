@@ -1,5 +1,6 @@
 //! The sections on what ran on the GPUs.
 
+use super::clocks;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::GpuWork;
@@ -13,6 +14,7 @@ pub(crate) fn gpu_work(report: &Report) -> Section {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
         lines.extend(wrap(&operations(work), INDENT, INDENT));
+        lines.extend(clocks::clocks(work, &report.traces));
     }
     Section {
         heading: "GPU work",

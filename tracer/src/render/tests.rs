@@ -2,6 +2,7 @@
 
 mod cause;
 mod causes;
+mod gpu_work;
 mod gpus;
 mod ranks;
 
@@ -96,13 +97,16 @@ fn report(traces: &[(&str, String)]) -> Report {
 
 /// The text, checked for what holds for every report.
 fn plain(traces: &[(&str, String)]) -> String {
-    let report = report(traces);
-    let text = text(&report, Style::PLAIN);
+    checked(&report(traces))
+}
+
+fn checked(report: &Report) -> String {
+    let text = text(report, Style::PLAIN);
     for line in text.lines() {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let coloured = super::text(&report, Style::COLOURED);
+    let coloured = super::text(report, Style::COLOURED);
     assert_ne!(coloured, text);
     assert_eq!(without_escapes(&coloured), text);
     text

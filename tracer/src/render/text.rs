@@ -5,14 +5,20 @@ use super::cause;
 use super::counters;
 use super::cuda;
 use super::evidence;
+use super::gpu_bounds;
+use super::gpu_devices;
+use super::gpu_gaps;
 use super::gpu_work;
 use super::gpus;
+use super::launching;
 use super::lines;
 use super::overview;
 use super::pressure;
 use super::ranks;
+use super::steps;
 use super::style::Style;
 use super::table::wrap;
+use super::what_if;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
@@ -40,12 +46,18 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         pressure::pressure(report),
         allocations::allocations(report),
         cause::cause(report),
-        gpu_work::gpu_work(report),
+        gpu_bounds::gpu_bounds(report),
         ranks::ranks(report),
+        steps::steps(report),
+        gpu_work::gpu_work(report),
+        gpu_devices::gpu_devices(report),
+        gpu_gaps::gpu_gaps(report),
+        launching::launching(report),
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),
         gpus::gpus(report),
+        what_if::what_if(report),
         evidence::own_cost(report),
         overview::missing(report),
     ];
@@ -81,9 +93,8 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
     lines = lines.iter().map(|line| style.bold(line)).collect();
     lines.extend(wrap(&advice.why, "     ", "     "));
-    if let Some(saves_ns) = advice.saves_at_most_ns {
-        let saves = format!("Saves at most {} (predicted).", duration(saves_ns));
-        lines.extend(wrap(&saves, "     ", "     "));
+    if let Some(most_ns) = advice.saves_at_most_ns {
+        lines.extend(wrap(&saves(advice, most_ns), "     ", "     "));
     }
     if let Some(code) = &advice.code {
         lines.push(String::new());
@@ -95,6 +106,22 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
         lines.extend(wrap(&format!("Risk: {risk}"), "     ", "     "));
     }
     lines.join("\n") + "\n"
+}
+
+fn saves(advice: &Advice, most_ns: u64) -> String {
+    let most = duration(most_ns);
+    match advice.saves_at_least_ns {
+        None => format!("Saves at most {most} (predicted)."),
+        Some(least_ns @ ..0) => format!(
+            "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
+            duration(least_ns.unsigned_abs())
+        ),
+        Some(0) => format!("Saves up to {most} of the run (predicted by replay)."),
+        Some(least_ns) => match duration(least_ns.unsigned_abs()) {
+            least if least == most => format!("Saves {most} of the run (predicted by replay)."),
+            least => format!("Saves {least} to {most} of the run (predicted by replay)."),
+        },
+    }
 }
 
 fn footnote(report: &Report) -> String {

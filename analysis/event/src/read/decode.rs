@@ -10,9 +10,12 @@ mod gpu;
 mod gpu_work;
 mod pauses;
 mod pressure;
+mod properties;
 
 pub(crate) use frames::FrameNames;
 pub(crate) use frames::stack_frame;
+pub use properties::TraceProperty;
+pub(crate) use properties::property;
 
 use super::events::Event;
 use super::value::Value;
@@ -44,7 +47,10 @@ pub enum Item<'a> {
         /// Its name.
         name: String,
     },
-    /// An event of ours whose times or ids make no sense; it has been reported as an anomaly.
+    /// What the trace of another tool says of itself.
+    Property(TraceProperty),
+    /// An event, or what a trace says of itself, that would be one of the above if its values made
+    /// sense; it has been reported as an anomaly.
     Unusable,
     /// Any other event.
     Other(Event<'a>),

@@ -3,13 +3,19 @@
 //! Owns the buffer and the frame around the events: object form or array form, other sections,
 //! cut-off files. Does not know what an event means (`decode.rs`).
 
+mod frames;
+mod properties;
+
+pub use frames::StackFrame;
+pub use properties::Property;
+pub use properties::PropertyKey;
+
 use super::error::Position;
 use super::error::ReadError;
 use super::error::excerpt;
 use super::input::Input;
 use super::scan;
 use super::scan::Fields;
-use super::scan::Member;
 use super::scan::Stop;
 use super::value::Value;
 use super::window::Window;
@@ -50,17 +56,6 @@ pub struct Event<'a> {
     pub position: Position,
 }
 
-/// A member of the section `stackFrames`.
-#[derive(Debug, Clone, Copy)]
-pub struct StackFrame<'a> {
-    /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
-    pub key: &'a [u8],
-    /// What is said of it.
-    pub value: Value<'a>,
-    /// Where it begins.
-    pub position: Position,
-}
-
 /// What a trace consists of.
 #[derive(Debug, Clone, Copy)]
 pub enum Entry<'a> {
@@ -68,6 +63,8 @@ pub enum Entry<'a> {
     Event(Event<'a>),
     /// A frame of the section `stackFrames`, which stands before or behind the events.
     Frame(StackFrame<'a>),
+    /// What the trace says of itself, before or behind the events.
+    Property(Property<'a>),
 }
 
 /// Where in the file the reader is.
@@ -81,8 +78,33 @@ enum State {
     Events,
     /// In the object of stack frames.
     Frames,
+    /// In the object `distributedInfo`.
+    Distributed,
+    /// Before the value of a property.
+    Property(PropertyKey),
     /// Behind everything.
     Done,
+}
+
+/// A member of the outermost object, by its key.
+enum Section {
+    Events,
+    Frames,
+    Distributed,
+    Property(PropertyKey),
+    Other,
+}
+
+impl Section {
+    /// The member whose key, in quotes, this is.
+    fn of(key: &[u8]) -> Self {
+        match key {
+            br#""traceEvents""# => Self::Events,
+            br#""stackFrames""# => Self::Frames,
+            br#""distributedInfo""# => Self::Distributed,
+            _ => PropertyKey::of_file(key).map_or(Self::Other, Self::Property),
+        }
+    }
 }
 
 /// Reads events in the order of the file. Memory is one buffer of 256 KiB, or twice the longest
@@ -166,6 +188,12 @@ impl EventReader {
                         return Ok(Some(Entry::Frame(self.take_frame(member))));
                     }
                 }
+                State::Distributed => self.distributed()?,
+                State::Property(key) => {
+                    if let Some(value) = self.property(key)? {
+                        return Ok(Some(Entry::Property(self.take_property(key, value))));
+                    }
+                }
                 State::Done => return Ok(None),
             }
         }
@@ -186,15 +214,6 @@ impl EventReader {
             scope: value(&fields.scope),
             args: value(&fields.args),
             stack: value(&fields.stack),
-            position,
-        }
-    }
-
-    fn take_frame(&mut self, member: Member) -> StackFrame<'_> {
-        let (text, position) = self.window.take(member.value.end);
-        StackFrame {
-            key: text.get(member.key).unwrap_or_default(),
-            value: Value(text.get(member.value).unwrap_or_default()),
             position,
         }
     }
@@ -251,70 +270,49 @@ impl EventReader {
             Some(_) => return Err(self.syntax(0, "a key in quotes")),
             None => return self.end_early(),
         }
-        let Some(end) = self.scanned(scan::string)? else {
+        let Some(section) = self.key(Section::of)? else {
             return self.end_early();
         };
-        let key = self.window.rest().get(..end);
-        let is_events = key == Some(br#""traceEvents""#);
-        let is_frames = key == Some(br#""stackFrames""#) && self.wants_frames;
-        self.window.advance(end);
-        match self.window.peek()? {
-            Some(b':') => self.window.advance(1),
-            Some(_) => return Err(self.syntax(0, "':'")),
-            None => return self.end_early(),
-        }
-        match self.window.peek()? {
-            Some(b'[') if is_events => {
+        let next = self.window.peek()?;
+        match (next, section) {
+            (None, _) => return self.end_early(),
+            (Some(b'['), Section::Events) => {
                 self.window.advance(1);
                 self.saw_events = true;
                 self.state = State::Events;
-                Ok(())
             }
-            Some(_) if is_events => {
-                Err(self.not_a_trace("\"traceEvents\" is not an array".to_owned()))
+            (Some(_), Section::Events) => {
+                return Err(self.not_a_trace("\"traceEvents\" is not an array".to_owned()));
             }
-            Some(b'{') if is_frames => {
+            (Some(b'{'), Section::Frames) if self.wants_frames => {
                 self.window.advance(1);
                 self.state = State::Frames;
-                Ok(())
             }
-            Some(_) => self.pass_over(),
-            None => self.end_early(),
+            (Some(b'{'), Section::Distributed) => {
+                self.window.advance(1);
+                self.state = State::Distributed;
+            }
+            (Some(_), Section::Property(key)) => self.state = State::Property(key),
+            (Some(_), _) => self.pass_over()?,
         }
+        Ok(())
     }
 
-    /// The next member of the object of stack frames, if there is one.
-    fn frame(&mut self) -> Result<Option<Member>, ReadError> {
+    /// Uses up the key at the current byte and the colon behind it, and returns what `which` makes of the
+    /// key in its quotes. `None`: the text ended.
+    fn key<T>(&mut self, which: impl Fn(&[u8]) -> T) -> Result<Option<T>, ReadError> {
+        let Some(end) = self.scanned(scan::string)? else {
+            return Ok(None);
+        };
+        let key = which(self.window.rest().get(..end).unwrap_or_default());
+        self.window.advance(end);
         match self.window.peek()? {
-            Some(b'"') => {}
-            Some(b',') => {
+            Some(b':') => {
                 self.window.advance(1);
-                return Ok(None);
+                Ok(Some(key))
             }
-            Some(b'}') => {
-                self.window.advance(1);
-                self.state = State::Members;
-                return Ok(None);
-            }
-            Some(_) => return Err(self.syntax(0, "a key in quotes")),
-            None => return self.end_early().map(|()| None),
-        }
-        match self.scanned(scan::member)? {
-            Some(member) => Ok(Some(member)),
-            None if self.window.ended() => self.end_early().map(|()| None),
-            None => self.skip_frame().map(|()| None),
-        }
-    }
-
-    /// Passes over key and value of a frame.
-    fn skip_frame(&mut self) -> Result<(), ReadError> {
-        self.skip_noting("a stack frame over 16 MiB")?;
-        if self.window.peek()? == Some(b':') {
-            self.window.advance(1);
-        }
-        match self.window.peek()? {
-            Some(_) => self.pass_over(),
-            None => self.end_early(),
+            Some(_) => Err(self.syntax(0, "':'")),
+            None => Ok(None),
         }
     }
 

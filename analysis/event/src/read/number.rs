@@ -13,7 +13,7 @@ pub(crate) fn us_to_ns(text: &[u8]) -> Option<u64> {
     };
     let exact = digits(whole).and_then(|us| Some((us, thousandths(fraction)?)));
     let Some((us, ns)) = exact else {
-        return us_float_to_ns(text);
+        return us_exponent_to_ns(text);
     };
     (us <= MAX_US).then(|| us * 1000 + ns)
 }
@@ -50,18 +50,39 @@ fn thousandths(fraction: &[u8]) -> Option<u64> {
     rest.iter().all(u8::is_ascii_digit).then_some(value)
 }
 
-/// Notations with an exponent.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "the range is checked; a double has no more digits to lose"
-)]
-fn us_float_to_ns(text: &[u8]) -> Option<u64> {
-    let us = float(text)?;
-    (0.0..=MAX_US as f64)
-        .contains(&us)
-        .then(|| (us * 1000.0).round() as u64)
+/// Notations with an exponent: exact as long as their digits fit, as of any number that a double
+/// was written as.
+fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
+    let mark = text.iter().position(|byte| matches!(byte, b'e' | b'E'))?;
+    let (mantissa, exponent) = (text.get(..mark)?, text.get(mark + 1..)?);
+    let exponent: i32 = std::str::from_utf8(exponent).ok()?.parse().ok()?;
+    let point = mantissa.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = match point {
+        Some(point) => (mantissa.get(..point)?, mantissa.get(point + 1..)?),
+        None => (mantissa, &b""[..]),
+    };
+    let significant = [whole, fraction].concat();
+    // What is left out at the end is beyond a double's 17 digits.
+    let kept = significant.len().min(19);
+    let value = u128::from(digits(significant.get(..kept)?)?);
+    significant
+        .get(kept..)?
+        .iter()
+        .all(u8::is_ascii_digit)
+        .then_some(())?;
+    let places = i64::try_from(kept).ok()? - i64::try_from(whole.len()).ok()?;
+    // 10^power ns is the last digit's place.
+    let power = i64::from(exponent) + 3 - places;
+    let scale = |power: i64| 10u128.checked_pow(u32::try_from(power).ok()?);
+    let ns = match power {
+        0.. if value == 0 => 0,
+        0.. => value.checked_mul(scale(power)?)?,
+        _ => match scale(-power) {
+            Some(unit) => (value + unit / 2) / unit,
+            None => 0,
+        },
+    };
+    u64::try_from(ns).ok().filter(|ns| *ns <= MAX_US * 1000)
 }
 
 /// Any JSON number; not finite ones are refused.
@@ -86,6 +107,12 @@ mod tests {
             ("0.9999", 1000),
             ("6217342.000", 6_217_342_000),
             ("1.5e3", 1_500_000),
+            ("15E+2", 1_500_000),
+            ("1.712195495520883123e15", 1_712_195_495_520_883_123),
+            ("1712195495520883.123e0", 1_712_195_495_520_883_123),
+            ("12345e-4", 1235),
+            ("1e-300", 0),
+            ("0e300", 0),
             ("9007199254740992.999", 9_007_199_254_740_992_999),
         ] {
             assert_eq!(us_to_ns(text.as_bytes()), Some(ns), "{text}");
@@ -98,6 +125,12 @@ mod tests {
             "",
             "-1",
             "1e300",
+            "1e",
+            "e5",
+            "-1e3",
+            "1.5e3.5",
+            "9.1e15",
+            "1e99999999999",
             "NaN",
             "Infinity",
             "9007199254740993",

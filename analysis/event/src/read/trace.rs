@@ -133,6 +133,10 @@ impl TraceReader {
                 let item = decode::stack_frame(&frame, &mut self.names, report);
                 (frame.position, item)
             }
+            Entry::Property(property) => {
+                let report = |problem| anomalies.push(property.position, problem);
+                (property.position, decode::property(&property, report))
+            }
         };
         match item {
             Item::Header(header) if header.format != crate::FORMAT => Err(ReadError::Format {

@@ -92,12 +92,12 @@ fn rank(rank: u32, late_rank: u32) -> String {
 fn section(traces: &[(&str, String)]) -> String {
     let text = plain(traces);
     let section = text.split("\nRanks\n").nth(1).expect("the section");
-    let section = section.split("\nCUDA").next().unwrap_or_default();
-    let end = section.find("\n\nProcessor").or(section.find("\n\nCost"));
-    section
-        .get(..end.unwrap_or(section.len()))
-        .unwrap_or_default()
-        .to_owned()
+    // Lines of a section are indented, the next heading is not.
+    let lines = section.lines();
+    let own: Vec<&str> = lines
+        .take_while(|line| line.is_empty() || line.starts_with(' '))
+        .collect();
+    own.join("\n").trim_end().to_owned()
 }
 
 #[test]

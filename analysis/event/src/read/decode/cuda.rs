@@ -1,7 +1,8 @@
 //! Calls of CUDA and NCCL, device memory and backward passes: ours, and the PyTorch profiler's where they are
-//! of the same form. What of another tool cannot be used is left to whoever reads other events.
+//! of the same form.
 
 use super::Event;
+use super::Problem;
 use super::Unread;
 use super::Value;
 use super::gpu_work;
@@ -22,9 +23,7 @@ pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
     let category = event.category.raw_text().unwrap_or_default();
     let name = event.name.raw_text().unwrap_or_default();
     if let Some(layer) = CudaLayer::from_category(category) {
-        return call(event, layer)
-            .map(Record::CudaCall)
-            .ok_or(Unread::Other);
+        return Ok(Record::CudaCall(call(event, layer)?));
     }
     match (category, name) {
         (b"gctrace", b"cuda launches") => launches(event).map(Record::CudaLaunches),
@@ -41,13 +40,14 @@ fn extent(event: &Event<'_>) -> Option<(u32, u32, u64, u64)> {
     Some((id(event.pid)?, id(event.tid)?, begin_ns, end_ns))
 }
 
-fn call(event: &Event<'_>, layer: CudaLayer) -> Option<CudaCall> {
-    let (pid, tid, begin_ns, end_ns) = extent(event)?;
+fn call(event: &Event<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
+    let (begin_ns, end_ns) = gpu_work::extent(event)?;
+    let name = event.name.text().ok_or("a call has no name")?;
     let mut call = CudaCall {
-        pid,
-        tid,
+        pid: id(event.pid).ok_or("a call's \"pid\" is missing or not a process id")?,
+        tid: thread_id(event.tid).ok_or("a call's \"tid\" is missing or not a thread id")?,
         layer,
-        function: event.name.text()?.into_owned().into(),
+        function: name.into_owned().into(),
         begin_ns,
         end_ns,
         stream: None,
@@ -69,7 +69,14 @@ fn call(event: &Event<'_>, layer: CudaLayer) -> Option<CudaCall> {
             _ => {}
         }
     }
-    Some(call)
+    Ok(call)
+}
+
+/// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half of
+/// their `pthread_t`, as a number with sign.
+fn thread_id(value: Value<'_>) -> Option<u32> {
+    let negative = || Some(i32::try_from(value.signed()?).ok()?.cast_unsigned());
+    id(value).or_else(negative)
 }
 
 fn launches(event: &Event<'_>) -> Option<CudaLaunches> {

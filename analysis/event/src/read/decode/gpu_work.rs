@@ -31,15 +31,15 @@ pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
 }
 
 /// Begin and end. A length that is negative or missing is not made up.
-fn extent(event: &Event<'_>) -> Result<(u64, u64), Problem> {
+pub(super) fn extent(event: &Event<'_>) -> Result<(u64, u64), Problem> {
     let begin_ns = time(event.ts)?;
     if event.dur.is_missing() {
-        return Err("\"dur\" of work on a GPU is missing");
+        return Err("\"dur\" is missing");
     }
     let length_ns = event
         .dur
         .us_as_ns()
-        .ok_or("\"dur\" of work on a GPU is negative, absurd or not a number of microseconds")?;
+        .ok_or("\"dur\" is negative, absurd or not a number of microseconds")?;
     Ok((begin_ns, begin_ns.saturating_add(length_ns)))
 }
 

@@ -1,0 +1,57 @@
+//! What the PyTorch profiler's traces say of themselves.
+//!
+//! Owns the meaning of members of the outermost object. Ours say such things in their first line.
+
+use super::Item;
+use super::Problem;
+use super::id;
+use crate::read::events::Property;
+use crate::read::events::PropertyKey;
+
+/// What a trace of another tool says of itself, before or behind its events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceProperty {
+    /// Its times are nanoseconds after this moment, nanoseconds since 1970 (UTC). The profiler has
+    /// counted so since torch 2.4; before, its times were microseconds since 1970 themselves.
+    BaseTime(u64),
+    /// Name of this one trace.
+    TraceId(String),
+    /// Name of the host.
+    Host(String),
+    /// Rank of the process in its job.
+    Rank(u32),
+    /// Ranks of the job.
+    WorldSize(u32),
+}
+
+/// Decodes `property`; `report` is called where its value makes no sense.
+pub(crate) fn property<'a>(property: &Property<'a>, mut report: impl FnMut(Problem)) -> Item<'a> {
+    let value = property.value;
+    let text = || value.text().map(|text| text.into_owned());
+    let (decoded, problem) = match property.key {
+        PropertyKey::BaseTime => (
+            value.unsigned().map(TraceProperty::BaseTime),
+            "\"baseTimeNanoseconds\" is not a time",
+        ),
+        PropertyKey::TraceId => (
+            text().map(TraceProperty::TraceId),
+            "\"trace_id\" is not text",
+        ),
+        PropertyKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
+        PropertyKey::Rank => (
+            id(value).map(TraceProperty::Rank),
+            "\"rank\" of \"distributedInfo\" is not a rank",
+        ),
+        PropertyKey::WorldSize => (
+            id(value).map(TraceProperty::WorldSize),
+            "\"world_size\" of \"distributedInfo\" is not a count",
+        ),
+    };
+    match decoded {
+        Some(decoded) => Item::Property(decoded),
+        None => {
+            report(problem);
+            Item::Unusable
+        }
+    }
+}

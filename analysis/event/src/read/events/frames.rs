@@ -1,0 +1,68 @@
+//! The section `stackFrames`.
+//!
+//! Owns its frame; what a stack frame means is `decode/frames.rs`.
+
+use super::EventReader;
+use super::State;
+use super::scan;
+use super::scan::Member;
+use crate::read::error::Position;
+use crate::read::error::ReadError;
+use crate::read::value::Value;
+
+/// A member of the section `stackFrames`.
+#[derive(Debug, Clone, Copy)]
+pub struct StackFrame<'a> {
+    /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
+    pub key: &'a [u8],
+    /// What is said of it.
+    pub value: Value<'a>,
+    /// Where it begins.
+    pub position: Position,
+}
+
+impl EventReader {
+    pub(super) fn take_frame(&mut self, member: Member) -> StackFrame<'_> {
+        let (text, position) = self.window.take(member.value.end);
+        StackFrame {
+            key: text.get(member.key).unwrap_or_default(),
+            value: Value(text.get(member.value).unwrap_or_default()),
+            position,
+        }
+    }
+
+    /// The next member of the object of stack frames, if there is one.
+    pub(super) fn frame(&mut self) -> Result<Option<Member>, ReadError> {
+        match self.window.peek()? {
+            Some(b'"') => {}
+            Some(b',') => {
+                self.window.advance(1);
+                return Ok(None);
+            }
+            Some(b'}') => {
+                self.window.advance(1);
+                self.state = State::Members;
+                return Ok(None);
+            }
+            Some(_) => return Err(self.syntax(0, "a key in quotes")),
+            None => return self.end_early().map(|()| None),
+        }
+        match self.scanned(scan::member)? {
+            Some(member) => Ok(Some(member)),
+            None if self.window.ended() => self.end_early().map(|()| None),
+            None => self.skip_frame().map(|()| None),
+        }
+    }
+
+    /// Passes over key and value of a frame.
+    fn skip_frame(&mut self) -> Result<(), ReadError> {
+        self.skip_noting("a stack frame over 16 MiB")?;
+        if self.window.peek()? == Some(b':') {
+            self.window.advance(1);
+        }
+        match self.window.peek()? {
+            Some(_) => self.pass_over(),
+            None => self.end_early(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a trace says of itself beside its events.
+//!
+//! Owns which members of the outermost object are handed out: small ones that the PyTorch profiler writes,
+//! before or behind the events. All others are passed over, so that none is held, whatever its size.
+
+use super::EventReader;
+use super::State;
+use super::scan;
+use crate::read::error::Position;
+use crate::read::error::ReadError;
+use crate::read::value::Value;
+use std::ops::Range;
+
+/// A member of the outermost object, or of its object `distributedInfo`.
+#[derive(Debug, Clone, Copy)]
+pub struct Property<'a> {
+    /// Which.
+    pub key: PropertyKey,
+    /// Its value; never an object or an array.
+    pub value: Value<'a>,
+    /// Where it begins.
+    pub position: Position,
+}
+
+/// The members that are handed out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PropertyKey {
+    /// `baseTimeNanoseconds`.
+    BaseTime,
+    /// `trace_id`.
+    TraceId,
+    /// `host_name`.
+    Host,
+    /// `rank` of `distributedInfo`.
+    Rank,
+    /// `world_size` of `distributedInfo`.
+    WorldSize,
+}
+
+impl PropertyKey {
+    /// The member of the outermost object whose key, in quotes, this is.
+    pub(super) fn of_file(key: &[u8]) -> Option<Self> {
+        match key {
+            br#""baseTimeNanoseconds""# => Some(Self::BaseTime),
+            br#""trace_id""# => Some(Self::TraceId),
+            br#""host_name""# => Some(Self::Host),
+            _ => None,
+        }
+    }
+
+    fn of_distributed(key: &[u8]) -> Option<Self> {
+        match key {
+            br#""rank""# => Some(Self::Rank),
+            br#""world_size""# => Some(Self::WorldSize),
+            _ => None,
+        }
+    }
+
+    /// Where reading goes on behind it.
+    fn around(self) -> State {
+        match self {
+            Self::BaseTime | Self::TraceId | Self::Host => State::Members,
+            Self::Rank | Self::WorldSize => State::Distributed,
+        }
+    }
+}
+
+impl EventReader {
+    /// The value of a property, unless it is of no use.
+    pub(super) fn property(&mut self, key: PropertyKey) -> Result<Option<Range<usize>>, ReadError> {
+        self.state = key.around();
+        match self.window.peek()? {
+            Some(b'{' | b'[') => return self.pass_over().map(|()| None),
+            Some(_) => {}
+            None => return self.end_early().map(|()| None),
+        }
+        match self.scanned(scan::value)? {
+            Some(end) => Ok(Some(0..end)),
+            None if self.window.ended() => self.end_early().map(|()| None),
+            None => self.pass_over().map(|()| None),
+        }
+    }
+
+    pub(super) fn take_property(&mut self, key: PropertyKey, value: Range<usize>) -> Property<'_> {
+        let (text, position) = self.window.take(value.end);
+        Property {
+            key,
+            value: Value(text.get(value).unwrap_or_default()),
+            position,
+        }
+    }
+
+    /// The next member of the object `distributedInfo`, if there is one.
+    pub(super) fn distributed(&mut self) -> Result<(), ReadError> {
+        match self.window.peek()? {
+            Some(b'"') => {}
+            Some(b',') => {
+                self.window.advance(1);
+                return Ok(());
+            }
+            Some(b'}') => {
+                self.window.advance(1);
+                self.state = State::Members;
+                return Ok(());
+            }
+            Some(_) => return Err(self.syntax(0, "a key in quotes")),
+            None => return self.end_early(),
+        }
+        let Some(key) = self.key(PropertyKey::of_distributed)? else {
+            return self.end_early();
+        };
+        match self.window.peek()? {
+            Some(_) => match key {
+                Some(key) => self.state = State::Property(key),
+                None => self.pass_over()?,
+            },
+            None => self.end_early()?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! Records of calls of CUDA and of work on GPUs, any.
+
+use super::time;
+use gctrace_event::Annotation;
+use gctrace_event::Collective;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLaunches;
+use gctrace_event::CudaLayer;
+use gctrace_event::DeviceMemory;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::GpuSync;
+use gctrace_event::GpuSyncKind;
+use gctrace_event::PauseMemory;
+use gctrace_event::Record;
+use gctrace_event::Step;
+use proptest::option::of;
+use proptest::prelude::*;
+
+pub(crate) fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        2 => cuda_call(),
+        1 => cuda_launches(),
+        1 => device_memory(),
+        1 => pause_memory(),
+        1 => step(),
+        2 => gpu_op(),
+        1 => gpu_sync(),
+        1 => annotation(),
+    ]
+}
+
+fn layer() -> impl Strategy<Value = CudaLayer> {
+    prop::sample::select(vec![CudaLayer::Driver, CudaLayer::Runtime, CudaLayer::Nccl])
+}
+
+prop_compose! {
+    fn cuda_call()(
+        (pid, tid) in any::<(u32, u32)>(),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        layer in layer(),
+        function in any::<String>(),
+        (stream, bytes) in any::<(Option<u64>, Option<u64>)>(),
+        grid in any::<Option<[u32; 3]>>(),
+        correlation in named(),
+        error in of(prop_oneof![i32::MIN..0, 1..=i32::MAX]),
+    ) -> Record {
+        Record::CudaCall(CudaCall {
+            pid, tid, layer, function: function.into(), begin_ns, end_ns: begin_ns + length_ns,
+            stream, bytes, grid, correlation, error,
+        })
+    }
+}
+
+/// A correlation id; 0 names nothing.
+fn named() -> impl Strategy<Value = Option<u64>> {
+    of(1..=u64::MAX)
+}
+
+fn op_kind() -> impl Strategy<Value = GpuOpKind> {
+    prop::sample::select(vec![
+        GpuOpKind::Kernel,
+        GpuOpKind::Memcpy,
+        GpuOpKind::Memset,
+    ])
+}
+
+prop_compose! {
+    fn collective()(
+        (name, group) in any::<(String, Option<String>)>(),
+        (sequence, size) in any::<(Option<u64>, Option<u32>)>(),
+    ) -> Option<Box<Collective>> {
+        let collective = Collective { name, group, sequence, size };
+        (collective != Collective::default()).then(|| Box::new(collective))
+    }
+}
+
+prop_compose! {
+    fn gpu_op()(
+        (pid, device, stream) in any::<(Option<u32>, u32, u64)>(),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (kind, name) in (op_kind(), any::<String>()),
+        (correlation, bytes) in (named(), any::<Option<u64>>()),
+        collective in collective(),
+    ) -> Record {
+        Record::GpuOp(GpuOp {
+            pid, device, stream, kind, name, begin_ns, end_ns: begin_ns + length_ns, correlation,
+            bytes, collective,
+        })
+    }
+}
+
+fn sync_kind() -> impl Strategy<Value = GpuSyncKind> {
+    prop::sample::select(vec![
+        GpuSyncKind::Event,
+        GpuSyncKind::StreamWaitEvent,
+        GpuSyncKind::Stream,
+        GpuSyncKind::Context,
+    ])
+}
+
+prop_compose! {
+    fn gpu_sync()(
+        kind in sync_kind(),
+        (pid, device, stream) in any::<(Option<u32>, Option<u32>, Option<u64>)>(),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        correlation in named(),
+        (event_stream, event_correlation) in any::<(Option<u64>, Option<u64>)>(),
+    ) -> Record {
+        Record::GpuSync(GpuSync {
+            pid, kind, device, stream, begin_ns, end_ns: begin_ns + length_ns, correlation,
+            event_stream, event_correlation,
+        })
+    }
+}
+
+prop_compose! {
+    fn annotation()(
+        (pid, tid) in any::<(u32, u32)>(),
+        // `backward` is a step.
+        name in any::<String>().prop_filter("a step", |name| name != "backward"),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+    ) -> Record {
+        Record::Annotation(Annotation { pid, tid, name, begin_ns, end_ns: begin_ns + length_ns })
+    }
+}
+
+prop_compose! {
+    fn cuda_launches()(
+        (pid, tid, stream, count) in any::<(u32, u32, u64, u64)>(),
+        (first_ns, length_ns) in (time(), 0..(1u64 << 61)),
+    ) -> Record {
+        Record::CudaLaunches(CudaLaunches {
+            pid, tid, stream, first_ns, last_ns: first_ns + length_ns, count,
+        })
+    }
+}
+
+prop_compose! {
+    fn device_memory()(
+        (pid, tid, at_ns) in (any::<u32>(), any::<u32>(), time()),
+        (device_type, device, bytes) in any::<(i8, i8, i64)>(),
+        (allocated, reserved) in any::<(u64, u64)>(),
+    ) -> Record {
+        Record::DeviceMemory(DeviceMemory {
+            pid, tid, at_ns, device_type, device, bytes, allocated, reserved,
+        })
+    }
+}
+
+prop_compose! {
+    fn pause_memory()(
+        (pid, tid) in any::<(u32, u32)>(),
+        (begin_ns, end_ns) in (time(), any::<u64>()),
+        (device_type, device) in any::<(i8, i8)>(),
+        (freed_bytes, freed_blocks) in any::<(u64, u64)>(),
+    ) -> Record {
+        Record::PauseMemory(PauseMemory {
+            pid, tid, begin_ns, end_ns, device_type, device, freed_bytes, freed_blocks,
+        })
+    }
+}
+
+prop_compose! {
+    fn step()(
+        (pid, tid) in any::<(u32, u32)>(),
+        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+    ) -> Record {
+        Record::Step(Step { pid, tid, begin_ns, end_ns: begin_ns + length_ns })
+    }
+}

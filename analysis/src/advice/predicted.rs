@@ -1,0 +1,117 @@
+//! What each advice saves where the replay tells, instead of the pause time as an upper bound.
+
+use super::texts;
+use crate::gpu_cost::GpuCost;
+use crate::report::Advice;
+use crate::report::Report;
+use crate::report::WhatIf;
+use crate::units::count;
+use crate::units::duration;
+use crate::units::percent;
+
+/// What saves less than this part of the run is no advice: repeated runs do not show it.
+const WORTH_SAYING: u64 = 1_000;
+
+/// Replaces bounds by predictions, leaves out what saves nothing, and puts what saves most first.
+pub(super) fn refine(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> Vec<Advice> {
+    let mut list: Vec<Advice> = list
+        .into_iter()
+        .filter_map(|advice| match what_if(report, &advice.id) {
+            Some(what) => refined(advice, what, cost),
+            None => Some(bounded(advice, cost)),
+        })
+        .collect();
+    list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(advice)));
+    if list.is_empty() {
+        list.push(texts::hidden(cost));
+    }
+    list
+}
+
+/// The middle of what it saves, in half nanoseconds.
+fn expected_ns(advice: &Advice) -> i128 {
+    let most_ns = i128::from(advice.saves_at_most_ns.unwrap_or(0));
+    most_ns + advice.saves_at_least_ns.map_or(0, i128::from)
+}
+
+/// The prediction that an advice is about.
+fn what_if<'a>(report: &'a Report, advice: &str) -> Option<&'a WhatIf> {
+    let ids: &[&str] = match advice {
+        "freeze" => &["freeze"],
+        "raise-threshold" => &["thresholds"],
+        // Without a full collection in the recording nothing tells how long a planned one takes.
+        "planned" => &["planned", "disable"],
+        "explicit-calls" => &["explicit"],
+        _ => return None,
+    };
+    let mut found = ids
+        .iter()
+        .filter_map(|id| report.what_if.iter().find(|own| own.id == *id));
+    found.next()
+}
+
+/// `None` where it saves too little to be worth a word.
+fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
+    let most_ns = u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0);
+    if most_ns < cost.run_ns / WORTH_SAYING {
+        return None;
+    }
+    let mut why = advice.why;
+    if let Some(step) = what.step {
+        why += &format!(
+            " By replay a step takes {} to {} instead of {}.",
+            duration(step.at_least_ns),
+            duration(step.at_most_ns),
+            duration(step.measured_ns)
+        );
+    }
+    why += &format!(" Assumed: {}", what.assumes);
+    Some(Advice {
+        why,
+        saves_at_least_ns: what.saved_ns.at_least_ns,
+        saves_at_most_ns: Some(most_ns),
+        ..advice
+    })
+}
+
+/// Causes that no replay is asked about: not more than all pauses cost.
+fn bounded(advice: Advice, cost: &GpuCost) -> Advice {
+    let saves = advice.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns));
+    Advice {
+        saves_at_most_ns: saves,
+        ..advice
+    }
+}
+
+/// What a planned collection looks like in the program, at the interval that was chosen where steps are known.
+pub(super) fn plan(advice: Advice, report: &Report) -> Advice {
+    let planned = report.what_if.iter().find(|own| own.id == "planned");
+    let Some((every, what)) = planned.and_then(|own| Some((own.every_steps?, own))) else {
+        return advice;
+    };
+    let mut why = advice.why;
+    if let Some(reason) = &what.why_every {
+        why += &format!(" {reason}");
+    }
+    Advice {
+        why,
+        code: advice
+            .code
+            .map(|code| code.replace("step % 1000", &format!("step % {every}"))),
+        risk: Some(format!("Every {} steps: {}", count(every), what.risk)),
+        ..advice
+    }
+}
+
+/// Why to leave the collector alone, where the replay tells.
+pub(super) fn leave(advice: Advice, cost: &GpuCost) -> Advice {
+    Advice {
+        why: format!(
+            "By replay, without any collection the run of {} would be {} shorter ({}).",
+            duration(cost.run_ns),
+            duration(cost.cost_ns),
+            percent(cost.ratio())
+        ),
+        ..advice
+    }
+}

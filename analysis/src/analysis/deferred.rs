@@ -1,0 +1,81 @@
+//! Collections of the PyTorch profiler's traces, until it is known whether a trace of gctrace's, which may
+//! come later, has them too.
+//!
+//! Owns which collections wait, and that each counts once in the end.
+
+use super::Analysis;
+use crate::gpu;
+use gctrace_event::Pause;
+use std::collections::HashMap;
+
+/// Collections that wait at most, of one trace: 25 MB of them. The profiler's traces are of seconds; in
+/// others so many are not gctrace's as well.
+const MOST: usize = 100_000;
+
+/// Collections of one trace.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    trace: usize,
+    /// With the index of their process.
+    pauses: Vec<(usize, Pause)>,
+    thread_names: HashMap<(u32, u32), String>,
+}
+
+impl Deferred {
+    /// Those of the trace that ends, if there are any.
+    pub(super) fn take(
+        &mut self,
+        trace: usize,
+        thread_names: &HashMap<(u32, u32), String>,
+    ) -> Option<Self> {
+        let pauses = std::mem::take(&mut self.pauses);
+        (!pauses.is_empty()).then(|| Self {
+            trace,
+            pauses,
+            thread_names: thread_names.clone(),
+        })
+    }
+}
+
+impl Analysis {
+    /// Keeps a pause that the profiler may have seen as a second one, and returns any other.
+    pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
+        let trace = self.traces.last_mut()?;
+        let known = pause.generation != Pause::UNKNOWN_GENERATION || pause.stack.is_some();
+        let deferred = &mut self.current.deferred.pauses;
+        if trace.header.is_some() || known || deferred.len() >= MOST {
+            return Some(pause);
+        }
+        trace.deferred = true;
+        deferred.push((process, pause));
+        None
+    }
+
+    /// Counts what waits, but for what gctrace has as well.
+    pub(crate) fn settle(&mut self) {
+        let waiting = std::mem::take(&mut self.deferred);
+        if waiting.is_empty() {
+            return;
+        }
+        let repeated = gpu::merge::merge(&self.timelines, &self.spans()).repeated;
+        for deferred in waiting {
+            for (process, pause) in &deferred.pauses {
+                if !repeated.contains(&(deferred.trace, pause.pid, pause.begin_ns)) {
+                    self.add_pause(*process, pause);
+                }
+            }
+            for entry in self.worst.entries_mut() {
+                let process = self.processes.get(entry.process);
+                if process.is_some_and(|process| process.trace == deferred.trace) {
+                    let thread = (entry.pause.pid, entry.pause.tid);
+                    entry.thread = deferred.thread_names.get(&thread).cloned();
+                }
+            }
+        }
+    }
+
+    /// First and last moment of each trace.
+    pub(crate) fn spans(&self) -> Vec<Option<(u64, u64)>> {
+        self.traces.iter().map(|trace| trace.span).collect()
+    }
+}

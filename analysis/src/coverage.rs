@@ -1,0 +1,79 @@
+//! What traces can tell about the cost of pauses for GPUs, and what they cannot.
+
+use crate::analysis::Analysis;
+use crate::gpu::timeline::Timeline;
+use crate::process::ProcessState;
+
+impl Analysis {
+    /// Whether the traces would tell of collections, had there been any: the PyTorch profiler records
+    /// them only where asked.
+    fn tells_collections(&self) -> bool {
+        self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())
+    }
+
+    /// What the traces cannot tell.
+    /// `timelines`: those of one process put together. `processes`: those that ran the collector. `has_calls`: calls to a GPU were recorded.
+    pub(crate) fn not_covered(
+        &self,
+        timelines: &[Timeline],
+        processes: usize,
+        has_calls: bool,
+    ) -> Vec<String> {
+        let mut list: Vec<String> = self.no_cost(timelines, has_calls).into_iter().collect();
+        if processes > 1 {
+            list.push(
+                "What a pause of one process cost the others that wait for it, as ranks of a \
+                 distributed job do in a collective."
+                    .to_owned(),
+            );
+        }
+        let stacks = |process: &ProcessState| !process.stacks.is_empty();
+        if processes > 0 && !self.processes.iter().any(stacks) {
+            list.push(
+                "Which Python lines trigger the collections: these traces hold no stacks \
+                 (--stack-depth 0, an older gctrace, or another tool)."
+                    .to_owned(),
+            );
+        }
+        list
+    }
+
+    /// What stands between pauses and their cost for the GPU, if anything.
+    fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<String> {
+        let mut working = timelines.iter().filter(|own| own.has_gpu_times());
+        let why = match (working.clone().count(), self.tells_collections()) {
+            (0, _) if has_calls => {
+                return Some(
+                    "What the pauses cost the GPU: these traces hold calls to the GPU but not when \
+                     it did the work, so no more than bounds can be given."
+                        .to_owned(),
+                );
+            }
+            (0, _) if self.traces.iter().any(|trace| trace.gpus.has_samples()) => {
+                return Some(
+                    "What the pauses cost the GPU: these traces hold NVML's figures only. Each is \
+                     taken over 1/6 s or more, in which a gap as short as a pause cannot be seen, \
+                     so nothing is claimed from them."
+                        .to_owned(),
+                );
+            }
+            (0, _) => "no GPU work",
+            (_, false) => {
+                return Some(
+                    "Garbage collection: these traces hold what the GPU did but no collections. The \
+                     PyTorch profiler records them only where asked, so none in its trace does not \
+                     mean that none ran."
+                        .to_owned(),
+                );
+            }
+            _ if self.all.count() > 0 && working.all(|own| own.pauses.is_empty()) => {
+                "pauses and GPU work, but of different processes or traces"
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "What the pauses cost the GPU: these traces hold {why}, so a pause may have been hidden \
+             behind queued kernels or have left the GPU idle."
+        ))
+    }
+}

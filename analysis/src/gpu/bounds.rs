@@ -1,0 +1,223 @@
+//! What pauses cost the GPU at least and at most, where only calls on the host were recorded.
+//!
+//! Owns the rules from calls to bounds; the report's sums are `bounds/report.rs`. Probes see when
+//! work was put into streams and how long synchronising calls waited, never when the GPU worked.
+//! Where operations have the GPU's own times the replay says more, and nothing here is used.
+//!
+//! A bound is the time by which the GPU's work came later because of the pause. That it is at least
+//! the time for which the GPU stood empty assumes that the thread would have gone on at once: a
+//! wait for data or for another process that the pause only covered up is not seen.
+
+mod activity;
+pub(crate) mod report;
+
+use super::calls::CallKind;
+use super::timeline::PauseSpan;
+use super::timeline::Timeline;
+use activity::Activity;
+use gctrace_event::Reason;
+
+/// A synchronising call that returned sooner found nothing to wait for. The call itself takes a few
+/// microseconds, and so does a launch before its kernel runs (5 - 10 us on current systems).
+pub const AT_ONCE_NS: u64 = 20_000;
+
+/// What the trace says about itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// Events were lost, so a launch that is not in the trace may have been made.
+    pub events_lost: bool,
+    /// The process was recorded from its start on.
+    pub from_start: bool,
+    /// It used more than one device: then a call that waits for one says nothing about the others.
+    pub several_devices: bool,
+}
+
+/// Why a pause has the bounds it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// All streams were empty when it began, and nothing was put into them until it ended.
+    GpuWasEmpty,
+    /// The next synchronising call, before which nothing more was launched, still had to wait, or the
+    /// launching thread waited for the GPU until the pause was over.
+    GpuStayedBusy,
+    /// The next synchronising call, before which nothing more was launched, returned at once.
+    GpuFoundEmpty,
+    /// Nothing was launched before it, or nothing after it, or the interpreter was ending.
+    NoGpuWork,
+    /// It was on a thread that launches nothing; the one that does may have stood still.
+    OtherThread,
+    /// None of these.
+    NotKnown,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Self; 6] = [
+        Self::GpuWasEmpty,
+        Self::GpuStayedBusy,
+        Self::GpuFoundEmpty,
+        Self::NoGpuWork,
+        Self::OtherThread,
+        Self::NotKnown,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuWasEmpty => "gpu-was-empty",
+            Self::GpuStayedBusy => "gpu-stayed-busy",
+            Self::GpuFoundEmpty => "gpu-found-empty",
+            Self::NoGpuWork => "no-gpu-work",
+            Self::OtherThread => "other-thread",
+            Self::NotKnown => "not-known",
+        }
+    }
+}
+
+/// What one pause cost the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PauseBounds {
+    /// Index in the timeline's pauses.
+    pub pause: usize,
+    /// Length of the pause; of one that overlaps another, the part after it.
+    pub length_ns: u64,
+    /// At least so much.
+    pub at_least_ns: u64,
+    /// At most so much; never above `length_ns`.
+    pub at_most_ns: u64,
+    /// Why.
+    pub rule: Rule,
+}
+
+/// The bounds of each pause, in the timeline's order. `None` where nothing can be said: there are
+/// operations with the GPU's times, which tell more, or no call that puts work into a stream.
+#[must_use]
+pub fn bounds(timeline: &Timeline, circumstances: Circumstances) -> Option<Vec<PauseBounds>> {
+    let activity = Activity::of(timeline);
+    if timeline.has_gpu_times() || activity.launching.is_empty() {
+        return None;
+    }
+    let mut judge = Judge {
+        emptiness: activity.emptiness(circumstances.from_start),
+        activity: &activity,
+        timeline,
+        // A launch that is not in the trace proves nothing where launches are not, or may be lost.
+        complete: activity.has_launches && !circumstances.events_lost,
+        one_device: !circumstances.several_devices,
+    };
+    let mut covered_ns = 0;
+    let pauses = timeline.pauses.iter().enumerate();
+    let bounds = pauses.map(|(index, pause)| {
+        let begin_ns = pause.begin_ns.max(covered_ns);
+        let end_ns = pause.end_ns.max(begin_ns);
+        covered_ns = end_ns;
+        let part = PauseSpan {
+            begin_ns,
+            end_ns,
+            ..*pause
+        };
+        let (rule, at_least_ns, at_most_ns) = judge.judge(&part);
+        PauseBounds {
+            pause: index,
+            length_ns: part.duration_ns(),
+            at_least_ns,
+            at_most_ns,
+            rule,
+        }
+    });
+    Some(bounds.collect())
+}
+
+struct Judge<'a> {
+    timeline: &'a Timeline,
+    activity: &'a Activity,
+    emptiness: activity::Emptiness<'a>,
+    complete: bool,
+    one_device: bool,
+}
+
+impl Judge<'_> {
+    /// Rule, at least, at most.
+    fn judge(&mut self, pause: &PauseSpan) -> (Rule, u64, u64) {
+        let length_ns = pause.duration_ns();
+        if self.without_work(pause) {
+            return (Rule::NoGpuWork, 0, 0);
+        }
+        if !self.complete {
+            return (Rule::NotKnown, 0, length_ns);
+        }
+        if !self.activity.launching.contains(&pause.thread) {
+            return self.on_other_thread(pause);
+        }
+        if !self.one_device {
+            return (Rule::NotKnown, 0, length_ns);
+        }
+        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
+        if self.emptiness.at(begin_ns) && !self.activity.put_between(begin_ns, end_ns) {
+            let at_least_ns = length_ns.saturating_sub(AT_ONCE_NS);
+            return (Rule::GpuWasEmpty, at_least_ns, length_ns);
+        }
+        match self.activity.next_sync(end_ns) {
+            Some(sync) if !self.activity.put_between(begin_ns, sync.begin_ns) => {
+                match sync.waited_ns() {
+                    ..=AT_ONCE_NS => (Rule::GpuFoundEmpty, 0, length_ns),
+                    _ => (Rule::GpuStayedBusy, 0, 0),
+                }
+            }
+            _ => (Rule::NotKnown, 0, length_ns),
+        }
+    }
+
+    /// Whether no work of the GPU can have been delayed.
+    fn without_work(&self, pause: &PauseSpan) -> bool {
+        let nothing_after = || !self.activity.put_between(pause.begin_ns, u64::MAX);
+        let nothing_before = || !self.activity.put_before(pause.end_ns);
+        pause.reason == Reason::Shutdown || (self.complete && (nothing_before() || nothing_after()))
+    }
+
+    /// The collecting thread keeps the interpreter's lock, so a launching thread stands still as soon as it needs
+    /// it: at most from the last sign of it on.
+    fn on_other_thread(&self, pause: &PauseSpan) -> (Rule, u64, u64) {
+        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
+        let mut all_waited = true;
+        let stood_ns = self.activity.launching.iter().map(|thread| {
+            let (seen_ns, waited) = self.last_sign(*thread, pause);
+            all_waited &= waited;
+            end_ns.saturating_sub(seen_ns.clamp(begin_ns, end_ns))
+        });
+        let at_most_ns = stood_ns.max().unwrap_or(0);
+        match all_waited {
+            true => (Rule::GpuStayedBusy, 0, 0),
+            false => (Rule::OtherThread, 0, at_most_ns),
+        }
+    }
+
+    /// The last moment up to the pause's end at which the thread was seen running or waiting for the GPU, and whether
+    /// it waited for the GPU until the end.
+    fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
+        let calls = &self.timeline.calls;
+        let begun = calls.partition_point(|call| call.begin_ns <= pause.end_ns);
+        let before = calls.get(..begun).unwrap_or_default();
+        let call = before.iter().rev().find(|call| call.thread == thread);
+        let launches = &self.timeline.counted_launches;
+        let begun = launches.partition_point(|own| own.first_ns <= pause.end_ns);
+        let before = launches.get(..begun).unwrap_or_default();
+        let launch = before.iter().rev().find(|own| own.thread == thread);
+        let launch_ns = launch.map_or(0, |own| match own.last_ns <= pause.end_ns {
+            true => own.last_ns,
+            false => own.first_ns,
+        });
+        let waited = call.is_some_and(|call| {
+            let waits = matches!(
+                call.kind,
+                CallKind::StreamSynchronize
+                    | CallKind::DeviceSynchronize
+                    | CallKind::EventSynchronize
+            );
+            waits && call.end_ns >= pause.end_ns && call.begin_ns <= pause.begin_ns
+        });
+        let call_ns = call.map_or(0, |call| call.end_ns.min(pause.end_ns));
+        (call_ns.max(launch_ns), waited)
+    }
+}

@@ -1,0 +1,208 @@
+//! When work was put into streams and when it is known that none was left, as calls on the host tell.
+
+use crate::gpu::calls::CallKind;
+use crate::gpu::timeline::Call;
+use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::Timeline;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+/// Work was put into a stream at some moment from `from_ns` to `to_ns`, perhaps at several.
+#[derive(Clone, Copy, Debug)]
+struct Put {
+    from_ns: u64,
+    to_ns: u64,
+    stream: u32,
+}
+
+/// A call that returns when work is done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sync {
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    /// [`NONE`]: one that empties no stream for certain, or all of them.
+    stream: u32,
+    kind: CallKind,
+}
+
+impl Sync {
+    pub(super) fn waited_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// What the calls of one process tell.
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// By `from_ns`.
+    puts: Vec<Put>,
+    /// For each put the latest `to_ns` of it and those before.
+    latest_to_ns: Vec<u64>,
+    /// By begin.
+    syncs: Vec<Sync>,
+    /// Threads that put work into streams.
+    pub(super) launching: BTreeSet<u32>,
+    /// Whether launches are in the trace at all.
+    pub(super) has_launches: bool,
+}
+
+impl Activity {
+    pub(super) fn of(timeline: &Timeline) -> Self {
+        let mut activity = Self {
+            puts: Vec::new(),
+            latest_to_ns: Vec::new(),
+            syncs: Vec::new(),
+            launching: BTreeSet::new(),
+            has_launches: !timeline.counted_launches.is_empty(),
+        };
+        for call in &timeline.calls {
+            activity.add(call);
+        }
+        for launches in &timeline.counted_launches {
+            activity.launching.insert(launches.thread);
+            let mut put = |from_ns, to_ns| {
+                activity.puts.push(Put {
+                    from_ns,
+                    to_ns,
+                    stream: launches.stream,
+                });
+            };
+            match launches.count {
+                0 => {}
+                1 | 2 => {
+                    put(launches.first_ns, launches.first_ns);
+                    put(launches.last_ns, launches.last_ns);
+                }
+                _ => put(launches.first_ns, launches.last_ns),
+            }
+        }
+        activity.puts.sort_by_key(|put| (put.from_ns, put.to_ns));
+        let latest = activity.puts.iter().scan(0, |latest, put| {
+            *latest = put.to_ns.max(*latest);
+            Some(*latest)
+        });
+        activity.latest_to_ns = latest.collect();
+        activity
+    }
+
+    fn add(&mut self, call: &Call) {
+        match call.kind {
+            CallKind::Launch | CallKind::GraphLaunch => self.has_launches = true,
+            CallKind::Copy | CallKind::Collective => {}
+            CallKind::StreamSynchronize
+            | CallKind::DeviceSynchronize
+            | CallKind::EventSynchronize => {
+                // One whose end is not known tells neither how long it waited nor what is done.
+                if call.timed {
+                    self.syncs.push(Sync {
+                        begin_ns: call.begin_ns,
+                        end_ns: call.end_ns,
+                        stream: call.stream,
+                        kind: call.kind,
+                    });
+                }
+                return;
+            }
+            _ => return,
+        }
+        self.launching.insert(call.thread);
+        self.puts.push(Put {
+            from_ns: call.begin_ns,
+            to_ns: call.end_ns,
+            stream: call.stream,
+        });
+    }
+
+    /// Whether work may have been put into any stream after `from_ns` and before `to_ns`.
+    pub(super) fn put_between(&self, from_ns: u64, to_ns: u64) -> bool {
+        let begun = self.puts.partition_point(|put| put.from_ns < to_ns);
+        let latest = begun
+            .checked_sub(1)
+            .and_then(|at| self.latest_to_ns.get(at));
+        latest.is_some_and(|latest| *latest > from_ns)
+    }
+
+    /// Whether work was put into any stream before that moment.
+    pub(super) fn put_before(&self, at_ns: u64) -> bool {
+        self.puts.first().is_some_and(|put| put.from_ns < at_ns)
+    }
+
+    /// The first synchronising call that begins at that moment or later.
+    pub(super) fn next_sync(&self, at_ns: u64) -> Option<&Sync> {
+        let before = self.syncs.partition_point(|sync| sync.begin_ns < at_ns);
+        self.syncs.get(before)
+    }
+
+    /// Answers for moments in ascending order whether all streams were known to be empty.
+    pub(super) fn emptiness(&self, from_start: bool) -> Emptiness<'_> {
+        let mut by_end: Vec<&Sync> = self.syncs.iter().collect();
+        by_end.sort_by_key(|sync| sync.end_ns);
+        Emptiness {
+            activity: self,
+            by_end,
+            puts_seen: 0,
+            syncs_seen: 0,
+            latest_put_ns: BTreeMap::new(),
+            emptied_ns: BTreeMap::new(),
+            all_emptied_ns: None,
+            from_start,
+        }
+    }
+}
+
+/// A sweep over puts and synchronising calls in order of time.
+#[derive(Debug)]
+pub(super) struct Emptiness<'a> {
+    activity: &'a Activity,
+    by_end: Vec<&'a Sync>,
+    puts_seen: usize,
+    syncs_seen: usize,
+    /// Of each stream, the last moment at which work may have been put into it.
+    latest_put_ns: BTreeMap<u32, u64>,
+    /// Of each stream, the moment up to which all that was put into it is done.
+    emptied_ns: BTreeMap<u32, u64>,
+    /// The same of all streams.
+    all_emptied_ns: Option<u64>,
+    /// Whether all calls from the process's start on are in the trace.
+    from_start: bool,
+}
+
+impl Emptiness<'_> {
+    /// Whether at that moment all streams were empty for certain. Moments ascend from call to call.
+    pub(super) fn at(&mut self, at_ns: u64) -> bool {
+        self.advance(at_ns);
+        if !self.from_start && self.all_emptied_ns.is_none() {
+            return false;
+        }
+        let all_ns = self.all_emptied_ns.unwrap_or(0);
+        self.latest_put_ns.iter().all(|(stream, put_ns)| {
+            let own_ns = self.emptied_ns.get(stream).copied().unwrap_or(0);
+            *put_ns <= own_ns.max(all_ns)
+        })
+    }
+
+    fn advance(&mut self, at_ns: u64) {
+        while let Some(put) = self.activity.puts.get(self.puts_seen)
+            && put.from_ns < at_ns
+        {
+            let latest = self.latest_put_ns.entry(put.stream).or_default();
+            *latest = put.to_ns.max(*latest);
+            self.puts_seen += 1;
+        }
+        while let Some(sync) = self.by_end.get(self.syncs_seen)
+            && sync.end_ns <= at_ns
+        {
+            match sync.kind {
+                CallKind::DeviceSynchronize => {
+                    self.all_emptied_ns = self.all_emptied_ns.max(Some(sync.begin_ns));
+                }
+                CallKind::StreamSynchronize if sync.stream != NONE => {
+                    let emptied = self.emptied_ns.entry(sync.stream).or_default();
+                    *emptied = sync.begin_ns.max(*emptied);
+                }
+                _ => {}
+            }
+            self.syncs_seen += 1;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! From bounds of pauses to the report.
+
+use super::Circumstances;
+use super::PauseBounds;
+use super::Rule;
+use super::activity::Activity;
+use super::bounds;
+use crate::analysis::Analysis;
+use crate::gpu::timeline::Timeline;
+use crate::process::ProcessState;
+use crate::report::Basis;
+use crate::report::BoundsReport;
+use crate::report::Effort;
+use crate::report::ProcessBounds;
+use crate::report::RuleBounds;
+use gctrace_event::Origin;
+
+/// `None` where no process has bounds.
+pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<BoundsReport> {
+    let mut all: Vec<PauseBounds> = Vec::new();
+    let mut processes = Vec::new();
+    for timeline in timelines {
+        let circumstances = circumstances(analysis, timeline);
+        let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
+            continue;
+        };
+        let sum = Sum::of(pauses.iter());
+        processes.push(ProcessBounds {
+            trace: timeline.trace,
+            pid: timeline.pid,
+            rank: timeline.rank,
+            pauses: sum.pauses,
+            at_least_ns: sum.at_least_ns,
+            at_most_ns: sum.at_most_ns,
+            limited_by: limit(timeline, circumstances),
+        });
+        all.extend(pauses);
+    }
+    if processes.is_empty() {
+        return None;
+    }
+    processes.sort_by_key(|own| (std::cmp::Reverse(own.at_most_ns), own.trace, own.pid));
+    let sum = Sum::of(all.iter());
+    Some(BoundsReport {
+        basis: Basis::Inferred,
+        pauses: sum.pauses,
+        at_least_ns: sum.at_least_ns,
+        at_most_ns: sum.at_most_ns,
+        rules: Rule::ALL
+            .iter()
+            .filter_map(|rule| of_rule(*rule, &all))
+            .collect(),
+        processes,
+    })
+}
+
+fn circumstances(analysis: &Analysis, timeline: &Timeline) -> Circumstances {
+    let trace = analysis.traces.get(timeline.process_trace);
+    let end = trace.and_then(|trace| trace.end.as_ref());
+    let own = |process: &&ProcessState| {
+        process.trace == timeline.process_trace && process.pid == timeline.pid
+    };
+    let origins = analysis.processes.iter().filter(own).map(|process| {
+        let described = process.described.as_ref();
+        described.map_or(Origin::Attached, |process| process.origin)
+    });
+    Circumstances {
+        events_lost: end.is_none_or(|end| end.lost.values().any(|lost| *lost > 0)),
+        from_start: timeline.is_ours && origins.clone().all(|origin| origin != Origin::Attached),
+        several_devices: trace.is_some_and(|trace| trace.cuda.devices_of(timeline.pid) > 1),
+    }
+}
+
+fn of_rule(rule: Rule, all: &[PauseBounds]) -> Option<RuleBounds> {
+    let sum = Sum::of(all.iter().filter(|pause| pause.rule == rule));
+    (sum.pauses.count > 0).then(|| RuleBounds {
+        rule: rule.name().to_owned(),
+        pauses: sum.pauses,
+        at_least_ns: sum.at_least_ns,
+        at_most_ns: sum.at_most_ns,
+    })
+}
+
+fn limit(timeline: &Timeline, circumstances: Circumstances) -> Option<String> {
+    let why = match () {
+        () if !Activity::of(timeline).has_launches => "launches were not recorded (--cuda sync)",
+        () if circumstances.events_lost => "events were lost, or may have been",
+        () if circumstances.several_devices => "the process used several devices",
+        () => return None,
+    };
+    Some(why.to_owned())
+}
+
+#[derive(Default)]
+struct Sum {
+    pauses: Effort,
+    at_least_ns: u64,
+    at_most_ns: u64,
+}
+
+impl Sum {
+    fn of<'a>(pauses: impl Iterator<Item = &'a PauseBounds>) -> Self {
+        pauses.fold(Self::default(), |mut sum, pause| {
+            sum.pauses.add(pause.length_ns);
+            sum.at_least_ns = sum.at_least_ns.saturating_add(pause.at_least_ns);
+            sum.at_most_ns = sum.at_most_ns.saturating_add(pause.at_most_ns);
+            sum
+        })
+    }
+}

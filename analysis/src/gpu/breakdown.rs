@@ -1,0 +1,270 @@
+//! Idle time by the definitions of HolisticTraceAnalysis (HTA), for comparison with it.
+//!
+//! Owns both forms: as HTA 0.5.0 prints the figures (whole microseconds, without the last profiler
+//! step), and by the same definitions in nanoseconds over everything. The definitions are those of
+//! `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
+
+use super::device::DeviceWork;
+use super::timeline::Call;
+use super::timeline::Op;
+use super::timeline::StepSource;
+use super::timeline::Timeline;
+use crate::report::StreamIdle;
+use crate::report::TemporalBreakdown;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// A gap shorter than this, behind an operation that was launched in time, is the launching of
+/// operations back to back: `consecutive_kernel_delay` of HTA. Its documentation says 30
+/// nanoseconds, but its times are microseconds.
+const BACK_TO_BACK_NS: i64 = 30_000;
+
+/// An operation with times as wanted. Rounded to whole microseconds it may end before it begins.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    begin_ns: i64,
+    end_ns: i64,
+    /// Begin of the call that launched it.
+    launched_ns: Option<i64>,
+    stream: u32,
+    name: u32,
+}
+
+impl Timed {
+    fn exact(op: &Op, call: Option<&Call>) -> Self {
+        Self {
+            begin_ns: signed(op.begin_ns),
+            end_ns: signed(op.end_ns),
+            launched_ns: call.map(|call| signed(call.begin_ns)),
+            stream: op.stream,
+            name: op.name,
+        }
+    }
+
+    /// As HTA's `round_down_time_stamps` leaves it: begins rounded up, ends down.
+    fn rounded(op: &Op, call: Option<&Call>) -> Self {
+        let (begin, length) = (microseconds(op.begin_ns), microseconds(op.duration_ns()));
+        Self {
+            begin_ns: whole_ns(begin.ceil()),
+            end_ns: whole_ns((begin + length).floor()),
+            launched_ns: call.map(|call| whole_ns(microseconds(call.begin_ns).ceil())),
+            stream: op.stream,
+            name: op.name,
+        }
+    }
+}
+
+/// The double that a reader of the trace gets: times since 1970 in it are exact to a quarter of a
+/// microsecond only, and HTA rounds what it got.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "times of traces are under 2^53 microseconds; the loss of the sum is the point"
+)]
+fn microseconds(ns: u64) -> f64 {
+    (ns / 1000) as f64 + (ns % 1000) as f64 / 1000.0
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "casts of floats saturate; times of traces are under 2^53 microseconds"
+)]
+fn whole_ns(us: f64) -> i64 {
+    (us as i64).saturating_mul(1000)
+}
+
+/// `get_temporal_breakdown` as HTA prints it; `None` where it would have no operation.
+pub(crate) fn temporal(work: &DeviceWork<'_>) -> Option<TemporalBreakdown> {
+    let ops = as_in_hta(work);
+    if ops.is_empty() {
+        return None;
+    }
+    let mut kinds = Kinds::new(work.timeline);
+    let (run_ns, span_ns) = merged(ops.iter());
+    let compute = ops.iter().filter(|op| kinds.computes(op.name));
+    let (compute_ns, _) = merged(compute);
+    let idle_ns = span_ns - run_ns;
+    Some(TemporalBreakdown {
+        span_ns: positive(span_ns),
+        idle_ns: positive(idle_ns),
+        compute_ns: positive(compute_ns),
+        non_compute_ns: positive(span_ns - compute_ns - idle_ns),
+        operations: ops.len() as u64,
+        left_out: (work.ops.len() - ops.len()) as u64,
+    })
+}
+
+/// `get_idle_time_breakdown` as HTA prints it, by stream (index in the timeline).
+pub(crate) fn printed_idle(work: &DeviceWork<'_>) -> BTreeMap<u32, StreamIdle> {
+    idle_by_stream(&as_in_hta(work))
+}
+
+/// The same definitions over all operations, in nanoseconds.
+pub(crate) fn exact_idle(work: &DeviceWork<'_>) -> BTreeMap<u32, StreamIdle> {
+    let timeline = work.timeline;
+    let exact = |op: &&Op| Timed::exact(op, timeline.calls.get(op.call as usize));
+    let ops: Vec<Timed> = work.ops.iter().map(exact).collect();
+    idle_by_stream(&ops)
+}
+
+/// The operations that HTA looks at, with its times, by begin. With two or more profiler steps it
+/// leaves out what was launched in the last one, and what names no call.
+fn as_in_hta(work: &DeviceWork<'_>) -> Vec<Timed> {
+    let timeline = work.timeline;
+    let before_ns = last_step(timeline);
+    let ops = work.ops.iter().filter_map(|op| {
+        let call = timeline.calls.get(op.call as usize);
+        let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.begin_ns < limit));
+        kept.then(|| Timed::rounded(op, call))
+    });
+    let mut ops: Vec<Timed> = ops.collect();
+    ops.sort_by_key(|op| op.begin_ns);
+    ops
+}
+
+/// Begin of the last profiler step, where there are at least two of different numbers.
+fn last_step(timeline: &Timeline) -> Option<u64> {
+    let steps = || {
+        let steps = timeline.steps.iter();
+        steps.filter(|step| step.source == StepSource::ProfilerStep)
+    };
+    let first = steps().next()?;
+    steps().find(|step| step.number != first.number)?;
+    steps().map(|step| step.begin_ns).max()
+}
+
+/// Sum of the lengths of merged operations, and the time from the first begin to the last merged
+/// end. By HTA's rule an operation joins those before it unless it begins after all of them ended.
+fn merged<'a>(ops: impl Iterator<Item = &'a Timed>) -> (i64, i64) {
+    let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
+    for op in ops {
+        first = first.or(Some(op.begin_ns));
+        group = Some(match group {
+            Some((begin, end)) if op.begin_ns <= end => (begin, end.max(op.end_ns)),
+            Some((begin, end)) => {
+                run = run.saturating_add(end.saturating_sub(begin));
+                (op.begin_ns, op.end_ns)
+            }
+            None => (op.begin_ns, op.end_ns),
+        });
+    }
+    match (first, group) {
+        (Some(first), Some((begin, end))) => (
+            run.saturating_add(end.saturating_sub(begin)),
+            end.saturating_sub(first),
+        ),
+        _ => (0, 0),
+    }
+}
+
+/// What HTA tells by names.
+struct Kinds<'a> {
+    timeline: &'a Timeline,
+    computes: HashMap<u32, bool>,
+}
+
+impl<'a> Kinds<'a> {
+    fn new(timeline: &'a Timeline) -> Self {
+        Self {
+            timeline,
+            computes: HashMap::new(),
+        }
+    }
+
+    fn computes(&mut self, name: u32) -> bool {
+        let timeline = self.timeline;
+        let known = self.computes.entry(name);
+        *known.or_insert_with(|| is_computation(timeline.names.text(name)))
+    }
+}
+
+/// HTA's `get_kernel_type(name) == COMPUTATION`.
+fn is_computation(name: &str) -> bool {
+    let collective = name
+        .strip_prefix("nccl")
+        .is_some_and(|rest| rest.contains("Kernel"));
+    let memory = ["Memcpy", "Memset", "dma"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")
+}
+
+fn idle_by_stream(ops: &[Timed]) -> BTreeMap<u32, StreamIdle> {
+    let mut streams: BTreeMap<u32, (i64, [i64; 3])> = BTreeMap::new();
+    for op in ops {
+        let Some((previous_ns, [host_wait, kernel_wait, other])) = streams.get_mut(&op.stream)
+        else {
+            streams.insert(op.stream, (op.end_ns, [0; 3]));
+            continue;
+        };
+        let gap_ns = op.begin_ns - *previous_ns;
+        let late = op.launched_ns.is_some_and(|at_ns| at_ns > *previous_ns);
+        match () {
+            () if late => *host_wait = host_wait.saturating_add(gap_ns),
+            () if gap_ns < BACK_TO_BACK_NS => *kernel_wait = kernel_wait.saturating_add(gap_ns),
+            () => *other = other.saturating_add(gap_ns),
+        }
+        *previous_ns = op.end_ns;
+    }
+    let idle = streams.into_iter().map(|(stream, (_, sums))| {
+        let [host_wait, kernel_wait, other] = sums.map(positive);
+        let idle = StreamIdle {
+            host_wait,
+            kernel_wait,
+            other,
+        };
+        (stream, idle)
+    });
+    idle.collect()
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// Sums are negative only where operations of a stream overlap.
+fn positive(ns: i64) -> u64 {
+    u64::try_from(ns).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_by_name() {
+        for (name, computes) in [
+            ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", false),
+            ("ncclKernel_AllGather", false),
+            ("void nccl_helper()", true),
+            ("Memcpy HtoD (Pageable -> Device)", false),
+            ("Memset (Device)", false),
+            ("my_Memcpy_kernel", false),
+            ("SyncThreads", false),
+            ("void at::native::vectorized_elementwise_kernel<4>", true),
+        ] {
+            assert_eq!(is_computation(name), computes, "{name}");
+        }
+    }
+
+    #[test]
+    fn rounding_is_inward() {
+        let op = Op {
+            begin_ns: 10_200,
+            end_ns: 12_900,
+            stream: 0,
+            name: 0,
+            call: 0,
+            kind: gctrace_event::GpuOpKind::Kernel,
+            group: 0,
+            sequence: 0,
+        };
+        let rounded = Timed::rounded(&op, None);
+        assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 12_000));
+        let short = Op {
+            end_ns: 10_700,
+            ..op
+        };
+        let rounded = Timed::rounded(&short, None);
+        assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 10_000));
+    }
+}

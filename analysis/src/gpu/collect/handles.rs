@@ -1,0 +1,55 @@
+//! Launches that were only counted, and streams of traces that know them by their handles only.
+//!
+//! gctrace's probes see which stream a call is about as the program names it, not on which device
+//! it is, and there are no operations that would tell.
+
+use super::Collector;
+use super::Part;
+use super::part::Streams;
+use crate::gpu::timeline::CountedLaunches;
+use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::Stream;
+use gctrace_event::CudaLaunches;
+
+impl Collector {
+    /// Takes launches that were counted.
+    pub fn add_launches(&mut self, launches: &CudaLaunches) {
+        let part = self.processes.entry(launches.pid).or_default();
+        let thread = part.thread(launches.tid);
+        part.counted_launches.push((thread, *launches));
+    }
+}
+
+impl Part {
+    /// The streams that calls and counted launches name.
+    pub(super) fn streams_by_handle(&self) -> Streams {
+        let of_calls = self.calls.iter().filter_map(|raw| raw.stream);
+        let of_launches = self.counted_launches.iter().map(|(_, own)| own.stream);
+        let mut sorted: Vec<Stream> = of_calls
+            .chain(of_launches)
+            .map(|number| Stream {
+                device: NONE,
+                number,
+            })
+            .collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        Streams { sorted }
+    }
+
+    pub(super) fn take_counted_launches(&mut self, streams: &Streams) -> Vec<CountedLaunches> {
+        let launches = std::mem::take(&mut self.counted_launches);
+        let mut launches: Vec<CountedLaunches> = launches
+            .into_iter()
+            .map(|(thread, launches)| CountedLaunches {
+                first_ns: launches.first_ns,
+                last_ns: launches.last_ns.max(launches.first_ns),
+                count: launches.count,
+                thread,
+                stream: streams.only(launches.stream),
+            })
+            .collect();
+        launches.sort_by_key(|launches| (launches.first_ns, launches.last_ns));
+        launches
+    }
+}

@@ -1,0 +1,108 @@
+//! The operations of one process on one device, and the gaps between them.
+//!
+//! Owns what busy and idle mean: busy is the union over streams of kernels, copies and fills, idle
+//! the rest between the first begin and the last end. All in nanoseconds, as the trace has them.
+
+use super::intervals::Intervals;
+use super::timeline::NONE;
+use super::timeline::Op;
+use super::timeline::Timeline;
+use crate::report::DeviceId;
+use std::collections::BTreeMap;
+
+/// The operations of a process on one device.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceWork<'a> {
+    pub(crate) timeline: &'a Timeline,
+    pub(crate) device: u32,
+    /// By begin; never empty.
+    pub(crate) ops: Vec<&'a Op>,
+}
+
+/// A stretch of time in which none of the device's streams did anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap<'a> {
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    /// The operation that ended last.
+    pub(crate) before: &'a Op,
+    /// The operation that ends the gap; of several that begin together, one whose call is known.
+    pub(crate) after: &'a Op,
+}
+
+impl Gap<'_> {
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+impl<'a> DeviceWork<'a> {
+    /// One per device that the process used, by index.
+    pub(crate) fn of(timeline: &'a Timeline) -> Vec<Self> {
+        let mut by_device: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
+        for op in &timeline.ops {
+            if let Some(device) = timeline.device(op) {
+                by_device.entry(device).or_default().push(op);
+            }
+        }
+        let works = by_device.into_iter().map(|(device, mut ops)| {
+            ops.sort_by_key(|op| op.begin_ns);
+            Self {
+                timeline,
+                device,
+                ops,
+            }
+        });
+        works.collect()
+    }
+
+    /// Whose it is, for the report.
+    pub(crate) fn id(&self) -> DeviceId {
+        DeviceId {
+            trace: self.timeline.trace,
+            pid: self.timeline.pid,
+            rank: self.timeline.rank,
+            device: self.device,
+        }
+    }
+
+    /// First begin and last end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let first = self.ops.first().map_or(0, |op| op.begin_ns);
+        let last = self.ops.iter().map(|op| op.end_ns).max();
+        (first, last.unwrap_or(first).max(first))
+    }
+
+    /// When it did something.
+    pub(crate) fn busy(&self) -> Intervals {
+        Intervals::of(self.ops.iter().map(|op| (op.begin_ns, op.end_ns)))
+    }
+
+    /// When it did nothing, by begin. Together they are as long as the span less the busy time.
+    pub(crate) fn gaps(&self) -> Vec<Gap<'a>> {
+        let mut gaps: Vec<Gap<'a>> = Vec::new();
+        let mut ops = self.ops.iter().copied();
+        let Some(mut before) = ops.next() else {
+            return gaps;
+        };
+        for op in ops {
+            if op.begin_ns > before.end_ns {
+                gaps.push(Gap {
+                    begin_ns: before.end_ns,
+                    end_ns: op.begin_ns,
+                    before,
+                    after: op,
+                });
+            } else if let Some(gap) = gaps.last_mut()
+                && gap.end_ns == op.begin_ns
+                && gap.after.call == NONE
+            {
+                gap.after = op;
+            }
+            if op.end_ns >= before.end_ns {
+                before = op;
+            }
+        }
+        gaps
+    }
+}

@@ -1,0 +1,52 @@
+//! How busy each device was.
+
+use super::breakdown;
+use super::device::DeviceWork;
+use super::intervals::Intervals;
+use super::timeline::Op;
+use crate::report::Basis;
+use crate::report::DeviceReport;
+use crate::report::StreamReport;
+use crate::tally::ratio;
+use std::collections::BTreeMap;
+
+/// One device's figures.
+pub(crate) fn report(work: &DeviceWork<'_>) -> DeviceReport {
+    let (first_ns, last_ns) = work.span();
+    let span_ns = last_ns.saturating_sub(first_ns);
+    let busy_ns = work.busy().length();
+    let idle_ns = span_ns.saturating_sub(busy_ns);
+    DeviceReport {
+        id: work.id(),
+        basis: Basis::Measured,
+        operations: work.ops.len() as u64,
+        span_ns,
+        busy_ns,
+        idle_ns,
+        busy_ratio: ratio(busy_ns, span_ns),
+        idle_ratio: ratio(idle_ns, span_ns),
+        temporal: breakdown::temporal(work),
+        streams: streams(work),
+    }
+}
+
+fn streams(work: &DeviceWork<'_>) -> Vec<StreamReport> {
+    let mut by_stream: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
+    for op in &work.ops {
+        by_stream.entry(op.stream).or_default().push(op);
+    }
+    let printed = breakdown::printed_idle(work);
+    let exact = breakdown::exact_idle(work);
+    let reports = by_stream.into_iter().map(|(index, ops)| {
+        let busy = Intervals::of(ops.iter().map(|op| (op.begin_ns, op.end_ns)));
+        let stream = work.timeline.streams.get(index as usize);
+        StreamReport {
+            stream: stream.map_or(0, |stream| stream.number),
+            operations: ops.len() as u64,
+            busy_ns: busy.length(),
+            idle_ns: printed.get(&index).copied().unwrap_or_default(),
+            exact_idle_ns: exact.get(&index).copied().unwrap_or_default(),
+        }
+    });
+    reports.collect()
+}

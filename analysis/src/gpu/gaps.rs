@@ -1,0 +1,301 @@
+//! The gaps of devices, and what the host did in each.
+//!
+//! Owns the classes and their order. The thread that counts is the one whose call launched the
+//! operation that ends the gap. What a thread did during a gap overlaps with it; whether the gap
+//! would have been shorter without it is for `replay`.
+
+use super::calls::CallKind;
+use super::device::DeviceWork;
+use super::device::Gap;
+use super::intervals::Intervals;
+use super::intervals::length;
+use super::intervals::take;
+use super::timeline::Call;
+use super::timeline::Op;
+use super::timeline::Timeline;
+use crate::report::Basis;
+use crate::report::DeviceGaps;
+use crate::report::GapReport;
+use crate::report::GapsReport;
+use crate::report::HostTime;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::HashMap;
+
+/// Gaps in the report; all of them are in the sums.
+const LONGEST: usize = 20;
+/// Collecting threads named per gap.
+const COLLECTING: usize = 4;
+/// Characters of a name in the report: C++ templates write kernels of several thousand.
+const NAME_CHARS: usize = 160;
+
+/// The longest gaps of all devices, and sums of all.
+pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
+    let mut longest: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+    let mut devices = Vec::new();
+    for timeline in timelines {
+        let host = Host::of(timeline);
+        for work in DeviceWork::of(timeline) {
+            devices.push(one_device(&work, &host, &mut longest));
+        }
+    }
+    if devices.is_empty() {
+        return None;
+    }
+    let mut host = HostTime::default();
+    devices.iter().for_each(|device| host.add(&device.host));
+    let mut longest: Vec<Ranked> = longest.into_iter().map(|Reverse(ranked)| ranked).collect();
+    longest.sort_by_key(|ranked| Reverse(ranked.order()));
+    Some(GapsReport {
+        basis: Basis::Inferred,
+        count: devices.iter().map(|device| device.count).sum(),
+        time_ns: devices
+            .iter()
+            .map(|device| device.time_ns)
+            .fold(0, u64::saturating_add),
+        host,
+        devices,
+        longest: longest.into_iter().map(|ranked| ranked.gap).collect(),
+    })
+}
+
+fn one_device(
+    work: &DeviceWork<'_>,
+    host: &Host,
+    longest: &mut BinaryHeap<Reverse<Ranked>>,
+) -> DeviceGaps {
+    let mut sums = DeviceGaps {
+        id: work.id(),
+        count: 0,
+        time_ns: 0,
+        host: HostTime::default(),
+    };
+    for gap in work.gaps() {
+        let during = host.during(work.timeline, &gap);
+        sums.count += 1;
+        sums.time_ns = sums.time_ns.saturating_add(gap.duration_ns());
+        sums.host.add(&during);
+        let shortest = longest.peek().map(|Reverse(ranked)| ranked.gap.duration_ns);
+        if longest.len() < LONGEST || shortest.is_some_and(|ns| ns < gap.duration_ns()) {
+            longest.push(Reverse(Ranked {
+                gap: gap_report(work, &gap, host, during),
+            }));
+        }
+        if longest.len() > LONGEST {
+            longest.pop();
+        }
+    }
+    sums
+}
+
+/// A gap by its length; of equally long ones the earlier comes first.
+struct Ranked {
+    gap: GapReport,
+}
+
+impl Ranked {
+    fn order(&self) -> (u64, Reverse<(usize, u64, u32)>) {
+        let id = self.gap.id;
+        let place = (id.trace, self.gap.begin_ns, id.device);
+        (self.gap.duration_ns, Reverse(place))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+fn gap_report(work: &DeviceWork<'_>, gap: &Gap<'_>, host: &Host, during: HostTime) -> GapReport {
+    let timeline = work.timeline;
+    let call = timeline.calls.get(gap.after.call as usize);
+    let thread = call.and_then(|call| timeline.threads.get(call.thread as usize));
+    let (first_ns, _) = work.span();
+    GapReport {
+        id: work.id(),
+        begin_ns: gap.begin_ns,
+        after_first_ns: gap.begin_ns.saturating_sub(first_ns),
+        duration_ns: gap.duration_ns(),
+        before: name(timeline, gap.before),
+        after: name(timeline, gap.after),
+        call: call.map(|call| timeline.names.text(call.function).to_owned()),
+        tid: thread.map(|thread| thread.tid),
+        thread: thread.and_then(|thread| thread.name.clone()),
+        collecting: host.collecting(timeline, gap),
+        host: during,
+    }
+}
+
+fn name(timeline: &Timeline, op: &Op) -> String {
+    let name = timeline.op_name(op);
+    match name.char_indices().nth(NAME_CHARS) {
+        Some((end, _)) => format!("{}…", name.get(..end).unwrap_or_default()),
+        None => name.to_owned(),
+    }
+}
+
+/// What the threads of a process did.
+struct Host {
+    threads: HashMap<u32, Activity>,
+    /// Pauses of all threads.
+    pauses: Intervals,
+}
+
+/// What one thread did.
+#[derive(Default)]
+struct Activity {
+    pauses: Intervals,
+    synchronising: Intervals,
+    memory: Intervals,
+    data: Intervals,
+}
+
+impl Host {
+    fn of(timeline: &Timeline) -> Self {
+        let mut raw: HashMap<u32, [Vec<(u64, u64)>; 4]> = HashMap::new();
+        for pause in &timeline.pauses {
+            let [pauses, ..] = raw.entry(pause.thread).or_default();
+            pauses.push((pause.begin_ns, pause.end_ns));
+        }
+        for call in &timeline.calls {
+            if !call.kind.may_block() {
+                continue;
+            }
+            let [_, synchronising, memory, _] = raw.entry(call.thread).or_default();
+            let list = match call.kind {
+                CallKind::Copy | CallKind::Memory => memory,
+                _ => synchronising,
+            };
+            list.push((call.begin_ns, call.end_ns));
+        }
+        let mut loads = HashMap::new();
+        for span in &timeline.annotations {
+            let name = || loads_data(timeline.names.text(span.name));
+            if *loads.entry(span.name).or_insert_with(name) {
+                let [_, _, _, data] = raw.entry(span.thread).or_default();
+                data.push((span.begin_ns, span.end_ns));
+            }
+        }
+        let threads = raw.into_iter().map(|(thread, lists)| {
+            let [pauses, synchronising, memory, data] = lists.map(Intervals::of);
+            let activity = Activity {
+                pauses,
+                synchronising,
+                memory,
+                data,
+            };
+            (thread, activity)
+        });
+        Self {
+            threads: threads.collect(),
+            pauses: Intervals::of(
+                timeline
+                    .pauses
+                    .iter()
+                    .map(|pause| (pause.begin_ns, pause.end_ns)),
+            ),
+        }
+    }
+
+    /// Thread ids of those that collected during a gap, the longest first.
+    fn collecting(&self, timeline: &Timeline, gap: &Gap<'_>) -> Vec<u32> {
+        let threads = self.threads.iter().filter_map(|(thread, activity)| {
+            let time_ns = activity.pauses.length_within(gap.begin_ns, gap.end_ns);
+            let tid = timeline.threads.get(*thread as usize)?.tid;
+            (time_ns > 0).then_some((Reverse(time_ns), tid))
+        });
+        let mut threads: Vec<_> = threads.collect();
+        threads.sort_unstable();
+        threads.truncate(COLLECTING);
+        threads.into_iter().map(|(_, tid)| tid).collect()
+    }
+
+    /// A gap's nanoseconds by class. Where several apply the first counts: the launch was under way,
+    /// the thread collected, waited for the GPU, copied or allocated; another thread collected; the
+    /// thread waited for data; it did something else.
+    fn during(&self, timeline: &Timeline, gap: &Gap<'_>) -> HostTime {
+        let mut time = HostTime::default();
+        let mut rest = vec![(gap.begin_ns, gap.end_ns)];
+        let Some(call) = timeline.calls.get(gap.after.call as usize) else {
+            time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
+            time.unknown_ns = length(&rest);
+            return time;
+        };
+        time.launch_under_way_ns = take(&mut rest, &launched(call, gap));
+        if let Some(thread) = self.threads.get(&call.thread) {
+            time.gc_ns = take(&mut rest, &thread.pauses);
+            time.synchronising_ns = take(&mut rest, &thread.synchronising);
+            time.copy_or_allocation_ns = take(&mut rest, &thread.memory);
+        }
+        time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
+        if let Some(thread) = self.threads.get(&call.thread) {
+            time.waiting_for_data_ns = take(&mut rest, &thread.data);
+        }
+        time.launching_late_ns = length(&rest);
+        time
+    }
+}
+
+/// The part of a gap after the call had begun whose operation ends the gap.
+fn launched(call: &Call, gap: &Gap<'_>) -> Intervals {
+    Intervals::of([(call.begin_ns.max(gap.begin_ns), gap.end_ns)])
+}
+
+/// Whether an annotation of that name says that data is being loaded: torch's
+/// `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`, or one of the program's own, such
+/// as `## data_load ##`.
+fn loads_data(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let letters: String = letters.map(|char| char.to_ascii_lowercase()).collect();
+    letters.contains("dataload") || letters.contains("loaddata")
+}
+
+impl HostTime {
+    fn add(&mut self, other: &Self) {
+        for (sum, more) in self.classes_mut().into_iter().zip(other.classes()) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    fn classes_mut(&mut self) -> [&mut u64; 8] {
+        [
+            &mut self.gc_ns,
+            &mut self.gc_on_other_thread_ns,
+            &mut self.synchronising_ns,
+            &mut self.copy_or_allocation_ns,
+            &mut self.waiting_for_data_ns,
+            &mut self.launch_under_way_ns,
+            &mut self.launching_late_ns,
+            &mut self.unknown_ns,
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_loading() {
+        assert!(loads_data(
+            "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        ));
+        assert!(loads_data("## data_load ##"));
+        assert!(!loads_data("## forward ##"));
+    }
+}

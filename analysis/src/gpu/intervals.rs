@@ -1,0 +1,117 @@
+//! Sorted, disjoint stretches of time, and what of one lies in another.
+
+/// Stretches `[begin, end)`, sorted, neither touching nor empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Intervals {
+    sorted: Vec<(u64, u64)>,
+}
+
+impl Intervals {
+    /// The union of stretches that may overlap, in any order.
+    pub(crate) fn of(stretches: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = stretches
+            .into_iter()
+            .filter(|(begin, end)| begin < end)
+            .collect();
+        all.sort_unstable();
+        let mut sorted: Vec<(u64, u64)> = Vec::new();
+        for (begin, end) in all {
+            match sorted.last_mut() {
+                Some((_, last)) if begin <= *last => *last = end.max(*last),
+                _ => sorted.push((begin, end)),
+            }
+        }
+        Self { sorted }
+    }
+
+    /// Their length together.
+    pub(crate) fn length(&self) -> u64 {
+        length(&self.sorted)
+    }
+
+    /// Those that reach into a stretch, cut to it.
+    pub(crate) fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.sorted.partition_point(|(_, other)| *other <= begin);
+        let reaching = self.sorted.get(first..).unwrap_or_default().iter();
+        reaching
+            .take_while(move |(other, _)| *other < end)
+            .map(move |(from, to)| ((*from).max(begin), (*to).min(end)))
+    }
+
+    /// How much of a stretch they cover.
+    pub(crate) fn length_within(&self, begin: u64, end: u64) -> u64 {
+        self.within(begin, end).map(|(from, to)| to - from).sum()
+    }
+}
+
+/// Length of stretches together.
+pub(crate) fn length(stretches: &[(u64, u64)]) -> u64 {
+    stretches
+        .iter()
+        .map(|(begin, end)| end.saturating_sub(*begin))
+        .fold(0, u64::saturating_add)
+}
+
+/// Takes out of `rest` what `taken` covers, and returns its length. `rest` is sorted and disjoint,
+/// and stays so.
+pub(crate) fn take(rest: &mut Vec<(u64, u64)>, taken: &Intervals) -> u64 {
+    if taken.sorted.is_empty() || rest.is_empty() {
+        return 0;
+    }
+    let mut left = Vec::with_capacity(rest.len());
+    let mut sum = 0;
+    for (begin, end) in rest.iter().copied() {
+        let mut from = begin;
+        for (covered, until) in taken.within(begin, end) {
+            sum += until - covered;
+            if from < covered {
+                left.push((from, covered));
+            }
+            from = until;
+        }
+        if from < end {
+            left.push((from, end));
+        }
+    }
+    *rest = left;
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn stretches() -> impl Strategy<Value = Vec<(u64, u64)>> {
+        let stretch = (0u64..200, 0u64..30).prop_map(|(begin, length)| (begin, begin + length));
+        prop::collection::vec(stretch, 0..30)
+    }
+
+    fn moments(stretches: &[(u64, u64)]) -> BTreeSet<u64> {
+        let all = stretches.iter();
+        all.flat_map(|(begin, end)| *begin..*end).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn taking_is_the_difference_of_sets(from in stretches(), what in stretches()) {
+            let mut rest = Intervals::of(from.iter().copied()).sorted;
+            let taken = Intervals::of(what.iter().copied());
+            let sum = take(&mut rest, &taken);
+            let (from, what) = (moments(&from), moments(&what));
+            prop_assert_eq!(moments(&rest), &from - &what);
+            prop_assert_eq!(sum, from.intersection(&what).count() as u64);
+            prop_assert_eq!(sum + length(&rest), from.len() as u64);
+        }
+
+        #[test]
+        fn length_within_counts_moments(of in stretches(), begin in 0u64..200, length in 0u64..60) {
+            let intervals = Intervals::of(of.iter().copied());
+            let end = begin + length;
+            let counted = moments(&of).range(begin..end).count() as u64;
+            prop_assert_eq!(intervals.length_within(begin, end), counted);
+            prop_assert_eq!(intervals.length(), moments(&of).len() as u64);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! How far the host is ahead of the devices.
+//!
+//! Owns issue latency (from the begin of a launch call to the begin of its operation) and run-ahead
+//! depth (operations launched and not yet begun, or not yet finished, over time).
+
+use super::calls::CallKind;
+use super::device::DeviceWork;
+use super::timeline::Call;
+use super::timeline::Op;
+use super::timeline::Timeline;
+use crate::distribution::Distribution;
+use crate::report::Basis;
+use crate::report::DepthPoint;
+use crate::report::DepthReport;
+use crate::report::DeviceLaunching;
+use crate::report::LatencyReport;
+use crate::report::LaunchingReport;
+
+/// Significant digits of percentiles.
+const DIGITS: u8 = 3;
+/// Points of a series over time.
+const POINTS: u64 = 64;
+
+/// One entry per device; `None` where no operation names its call.
+pub(crate) fn report(timelines: &[&Timeline]) -> Option<LaunchingReport> {
+    let works = timelines
+        .iter()
+        .flat_map(|timeline| DeviceWork::of(timeline));
+    let devices: Vec<DeviceLaunching> = works.filter_map(|work| one_device(&work)).collect();
+    (!devices.is_empty()).then_some(LaunchingReport {
+        basis: Basis::Measured,
+        devices,
+    })
+}
+
+fn one_device(work: &DeviceWork<'_>) -> Option<DeviceLaunching> {
+    let launched = launched(work);
+    if launched.ops.is_empty() {
+        return None;
+    }
+    let (first_ns, last_ns) = work.span();
+    let depth = |until: fn(&Op) -> u64| {
+        let spans = launched.ops.iter();
+        let spans = spans.map(|(call, op)| (call.begin_ns, until(op)));
+        depth(spans, first_ns, last_ns)
+    };
+    Some(DeviceLaunching {
+        id: work.id(),
+        left_out: launched.left_out,
+        latency: latency(&launched.ops),
+        waiting: depth(|op| op.begin_ns),
+        unfinished: depth(|op| op.end_ns),
+    })
+}
+
+/// Operations with the call that launched them.
+struct Launched<'a> {
+    ops: Vec<(&'a Call, &'a Op)>,
+    left_out: u64,
+}
+
+/// Operations without a call, or that began before it, tell nothing; of a graph all but the first
+/// wait for each other, not for the host.
+fn launched<'a>(work: &DeviceWork<'a>) -> Launched<'a> {
+    let calls = &work.timeline.calls;
+    let mut seen = vec![false; calls.len()];
+    let mut ops = Vec::with_capacity(work.ops.len());
+    for op in &work.ops {
+        let at = op.call as usize;
+        let (Some(call), Some(seen)) = (calls.get(at), seen.get_mut(at)) else {
+            continue;
+        };
+        let of_graph = call.kind == CallKind::GraphLaunch && *seen;
+        *seen = true;
+        if !of_graph && op.begin_ns >= call.begin_ns {
+            ops.push((call, *op));
+        }
+    }
+    let left_out = (work.ops.len() - ops.len()) as u64;
+    Launched { ops, left_out }
+}
+
+fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
+    let mut distribution = Distribution::new(DIGITS);
+    let mut min_ns = u64::MAX;
+    for (call, op) in ops {
+        let latency_ns = op.begin_ns.saturating_sub(call.begin_ns);
+        min_ns = min_ns.min(latency_ns);
+        distribution.add(latency_ns);
+    }
+    let percentiles = distribution.percentiles([5.0, 50.0, 95.0, 99.0]);
+    let [p5_ns, p50_ns, p95_ns, p99_ns] = percentiles.unwrap_or_default();
+    LatencyReport {
+        count: distribution.count(),
+        min_ns,
+        p5_ns,
+        p50_ns,
+        p95_ns,
+        p99_ns,
+        max_ns: distribution.max().unwrap_or(0),
+        percentile_error_ratio: distribution.error_ratio(),
+    }
+}
+
+/// How many of the stretches are open at a time, between two moments.
+fn depth(
+    stretches: impl Iterator<Item = (u64, u64)>,
+    first_ns: u64,
+    last_ns: u64,
+) -> Option<DepthReport> {
+    let mut changes: Vec<(u64, i8)> = Vec::new();
+    for (begin, end) in stretches {
+        let (begin, end) = (begin.max(first_ns), end.min(last_ns));
+        if begin < end {
+            changes.extend([(begin, 1), (end, -1)]);
+        }
+    }
+    // What ends makes room before what begins at the same moment.
+    changes.sort_unstable();
+    let mut series = Series::new(first_ns, last_ns)?;
+    let (mut at_ns, mut open) = (first_ns, 0u64);
+    for (next_ns, change) in changes {
+        series.hold(at_ns, next_ns, open);
+        open = open.saturating_add_signed(i64::from(change));
+        at_ns = next_ns;
+    }
+    series.hold(at_ns, last_ns, open);
+    Some(series.report())
+}
+
+/// A depth over time, summed in slices.
+struct Series {
+    first_ns: u64,
+    length_ns: u64,
+    slices: Vec<Slice>,
+    zero_ns: u64,
+}
+
+/// Depth times nanoseconds, and the largest depth.
+#[derive(Clone, Copy, Default)]
+struct Slice {
+    area: u128,
+    max: u64,
+}
+
+impl Series {
+    /// `None` for no time at all.
+    fn new(first_ns: u64, last_ns: u64) -> Option<Self> {
+        let length_ns = last_ns.checked_sub(first_ns).filter(|length| *length > 0)?;
+        let slices = usize::try_from(POINTS.min(length_ns)).ok()?;
+        Some(Self {
+            first_ns,
+            length_ns,
+            slices: vec![Slice::default(); slices],
+            zero_ns: 0,
+        })
+    }
+
+    /// Begin of a slice, after the first.
+    fn offset(&self, slice: usize) -> u64 {
+        let part = u128::from(self.length_ns) * slice as u128 / (self.slices.len() as u128).max(1);
+        u64::try_from(part).unwrap_or(self.length_ns)
+    }
+
+    /// The depth between two moments.
+    fn hold(&mut self, from_ns: u64, to_ns: u64, depth: u64) {
+        if from_ns >= to_ns {
+            return;
+        }
+        if depth == 0 {
+            self.zero_ns += to_ns - from_ns;
+            return;
+        }
+        let (mut from, to) = (from_ns - self.first_ns, to_ns - self.first_ns);
+        let slices = self.slices.len() as u128;
+        let mut at = (u128::from(from) * slices / u128::from(self.length_ns)) as usize;
+        while from < to && at < self.slices.len() {
+            let end = self.offset(at + 1).min(to);
+            if let (Some(slice), true) = (self.slices.get_mut(at), end > from) {
+                slice.area += u128::from(end - from) * u128::from(depth);
+                slice.max = slice.max.max(depth);
+            }
+            from = end.max(from);
+            at += 1;
+        }
+    }
+
+    fn report(&self) -> DepthReport {
+        let mean = |area: u128, ns: u64| area as f64 / ns.max(1) as f64;
+        let area = self.slices.iter().map(|slice| slice.area).sum();
+        let points = self.slices.iter().enumerate().map(|(at, slice)| {
+            let (begin, end) = (self.offset(at), self.offset(at + 1));
+            DepthPoint {
+                at_ns: begin,
+                mean: mean(slice.area, end - begin),
+                max: slice.max,
+            }
+        });
+        DepthReport {
+            mean: mean(area, self.length_ns),
+            max: self.slices.iter().map(|slice| slice.max).max().unwrap_or(0),
+            zero_ns: self.zero_ns,
+            zero_ratio: self.zero_ns as f64 / self.length_ns as f64,
+            series: points.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn depth_of_a_ladder() {
+        let report = depth([(0, 30), (10, 20), (40, 40)].into_iter(), 0, 100).unwrap();
+        assert_eq!((report.max, report.zero_ns), (2, 70));
+        assert!((report.mean - 0.4).abs() < 1e-12);
+        assert_eq!(report.series.len(), 64);
+        assert!(depth([(3, 3)].into_iter(), 3, 3).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn depth_counts_moments(
+            stretches in prop::collection::vec((0u64..400, 0u64..80), 0..40),
+            first in 0u64..100,
+            length in 1u64..400,
+        ) {
+            let stretches: Vec<(u64, u64)> =
+                stretches.into_iter().map(|(begin, length)| (begin, begin + length)).collect();
+            let last = first + length;
+            let report = depth(stretches.iter().copied(), first, last).unwrap();
+            let open = |at: u64| {
+                stretches.iter().filter(|(begin, end)| *begin <= at && at < *end).count() as u64
+            };
+            let depths: Vec<u64> = (first..last).map(open).collect();
+            prop_assert_eq!(report.max, depths.iter().copied().max().unwrap());
+            let zeros = depths.iter().filter(|depth| **depth == 0).count() as u64;
+            prop_assert_eq!(report.zero_ns, zeros);
+            let mean = depths.iter().sum::<u64>() as f64 / length as f64;
+            prop_assert!((report.mean - mean).abs() < 1e-9);
+            prop_assert!(report.series.len() <= 64);
+        }
+    }
+}

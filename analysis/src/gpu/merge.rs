@@ -1,0 +1,210 @@
+//! Traces of the PyTorch profiler put together with gctrace's of the same process.
+//!
+//! Owns which timelines are of one process. How they become one is `join.rs`, how far apart their
+//! clocks are `clocks.rs`.
+
+mod join;
+mod moments;
+
+use super::timeline::Timeline;
+use crate::report::ClockReport;
+use crate::report::NotMerged;
+use crate::report::RecognisedBy;
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+/// Timelines of which no two are known to be of the same process at the same time.
+#[derive(Clone, Debug)]
+pub struct Merged<'a> {
+    /// The timelines, those of one process as one; trace by trace.
+    pub timelines: Cow<'a, [Timeline]>,
+    /// What was put together, and how far the clocks were apart.
+    pub clocks: Vec<ClockReport>,
+    /// What may belong together and was left as it is.
+    pub not_merged: Vec<NotMerged>,
+    /// Collections of the profiler's that gctrace has too: trace, process and begin.
+    pub repeated: HashSet<(usize, u32, u64)>,
+}
+
+/// First and last moment of a trace, on its clock.
+type Span = Option<(u64, u64)>;
+
+/// Puts together what belongs together. `spans`: by index of the trace.
+#[must_use]
+pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
+    let mut merged = Merged {
+        timelines: Cow::Borrowed(timelines),
+        clocks: Vec::new(),
+        not_merged: Vec::new(),
+        repeated: HashSet::new(),
+    };
+    let ours: Vec<usize> = indices(timelines, |timeline| timeline.is_ours);
+    let theirs = indices(timelines, |timeline| {
+        !timeline.is_ours && (timeline.has_gpu_times() || !timeline.pauses.is_empty())
+    });
+    if ours.is_empty() {
+        return merged;
+    }
+    let mut joined: Vec<(usize, Timeline)> = Vec::new();
+    let mut used = HashSet::new();
+    for at in &theirs {
+        let Some(theirs_) = timelines.get(*at) else {
+            continue;
+        };
+        match partner(timelines, spans, &ours, &theirs, *at) {
+            Partner::Found(index, recognised_by) => {
+                let Some(own) = timelines.get(index) else {
+                    continue;
+                };
+                let pair = join::join(own, theirs_, recognised_by);
+                let begins = pair.repeated.into_iter();
+                let repeated = begins.map(|begin_ns| (theirs_.trace, theirs_.pid, begin_ns));
+                merged.repeated.extend(repeated);
+                used.insert(index);
+                joined.push((*at, pair.timeline));
+                merged.clocks.push(pair.clock);
+            }
+            Partner::None(why) => merged.not_merged.push(NotMerged {
+                trace: theirs_.trace,
+                pid: theirs_.pid,
+                why,
+            }),
+        }
+    }
+    if !joined.is_empty() {
+        merged.timelines = Cow::Owned(with(timelines, &used, joined));
+    }
+    merged
+}
+
+fn indices(timelines: &[Timeline], is: impl Fn(&Timeline) -> bool) -> Vec<usize> {
+    let all = timelines.iter().enumerate();
+    all.filter(|(_, timeline)| is(timeline))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// The timelines without those used up, the joined ones in place of what they were made of.
+fn with(
+    timelines: &[Timeline],
+    used: &HashSet<usize>,
+    joined: Vec<(usize, Timeline)>,
+) -> Vec<Timeline> {
+    let mut joined = joined.into_iter().peekable();
+    let mut list = Vec::new();
+    for (at, timeline) in timelines.iter().enumerate() {
+        match joined.next_if(|(index, _)| *index == at) {
+            Some((_, joined)) => list.push(joined),
+            None if used.contains(&at) => {}
+            None => list.push(timeline.clone()),
+        }
+    }
+    list
+}
+
+/// The timeline of gctrace's that a profiler's belongs to.
+enum Partner {
+    Found(usize, RecognisedBy),
+    None(String),
+}
+
+fn partner(
+    timelines: &[Timeline],
+    spans: &[Span],
+    ours: &[usize],
+    theirs: &[usize],
+    at: usize,
+) -> Partner {
+    let Some(their) = timelines.get(at) else {
+        return Partner::None(String::new());
+    };
+    let Some(window) = their.window().and_then(|window| their.unix(window)) else {
+        return Partner::None(
+            "its times cannot be told in wall-clock time (no \"baseTimeNanoseconds\"), so that \
+             gctrace's of the same time cannot be found"
+                .to_owned(),
+        );
+    };
+    let span = |own: &Timeline| own.unix(spans.get(own.trace).copied()??);
+    let same_time = |own: &&usize| {
+        let span = timelines.get(**own).and_then(span);
+        span.is_some_and(|span| overlap(span, window))
+    };
+    let candidates: Vec<usize> = ours.iter().filter(same_time).copied().collect();
+    let rivals = theirs.iter().filter_map(|other| timelines.get(*other));
+    let rivals = rivals.filter(|other| (other.trace, other.pid) != (their.trace, their.pid));
+    let alone = !rivals
+        .filter_map(|other| other.unix(other.window()?))
+        .any(|other| overlap(other, window));
+    choose(timelines, &candidates, their, alone)
+}
+
+/// Of the timelines of the same time the one of the same process.
+fn choose(timelines: &[Timeline], candidates: &[usize], their: &Timeline, alone: bool) -> Partner {
+    let only = |is: &dyn Fn(&Timeline) -> bool| {
+        let fits = |at: &&usize| timelines.get(**at).is_some_and(is);
+        let mut fitting = candidates.iter().filter(fits);
+        match (fitting.next(), fitting.next()) {
+            (Some(at), None) => Some(*at),
+            _ => None,
+        }
+    };
+    let rank_fits =
+        |own: &Timeline| own.rank.is_none() || their.rank.is_none() || own.rank == their.rank;
+    let namespace = |own: &Timeline| own.namespace_pid == Some(their.pid) && rank_fits(own);
+    let pid = |own: &Timeline| own.pid == their.pid && rank_fits(own);
+    let rank = |own: &Timeline| own.rank.is_some() && own.rank == their.rank;
+    let found = [
+        (only(&namespace), RecognisedBy::NamespaceProcessId),
+        (only(&pid), RecognisedBy::ProcessId),
+        (only(&rank), RecognisedBy::Rank),
+        (
+            only(&|_| alone && candidates.len() == 1),
+            RecognisedBy::Time,
+        ),
+    ];
+    let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
+    match found {
+        Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => Partner::None(
+            "gctrace's trace of this process holds GPU work itself; both are counted".to_owned(),
+        ),
+        Some((at, by)) => Partner::Found(at, by),
+        None if candidates.is_empty() => {
+            Partner::None("no trace of gctrace's is of the same time".to_owned())
+        }
+        None => Partner::None(format!(
+            "which of {} processes of gctrace's traces it is cannot be told: neither process id nor \
+             rank says it",
+            candidates.len()
+        )),
+    }
+}
+
+fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
+    one.0 <= other.1 && other.0 <= one.1
+}
+
+impl Timeline {
+    /// A stretch of its time in nanoseconds since 1970, where that is known.
+    fn unix(&self, (begin_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
+        let offset = i128::from(self.unix_offset_ns?);
+        Some((i128::from(begin_ns) + offset, i128::from(end_ns) + offset))
+    }
+
+    /// First and last moment of anything on it.
+    fn window(&self) -> Option<(u64, u64)> {
+        let ops = self.ops.iter().map(|op| (op.begin_ns, op.end_ns));
+        let calls = self.calls.iter().map(|call| (call.begin_ns, call.end_ns));
+        let steps = self.steps.iter().map(|step| (step.begin_ns, step.end_ns));
+        let pauses = self.pauses.iter();
+        let pauses = pauses.map(|pause| (pause.begin_ns, pause.end_ns));
+        let annotations = self.annotations.iter();
+        let annotations = annotations.map(|span| (span.begin_ns, span.end_ns));
+        let all = ops
+            .chain(calls)
+            .chain(steps)
+            .chain(pauses)
+            .chain(annotations);
+        all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+    }
+}

@@ -1,0 +1,316 @@
+//! Two timelines of one process as one.
+//!
+//! Owns what is taken from which: operations, calls, annotations and steps of the profiler's, pauses
+//! of gctrace's, on the profiler's clock.
+
+use super::moments::Pair;
+use super::moments::Who;
+use crate::gpu::clocks::MATCH_NS;
+use crate::gpu::clocks::Offset;
+use crate::gpu::timeline::PauseSpan;
+use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::Thread;
+use crate::gpu::timeline::Timeline;
+use crate::report::AlignedBy;
+use crate::report::Basis;
+use crate::report::ClockReport;
+use crate::report::RecognisedBy;
+use std::collections::HashMap;
+
+/// What two timelines became.
+pub(super) struct Joined {
+    pub(super) timeline: Timeline,
+    pub(super) clock: ClockReport,
+    /// Begins of the profiler's pauses that are gctrace's too.
+    pub(super) repeated: Vec<u64>,
+}
+
+pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy) -> Joined {
+    let pair = Pair { own, their };
+    let by_wall_clock = wall_clock(pair);
+    let (aligned_by, offset) = align(pair, by_wall_clock);
+    let mut clock = clock(pair, recognised_by, aligned_by, offset);
+    clock.beyond_wall_clock_ns = offset.offset_ns.saturating_sub(by_wall_clock);
+    let mut joint = Joint {
+        timeline: their.clone(),
+        threads: HashMap::new(),
+        guessed: Vec::new(),
+        repeated: Vec::new(),
+        pair,
+        offset_ns: offset.offset_ns,
+    };
+    joint.timeline.pid = own.pid;
+    joint.timeline.process_trace = own.process_trace;
+    joint.timeline.namespace_pid = own.namespace_pid;
+    joint.timeline.rank = their.rank.or(own.rank);
+    joint.timeline.is_ours = true;
+    joint.take_pauses(&mut clock);
+    joint.take_steps();
+    joint.note_guesses(&mut clock);
+    Joined {
+        timeline: joint.timeline,
+        clock,
+        repeated: joint.repeated,
+    }
+}
+
+/// The offset that the wall clocks of both traces say.
+fn wall_clock(pair: Pair<'_>) -> i64 {
+    let offset = |timeline: &Timeline| timeline.unix_offset_ns.unwrap_or(0);
+    offset(pair.own).saturating_sub(offset(pair.their))
+}
+
+fn align(pair: Pair<'_>, guess_ns: i64) -> (AlignedBy, Offset) {
+    let by_calls = || Some((AlignedBy::Calls, pair.by_calls(guess_ns)?));
+    let by_pauses = || Some((AlignedBy::Pauses, pair.by_pauses(guess_ns)?));
+    by_calls().or_else(by_pauses).unwrap_or((
+        AlignedBy::WallClock,
+        Offset {
+            offset_ns: guess_ns,
+            error_ns: 0,
+            matches: 0,
+        },
+    ))
+}
+
+fn clock(
+    pair: Pair<'_>,
+    recognised_by: RecognisedBy,
+    aligned_by: AlignedBy,
+    offset: Offset,
+) -> ClockReport {
+    let measured = aligned_by != AlignedBy::WallClock;
+    let error_basis = match aligned_by {
+        AlignedBy::Calls => {
+            "median absolute deviation of the begins of calls that both traces hold; by how much one \
+             tool sees every call later than the other, some microseconds, cannot be seen"
+        }
+        AlignedBy::Pauses => {
+            "median absolute deviation of the middles of collections that both traces hold; by how \
+             much one tool sees all of them later than the other, some microseconds, cannot be seen"
+        }
+        AlignedBy::WallClock => {
+            "not measured: the traces share no calls and no collections that could be matched. The \
+             profiler's conversion to wall-clock time is off by some microseconds; if the wall clock \
+             was set between the start of gctrace and the profiler's, the offset is off by as much"
+        }
+    };
+    ClockReport {
+        basis: match measured {
+            true => Basis::Measured,
+            false => Basis::Inferred,
+        },
+        trace: pair.their.trace,
+        gc_trace: pair.own.trace,
+        pid: pair.own.pid,
+        profiler_pid: pair.their.pid,
+        recognised_by,
+        aligned_by,
+        offset_ns: offset.offset_ns,
+        beyond_wall_clock_ns: 0,
+        error_ns: measured.then_some(offset.error_ns),
+        error_basis: error_basis.to_owned(),
+        matches: offset.matches,
+        pauses: 0,
+        pauses_outside: 0,
+        pauses_in_both: 0,
+        pauses_of_profiler_only: 0,
+        notes: Vec::new(),
+    }
+}
+
+/// A timeline that is being made of two.
+struct Joint<'a> {
+    timeline: Timeline,
+    /// By index of gctrace's thread that of the same thread here.
+    threads: HashMap<u32, u32>,
+    /// Thread ids that were not found in the profiler's trace.
+    guessed: Vec<String>,
+    /// Begins of the profiler's pauses that are gctrace's too.
+    repeated: Vec<u64>,
+    pair: Pair<'a>,
+    offset_ns: i64,
+}
+
+impl Joint<'_> {
+    /// gctrace's pauses within the profiler's time, and those of the profiler's that are none of them.
+    fn take_pauses(&mut self, clock: &mut ClockReport) {
+        let Pair { own, their } = self.pair;
+        let (first, last) = their.window().unwrap_or_default();
+        let mut pauses: Vec<PauseSpan> = Vec::new();
+        for pause in &own.pauses {
+            let moved = self.moved(pause.begin_ns).zip(self.moved(pause.end_ns));
+            match moved.filter(|(begin_ns, end_ns)| *end_ns >= first && *begin_ns <= last) {
+                None => clock.pauses_outside += 1,
+                Some((begin_ns, end_ns)) => pauses.push(PauseSpan {
+                    begin_ns,
+                    end_ns,
+                    thread: self.thread(pause.thread),
+                    ..*pause
+                }),
+            }
+        }
+        clock.pauses = pauses.len() as u64;
+        let known = Longest::of(&pauses);
+        for pause in &their.pauses {
+            match known.meets(pause) {
+                true => self.repeated.push(pause.begin_ns),
+                false => {
+                    clock.pauses_of_profiler_only += 1;
+                    pauses.push(*pause);
+                }
+            }
+        }
+        clock.pauses_in_both = self.repeated.len() as u64;
+        pauses.sort_by_key(|pause| pause.begin_ns);
+        self.timeline.pauses = pauses;
+    }
+
+    /// The profiler's steps; gctrace's where it has none.
+    fn take_steps(&mut self) {
+        let Pair { own, their } = self.pair;
+        let Some((first, last)) = their.window().filter(|_| their.steps.is_empty()) else {
+            return;
+        };
+        for step in &own.steps {
+            let moved = self.moved(step.begin_ns).zip(self.moved(step.end_ns));
+            if let Some((begin_ns, end_ns)) = moved
+                && begin_ns >= first
+                && end_ns <= last
+            {
+                let thread = self.thread(step.thread);
+                self.timeline.steps.push(StepSpan {
+                    begin_ns,
+                    end_ns,
+                    thread,
+                    ..*step
+                });
+            }
+        }
+    }
+
+    fn moved(&self, at_ns: u64) -> Option<u64> {
+        at_ns.checked_add_signed(self.offset_ns)
+    }
+
+    /// The index here of gctrace's thread.
+    fn thread(&mut self, own: u32) -> u32 {
+        if let Some(known) = self.threads.get(&own) {
+            return *known;
+        }
+        let found = match self.same(own) {
+            Some(found) => found,
+            None => self.coinciding_or_new(own),
+        };
+        self.threads.insert(own, found);
+        found
+    }
+
+    /// The profiler's thread of the same id.
+    fn same(&self, own: u32) -> Option<u32> {
+        let who = self.pair.who(self.pair.own, own);
+        if who == Who::Unknown {
+            return None;
+        }
+        let mut threads = 0..u32::try_from(self.pair.their.threads.len()).ok()?;
+        threads.find(|thread| self.pair.who(self.pair.their, *thread) == who)
+    }
+
+    /// One that does the same things at the same time; of a main thread the one with most of the
+    /// steps, else of the calls; otherwise one that the profiler has not seen.
+    fn coinciding_or_new(&mut self, own: u32) -> u32 {
+        if !self.pair.same_ids()
+            && let Some(found) = self.pair.coinciding(own, self.offset_ns)
+        {
+            return found;
+        }
+        let thread = self.pair.own.threads.get(own as usize).cloned();
+        let thread = thread.unwrap_or_default();
+        if self.pair.who(self.pair.own, own) == Who::Main
+            && let Some(busiest) = self.busiest()
+        {
+            let tid = self.pair.their.threads.get(busiest as usize);
+            let tid = tid.map_or(0, |thread| thread.tid);
+            self.guessed.push(format!(
+                "The main thread is not in the profiler's trace by its id; thread {tid}, which launches \
+                 most, is taken for it."
+            ));
+            return busiest;
+        }
+        if !self.pair.same_ids() {
+            self.guessed.push(format!(
+                "Thread {} of gctrace's trace could not be found in the profiler's, whose thread ids \
+                 are of another namespace: its collections count as those of a thread of their own.",
+                thread.tid
+            ));
+        }
+        self.add(thread)
+    }
+
+    fn add(&mut self, thread: Thread) -> u32 {
+        let index = u32::try_from(self.timeline.threads.len());
+        self.timeline.threads.push(thread);
+        index.unwrap_or(u32::MAX)
+    }
+
+    /// The profiler's thread with most steps, else with most calls.
+    fn busiest(&self) -> Option<u32> {
+        let their = self.pair.their;
+        let steps = most(their.steps.iter().map(|step| step.thread));
+        steps.or_else(|| most(their.calls.iter().map(|call| call.thread)))
+    }
+
+    fn note_guesses(&mut self, clock: &mut ClockReport) {
+        clock.notes.append(&mut self.guessed);
+        if clock.pauses == 0 {
+            clock.notes.push(
+                "gctrace saw no collection while the profiler ran, so there is nothing to say what \
+                 collections cost the GPU then."
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
+    let mut counts: HashMap<u32, usize> = HashMap::new();
+    for thread in threads {
+        *counts.entry(thread).or_default() += 1;
+    }
+    let most = counts.into_iter();
+    most.max_by_key(|(thread, count)| (*count, std::cmp::Reverse(*thread)))
+        .map(|(thread, _)| thread)
+}
+
+/// Pauses by begin, with the latest end of all up to each: answers whether any meets another.
+struct Longest {
+    begins: Vec<u64>,
+    latest: Vec<u64>,
+}
+
+impl Longest {
+    fn of(pauses: &[PauseSpan]) -> Self {
+        let mut spans: Vec<(u64, u64)> = pauses
+            .iter()
+            .map(|pause| (pause.begin_ns, pause.end_ns))
+            .collect();
+        spans.sort_unstable();
+        let latest = spans.iter().scan(0, |latest, (_, end)| {
+            *latest = end.max(latest).to_owned();
+            Some(*latest)
+        });
+        Self {
+            latest: latest.collect(),
+            begins: spans.iter().map(|(begin, _)| *begin).collect(),
+        }
+    }
+
+    /// Whether a pause overlaps one of these, or misses it by no more than probes do.
+    fn meets(&self, pause: &PauseSpan) -> bool {
+        let slack = MATCH_NS.unsigned_abs();
+        let last = pause.end_ns.saturating_add(slack);
+        let before = self.begins.partition_point(|begin| *begin <= last);
+        let latest = before.checked_sub(1).and_then(|at| self.latest.get(at));
+        latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.begin_ns)
+    }
+}

@@ -1,0 +1,338 @@
+//! Training steps: how long they took, what of it was garbage collection, and whether those with a
+//! full collection were longer.
+
+use super::device::DeviceWork;
+use super::intervals::Intervals;
+use super::timeline::PauseSpan;
+use super::timeline::StepSource;
+use super::timeline::StepSpan;
+use super::timeline::Timeline;
+use crate::bootstrap;
+use crate::bootstrap::Estimate;
+use crate::distribution::Distribution;
+use crate::report::Basis;
+use crate::report::ProcessSteps;
+use crate::report::StepComparison;
+use crate::report::StepDifference;
+use crate::report::StepLengths;
+use crate::report::StepReport;
+use crate::report::StepsReport;
+use crate::tally::ratio;
+use gctrace_event::Pause;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+
+/// Significant digits of percentiles.
+const DIGITS: u8 = 3;
+/// Processes in the report.
+const PROCESSES: usize = 64;
+/// Longest steps of a process in the report.
+const LONGEST: usize = 10;
+/// Where the generation is unknown, a pause of this length is taken for a full collection: with
+/// CPython's default thresholds collections of the younger generations visit some thousand objects,
+/// and visiting one takes some tens of nanoseconds.
+const FULL_FROM_NS: u64 = 1_000_000;
+
+/// All steps; `None` where there are none. `all_full`: processes (trace and id) whose collector
+/// knows only full collections, as that of free-threaded builds.
+pub(crate) fn report(
+    timelines: &[Timeline],
+    all_full: &HashSet<(usize, u32)>,
+) -> Option<StepsReport> {
+    let mut with_steps: Vec<&Timeline> = timelines
+        .iter()
+        .filter(|timeline| !timeline.steps.is_empty())
+        .collect();
+    if with_steps.is_empty() {
+        return None;
+    }
+    with_steps.sort_by_key(|timeline| Reverse(timeline.steps.len()));
+    let left_out = with_steps.len().saturating_sub(PROCESSES);
+    with_steps.truncate(PROCESSES);
+    let of_process = |timeline: &&Timeline| {
+        let full = all_full.contains(&(timeline.process_trace, timeline.pid));
+        Steps::of(timeline, full).map(|steps| steps.report())
+    };
+    Some(StepsReport {
+        basis: Basis::Measured,
+        processes: with_steps.iter().filter_map(of_process).collect(),
+        processes_left_out: left_out as u64,
+    })
+}
+
+/// The steps of one process with what happened in each.
+struct Steps<'a> {
+    timeline: &'a Timeline,
+    thread: u32,
+    source: StepSource,
+    full_by: &'static str,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    span: StepSpan,
+    gc_ns: u64,
+    collections: u64,
+    full: u64,
+    gpu_idle_ns: Option<u64>,
+}
+
+impl Step {
+    fn duration_ns(&self) -> u64 {
+        self.span.end_ns.saturating_sub(self.span.begin_ns)
+    }
+}
+
+impl<'a> Steps<'a> {
+    fn of(timeline: &'a Timeline, all_full: bool) -> Option<Self> {
+        let thread = busiest_thread(timeline)?;
+        let own = || timeline.steps.iter().filter(|step| step.thread == thread);
+        let collected = Intervals::of(
+            timeline
+                .pauses
+                .iter()
+                .map(|pause| (pause.begin_ns, pause.end_ns)),
+        );
+        let idle = idle(timeline);
+        let steps = own().map(|span| {
+            let begun = begun_in(&timeline.pauses, span);
+            let full = begun.iter().filter(|pause| all_full || is_full(pause));
+            let overlapping = collected.length_within(span.begin_ns, span.end_ns);
+            Step {
+                span: *span,
+                gc_ns: overlapping,
+                collections: (begun.len() as u64).max(u64::from(overlapping > 0)),
+                full: full.count() as u64,
+                gpu_idle_ns: timeline.has_gpu_times().then(|| {
+                    let within = |gaps: &Intervals| gaps.length_within(span.begin_ns, span.end_ns);
+                    idle.iter().map(within).fold(0, u64::saturating_add)
+                }),
+            }
+        });
+        Some(Self {
+            timeline,
+            thread,
+            source: own().next()?.source,
+            full_by: full_by(&timeline.pauses, all_full),
+            steps: steps.collect(),
+        })
+    }
+
+    fn report(&self) -> ProcessSteps {
+        let timeline = self.timeline;
+        let length = self.lengths();
+        let gc_ns = self.steps.iter().map(|step| step.gc_ns);
+        let gc_ns = gc_ns.fold(0, u64::saturating_add);
+        let known = timeline.is_ours || !timeline.pauses.is_empty();
+        let thread = timeline.threads.get(self.thread as usize);
+        let idle_ns = || {
+            let idle = self.steps.iter().filter_map(|step| step.gpu_idle_ns);
+            idle.fold(0, u64::saturating_add)
+        };
+        ProcessSteps {
+            trace: timeline.trace,
+            pid: timeline.pid,
+            rank: timeline.rank,
+            tid: thread.map_or(0, |thread| thread.tid),
+            source: source(self.source).to_owned(),
+            count: self.steps.len() as u64,
+            left_out: (timeline.steps.len() - self.steps.len()) as u64,
+            gc_ns: known.then_some(gc_ns),
+            gc_ratio: known.then(|| ratio(gc_ns, length.total_ns)).flatten(),
+            length,
+            with_gc: self.count(|step| step.collections > 0),
+            gpu_idle_ns: timeline.has_gpu_times().then(idle_ns),
+            full_by: self.full_by.to_owned(),
+            full_collections: self.steps.iter().map(|step| step.full).sum(),
+            with_full: self.with_full(known),
+            after_full: self.after_full(known),
+            longest: self.longest(),
+        }
+    }
+
+    fn count(&self, which: impl Fn(&Step) -> bool) -> u64 {
+        self.steps.iter().filter(|step| which(step)).count() as u64
+    }
+
+    fn lengths(&self) -> StepLengths {
+        let mut distribution = Distribution::new(DIGITS);
+        let mut min_ns = u64::MAX;
+        for step in &self.steps {
+            min_ns = min_ns.min(step.duration_ns());
+            distribution.add(step.duration_ns());
+        }
+        let percentiles = distribution.percentiles([50.0, 90.0, 99.0]);
+        let [p50_ns, p90_ns, p99_ns] = percentiles.unwrap_or_default();
+        StepLengths {
+            total_ns: distribution.sum(),
+            mean_ns: distribution.sum() / distribution.count().max(1),
+            min_ns,
+            p50_ns,
+            p90_ns,
+            p99_ns,
+            max_ns: distribution.max().unwrap_or(0),
+            percentile_error_ratio: distribution.error_ratio(),
+        }
+    }
+
+    fn with_full(&self, known: bool) -> StepComparison {
+        let lengths = |full: bool| -> Vec<f64> {
+            let steps = self.steps.iter().filter(|step| (step.full > 0) == full);
+            steps.map(|step| step.duration_ns() as f64).collect()
+        };
+        let (these, others) = (lengths(true), lengths(false));
+        let estimate = bootstrap::difference(&these, &others);
+        comparison(&these, &others, estimate, || match known {
+            false => unknown(),
+            true => too_few(&[
+                (these.len(), "step", "with a full collection"),
+                (others.len(), "step", "without"),
+            ]),
+        })
+    }
+
+    fn after_full(&self, known: bool) -> StepComparison {
+        let (mut after, mut before) = (Vec::new(), Vec::new());
+        for around in self.steps.windows(3) {
+            let [first, middle, last] = around else {
+                continue;
+            };
+            if first.full == 0 && middle.full > 0 && last.full == 0 {
+                before.push(first.duration_ns() as f64);
+                after.push(last.duration_ns() as f64);
+            }
+        }
+        let pairs = after.iter().zip(&before);
+        let differences: Vec<f64> = pairs.map(|(after, before)| after - before).collect();
+        let estimate = bootstrap::paired(&differences);
+        comparison(&after, &before, estimate, || match known {
+            false => unknown(),
+            true => too_few(&[(
+                differences.len(),
+                "full collection",
+                "between two steps without one",
+            )]),
+        })
+    }
+
+    fn longest(&self) -> Vec<StepReport> {
+        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.begin_ns));
+        let reports = steps.iter().take(LONGEST).map(|step| StepReport {
+            number: step.span.number,
+            begin_ns: step.span.begin_ns,
+            duration_ns: step.duration_ns(),
+            gc_ns: step.gc_ns,
+            full_collections: step.full,
+            gpu_idle_ns: step.gpu_idle_ns,
+        });
+        reports.collect()
+    }
+}
+
+/// The thread with the most steps; of several the first.
+fn busiest_thread(timeline: &Timeline) -> Option<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for step in &timeline.steps {
+        *counts.entry(step.thread).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|(thread, count)| (*count, Reverse(*thread)));
+    most.map(|(thread, _)| thread)
+}
+
+/// Idle time by device.
+fn idle(timeline: &Timeline) -> Vec<Intervals> {
+    let works = DeviceWork::of(timeline);
+    let idle = works.iter().map(|work| {
+        let gaps = work.gaps();
+        Intervals::of(gaps.iter().map(|gap| (gap.begin_ns, gap.end_ns)))
+    });
+    idle.collect()
+}
+
+/// Pauses that began within a step; pauses are sorted by begin.
+fn begun_in<'a>(pauses: &'a [PauseSpan], step: &StepSpan) -> &'a [PauseSpan] {
+    let first = pauses.partition_point(|pause| pause.begin_ns < step.begin_ns);
+    let behind = pauses.partition_point(|pause| pause.begin_ns < step.end_ns);
+    pauses.get(first..behind).unwrap_or_default()
+}
+
+fn is_full(pause: &PauseSpan) -> bool {
+    match pause.generation {
+        Pause::UNKNOWN_GENERATION => pause.duration_ns() >= FULL_FROM_NS,
+        generation => generation == 2,
+    }
+}
+
+fn full_by(pauses: &[PauseSpan], all_full: bool) -> &'static str {
+    let unknown = |pause: &PauseSpan| pause.generation == Pause::UNKNOWN_GENERATION;
+    match () {
+        () if all_full || !pauses.iter().any(unknown) => "generation",
+        () if pauses.iter().all(unknown) => "length",
+        () => "generation-or-length",
+    }
+}
+
+fn source(source: StepSource) -> &'static str {
+    match source {
+        StepSource::ProfilerStep => "profiler-step",
+        StepSource::BackwardPass => "backward-pass",
+    }
+}
+
+fn comparison(
+    these: &[f64],
+    others: &[f64],
+    estimate: Option<Estimate>,
+    missing: impl Fn() -> String,
+) -> StepComparison {
+    let mean_ns = |lengths: &[f64]| {
+        let sum: f64 = lengths.iter().sum();
+        let count = lengths.len();
+        (count > 0).then(|| whole(sum / count as f64).unsigned_abs())
+    };
+    StepComparison {
+        basis: Basis::Inferred,
+        count: these.len() as u64,
+        mean_ns: mean_ns(these),
+        other_count: others.len() as u64,
+        other_mean_ns: mean_ns(others),
+        difference: estimate.map(|estimate| StepDifference {
+            mean_ns: whole(estimate.value),
+            low_ns: whole(estimate.low),
+            high_ns: whole(estimate.high),
+        }),
+        missing: estimate.is_none().then(missing),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "casts of floats saturate; steps are far shorter than 292 years"
+)]
+fn whole(ns: f64) -> i64 {
+    ns.round() as i64
+}
+
+fn unknown() -> String {
+    "the trace does not tell whether the collector ran".to_owned()
+}
+
+/// Which of the counts are too small.
+fn too_few(counts: &[(usize, &str, &str)]) -> String {
+    let few = counts
+        .iter()
+        .filter(|(count, ..)| *count < bootstrap::FEWEST);
+    let few: Vec<String> = few
+        .map(|(count, what, kind)| match count {
+            0 => format!("no {what} {kind}"),
+            1 => format!("only 1 {what} {kind}"),
+            _ => format!("only {count} {what}s {kind}"),
+        })
+        .collect();
+    few.join(", ")
+}

@@ -1,0 +1,253 @@
+//! What other settings of the collector would do to the run.
+//!
+//! Owns the list of changes and their intervals. Changes as changes of pauses: `what_if/plan.rs`.
+//! What changed pauses do to a run is answered by whoever implements [`Rerun`], the replay where
+//! the GPU's times are known.
+
+mod every;
+mod garbage;
+mod plan;
+mod program;
+mod replayed;
+pub(crate) mod report;
+mod side;
+mod words;
+
+pub use plan::FullLengths;
+pub use plan::NewLength;
+pub use plan::NewPause;
+pub use plan::Plan;
+pub use plan::RAISED;
+pub use plan::Side;
+pub use plan::disable;
+pub use plan::freeze;
+pub use plan::planned;
+pub use plan::thresholds;
+pub use plan::without_any;
+pub use plan::without_explicit;
+pub use program::Program;
+pub use replayed::Learned;
+pub use replayed::Replays;
+
+use crate::report::Basis;
+use crate::report::Garbage;
+use crate::report::Interval;
+use crate::report::Saving;
+use crate::report::WhatIf;
+use every::Every;
+use gctrace_event::Reason;
+use side::Replay;
+
+/// An hour: what gathers without any collection is told for so long.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A run: how long all of it, and a step of it on the mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// From the first begin to the last end of all programs.
+    pub length_ns: u64,
+    /// Mean step; `None` where steps are not known.
+    pub step_ns: Option<u64>,
+}
+
+/// Something that knows what changed pauses do to a run.
+pub trait Rerun {
+    /// The run with these changes; with none, as it was measured.
+    fn run(&self, plan: &Plan) -> Run;
+    /// How far the time saved by a change may be off, where known. `less_pause_ns`: the pause time it takes away.
+    fn error_ns(&self, less_pause_ns: u64) -> Option<u64>;
+}
+
+/// A change, on both sides.
+struct Scenario {
+    id: &'static str,
+    change: String,
+    pessimistic: Plan,
+    optimistic: Plan,
+    every: Option<Every>,
+    garbage: Option<Garbage>,
+    /// Time that is in neither plan, because it would come less than twice in the recording: less on the
+    /// optimistic, more on the pessimistic side. Of the whole run.
+    outside_ns: (u64, u64),
+}
+
+impl Scenario {
+    /// Reasons that no trace tells are not taken for explicit calls.
+    fn makes_sense(&self, programs: &[Program<'_>]) -> bool {
+        let calls = |program: &Program<'_>| {
+            let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
+            reasons.any(|reason| reason == Reason::Manual)
+        };
+        self.id != "explicit" || programs.iter().any(calls)
+    }
+}
+
+/// All changes for programs of one job. Empty where no pause could be changed.
+#[must_use]
+pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatIf> {
+    let scenarios = [
+        Some(of_freeze(programs)),
+        Some(of_thresholds(programs)),
+        of_planned(programs),
+        Some(of_disable(programs)),
+        Some(of_explicit(programs)),
+    ];
+    let scenarios = scenarios.into_iter().flatten();
+    // Where the trace does not tell why a collection ran, one side may be empty.
+    let changing =
+        scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
+    let replay = rerun.map(|rerun| Replay::new(programs, rerun));
+    changing
+        .map(|scenario| outcome(scenario, programs, replay.as_ref()))
+        .collect()
+}
+
+fn both(of: impl Fn(Side) -> Plan) -> (Plan, Plan) {
+    (of(Side::Pessimistic), of(Side::Optimistic))
+}
+
+fn of_freeze(programs: &[Program<'_>]) -> Scenario {
+    let (pessimistic, optimistic) = both(|side| freeze(programs, side));
+    Scenario {
+        id: "freeze",
+        change: words::freeze(programs),
+        pessimistic,
+        optimistic,
+        every: None,
+        garbage: None,
+        outside_ns: (0, 0),
+    }
+}
+
+fn of_thresholds(programs: &[Program<'_>]) -> Scenario {
+    let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
+    let between_ns = garbage::between_collections_ns(programs);
+    Scenario {
+        id: "thresholds",
+        change: words::thresholds(programs),
+        pessimistic,
+        optimistic,
+        every: None,
+        garbage: garbage::over(programs, between_ns.saturating_mul(RAISED as u64)),
+        outside_ns: (0, 0),
+    }
+}
+
+fn of_disable(programs: &[Program<'_>]) -> Scenario {
+    let (pessimistic, optimistic) = both(|side| disable(programs, side));
+    Scenario {
+        id: "disable",
+        change: words::disable(),
+        pessimistic,
+        optimistic,
+        every: None,
+        garbage: garbage::over(programs, HOUR_NS),
+        outside_ns: (0, 0),
+    }
+}
+
+fn of_explicit(programs: &[Program<'_>]) -> Scenario {
+    let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
+    Scenario {
+        id: "explicit",
+        change: words::without_explicit(),
+        pessimistic,
+        optimistic,
+        every: None,
+        garbage: None,
+        outside_ns: (0, 0),
+    }
+}
+
+fn of_planned(programs: &[Program<'_>]) -> Option<Scenario> {
+    let lengths = FullLengths::of(programs)?;
+    let every = every::choose(programs, &lengths)?;
+    let step_ns = programs.iter().filter_map(every::mean_step_ns).max()?;
+    let (pessimistic, optimistic) = both(|side| planned(programs, &lengths, every.steps, side));
+    let between_ns = step_ns.saturating_mul(every.steps);
+    let (shorter_ns, longer_ns) = lengths.range();
+    let steps = programs.iter().map(|own| own.steps().len() as u64).max()?;
+    let interval = every.steps.max(1);
+    let in_proportion = |length_ns: u64| length_ns.saturating_mul(steps) / interval;
+    let mut scenario = Scenario {
+        id: "planned",
+        change: words::planned(every.steps),
+        pessimistic,
+        optimistic,
+        garbage: garbage::over(programs, between_ns),
+        outside_ns: (0, 0),
+        every: Some(every),
+    };
+    // Too few to stand for a long run: their share is added instead.
+    if scenario.pessimistic.inserted.len() < 2 * programs.len() {
+        scenario.pessimistic.inserted.clear();
+        scenario.optimistic.inserted.clear();
+        scenario.outside_ns = (in_proportion(shorter_ns), in_proportion(longer_ns));
+    }
+    Some(scenario)
+}
+
+fn outcome(scenario: Scenario, programs: &[Program<'_>], replay: Option<&Replay<'_>>) -> WhatIf {
+    let (added_least, added_most) = scenario.outside_ns;
+    let processes = signed(programs.len() as u64);
+    let less = |plan: &Plan, added_ns: u64| {
+        let added_ns = signed(added_ns).saturating_mul(processes);
+        plan.less_pause_ns(programs).saturating_sub(added_ns)
+    };
+    let pause_time_less_ns = ordered(
+        less(&scenario.pessimistic, added_most),
+        less(&scenario.optimistic, added_least),
+    );
+    let mut outcome = WhatIf {
+        id: scenario.id.to_owned(),
+        basis: Basis::Predicted,
+        method: "pause-time".to_owned(),
+        pause_time_less_ns,
+        saved_ns: Saving {
+            at_least_ns: None,
+            at_most_ns: pause_time_less_ns.at_most_ns,
+        },
+        run: None,
+        step: None,
+        replay_error_ns: None,
+        assumes: words::assumes(scenario.id, replay.is_some()),
+        risk: words::risk(scenario.id, programs, scenario.garbage.as_ref()),
+        garbage: scenario.garbage,
+        every_steps: scenario.every.as_ref().map(|every| every.steps),
+        why_every: scenario.every.as_ref().map(|every| every.why.clone()),
+        change: scenario.change.clone(),
+    };
+    if let Some(replay) = replay {
+        replayed(&mut outcome, &scenario, replay);
+    }
+    outcome
+}
+
+fn ordered(one: i64, other: i64) -> Interval {
+    Interval {
+        at_least_ns: one.min(other),
+        at_most_ns: one.max(other),
+    }
+}
+
+/// Fills in what only a replay tells.
+fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &Replay<'_>) {
+    let (added_least, added_most) = scenario.outside_ns;
+    let worse = replay.of(&scenario.pessimistic, added_most);
+    let better = replay.of(&scenario.optimistic, added_least);
+    let run = worse.run.around(&better.run, replay.measured.length_ns);
+    let saved = |ns: u64| signed(run.measured_ns).saturating_sub(signed(ns));
+    outcome.method = "replay".to_owned();
+    outcome.saved_ns = Saving {
+        at_least_ns: Some(saved(run.at_most_ns)),
+        at_most_ns: saved(run.at_least_ns),
+    };
+    let steps = worse.step.zip(better.step).zip(replay.measured.step_ns);
+    outcome.step = steps.map(|((worse, better), step_ns)| worse.around(&better, step_ns));
+    outcome.run = Some(run);
+    outcome.replay_error_ns = worse.error_ns.max(better.error_ns);
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,331 @@
+//! Changes of the collector's settings as changes of pauses.
+//!
+//! Owns how long each pause would be and which would be added. Each change comes twice, taking what
+//! is not known for the worse and for the better; what a plan does to the run is not found out here.
+
+use super::program::Known;
+use super::program::Program;
+use super::program::examined;
+use super::program::known;
+use crate::gpu::timeline::PauseSpan;
+
+/// Which way what is not known is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Saves least.
+    Pessimistic,
+    /// Saves most.
+    Optimistic,
+}
+
+/// Pauses of another length, and pauses that were not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// By index of program and of pause.
+    pub lengths: Vec<NewLength>,
+    /// In order of programs and time.
+    pub inserted: Vec<NewPause>,
+}
+
+/// A pause takes another time; 0 removes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewLength {
+    /// Index of the program.
+    pub program: usize,
+    /// Index in its timeline's pauses.
+    pub pause: usize,
+    /// Length.
+    pub length_ns: u64,
+}
+
+/// A pause that was not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewPause {
+    /// Index of the program.
+    pub program: usize,
+    /// Index of the thread in its timeline.
+    pub thread: u32,
+    /// When, in the run as it was measured.
+    pub at_ns: u64,
+    /// Length.
+    pub length_ns: u64,
+}
+
+impl Plan {
+    /// Pause time that it takes away, less what it adds.
+    #[must_use]
+    pub fn less_pause_ns(&self, programs: &[Program<'_>]) -> i64 {
+        self.differences(programs).fold(0, i64::saturating_add)
+    }
+
+    /// Pause time that it takes away and that it adds.
+    #[must_use]
+    pub fn changed_pause_ns(&self, programs: &[Program<'_>]) -> u64 {
+        let each = self.differences(programs).map(i64::unsigned_abs);
+        each.fold(0, u64::saturating_add)
+    }
+
+    /// Whether no pause gets longer and none is added.
+    #[must_use]
+    pub fn only_shortens(&self, programs: &[Program<'_>]) -> bool {
+        self.differences(programs).all(|less_ns| less_ns >= 0)
+    }
+
+    /// Of each pause by how much it gets shorter; negative: longer, or new.
+    fn differences(&self, programs: &[Program<'_>]) -> impl Iterator<Item = i64> {
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let changed = self.lengths.iter().map(move |new| {
+            let program = programs.get(new.program);
+            let pause = program.and_then(|own| own.timeline.pauses.get(new.pause));
+            let measured_ns = pause.map_or(0, PauseSpan::duration_ns);
+            signed(measured_ns).saturating_sub(signed(new.length_ns))
+        });
+        let added = self.inserted.iter().map(move |new| -signed(new.length_ns));
+        changed.chain(added)
+    }
+
+    fn set(&mut self, program: usize, pause: usize, length_ns: u64) {
+        self.lengths.push(NewLength {
+            program,
+            pause,
+            length_ns,
+        });
+    }
+}
+
+/// `gc.disable()`: no collection starts by itself.
+#[must_use]
+pub fn disable(programs: &[Program<'_>], side: Side) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        for (pause, span) in program.pauses() {
+            if program.automatic(span).or(side == Side::Optimistic) {
+                plan.set(index, pause, 0);
+            }
+        }
+    }
+    plan
+}
+
+/// No collection at all while the program runs.
+#[must_use]
+pub fn without_any(programs: &[Program<'_>]) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        for (pause, _) in program.pauses() {
+            plan.set(index, pause, 0);
+        }
+    }
+    plan
+}
+
+/// The program does not ask for collections.
+#[must_use]
+pub fn without_explicit(programs: &[Program<'_>], side: Side) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        for (pause, span) in program.pauses() {
+            if !program.automatic(span).or(side == Side::Pessimistic) {
+                plan.set(index, pause, 0);
+            }
+        }
+    }
+    plan
+}
+
+/// `gc.freeze()` once everything is set up: from then on collections of the whole heap leave out the objects that
+/// were there. Their length is taken to be in proportion to the objects they look at.
+#[must_use]
+pub fn freeze(programs: &[Program<'_>], side: Side) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        let warm_ns = program.warm_ns();
+        let frozen = frozen(program, warm_ns, side);
+        let later = program.pauses().filter(|(_, own)| own.begin_ns >= warm_ns);
+        for (pause, span) in later {
+            if !program.full(span).or(side == Side::Optimistic) {
+                continue;
+            }
+            let length_ns = match (examined(span), side) {
+                (Some(examined), _) => {
+                    let left = examined.saturating_sub(frozen.unwrap_or(0));
+                    scaled(span.duration_ns(), left, examined)
+                }
+                (None, Side::Pessimistic) => continue,
+                (None, Side::Optimistic) => 0,
+            };
+            plan.set(index, pause, length_ns);
+        }
+    }
+    plan
+}
+
+/// Objects in the heap at that moment: for the worse those that the last collection before left, for the better those
+/// that the next one left too.
+fn frozen(program: &Program<'_>, at_ns: u64, side: Side) -> Option<u64> {
+    let counts = program.pauses().filter_map(|(_, pause)| {
+        let objects = known(pause.objects)?;
+        Some((pause, objects))
+    });
+    let (before, after): (Vec<_>, Vec<_>) = counts.partition(|(pause, _)| pause.end_ns <= at_ns);
+    let last = before.last().map(|(_, objects)| *objects);
+    let next = after
+        .iter()
+        .find(|(pause, _)| program.full(pause) != Known::No)
+        .map(|(_, objects)| *objects);
+    match side {
+        Side::Pessimistic => last,
+        Side::Optimistic => last.max(next),
+    }
+}
+
+/// `length_ns` x `part` / `whole`.
+fn scaled(length_ns: u64, part: u64, whole: u64) -> u64 {
+    let product = u128::from(length_ns) * u128::from(part.min(whole));
+    let scaled = product.checked_div(u128::from(whole)).unwrap_or(0);
+    u64::try_from(scaled).unwrap_or(length_ns)
+}
+
+/// By how much threshold 0 is raised.
+pub const RAISED: usize = 10;
+
+/// Threshold 0 ten times as high. For the worse each collection of younger generations then takes as long as the ten
+/// it stands for; for the better as long as one of them. Collections of the whole heap stay for the worse; for the better
+/// they are rarer as far as threshold 2 held them up, and not CPython's rule that a quarter of the heap has to be new.
+#[must_use]
+pub fn thresholds(programs: &[Program<'_>], side: Side) -> Plan {
+    let mut plan = Plan::default();
+    for (index, program) in programs.iter().enumerate() {
+        let automatic: Vec<(usize, &PauseSpan)> = program
+            .pauses()
+            .filter(|(_, own)| program.automatic(own).or(side == Side::Optimistic))
+            .collect();
+        let (full, partial): (Vec<_>, Vec<_>) = automatic
+            .iter()
+            .copied()
+            .partition(|(_, own)| program.full(own) == Known::Yes);
+        for group in partial.chunks(RAISED) {
+            let lengths = group.iter().map(|(_, own)| own.duration_ns());
+            let sum_ns = lengths.fold(0, u64::saturating_add);
+            let length_ns = match side {
+                Side::Pessimistic => sum_ns,
+                // Too few: the threshold would not have been passed before the end.
+                Side::Optimistic if group.len() < RAISED => 0,
+                Side::Optimistic => sum_ns / RAISED as u64,
+            };
+            plan.merge(index, group, length_ns);
+        }
+        if side == Side::Optimistic {
+            let rarer = rarer(program, &automatic);
+            for group in full.chunks(rarer) {
+                let last = group.last().filter(|_| group.len() == rarer);
+                let length_ns = last.map_or(0, |(_, own)| own.duration_ns());
+                plan.merge(index, group, length_ns);
+            }
+        }
+    }
+    plan
+}
+
+impl Plan {
+    /// Instead of several pauses one, at the moment of the last.
+    fn merge(&mut self, program: usize, group: &[(usize, &PauseSpan)], length_ns: u64) {
+        if let Some(((last, _), others)) = group.split_last() {
+            for (pause, _) in others {
+                self.set(program, *pause, 0);
+            }
+            self.set(program, *last, length_ns);
+        }
+    }
+}
+
+/// How many collections of the whole heap become one: ten where each came as soon as threshold 2 allowed, one where ten
+/// times as many collections of the middle generation lay between them already.
+fn rarer(program: &Program<'_>, automatic: &[(usize, &PauseSpan)]) -> usize {
+    if program.free_threaded {
+        return RAISED;
+    }
+    let count = |generation| {
+        let own = automatic.iter();
+        own.filter(|(_, pause)| pause.generation == generation)
+            .count()
+    };
+    let [_, _, old] = program.thresholds;
+    // Threshold 2 is passed by one more collection of the middle generation than it says.
+    let needed = usize::try_from(old).unwrap_or(0).saturating_add(1);
+    let between = (count(1) / count(2).max(1)).max(1);
+    (RAISED.saturating_mul(needed) / between).clamp(1, RAISED)
+}
+
+/// How long a collection of the whole heap takes at some moment, by those before and after it.
+#[derive(Debug)]
+pub struct FullLengths {
+    /// Moment and length, by moment; of each program.
+    own: Vec<Vec<(u64, u64)>>,
+    /// Shortest and longest of all.
+    all: (u64, u64),
+}
+
+impl FullLengths {
+    /// `None` where no such collection was recorded.
+    #[must_use]
+    pub fn of(programs: &[Program<'_>]) -> Option<Self> {
+        let own: Vec<Vec<(u64, u64)>> = programs
+            .iter()
+            .map(|program| {
+                let full = program
+                    .pauses()
+                    .filter(|(_, pause)| program.full(pause) == Known::Yes);
+                full.map(|(_, pause)| (pause.begin_ns, pause.duration_ns()))
+                    .collect()
+            })
+            .collect();
+        let lengths = || own.iter().flatten().map(|(_, length_ns)| *length_ns);
+        let all = (lengths().min()?, lengths().max()?);
+        Some(Self { own, all })
+    }
+
+    /// Shorter and longer of the neighbours; of a program without any, shortest and longest of the others.
+    #[must_use]
+    pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
+        let own = self.own.get(program).map_or(&[][..], Vec::as_slice);
+        let next = own.partition_point(|(moment_ns, _)| *moment_ns <= at_ns);
+        let after = own.get(next);
+        let before = next.checked_sub(1).and_then(|last| own.get(last));
+        match (before.or(after), after.or(before)) {
+            (Some((_, one)), Some((_, other))) => (*one.min(other), *one.max(other)),
+            _ => self.all,
+        }
+    }
+
+    /// Shortest and longest of all.
+    #[must_use]
+    pub fn range(&self) -> (u64, u64) {
+        self.all
+    }
+}
+
+/// Automatic collection off, and one of the whole heap at the begin of every step whose number `every` divides, on all
+/// ranks. The first step of a recording has none.
+#[must_use]
+pub fn planned(programs: &[Program<'_>], lengths: &FullLengths, every: u64, side: Side) -> Plan {
+    let mut plan = disable(programs, side);
+    for (index, program) in programs.iter().enumerate() {
+        for step in program.steps().iter().skip(1) {
+            if !step.number.is_multiple_of(every.max(1)) {
+                continue;
+            }
+            let (shorter_ns, longer_ns) = lengths.at(index, step.begin_ns);
+            plan.inserted.push(NewPause {
+                program: index,
+                thread: step.thread,
+                at_ns: step.begin_ns,
+                length_ns: match side {
+                    Side::Pessimistic => longer_ns,
+                    Side::Optimistic => shorter_ns,
+                },
+            });
+        }
+    }
+    plan
+}

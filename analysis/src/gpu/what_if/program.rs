@@ -1,0 +1,118 @@
+//! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
+
+use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::PauseSpan;
+use crate::gpu::timeline::StepSpan;
+use crate::gpu::timeline::Timeline;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+
+/// A process and what is known of it besides its timeline.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// Its pauses and steps.
+    pub timeline: &'a Timeline,
+    /// First and last moment at which it was recorded, on the timeline's clock.
+    pub span_ns: (u64, u64),
+    /// Its collector goes through the whole heap each time.
+    pub free_threaded: bool,
+    /// `gc.get_threshold()`.
+    pub thresholds: [i32; 3],
+    /// Device memory given back within pauses, in bytes.
+    pub device_freed_bytes: u64,
+    /// Most that torch's allocator had from the driver, in bytes.
+    pub device_reserved_bytes: u64,
+    /// Memory of the interpreter's allocator for each object in the heap, where both are known.
+    pub bytes_per_object: Option<u64>,
+}
+
+/// Whether something is so, where the trace need not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Yes,
+    No,
+    Unsure,
+}
+
+impl Known {
+    /// Yes, or unsure and taken for it.
+    pub(super) fn or(self, unsure: bool) -> bool {
+        match self {
+            Self::Yes => true,
+            Self::No => false,
+            Self::Unsure => unsure,
+        }
+    }
+}
+
+impl Program<'_> {
+    /// Pauses with their index, without those at the interpreter's end, which no change of settings moves.
+    pub(super) fn pauses(&self) -> impl Iterator<Item = (usize, &PauseSpan)> {
+        let pauses = self.timeline.pauses.iter().enumerate();
+        pauses.filter(|(_, pause)| pause.reason != Reason::Shutdown)
+    }
+
+    /// Whether the collector started by itself.
+    pub(super) fn automatic(&self, pause: &PauseSpan) -> Known {
+        match pause.reason {
+            Reason::Automatic => Known::Yes,
+            Reason::Unknown => Known::Unsure,
+            Reason::Manual | Reason::Shutdown => Known::No,
+        }
+    }
+
+    /// Whether the collection looked at the whole heap.
+    pub(super) fn full(&self, pause: &PauseSpan) -> Known {
+        match pause.generation {
+            _ if self.free_threaded => Known::Yes,
+            2 => Known::Yes,
+            Pause::UNKNOWN_GENERATION => Known::Unsure,
+            _ => Known::No,
+        }
+    }
+
+    /// The steps of the thread that has most.
+    pub(super) fn steps(&self) -> Vec<StepSpan> {
+        let mut counts = vec![0usize; self.timeline.threads.len()];
+        for step in &self.timeline.steps {
+            if let Some(count) = counts.get_mut(step.thread as usize) {
+                *count += 1;
+            }
+        }
+        let most = (0u32..).zip(&counts).max_by_key(|(_, count)| **count);
+        let thread = most.map_or(NONE, |(thread, _)| thread);
+        let steps = self.timeline.steps.iter();
+        steps.filter(|own| own.thread == thread).copied().collect()
+    }
+
+    /// When everything is set up: the end of the first step, or a tenth of the run where steps are not known.
+    pub(super) fn warm_ns(&self) -> u64 {
+        match self.steps().as_slice() {
+            [first, _, ..] => first.end_ns,
+            _ => {
+                let (begin_ns, end_ns) = self.span_ns;
+                begin_ns.saturating_add(end_ns.saturating_sub(begin_ns) / 10)
+            }
+        }
+    }
+
+    /// Objects that garbage collections started by themselves freed.
+    pub(super) fn freed_objects(&self) -> u64 {
+        let own = self.pauses();
+        let freed = own
+            .filter(|(_, pause)| self.automatic(pause).or(true))
+            .filter_map(|(_, pause)| known(pause.collected));
+        freed.fold(0, u64::saturating_add)
+    }
+}
+
+/// A number that may be missing.
+pub(super) fn known(count: u32) -> Option<u64> {
+    (count != NONE).then_some(u64::from(count))
+}
+
+/// Objects that a collection of the whole heap looked at: those left and those freed.
+pub(super) fn examined(pause: &PauseSpan) -> Option<u64> {
+    let left = known(pause.objects)?;
+    Some(left.saturating_add(known(pause.collected).unwrap_or(0)))
+}

@@ -1,0 +1,153 @@
+//! What a plan does to a run, by the replay of its jobs.
+
+use super::Plan;
+use super::Program;
+use super::Rerun;
+use super::Run;
+use super::every::mean_step_ns;
+use crate::gpu::ranks;
+use crate::gpu::replay::Change;
+use crate::gpu::replay::InsertedPause;
+use crate::gpu::replay::Job;
+use crate::gpu::replay::Model;
+use crate::gpu::replay::PauseLength;
+use crate::gpu::replay::Schedule;
+use crate::gpu::timeline::Timeline;
+
+/// A job and what was learned of it.
+#[derive(Debug)]
+pub struct Learned {
+    /// Its model.
+    pub model: Model,
+    /// Add to a time of the timeline of the same index to get the job's common clock.
+    pub offsets_ns: Vec<i64>,
+    /// Of each of its timelines the index among the programs.
+    pub programs: Vec<usize>,
+}
+
+/// The jobs of some programs. What belongs to none of them is as it was.
+#[derive(Debug)]
+pub struct Replays<'a> {
+    /// The programs that plans are about.
+    pub programs: &'a [Program<'a>],
+    /// Their jobs.
+    pub jobs: Vec<Learned>,
+    /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
+    /// that is not known.
+    pub error_ratio: Option<f64>,
+}
+
+impl Rerun for Replays<'_> {
+    fn run(&self, plan: &Plan) -> Run {
+        let runs = self.jobs.iter().map(|job| self.run_of(job, plan));
+        let all: Vec<Run> = runs.collect();
+        let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
+        Run {
+            // Jobs that have nothing to do with each other: the longest.
+            length_ns: all.iter().map(|run| run.length_ns).max().unwrap_or(0),
+            step_ns: mean(&steps),
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an error bar needs no more than 52 bits; casts of floats saturate"
+    )]
+    fn error_ns(&self, less_pause_ns: u64) -> Option<u64> {
+        self.error_ratio
+            .map(|ratio| (ratio.max(0.0) * less_pause_ns as f64) as u64)
+    }
+}
+
+impl Replays<'_> {
+    fn run_of(&self, job: &Learned, plan: &Plan) -> Run {
+        let schedule = job.model.replay(&change(&job.programs, plan));
+        let programs = job.programs.iter().enumerate();
+        let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
+        let (mut begin_ns, mut end_ns, mut steps) = (u64::MAX, 0, Vec::new());
+        for (at, program) in own {
+            let offset_ns = job.offsets_ns.get(at).copied().unwrap_or(0);
+            let first_ns = first(program).saturating_add_signed(offset_ns);
+            begin_ns = begin_ns.min(first_ns);
+            end_ns = end_ns.max(schedule.end_ns(at));
+            steps.extend(step_ns(program, &schedule, at));
+        }
+        Run {
+            length_ns: end_ns.saturating_sub(begin_ns),
+            step_ns: mean(&steps),
+        }
+    }
+}
+
+/// The first moment of any operation or call.
+fn first(program: &Program<'_>) -> u64 {
+    let op = program.timeline.ops.first().map(|op| op.begin_ns);
+    let call = program.timeline.calls.first().map(|call| call.begin_ns);
+    [op, call].into_iter().flatten().min().unwrap_or(0)
+}
+
+/// Mean step of a program in a schedule.
+fn step_ns(program: &Program<'_>, schedule: &Schedule, at: usize) -> Option<u64> {
+    mean_step_ns(program)?;
+    let steps = program.steps();
+    let (first, last) = (steps.first()?, steps.last()?);
+    let begin_ns = schedule.moment(at, first.thread, first.begin_ns);
+    let end_ns = schedule.moment(at, last.thread, last.end_ns);
+    end_ns
+        .saturating_sub(begin_ns)
+        .checked_div(steps.len() as u64)
+}
+
+fn mean(values: &[u64]) -> Option<u64> {
+    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
+    let mean = sum.checked_div(values.len() as u128)?;
+    u64::try_from(mean).ok()
+}
+
+/// The part of a plan that is about a job's timelines.
+fn change(programs: &[usize], plan: &Plan) -> Change {
+    let timeline = |program: usize| {
+        let at = programs.iter().position(|own| *own == program)?;
+        u32::try_from(at).ok()
+    };
+    let lengths = plan.lengths.iter().filter_map(|new| {
+        Some(PauseLength {
+            timeline: timeline(new.program)?,
+            pause: u32::try_from(new.pause).ok()?,
+            length_ns: new.length_ns,
+        })
+    });
+    let inserted = plan.inserted.iter().filter_map(|new| {
+        Some(InsertedPause {
+            timeline: timeline(new.program)?,
+            thread: new.thread,
+            at_ns: new.at_ns,
+            length_ns: new.length_ns,
+        })
+    });
+    Change {
+        lengths: lengths.collect(),
+        inserted: inserted.collect(),
+    }
+}
+
+/// The jobs of some programs, each with the indices of its programs: ranks of one job together, every other program alone.
+pub(super) fn jobs<'a>(programs: &[Program<'a>]) -> Vec<(Job<'a>, Vec<usize>)> {
+    let timelines: Vec<&'a Timeline> = programs.iter().map(|own| own.timeline).collect();
+    let found = ranks::jobs(&timelines).jobs;
+    let of_ranks = found.iter().map(|job| {
+        let members = job.members.iter().map(|member| member.timeline);
+        (job.job(&timelines), members.collect::<Vec<usize>>())
+    });
+    let mut jobs: Vec<(Job<'a>, Vec<usize>)> = of_ranks.collect();
+    let alone: Vec<(Job<'a>, Vec<usize>)> = timelines
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !jobs.iter().any(|(_, own)| own.contains(index)))
+        .map(|(index, timeline)| (Job::single(timeline), vec![index]))
+        .collect();
+    jobs.extend(alone);
+    jobs
+}

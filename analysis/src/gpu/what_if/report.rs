@@ -1,0 +1,168 @@
+//! From everything recorded to the programs that the predictions are about.
+
+use super::Learned;
+use super::Plan;
+use super::Program;
+use super::Replays;
+use super::Rerun;
+use super::predict;
+use super::replayed::jobs;
+use super::without_any;
+use crate::analysis::Analysis;
+use crate::gpu::replay::Model;
+use crate::gpu::timeline::Timeline;
+use crate::gpu_cost::GpuCost;
+use crate::report::Effort;
+use crate::report::GpuWork;
+use crate::report::ProcessReport;
+use crate::report::WhatIf;
+use crate::tally::ratio;
+
+/// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
+const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
+
+/// What is predicted, and what the pauses cost as they were.
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    pub(crate) what_if: Vec<WhatIf>,
+    /// `None` without the GPU's times, or without pauses.
+    pub(crate) cost: Option<GpuCost>,
+}
+
+/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
+/// that collected.
+pub(crate) fn outlook(
+    analysis: &Analysis,
+    timelines: &[Timeline],
+    processes: &[ProcessReport],
+    work: Option<&GpuWork>,
+) -> Outlook {
+    let programs = programs(analysis, timelines, processes);
+    let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
+    // Learning a model of a long run takes seconds, so only where there is something to ask it.
+    let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
+    if !with_gpu || !pauses {
+        return Outlook {
+            what_if: predict(&programs, None),
+            cost: None,
+        };
+    }
+    let learned = jobs(&programs).into_iter().map(|(job, programs)| Learned {
+        model: Model::learn(&job),
+        offsets_ns: job.offsets_ns,
+        programs,
+    });
+    let replays = Replays {
+        programs: &programs,
+        jobs: learned.collect(),
+        error_ratio: work.and_then(error_ratio),
+    };
+    Outlook {
+        what_if: predict(&programs, Some(&replays)),
+        cost: cost(&programs, &replays),
+    }
+}
+
+/// How far the cost of all pauses may be off, as a share of their length: two standard errors, or what steps with pauses
+/// leave unexplained if that is more; of the process where it is largest.
+fn error_ratio(work: &GpuWork) -> Option<f64> {
+    let each = work.cause.iter().filter_map(|cause| {
+        let twice_ns = cause.standard_error_ns?.saturating_mul(2);
+        let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
+        let unexplained_ns = unexplained.map_or(0, i64::unsigned_abs);
+        ratio(twice_ns.max(unexplained_ns), cause.pauses.time_ns)
+    });
+    each.max_by(f64::total_cmp)
+}
+
+/// `None` where all pauses are those of interpreters that end.
+fn cost(programs: &[Program<'_>], replays: &Replays<'_>) -> Option<GpuCost> {
+    let mut all = Effort::default();
+    let mut longest_ns = 0;
+    for (_, pause) in programs.iter().flat_map(Program::pauses) {
+        all.add(pause.duration_ns());
+        longest_ns = pause.duration_ns().max(longest_ns);
+    }
+    let measured = replays.run(&Plan::default());
+    let without = replays.run(&without_any(programs));
+    (all.count > 0).then(|| GpuCost {
+        run_ns: measured.length_ns,
+        cost_ns: measured.length_ns.saturating_sub(without.length_ns),
+        error_ns: replays.error_ns(all.time_ns),
+        pauses: all,
+        longest_ns,
+    })
+}
+
+fn programs<'a>(
+    analysis: &Analysis,
+    timelines: &'a [Timeline],
+    processes: &[ProcessReport],
+) -> Vec<Program<'a>> {
+    let with_gpu = timelines.iter().any(Timeline::has_gpu_times);
+    let relevant = |timeline: &&Timeline| match with_gpu {
+        true => timeline.has_gpu_times(),
+        false => !timeline.pauses.is_empty(),
+    };
+    let timelines = timelines.iter().filter(relevant);
+    timelines
+        .map(|timeline| program(analysis, timeline, processes))
+        .collect()
+}
+
+fn program<'a>(
+    analysis: &Analysis,
+    timeline: &'a Timeline,
+    processes: &[ProcessReport],
+) -> Program<'a> {
+    let own = |process: &&ProcessReport| {
+        process.trace == timeline.process_trace && process.pid == timeline.pid
+    };
+    let process = processes.iter().find(own);
+    let settings = process.and_then(|process| process.settings.as_ref());
+    let interpreter = process.and_then(|process| process.interpreter.as_ref());
+    let trace = analysis.traces.get(timeline.process_trace);
+    let mut span_ns = activity(timeline);
+    let (mut freed, mut reserved) = (0, 0);
+    // A timeline put together of two traces has the clock of the other, and only what is within its time.
+    let own_clock = timeline.trace == timeline.process_trace;
+    if let Some(trace) = trace.filter(|_| own_clock) {
+        (freed, reserved) = trace.cuda.memory_of(timeline.pid);
+        if let Some(process) = process {
+            let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
+            let end_ns = begin_ns.saturating_add(process.observed_ns);
+            span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+        }
+    }
+    Program {
+        timeline,
+        span_ns,
+        free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),
+        thresholds: settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds),
+        device_freed_bytes: freed,
+        device_reserved_bytes: reserved,
+        bytes_per_object: process.and_then(bytes_per_object),
+    }
+}
+
+/// First and last moment of anything in it.
+fn activity(timeline: &Timeline) -> (u64, u64) {
+    let ops = timeline.gpu_span();
+    let calls = timeline.calls.iter().map(|own| (own.begin_ns, own.end_ns));
+    let pauses = timeline.pauses.iter().map(|own| (own.begin_ns, own.end_ns));
+    let steps = timeline.steps.iter().map(|own| (own.begin_ns, own.end_ns));
+    let spans = ops.into_iter().chain(calls).chain(pauses).chain(steps);
+    let both = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    both.unwrap_or_default()
+}
+
+/// The most memory that the interpreter's allocator had from the system, for each object in the largest heap. Not of processes that were
+/// running before the recording: what they had taken by then is not known.
+fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+    let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
+    let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
+    let objects = process.growth.as_ref()?.largest.objects;
+    let from_start = process.origin.as_deref() != Some("attached");
+    let each = bytes.checked_div(objects).filter(|_| from_start);
+    each.filter(|bytes| *bytes > 0)
+}

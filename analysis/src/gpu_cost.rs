@@ -1,0 +1,73 @@
+//! What pauses cost the run and what else leaves the GPU idle: what verdict and advice speak of.
+//!
+//! Owns no figure: it picks them from where they are computed.
+
+use crate::report::Effort;
+use crate::report::GpuWork;
+use crate::report::HostTime;
+use crate::tally::ratio;
+
+/// What the pauses of processes with GPU times cost, by replay. Those at the interpreter's end are not in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GpuCost {
+    /// Length of the run.
+    pub(crate) run_ns: u64,
+    /// How much longer it was because of them.
+    pub(crate) cost_ns: u64,
+    /// How far that may be off, where known.
+    pub(crate) error_ns: Option<u64>,
+    /// The pauses.
+    pub(crate) pauses: Effort,
+    /// The longest of them.
+    pub(crate) longest_ns: u64,
+}
+
+impl GpuCost {
+    /// Share of the run.
+    pub(crate) fn ratio(&self) -> f64 {
+        ratio(self.cost_ns, self.run_ns).unwrap_or(0.0)
+    }
+}
+
+/// Idle time of the GPUs, and what the host did in most of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    /// Share of the GPUs' time between first and last operation.
+    pub(crate) ratio: f64,
+    /// What the host did in the largest part that is not garbage collection, as the end of "the host ...".
+    pub(crate) host: &'static str,
+    /// Share of that part in the idle time.
+    pub(crate) host_ratio: f64,
+}
+
+/// `None` where there are no gaps.
+pub(crate) fn idle(work: &GpuWork) -> Option<Idle> {
+    let gaps = work.gaps.as_ref()?;
+    let spans = work.devices.iter().map(|device| device.span_ns);
+    let span_ns = spans.fold(0, u64::saturating_add);
+    let (host, host_ns) = classes(&gaps.host)
+        .into_iter()
+        .max_by_key(|(_, time_ns)| *time_ns)?;
+    Some(Idle {
+        ratio: ratio(gaps.time_ns, span_ns)?,
+        host,
+        host_ratio: ratio(host_ns, gaps.time_ns)?,
+    })
+}
+
+fn classes(host: &HostTime) -> [(&'static str, u64); 6] {
+    [
+        ("was launching late", host.launching_late_ns),
+        ("waited in synchronising calls", host.synchronising_ns),
+        (
+            "was in calls that copy or reserve memory",
+            host.copy_or_allocation_ns,
+        ),
+        ("waited for data", host.waiting_for_data_ns),
+        (
+            "had launched already (latency, or streams that wait for each other)",
+            host.launch_under_way_ns,
+        ),
+        ("did what the trace does not tell", host.unknown_ns),
+    ]
+}

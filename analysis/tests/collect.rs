@@ -1,0 +1,340 @@
+//! Timelines of any records: nothing lost, nothing twice, everything in order.
+
+mod common;
+
+use common::MS;
+use common::START;
+use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::merge::merge;
+use gctrace_analysis::gpu::timeline::NONE;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::Annotation;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLayer;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::GpuSync;
+use gctrace_event::GpuSyncKind;
+use gctrace_event::Step;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+fn op(begin_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
+    GpuOp {
+        pid: None,
+        device: 0,
+        stream,
+        kind: GpuOpKind::Kernel,
+        name: "k".to_owned(),
+        begin_ns: START + begin_ms * MS,
+        end_ns: START + (begin_ms + 1) * MS,
+        correlation,
+        bytes: None,
+        collective: None,
+    }
+}
+
+fn call(pid: u32, function: &'static str, begin_ms: u64, correlation: Option<u64>) -> CudaCall {
+    CudaCall {
+        pid,
+        tid: pid,
+        layer: CudaLayer::Runtime,
+        function: function.into(),
+        begin_ns: START + begin_ms * MS,
+        end_ns: START + begin_ms * MS + 1000,
+        stream: None,
+        bytes: None,
+        grid: None,
+        correlation,
+        error: None,
+    }
+}
+
+fn collect(calls: &[CudaCall], ops: &[GpuOp]) -> Vec<Timeline> {
+    let mut collector = Collector::default();
+    calls.iter().for_each(|call| collector.add_call(call));
+    ops.iter().for_each(|op| collector.add_op(op));
+    collector.finish(&About::default())
+}
+
+#[test]
+fn a_graph_launch_has_many_kernels_even_if_they_are_alike() {
+    let calls = [call(1, "cudaGraphLaunch", 0, Some(5))];
+    let alike = || op(2, 7, Some(5));
+    let timelines = collect(&calls, &[alike(), alike(), op(4, 7, Some(5))]);
+    assert_eq!(timelines.len(), 1);
+    assert_eq!(timelines[0].ops.len(), 3);
+    assert!(timelines[0].ops.iter().all(|op| op.call == 0));
+    assert_eq!(timelines[0].ignored.duplicates, 0);
+}
+
+#[test]
+fn what_stands_twice_counts_once() {
+    let launch = || call(1, "cudaLaunchKernel", 0, Some(5));
+    let timelines = collect(
+        &[launch(), launch()],
+        &[
+            op(2, 7, Some(5)),
+            op(2, 7, Some(5)),
+            op(3, 7, None),
+            op(3, 7, None),
+        ],
+    );
+    assert_eq!(timelines[0].calls.len(), 1);
+    // Those without an id may be two.
+    assert_eq!(timelines[0].ops.len(), 3);
+    assert_eq!(timelines[0].ignored.duplicates, 2);
+    assert_eq!(timelines[0].ignored.ops_without_call, 2);
+}
+
+#[test]
+fn two_processes_with_the_same_correlation_ids() {
+    let calls = [
+        call(1, "cudaLaunchKernel", 0, Some(5)),
+        call(2, "cudaLaunchKernel", 100, Some(5)),
+        call(2, "cudaLaunchKernel", 110, Some(6)),
+    ];
+    let ops = [
+        op(1, 7, Some(5)),
+        op(101, 7, Some(5)),
+        op(111, 7, Some(6)),
+        op(112, 9, Some(99)),
+    ];
+    let timelines = collect(&calls, &ops);
+    let ops_of = |pid: u32| {
+        let of = timelines.iter().find(|timeline| timeline.pid == pid);
+        of.map_or(0, |timeline| timeline.ops.len())
+    };
+    assert_eq!((ops_of(0), ops_of(1), ops_of(2)), (1, 1, 2));
+    let nobodys = timelines.iter().find(|timeline| timeline.pid == 0).unwrap();
+    assert_eq!(nobodys.ignored.without_process, 1);
+}
+
+#[test]
+fn steps_that_overlap_end_where_the_next_begins() {
+    let mut collector = Collector::default();
+    for (number, from_ms, to_ms) in [(1, 0, 12), (0, 0, 5), (2, 10, 20)] {
+        collector.add_annotation(&Annotation {
+            pid: 1,
+            tid: 1,
+            name: format!("ProfilerStep#{number}"),
+            begin_ns: START + from_ms * MS,
+            end_ns: START + to_ms * MS,
+        });
+    }
+    let timelines = collector.finish(&About::default());
+    let steps = timelines[0].steps.iter();
+    let steps: Vec<_> = steps
+        .map(|step| (step.number, step.end_ns - START))
+        .collect();
+    assert_eq!(steps, [(1, 10 * MS), (2, 20 * MS)]);
+}
+
+/// Small numbers, so that things meet, and huge ones.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => 0..8u64, 1 => Just(u64::MAX), 1 => any::<u64>()]
+}
+
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0..4u32, 1 => Just(u32::MAX)]
+}
+
+fn moment() -> impl Strategy<Value = (u64, u64)> {
+    let begin = prop_oneof![8 => 0..50u64, 1 => any::<u64>()];
+    (begin, number()).prop_map(|(begin, length)| (begin, begin.saturating_add(length)))
+}
+
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "cudaLaunchKernel",
+        "cudaGraphLaunch",
+        "cuLaunchKernel",
+        "cudaStreamWaitEvent",
+        "cudaEventRecord",
+        "ncclAllReduce",
+        "ProfilerStep#1",
+        "ProfilerStep#2",
+        "ProfilerStep#x",
+        "",
+    ])
+}
+
+#[derive(Debug, Clone)]
+enum Any {
+    Op(GpuOp),
+    Call(CudaCall),
+    Sync(GpuSync),
+    Annotation(Annotation),
+    Backward(Step),
+    Pause(u32, u32, u64, u64),
+}
+
+prop_compose! {
+    fn any_op()(
+        (begin_ns, end_ns) in moment(),
+        (device, stream, pid) in (id(), number(), prop::option::of(id())),
+        (correlation, name) in (prop::option::of(number()), name()),
+    ) -> Any {
+        Any::Op(GpuOp {
+            pid, device, stream, name: name.to_owned(), begin_ns, end_ns, correlation,
+            ..op(0, 0, None)
+        })
+    }
+}
+
+prop_compose! {
+    fn any_call()(
+        (begin_ns, end_ns) in moment(),
+        (pid, tid, stream) in (id(), id(), prop::option::of(number())),
+        (correlation, function) in (prop::option::of(number()), name()),
+    ) -> Any {
+        Any::Call(CudaCall {
+            pid, tid, begin_ns, end_ns, stream, ..call(0, function, 0, correlation)
+        })
+    }
+}
+
+prop_compose! {
+    fn any_sync()(
+        (begin_ns, end_ns) in moment(),
+        (pid, device, stream) in (prop::option::of(id()), prop::option::of(id()), prop::option::of(number())),
+        (correlation, event_stream) in (prop::option::of(number()), prop::option::of(number())),
+        event_correlation in prop::option::of(number()),
+        kind in prop::sample::select(vec![GpuSyncKind::Event, GpuSyncKind::StreamWaitEvent, GpuSyncKind::Stream]),
+    ) -> Any {
+        Any::Sync(GpuSync {
+            pid, kind, device, stream, begin_ns, end_ns, correlation, event_stream, event_correlation,
+        })
+    }
+}
+
+fn anything() -> impl Strategy<Value = Any> {
+    let span = || (id(), id(), moment());
+    prop_oneof![
+        4 => any_op(),
+        4 => any_call(),
+        1 => any_sync(),
+        1 => (span(), name()).prop_map(|((pid, tid, (begin_ns, end_ns)), name)| {
+            Any::Annotation(Annotation { pid, tid, name: name.to_owned(), begin_ns, end_ns })
+        }),
+        1 => span().prop_map(|(pid, tid, (begin_ns, end_ns))| {
+            Any::Backward(Step { pid, tid, begin_ns, end_ns })
+        }),
+        1 => span().prop_map(|(pid, tid, (begin, end))| Any::Pause(pid, tid, begin, end)),
+    ]
+}
+
+fn timelines_of(records: &[Any], about: &About) -> Vec<Timeline> {
+    let mut collector = Collector::default();
+    for record in records {
+        match record {
+            Any::Op(op) => collector.add_op(op),
+            Any::Call(call) => collector.add_call(call),
+            Any::Sync(sync) => collector.add_sync(sync.clone()),
+            Any::Annotation(annotation) => collector.add_annotation(annotation),
+            Any::Backward(step) => collector.add_backward(step),
+            Any::Pause(pid, tid, begin_ns, end_ns) => {
+                let mut pause = common::pause(*pid, 0, 0);
+                (pause.tid, pause.begin_ns, pause.end_ns) = (*tid, *begin_ns, *end_ns);
+                collector.add_pause(&pause);
+            }
+        }
+    }
+    collector.finish(about)
+}
+
+fn in_order<T>(all: &[T], begin: impl Fn(&T) -> u64) -> bool {
+    all.is_sorted_by_key(begin)
+}
+
+fn valid(index: u32, length: usize) -> bool {
+    index == NONE || (index as usize) < length
+}
+
+/// Every index leads somewhere.
+fn linked(timeline: &Timeline) -> bool {
+    let (streams, calls) = (timeline.streams.len(), timeline.calls.len());
+    let threads = timeline.threads.len();
+    let thread = |thread: u32| (thread as usize) < threads;
+    timeline.ops.iter().all(|op| {
+        (op.stream as usize) < streams
+            && valid(op.call, calls)
+            && timeline.op_name(op) == timeline.names.text(op.name)
+            && timeline.device(op).is_some()
+    }) && timeline
+        .calls
+        .iter()
+        .all(|call| thread(call.thread) && valid(call.stream, streams))
+        && timeline.pauses.iter().all(|pause| thread(pause.thread))
+        && timeline.annotations.iter().all(|span| thread(span.thread))
+        && timeline.steps.iter().all(|step| thread(step.thread))
+        && timeline.waits.iter().all(|wait| {
+            (wait.call as usize) < calls
+                && valid(wait.stream, streams)
+                && valid(wait.event_stream, streams)
+                && valid(wait.event_call, calls)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_records_make_timelines_in_order(records in vec(anything(), 0..40)) {
+        let timelines = timelines_of(&records, &About::default());
+        for timeline in &timelines {
+            prop_assert!(linked(timeline), "{timeline:?}");
+            prop_assert!(timeline.streams.is_sorted());
+            prop_assert!(in_order(&timeline.ops, |op| op.begin_ns));
+            prop_assert!(in_order(&timeline.calls, |call| call.begin_ns));
+            prop_assert!(in_order(&timeline.pauses, |pause| pause.begin_ns));
+            prop_assert!(in_order(&timeline.annotations, |span| span.begin_ns));
+            prop_assert!(in_order(&timeline.steps, |step| step.begin_ns));
+            let mut ends: HashMap<u32, u64> = HashMap::new();
+            for step in &timeline.steps {
+                let before = ends.insert(step.thread, step.end_ns).unwrap_or(0);
+                prop_assert!(before <= step.begin_ns, "{:?}", timeline.steps);
+            }
+        }
+        let given = records.iter().filter(|record| matches!(record, Any::Op(_)));
+        let kept: usize = timelines.iter().map(|timeline| timeline.ops.len()).sum();
+        let repeated: u64 = timelines.iter().map(|timeline| timeline.ignored.duplicates).sum();
+        let given = given.count();
+        prop_assert!(kept <= given && kept + repeated as usize >= given, "{kept} of {given}");
+        let mut pids: Vec<u32> = timelines.iter().map(|timeline| timeline.pid).collect();
+        pids.dedup();
+        prop_assert_eq!(pids.len(), timelines.len(), "one timeline per process");
+    }
+
+    /// Any trace of gctrace's with any of the profiler's.
+    #[test]
+    fn any_two_traces_are_put_together(
+        ours in vec(anything(), 0..20),
+        theirs in vec(anything(), 0..20),
+        offsets in (offset(), offset()),
+        span in prop::option::of(moment()),
+    ) {
+        let about = |trace, is_ours, unix_offset_ns| About {
+            trace, is_ours, unix_offset_ns, ..About::default()
+        };
+        let mut timelines = timelines_of(&ours, &about(0, true, offsets.0));
+        timelines.extend(timelines_of(&theirs, &about(1, false, offsets.1)));
+        let merged = merge(&timelines, &[span, None]);
+        let ops = |timelines: &[Timeline]| -> usize {
+            timelines.iter().map(|timeline| timeline.ops.len()).sum()
+        };
+        prop_assert_eq!(ops(&merged.timelines), ops(&timelines));
+        for timeline in merged.timelines.iter() {
+            prop_assert!(linked(timeline), "{timeline:?}");
+            prop_assert!(in_order(&timeline.pauses, |pause| pause.begin_ns));
+            prop_assert!(in_order(&timeline.steps, |step| step.begin_ns));
+        }
+    }
+}
+
+/// Of clocks that agree, mostly.
+fn offset() -> impl Strategy<Value = Option<i64>> {
+    prop_oneof![4 => Just(Some(5)), 1 => any::<Option<i64>>()]
+}

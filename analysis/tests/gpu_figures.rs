@@ -1,0 +1,220 @@
+//! Figures of real traces against those that HolisticTraceAnalysis 0.5.0 (HTA) prints for them.
+//!
+//! The truth was made by HTA itself; `data/kineto/README.md` says how.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::DeviceReport;
+use gctrace_analysis::report::HostTime;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StreamIdle;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::TraceReader;
+use serde_json::Value;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// Relative to HTA's figure. Our reading of times is exact, HTA's is by doubles.
+const TOLERANCE: f64 = 0.005;
+/// Times since 1970 with a fraction: in HTA's doubles they are exact to a quarter of a microsecond,
+/// so that without its rounding some gaps change their class; their sum stays.
+const SINCE_1970: &str = "ns_resolution_rank0.json.gz";
+
+const TRACES: [&str; 4] = [
+    "ns_resolution_rank0.json.gz",
+    "sampled_rank0.json.gz",
+    "sampled_rank1.json.gz",
+    "nccl_rank0.json.gz",
+];
+
+fn data(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/data/kineto")
+        .join(name)
+}
+
+/// One report per trace, in the order of [`TRACES`].
+static REPORTS: LazyLock<Vec<Report>> = LazyLock::new(|| TRACES.map(report).into());
+
+fn report(name: &str) -> Report {
+    let mut analysis = Analysis::default();
+    let input = Input::new(name, File::open(data(name)).unwrap()).unwrap();
+    let mut reader = TraceReader::new(EventReader::new(input));
+    analysis.begin_trace(name);
+    while let Some(item) = reader.next_item().unwrap() {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+    analysis.report()
+}
+
+fn device(report: &Report) -> &DeviceReport {
+    match report.gpu.as_ref().unwrap().devices.as_slice() {
+        [device] => device,
+        others => panic!("one device expected: {others:?}"),
+    }
+}
+
+fn hta(file: &str, trace: &str) -> Value {
+    let text = std::fs::read_to_string(data(file)).unwrap();
+    let value: Value = serde_json::from_str(&text).unwrap();
+    value[trace].clone()
+}
+
+/// `us` of HTA against `ns` of ours.
+fn same(what: &str, us: &Value, ns: u64) {
+    let (us, ours_us) = (us.as_f64().unwrap(), ns as f64 / 1000.0);
+    let off = (us - ours_us).abs();
+    assert!(
+        off <= us.abs() * TOLERANCE,
+        "{what}: HTA {us} µs, ours {ours_us} µs"
+    );
+}
+
+fn same_idle(trace: &str, hta: &Value, stream: u64, idle: StreamIdle) {
+    let theirs = &hta["idle_by_stream_us"][stream.to_string()];
+    for (class, ns) in [
+        ("host_wait", idle.host_wait),
+        ("kernel_wait", idle.kernel_wait),
+        ("other", idle.other),
+    ] {
+        // HTA names no class without a gap.
+        let zero = Value::from(0);
+        let us = theirs.get(class).unwrap_or(&zero);
+        same(&format!("{trace} stream {stream} {class}"), us, ns);
+    }
+}
+
+#[test]
+fn as_hta_prints_them() {
+    for (trace, report) in TRACES.into_iter().zip(&*REPORTS) {
+        let device = device(report);
+        let hta = hta("hta-0.5.0.json", trace);
+        let temporal = device.temporal.unwrap();
+        let theirs = &hta["temporal_breakdown_us"];
+        same(trace, &theirs["kernel_time(us)"], temporal.span_ns);
+        same(trace, &theirs["idle_time(us)"], temporal.idle_ns);
+        same(trace, &theirs["compute_time(us)"], temporal.compute_ns);
+        let non_compute = &theirs["non_compute_time(us)"];
+        same(trace, non_compute, temporal.non_compute_ns);
+        assert!(temporal.left_out > 0, "the last step is left out: {trace}");
+        assert!(!device.streams.is_empty());
+        for stream in &device.streams {
+            same_idle(trace, &hta, stream.stream, stream.idle_ns);
+        }
+    }
+}
+
+/// HTA's rounding widens each gap by up to 2 µs. Without it and with all steps its figures are ours.
+#[test]
+fn exact_figures_are_htas_without_its_rounding() {
+    for (trace, report) in TRACES.into_iter().zip(&*REPORTS) {
+        let device = device(report);
+        let hta = hta("hta-0.5.0-all-steps-unrounded.json", trace);
+        let theirs = &hta["temporal_breakdown_us"];
+        same(trace, &theirs["kernel_time(us)"], device.span_ns);
+        same(trace, &theirs["idle_time(us)"], device.idle_ns);
+        for stream in &device.streams {
+            let idle = stream.exact_idle_ns;
+            if trace != SINCE_1970 {
+                same_idle(trace, &hta, stream.stream, idle);
+            }
+            let by_class = &hta["idle_by_stream_us"][stream.stream.to_string()];
+            let by_class = by_class.as_object().unwrap().values();
+            let sum: f64 = by_class.map(|us| us.as_f64().unwrap()).sum();
+            let ours = idle.host_wait + idle.kernel_wait + idle.other;
+            same(trace, &Value::from(sum), ours);
+        }
+        assert_eq!(device.busy_ns + device.idle_ns, device.span_ns);
+    }
+}
+
+#[test]
+fn gaps_add_up_to_the_idle_time() {
+    for report in &*REPORTS {
+        let device = device(report);
+        let gaps = report.gpu.as_ref().unwrap().gaps.as_ref().unwrap();
+        let sum = |host: &HostTime| host.classes().iter().sum::<u64>();
+        assert_eq!(
+            (gaps.time_ns, sum(&gaps.host)),
+            (device.idle_ns, device.idle_ns)
+        );
+        let [of_device] = gaps.devices.as_slice() else {
+            panic!("one device expected: {:?}", gaps.devices);
+        };
+        assert_eq!(of_device.id, device.id);
+        assert_eq!((of_device.count, of_device.host), (gaps.count, gaps.host));
+        assert_eq!(gaps.longest.len(), 20);
+        for gap in &gaps.longest {
+            assert_eq!(sum(&gap.host), gap.duration_ns);
+            assert_eq!(gap.host.unknown_ns, 0, "these traces name all calls");
+            assert!(gap.before.chars().count() <= 161 && gap.after.chars().count() <= 161);
+        }
+        let lengths = gaps.longest.iter().map(|gap| gap.duration_ns);
+        assert!(lengths.is_sorted_by(|longer, shorter| longer >= shorter));
+    }
+}
+
+/// The profiler's steps of the traces, and that nothing is said about collections that it did not
+/// record.
+#[test]
+fn steps_of_the_profiler() {
+    for (report, count) in REPORTS.iter().zip([5, 2, 2, 3]) {
+        let steps = report.steps.as_ref().unwrap();
+        let [steps] = steps.processes.as_slice() else {
+            panic!("one process expected: {steps:?}");
+        };
+        assert_eq!(
+            (steps.source.as_str(), steps.count),
+            ("profiler-step", count)
+        );
+        assert_eq!((steps.gc_ns, steps.with_gc), (None, 0));
+        assert!(steps.gpu_idle_ns.is_some_and(|idle_ns| idle_ns > 0));
+        assert_eq!(steps.with_full.difference, None);
+        let missing = steps.with_full.missing.as_deref();
+        assert_eq!(
+            missing,
+            Some("the trace does not tell whether the collector ran")
+        );
+    }
+}
+
+/// The profiler records collections only where asked: none in its trace does not mean that none ran.
+#[test]
+fn a_trace_without_collections_does_not_say_that_none_ran() {
+    for report in &*REPORTS {
+        assert_eq!(report.verdict.level, Level::Unknown);
+        assert!(
+            report.verdict.sentence.contains("cannot be told"),
+            "{:?}",
+            report.verdict
+        );
+        let [advice] = report.advice.as_slice() else {
+            panic!("one advice: {:?}", report.advice);
+        };
+        assert_eq!(advice.id, "record-collections");
+        assert!(
+            advice
+                .code
+                .as_ref()
+                .unwrap()
+                .contains("record_python_gc_info=True")
+        );
+        assert!(
+            !report
+                .not_covered
+                .iter()
+                .any(|gap| gap.contains("hold no GPU work")),
+            "{:?}",
+            report.not_covered
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Training steps: what is in them, and whether a full collection made them longer.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod common;
+
+use common::MS;
+use common::START;
+use common::end;
+use common::process;
+use gctrace_analysis::report::ProcessSteps;
+use gctrace_analysis::report::StepsReport;
+use gctrace_event::Annotation;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Pause;
+use gctrace_event::Record;
+use gctrace_event::Step;
+
+const PID: u32 = 1;
+
+fn backward(tid: u32, at_ms: u64) -> Record {
+    Record::Step(Step {
+        pid: PID,
+        tid,
+        begin_ns: START + at_ms * MS,
+        end_ns: START + at_ms * MS + MS,
+    })
+}
+
+fn profiler_step(number: u64, from_ms: u64, to_ms: u64) -> Record {
+    Record::Annotation(Annotation {
+        pid: PID,
+        tid: PID,
+        name: format!("ProfilerStep#{number}"),
+        begin_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+    })
+}
+
+fn pause(from_ms: u64, to_ms: u64, generation: u8) -> Record {
+    Record::Pause(Pause {
+        generation,
+        ..common::pause(PID, from_ms, to_ms)
+    })
+}
+
+fn steps(records: Vec<Record>) -> Option<StepsReport> {
+    let mut all = vec![process(PID, 0, "generational")];
+    all.extend(records);
+    common::report(all, Some(end(100_000))).steps
+}
+
+fn only(records: Vec<Record>) -> ProcessSteps {
+    let steps = steps(records).unwrap();
+    let [steps] = steps.processes.as_slice() else {
+        panic!("one process: {steps:?}");
+    };
+    steps.clone()
+}
+
+#[test]
+fn no_steps_no_section() {
+    assert!(steps(vec![pause(1, 2, 2)]).is_none());
+    assert!(
+        steps(vec![backward(PID, 1)]).is_none(),
+        "one pass is no step"
+    );
+}
+
+/// Steps of 100 ms; every tenth has a full collection of 50 ms, is that much longer, and the one after
+/// it 5 ms longer.
+fn training(count: u64) -> Vec<Record> {
+    let mut records = Vec::new();
+    let mut at_ms = 0;
+    for n in 0..count {
+        records.push(backward(PID, at_ms));
+        let jitter = n % 3;
+        at_ms += 100 + jitter;
+        if n % 10 == 5 {
+            records.push(pause(at_ms - 20, at_ms + 30, 2));
+            at_ms += 50;
+        } else {
+            records.push(pause(at_ms - 20, at_ms - 19, 0));
+        }
+        at_ms += 5 * u64::from(n % 10 == 6);
+    }
+    records.push(backward(PID, at_ms));
+    records
+}
+
+#[test]
+fn steps_with_a_full_collection_are_longer() {
+    let steps = only(training(60));
+    assert_eq!((steps.source.as_str(), steps.count), ("backward-pass", 60));
+    assert_eq!((steps.full_collections, steps.with_gc), (6, 60));
+    assert_eq!(steps.full_by, "generation");
+    assert_eq!(steps.gc_ns, Some((6 * 50 + 54) * MS));
+    assert_eq!(steps.gpu_idle_ns, None, "no times of a GPU");
+    let with = &steps.with_full;
+    assert_eq!((with.count, with.other_count), (6, 54));
+    let difference = with.difference.expect("enough steps");
+    let about = |ns: i64, ms: i64| (ns - ms * MS as i64).unsigned_abs() < 2 * MS;
+    assert!(about(difference.mean_ns, 50), "{difference:?}");
+    assert!(difference.low_ns > 48 * MS as i64 && difference.high_ns < 52 * MS as i64);
+    assert!(difference.low_ns <= difference.mean_ns && difference.mean_ns <= difference.high_ns);
+    let after = &steps.after_full;
+    assert_eq!((after.count, after.other_count), (6, 6));
+    let difference = after.difference.expect("enough pairs");
+    assert!(about(difference.mean_ns, 5), "{difference:?}");
+    let longest: Vec<u64> = steps
+        .longest
+        .iter()
+        .map(|step| step.full_collections)
+        .collect();
+    assert_eq!(longest, [1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
+}
+
+#[test]
+fn too_few_steps_say_why() {
+    let steps = only(training(8));
+    assert_eq!(
+        (steps.with_full.count, steps.with_full.difference),
+        (1, None)
+    );
+    assert_eq!(
+        steps.with_full.missing.as_deref(),
+        Some("only 1 step with a full collection")
+    );
+    assert_eq!(
+        steps.after_full.missing.as_deref(),
+        Some("only 1 full collection between two steps without one")
+    );
+}
+
+#[test]
+fn unknown_generations_count_by_length() {
+    let unknown = Pause::UNKNOWN_GENERATION;
+    let steps = only(vec![
+        profiler_step(3, 0, 100),
+        profiler_step(4, 100, 200),
+        pause(10, 11, unknown),
+        pause(90, 120, unknown),
+        Record::Pause(Pause {
+            generation: unknown,
+            end_ns: START + 150 * MS + 999_999,
+            ..common::pause(PID, 150, 150)
+        }),
+    ]);
+    assert_eq!(
+        (steps.full_by.as_str(), steps.full_collections),
+        ("length", 2)
+    );
+    // The pause from 90 to 120 lies in both steps, and began in the first.
+    let gc: Vec<(u64, u64)> = steps
+        .longest
+        .iter()
+        .map(|step| (step.number, step.gc_ns))
+        .collect();
+    assert_eq!(gc, [(3, 11 * MS), (4, 20 * MS + 999_999)]);
+}
+
+#[test]
+fn free_threaded_collections_are_all_full() {
+    let records = vec![
+        process(PID, 0, "free-threaded"),
+        profiler_step(1, 0, 100),
+        pause(10, 11, 0),
+    ];
+    let report = common::report(records, Some(end(1000)));
+    assert_eq!(report.steps.unwrap().processes[0].full_collections, 1);
+}
+
+#[test]
+fn steps_of_the_busiest_thread_and_idle_time_of_all_devices() {
+    let op = |device: u32, from_ms: u64, to_ms: u64| {
+        Record::GpuOp(GpuOp {
+            pid: Some(PID),
+            device,
+            stream: 7,
+            kind: GpuOpKind::Kernel,
+            name: "k".to_owned(),
+            begin_ns: START + from_ms * MS,
+            end_ns: START + to_ms * MS,
+            correlation: None,
+            bytes: None,
+            collective: None,
+        })
+    };
+    let steps = only(vec![
+        backward(5, 0),
+        backward(5, 50),
+        backward(6, 0),
+        backward(6, 100),
+        backward(6, 200),
+        op(0, 0, 40),
+        op(0, 60, 110),
+        op(0, 120, 300),
+        op(1, 90, 95),
+        op(1, 150, 160),
+    ]);
+    assert_eq!((steps.tid, steps.count, steps.left_out), (6, 2, 1));
+    assert_eq!(steps.gpu_idle_ns, Some((20 + 10 + 55) * MS));
+    let idle: Vec<_> = steps.longest.iter().map(|step| step.gpu_idle_ns).collect();
+    assert_eq!(idle, [Some(25 * MS), Some(60 * MS)]);
+}

@@ -1,0 +1,119 @@
+//! Real traces of the PyTorch profiler: what is in them is read, once, in whatever order it stands.
+//! Numbers of events were counted by Python's `json`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::Level;
+use gctrace_analysis::report::Report;
+use gctrace_event::Record;
+use gctrace_event::read::Ending;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
+use std::path::PathBuf;
+
+fn path(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    folder.join("tests/data/kineto").join(name)
+}
+
+fn add(analysis: &mut Analysis, name: &str) {
+    let mut reader = TraceReader::open(&path(name)).unwrap();
+    analysis.begin_trace(name);
+    while let Some(item) = reader.next_item().unwrap() {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+}
+
+fn report(names: &[&str]) -> Report {
+    let mut analysis = Analysis::default();
+    names.iter().for_each(|name| add(&mut analysis, name));
+    analysis.report()
+}
+
+#[test]
+fn every_operation_is_read_and_linked() {
+    for (name, operations, without_call) in [
+        ("nccl_rank0.json.gz", 2_700 + 960 + 114, 0),
+        ("ns_resolution_rank0.json.gz", 4_350 + 1_600 + 145, 0),
+        ("sampled_rank0.json.gz", 1_154 + 40 + 10, 0),
+        ("sampled_rank1.json.gz", 1_104 + 40 + 10, 0),
+    ] {
+        let report = report(&[name]);
+        let work = report.gpu.unwrap();
+        assert_eq!(work.operations, operations, "{name}");
+        let ignored = work.ignored;
+        assert_eq!(ignored.operations_without_call, without_call, "{name}");
+        assert_eq!(ignored.duplicates, 0, "{name}");
+        assert_eq!(ignored.operations_without_process, 0, "{name}");
+        assert_eq!(report.traces[0].anomalies, [""; 0], "{name}");
+    }
+}
+
+#[test]
+fn that_no_collection_is_in_them_does_not_say_that_none_ran() {
+    let report = report(&["sampled_rank0.json.gz"]);
+    assert_eq!(report.verdict.level, Level::Unknown);
+    assert!(report.verdict.sentence.contains("cannot be told"));
+    assert_eq!(report.advice[0].id, "record-collections");
+}
+
+#[test]
+fn ranks_and_wall_clock() {
+    let report = report(&[
+        "sampled_rank0.json.gz",
+        "sampled_rank1.json.gz",
+        "nccl_rank0.json.gz",
+    ]);
+    let ranks: Vec<_> = report.traces.iter().map(|trace| trace.rank).collect();
+    assert_eq!(ranks, [Some(0), Some(1), Some(0)]);
+    let second = |at: usize| report.traces[at].started_unix_ns.unwrap() / 1_000_000_000;
+    // Both ranks: 28 April 2023; the third: 23 May 2024, by its base time.
+    assert_eq!((second(0), second(1)), (1_682_725_897, 1_682_725_897));
+    assert_eq!(second(2), 1_711_964_646 + 4_458_676);
+}
+
+/// The records of a file, as often and in the order that `arrange` says.
+fn arranged(name: &str, arrange: impl Fn(Vec<Record>) -> Vec<Record>) -> GpuWork {
+    let mut reader = TraceReader::open(&path(name)).unwrap();
+    let mut records = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        if let Item::Record(record) = item {
+            records.push(record);
+        }
+    }
+    let mut analysis = Analysis::default();
+    analysis.begin_trace(name);
+    for record in arrange(records) {
+        analysis.add(Item::Record(record));
+    }
+    analysis.end_trace(Ending::default(), None);
+    analysis.report().gpu.unwrap()
+}
+
+fn text(work: &GpuWork) -> String {
+    serde_json::to_string_pretty(work).unwrap()
+}
+
+#[test]
+fn the_order_of_events_does_not_matter() {
+    for name in ["sampled_rank0.json.gz", "sampled_rank1.json.gz"] {
+        let forwards = arranged(name, |records| records);
+        let backwards = arranged(name, |records| records.into_iter().rev().collect());
+        assert_eq!(text(&forwards), text(&backwards), "{name}");
+    }
+}
+
+#[test]
+fn events_that_stand_twice_count_once() {
+    let name = "sampled_rank0.json.gz";
+    let once = arranged(name, |records| records);
+    let twice = arranged(name, |records| [records.clone(), records].concat());
+    assert_eq!(twice.operations, once.operations);
+    assert!(twice.ignored.duplicates >= once.operations);
+    let mut rest = twice.clone();
+    rest.ignored = once.ignored;
+    assert_eq!(text(&rest), text(&once));
+}

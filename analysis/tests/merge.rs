@@ -1,0 +1,455 @@
+//! A trace of the PyTorch profiler together with gctrace's of the same run: made-up pairs whose offset
+//! is known.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use common::MS;
+use common::START;
+use gctrace_analysis::Analysis;
+use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::merge::merge;
+use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::report::AlignedBy;
+use gctrace_analysis::report::Basis;
+use gctrace_analysis::report::RecognisedBy;
+use gctrace_event::CudaCall;
+use gctrace_event::CudaLayer;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Pause;
+use gctrace_event::read::EventReader;
+use gctrace_event::read::Input;
+use gctrace_event::read::TraceReader;
+use std::io::Cursor;
+
+/// Where gctrace's clock begins, since 1970, and the profiler's.
+const OURS_UNIX_NS: i64 = 1_790_000_000_000_000_000;
+const THEIRS_UNIX_NS: i64 = 1_787_000_000_000_000_000;
+/// What is to be added to gctrace's times.
+const OFFSET_NS: i64 = OURS_UNIX_NS - THEIRS_UNIX_NS;
+
+/// A run: pauses and launches on gctrace's clock.
+struct Run {
+    pid: u32,
+    namespace_pid: Option<u32>,
+    /// How wrong the profiler's wall clock is.
+    step_ns: i64,
+    /// gctrace recorded calls.
+    calls: bool,
+    /// The profiler recorded collections.
+    pauses: bool,
+}
+
+const RUN: Run = Run {
+    pid: 4000,
+    namespace_pid: None,
+    step_ns: 0,
+    calls: false,
+    pauses: false,
+};
+
+/// Irregular moments every ten milliseconds or so, the same each time (a generator of Knuth's).
+fn moments(count: u64, apart_ns: u64) -> Vec<u64> {
+    let mut state = 7u64;
+    let mut at = START;
+    let next = |_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        at += apart_ns / 2 + (state >> 33) % apart_ns;
+        at
+    };
+    (0..count).map(next).collect()
+}
+
+/// What one tool sees later than the other, in nanoseconds.
+fn jitter(at: usize) -> i64 {
+    [700, 1_900, 1_200, 9_000, 1_400, 800, 1_000][at % 7]
+}
+
+/// A thread of the program: 0 is the main one.
+fn call(pid: u32, thread: u32, begin_ns: u64, correlation: Option<u64>) -> CudaCall {
+    CudaCall {
+        pid,
+        tid: pid + thread,
+        layer: CudaLayer::Runtime,
+        function: "cudaLaunchKernel".into(),
+        begin_ns,
+        end_ns: begin_ns + correlation.map_or(0, |_| 4_000),
+        stream: None,
+        bytes: None,
+        grid: None,
+        correlation,
+        error: None,
+    }
+}
+
+fn kernel(begin_ns: u64, correlation: u64) -> GpuOp {
+    GpuOp {
+        pid: None,
+        device: 0,
+        stream: 7,
+        kind: GpuOpKind::Kernel,
+        name: "gemm".to_owned(),
+        begin_ns,
+        end_ns: begin_ns + MS,
+        correlation: Some(correlation),
+        bytes: None,
+        collective: None,
+    }
+}
+
+/// Every tenth on another thread.
+fn pauses(pid: u32) -> Vec<Pause> {
+    let moments = moments(300, 20 * MS);
+    let pauses = moments.iter().enumerate().map(|(at, begin_ns)| Pause {
+        tid: pid + u32::from(at % 10 == 0),
+        begin_ns: *begin_ns,
+        end_ns: begin_ns + MS / 2,
+        ..common::pause(pid, 0, 1)
+    });
+    pauses.collect()
+}
+
+impl Run {
+    fn ours(&self) -> Vec<Timeline> {
+        let mut collector = Collector::default();
+        for pause in pauses(self.pid) {
+            collector.add_pause(&pause);
+        }
+        for begin_ns in moments(3_000, 2 * MS).iter().filter(|_| self.calls) {
+            collector.add_call(&call(self.pid, 0, *begin_ns, None));
+        }
+        let namespace = self.namespace_pid.map(|pid| (self.pid, pid));
+        collector.finish(&About {
+            trace: 0,
+            is_ours: true,
+            namespace_pids: namespace.into_iter().collect(),
+            unix_offset_ns: Some(OURS_UNIX_NS),
+            ..About::default()
+        })
+    }
+
+    /// The second second of it or so, as the profiler sees it.
+    fn theirs(&self) -> Vec<Timeline> {
+        let mut collector = Collector::default();
+        let pid = self.namespace_pid.unwrap_or(self.pid);
+        let moved = |at_ns: u64, by_ns: i64| {
+            at_ns
+                .checked_add_signed(OFFSET_NS + self.step_ns + by_ns)
+                .unwrap()
+        };
+        let launches = moments(3_000, 2 * MS);
+        for (at, begin_ns) in launches.iter().enumerate().skip(500).take(1_000) {
+            let begin_ns = moved(*begin_ns, jitter(at));
+            collector.add_call(&call(pid, 0, begin_ns, Some(at as u64)));
+            collector.add_op(&kernel(begin_ns + 20_000, at as u64));
+        }
+        let (first, last) = (launches[500], launches[1_499]);
+        for (at, pause) in pauses(pid).into_iter().enumerate() {
+            if self.pauses && pause.begin_ns > first && pause.end_ns < last {
+                collector.add_pause(&Pause {
+                    tid: if at % 10 == 0 { 77 } else { pid },
+                    begin_ns: moved(pause.begin_ns, -jitter(at)),
+                    end_ns: moved(pause.end_ns, jitter(at + 1)),
+                    ..pause
+                });
+            }
+        }
+        collector.finish(&About {
+            trace: 1,
+            unix_offset_ns: Some(THEIRS_UNIX_NS),
+            ..About::default()
+        })
+    }
+
+    fn timelines(&self) -> Vec<Timeline> {
+        [self.ours(), self.theirs()].concat()
+    }
+}
+
+/// The spans of both traces, gctrace's and the profiler's.
+fn spans() -> [Option<(u64, u64)>; 2] {
+    [Some((START, START + 60_000 * MS)), None]
+}
+
+/// How many of gctrace's pauses meet the profiler's launches 500 to 1499.
+fn within() -> u64 {
+    let launches = moments(3_000, 2 * MS);
+    let (first, last) = (launches[500] + 700, launches[1_499] + 5_000 + MS);
+    let met = |pause: &&Pause| pause.end_ns >= first && pause.begin_ns <= last;
+    pauses(1).iter().filter(met).count() as u64
+}
+
+#[test]
+fn calls_in_both_show_a_clock_that_was_set() {
+    for step_ns in [0, 40_000, -300_000_000] {
+        let run = Run {
+            step_ns,
+            calls: true,
+            ..RUN
+        };
+        let timelines = run.timelines();
+        let merged = merge(&timelines, &spans());
+        assert_eq!(merged.timelines.len(), 1);
+        let clock = &merged.clocks[0];
+        assert_eq!(clock.aligned_by, AlignedBy::Calls);
+        assert_eq!(clock.recognised_by, RecognisedBy::ProcessId);
+        assert_eq!(clock.basis, Basis::Measured);
+        assert_eq!(
+            clock.offset_ns,
+            OFFSET_NS + step_ns + 1_200,
+            "the median of the jitter"
+        );
+        assert_eq!(clock.beyond_wall_clock_ns, step_ns + 1_200);
+        assert!(
+            clock.error_ns.unwrap() <= 500 && clock.matches > 400,
+            "{clock:?}"
+        );
+        assert_eq!(clock.pauses, within());
+        assert_eq!(clock.pauses + clock.pauses_outside, 300);
+        assert_eq!(merged.timelines[0].pauses.len() as u64, within());
+        assert_eq!(merged.timelines[0].ops.len(), 1_000);
+    }
+}
+
+#[test]
+fn collections_in_both_are_one_and_show_the_offset() {
+    let run = Run {
+        step_ns: 2_000_000,
+        pauses: true,
+        ..RUN
+    };
+    let timelines = run.timelines();
+    let merged = merge(&timelines, &spans());
+    let clock = &merged.clocks[0];
+    assert_eq!(clock.aligned_by, AlignedBy::Pauses);
+    let error_ns = clock.offset_ns - OFFSET_NS - 2_000_000;
+    assert!(error_ns.abs() < 2_000, "{error_ns}");
+    assert!(clock.error_ns.unwrap() < 2_000, "{clock:?}");
+    assert!(clock.pauses_in_both + 2 >= within(), "{clock:?}");
+    assert_eq!(clock.pauses_of_profiler_only, 0);
+    assert_eq!(merged.timelines[0].pauses.len() as u64, within());
+    assert!(
+        merged.timelines[0]
+            .pauses
+            .is_sorted_by_key(|pause| pause.begin_ns)
+    );
+}
+
+#[test]
+fn with_the_wall_clock_alone_no_error_is_claimed() {
+    let timelines = RUN.timelines();
+    let clock = &merge(&timelines, &spans()).clocks[0];
+    assert_eq!(clock.aligned_by, AlignedBy::WallClock);
+    assert_eq!(clock.basis, Basis::Inferred);
+    assert_eq!((clock.offset_ns, clock.error_ns), (OFFSET_NS, None));
+    assert!(clock.error_basis.contains("not measured"));
+}
+
+#[test]
+fn a_process_in_a_namespace_keeps_its_threads() {
+    let run = Run {
+        namespace_pid: Some(31),
+        pauses: true,
+        ..RUN
+    };
+    let timelines = run.timelines();
+    let merged = merge(&timelines, &spans());
+    let clock = &merged.clocks[0];
+    assert_eq!(clock.recognised_by, RecognisedBy::NamespaceProcessId);
+    assert_eq!((clock.pid, clock.profiler_pid), (4000, 31));
+    let timeline = &merged.timelines[0];
+    assert_eq!((timeline.pid, timeline.namespace_pid), (4000, Some(31)));
+    // Thread 4001 of the host is 77 in the namespace: its collections say so.
+    let tids = timeline
+        .pauses
+        .iter()
+        .map(|pause| timeline.threads[pause.thread as usize].tid);
+    let mut tids: Vec<u32> = tids.collect();
+    tids.sort_unstable();
+    tids.dedup();
+    assert_eq!(tids, [31, 77]);
+    assert_eq!(clock.notes, [""; 0]);
+}
+
+#[test]
+fn threads_that_cannot_be_told_are_named() {
+    let run = Run {
+        namespace_pid: Some(31),
+        ..RUN
+    };
+    let timelines = run.timelines();
+    let merged = merge(&timelines, &spans());
+    let notes = &merged.clocks[0].notes;
+    assert!(
+        notes.len() == 1 && notes[0].contains("Thread 4001"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn runs_of_another_time_are_left_alone() {
+    let mut timelines = RUN.timelines();
+    timelines[1].unix_offset_ns = Some(THEIRS_UNIX_NS + 3_600_000_000_000);
+    let merged = merge(&timelines, &spans());
+    assert_eq!(merged.timelines.len(), 2);
+    assert!(merged.clocks.is_empty());
+    assert!(merged.not_merged[0].why.contains("the same time"));
+    timelines[1].unix_offset_ns = None;
+    let merged = merge(&timelines, &spans());
+    assert!(merged.not_merged[0].why.contains("baseTimeNanoseconds"));
+}
+
+#[test]
+fn another_process_id_at_the_same_time() {
+    let mut timelines = RUN.timelines();
+    timelines[1].pid = 5;
+    let merged = merge(&timelines, &spans());
+    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Time);
+    let mut sibling = timelines[0].clone();
+    sibling.pid = 4010;
+    timelines.insert(1, sibling);
+    let merged = merge(&timelines, &spans());
+    assert!(merged.clocks.is_empty());
+    assert!(
+        merged.not_merged[0].why.contains("which of 2"),
+        "{:?}",
+        merged.not_merged
+    );
+    timelines[1].rank = Some(3);
+    timelines[2].rank = Some(3);
+    let merged = merge(&timelines, &spans());
+    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Rank);
+    assert_eq!(merged.timelines.len(), 2);
+}
+
+fn add(analysis: &mut Analysis, name: &str, text: &str) {
+    let input = Input::new(name, Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let mut reader = TraceReader::new(EventReader::new(input));
+    analysis.begin_trace(name);
+    while let Some(item) = reader.next_item().unwrap() {
+        analysis.add(item);
+    }
+    analysis.end_trace(reader.finish(), None);
+}
+
+/// The same through files: base time and rank are read from the profiler's.
+#[test]
+fn a_report_of_both_files() {
+    let profiler = r#"{"distributedInfo":{"rank":2,"world_size":4},"host_name":"node7","traceEvents":[
+        {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":8,"tid":8,"ts":1000,"dur":5,
+         "args":{"correlation":1}},
+        {"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1010,"dur":90000,
+         "args":{"device":0,"stream":7,"correlation":1}}],
+        "baseTimeNanoseconds":1700000000000000000}"#;
+    let mut analysis = Analysis::default();
+    let records = vec![common::process(8, 0, "generational")];
+    let pause = gctrace_event::Record::Pause(common::pause(8, 50, 60));
+    let records = [records, vec![pause]].concat();
+    common::add(&mut analysis, "gc.json", records, Some(common::end(500)));
+    add(&mut analysis, "kineto.json", profiler);
+    let report = analysis.report();
+    assert_eq!(report.traces[1].rank, Some(2));
+    assert_eq!(report.traces[1].host.as_deref(), Some("node7"));
+    assert_eq!(
+        report.traces[1].started_unix_ns,
+        Some(1_700_000_000_001_000_000)
+    );
+    let work = report.gpu.unwrap();
+    let clock = &work.clocks[0];
+    assert_eq!((clock.trace, clock.gc_trace), (1, 0));
+    assert_eq!(clock.aligned_by, AlignedBy::WallClock);
+    assert_eq!(
+        clock.offset_ns, -1_000_000_000,
+        "their clock begins with the recording"
+    );
+    assert_eq!(clock.pauses, 1);
+}
+
+/// Whichever file comes first, and with GPU work or without.
+#[test]
+fn collections_in_both_files_count_once() {
+    let gc = |at: u64, tid: u32| {
+        format!(
+            r#"{{"ph":"X","cat":"python_function","name":"Python GC","pid":8,"tid":{tid},"ts":{at}.5,
+            "dur":9999,"args":{{"Ev Idx":0}}}}"#
+        )
+    };
+    // The last is not among gctrace's.
+    let all = [
+        gc(50_000, 8),
+        gc(120_000, 8),
+        gc(210_000, 8),
+        gc(400_000, 8),
+    ];
+    let profiler = format!(
+        r#"{{"traceEvents":[{},{{"ph":"M","name":"thread_name","pid":8,"tid":8,"args":{{"name":"main"}}}}],
+        "baseTimeNanoseconds":1700000000000000000}}"#,
+        all.join(",")
+    );
+    let add_ours = |analysis: &mut Analysis| {
+        let pauses = [50, 120, 210, 300].map(|at| common::pause(8, at, at + 10));
+        let process = common::process(8, 0, "generational");
+        let records = pauses.map(gctrace_event::Record::Pause);
+        let records = [vec![process], records.to_vec()].concat();
+        common::add(analysis, "gc.json", records, Some(common::end(500)));
+    };
+    let mut forwards = Analysis::default();
+    add_ours(&mut forwards);
+    add(&mut forwards, "kineto.json", &profiler);
+    let mut backwards = Analysis::default();
+    add(&mut backwards, "kineto.json", &profiler);
+    add_ours(&mut backwards);
+    for mut analysis in [forwards, backwards] {
+        let report = analysis.report();
+        assert_eq!(
+            report.totals.pauses.count, 5,
+            "4 of gctrace's, 1 of the profiler's alone"
+        );
+        let unknown = report
+            .by_generation
+            .iter()
+            .find(|group| group.name == "unknown");
+        assert_eq!(unknown.unwrap().pauses.count, 1);
+        let worst = report.worst.iter().find(|worst| worst.generation.is_none());
+        assert_eq!(worst.unwrap().thread.as_deref(), Some("main"));
+        assert_eq!(analysis.report().totals.pauses.count, 5, "asked again");
+    }
+}
+
+#[test]
+fn a_trace_given_twice_is_said() {
+    let kernel = r#"{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":5,"args":{"stream":7}}"#;
+    let trace = |id: &str| format!(r#"{{"trace_id":"{id}","traceEvents":[{kernel}]}}"#);
+    let mut analysis = Analysis::default();
+    for (name, id) in [("a.json", "F1"), ("b.json", "F2"), ("c.json", "F1")] {
+        add(&mut analysis, name, &trace(id));
+    }
+    let report = analysis.report();
+    assert_eq!(report.traces[1].notes, [""; 0]);
+    assert!(report.traces[2].notes[0].contains("the same trace as a.json"));
+}
+
+/// Before torch 2.4 times were since 1970 themselves, without a word.
+#[test]
+fn times_since_1970_need_no_base() {
+    let profiler = |ts: &str| {
+        format!(
+            r#"{{"traceEvents":[{{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":{ts},"dur":5,
+            "args":{{"device":0,"stream":7}}}}]}}"#
+        )
+    };
+    for (ts, unix_ns) in [
+        ("1682725898082381", Some(1_682_725_898_082_381_000)),
+        ("1.682725898082381e15", Some(1_682_725_898_082_381_000)),
+        ("4458676524670.502", None),
+    ] {
+        let mut analysis = Analysis::default();
+        add(&mut analysis, "t.json", &profiler(ts));
+        assert_eq!(analysis.report().traces[0].started_unix_ns, unix_ns, "{ts}");
+    }
+}

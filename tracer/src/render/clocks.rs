@@ -1,0 +1,214 @@
+//! Lines on traces of one process that were put together, and on what was left out of figures.
+
+use super::overview::mark;
+use super::table::printable;
+use super::table::wrap;
+use gctrace_analysis::report::AlignedBy;
+use gctrace_analysis::report::ClockReport;
+use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::IgnoredWork;
+use gctrace_analysis::report::NotMerged;
+use gctrace_analysis::report::RecognisedBy;
+use gctrace_analysis::report::TraceReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+
+const INDENT: &str = "  ";
+/// Pairs listed; the others are in the JSON.
+const SHOWN: usize = 8;
+/// A difference of wall clocks from here on is said: below, it is the tools' own error.
+const SAID_NS: u64 = 100_000;
+
+/// A paragraph per pair, and one on what the figures leave out.
+pub(crate) fn clocks(work: &GpuWork, traces: &[TraceReport]) -> Vec<String> {
+    let pairs = work.clocks.iter().map(|clock| pair(clock, traces));
+    let apart = work.not_merged.iter().map(|one| not_merged(one, traces));
+    let all: Vec<String> = pairs.chain(apart).collect();
+    let mut paragraphs: Vec<String> = all.iter().take(SHOWN).cloned().collect();
+    if all.len() > SHOWN {
+        let more = (all.len() - SHOWN) as u64;
+        paragraphs.push(format!("And {}.", counted(more, "more pair")));
+    }
+    paragraphs.extend(ignored(&work.ignored));
+    let lines = paragraphs.iter();
+    lines
+        .flat_map(|paragraph| wrap(paragraph, INDENT, INDENT))
+        .collect()
+}
+
+fn file(traces: &[TraceReport], index: usize) -> String {
+    let trace = traces.get(index);
+    trace.map_or_else(String::new, |trace| printable(&trace.file))
+}
+
+fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
+    let process = match clock.pid == clock.profiler_pid {
+        true => format!("process {}", clock.pid),
+        false => format!("process {} ({} there)", clock.pid, clock.profiler_pid),
+    };
+    let how = match clock.recognised_by {
+        RecognisedBy::ProcessId => "",
+        RecognisedBy::NamespaceProcessId => ", by its id in its namespace",
+        RecognisedBy::Rank => ", by its rank",
+        RecognisedBy::Time => ", the only ones of this time",
+    };
+    let mut text = format!(
+        "{} and {} are one here: {process}{how}. {}",
+        file(traces, clock.trace),
+        file(traces, clock.gc_trace),
+        aligned(clock)
+    );
+    let beyond_ns = clock.beyond_wall_clock_ns.unsigned_abs();
+    if beyond_ns >= SAID_NS {
+        text += &format!(
+            " The wall clocks of the traces differ by {} from that.",
+            duration(beyond_ns)
+        );
+    }
+    text += &pauses(clock);
+    for note in &clock.notes {
+        text += &format!(" {note}");
+    }
+    text
+}
+
+fn aligned(clock: &ClockReport) -> String {
+    let matches = |what| counted(clock.matches, what);
+    let by = match clock.aligned_by {
+        AlignedBy::Calls => matches("CUDA call") + " in both",
+        AlignedBy::Pauses => matches("collection") + " in both",
+        AlignedBy::WallClock => "the wall clock alone".to_owned(),
+    };
+    let error = clock.error_ns.map_or_else(String::new, |error_ns| {
+        format!("remaining error {}, ", duration(error_ns))
+    });
+    format!(
+        "Their clocks were aligned by {by}{}: {error}{}.",
+        mark(clock.basis),
+        clock.error_basis
+    )
+}
+
+fn pauses(clock: &ClockReport) -> String {
+    let mut text = format!(
+        " {} of gctrace's within the time of the profiler, {} outside.",
+        counted(clock.pauses, "pause"),
+        count(clock.pauses_outside)
+    );
+    if clock.pauses_in_both > 0 {
+        text += &format!(
+            " {} are in both traces and count once.",
+            count(clock.pauses_in_both)
+        );
+    }
+    if clock.pauses_of_profiler_only > 0 {
+        text += &format!(
+            " {} in the profiler's alone.",
+            count(clock.pauses_of_profiler_only)
+        );
+    }
+    text
+}
+
+fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
+    format!(
+        "{} (process {}) stands alone: {}.",
+        file(traces, apart.trace),
+        apart.pid,
+        apart.why
+    )
+}
+
+fn ignored(ignored: &IgnoredWork) -> Option<String> {
+    let parts = [
+        (ignored.duplicates, "told twice"),
+        (
+            ignored.operations_before_call,
+            "began before the call that asked for them",
+        ),
+        (
+            ignored.operations_without_process,
+            "belong to no known process",
+        ),
+    ];
+    let said = parts.iter().filter(|(number, _)| *number > 0);
+    let said: Vec<String> = said
+        .map(|(number, what)| format!("{} {what}", count(*number)))
+        .collect();
+    (!said.is_empty()).then(|| format!("Of what the traces hold: {}.", said.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::report::Basis;
+
+    fn clock(
+        aligned_by: AlignedBy,
+        error_ns: Option<u64>,
+        beyond_wall_clock_ns: i64,
+    ) -> ClockReport {
+        ClockReport {
+            basis: match error_ns {
+                Some(_) => Basis::Measured,
+                None => Basis::Inferred,
+            },
+            trace: 1,
+            gc_trace: 0,
+            pid: 4000,
+            profiler_pid: 31,
+            recognised_by: RecognisedBy::NamespaceProcessId,
+            aligned_by,
+            offset_ns: 5,
+            beyond_wall_clock_ns,
+            error_ns,
+            error_basis: "why".to_owned(),
+            matches: 512,
+            pauses: 96,
+            pauses_outside: 204,
+            pauses_in_both: 95,
+            pauses_of_profiler_only: 0,
+            notes: vec!["A note.".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_pair_by_calls_and_one_by_wall_clock() {
+        let text = pair(&clock(AlignedBy::Calls, Some(400), -3_000_000), &[]);
+        for part in [
+            "process 4000 (31 there), by its id in its namespace.",
+            "aligned by 512 CUDA calls in both: remaining error 400 ns, why.",
+            "differ by 3.00 ms from that.",
+            "96 pauses of gctrace's within the time of the profiler, 204 outside.",
+            "95 are in both traces and count once. A note.",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = pair(&clock(AlignedBy::WallClock, None, 0), &[]);
+        assert!(
+            text.contains("by the wall clock alone (inferred): why."),
+            "{text}"
+        );
+        assert!(
+            !text.contains("remaining error") && !text.contains("differ"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_was_ignored_is_said_only_if_there_is_any() {
+        assert_eq!(ignored(&IgnoredWork::default()), None);
+        let some = IgnoredWork {
+            duplicates: 1_200,
+            operations_before_call: 3,
+            ..IgnoredWork::default()
+        };
+        assert_eq!(
+            ignored(&some).as_deref(),
+            Some(
+                "Of what the traces hold: 1,200 told twice, 3 began before the call that asked for them."
+            )
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! The section on what pauses cost the GPU where only calls on the host were recorded.
+
+use super::overview::mark;
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::BoundsReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::RuleBounds;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::short_count;
+
+const INDENT: &str = "  ";
+/// Processes listed; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 8;
+
+pub(crate) fn gpu_bounds(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    if let Some(bounds) = &report.gpu_bounds {
+        lines.extend(wrap(&sentence(bounds), INDENT, INDENT));
+        lines.extend(rules(bounds));
+        if bounds.processes.len() > 1 {
+            lines.extend(processes(bounds));
+        }
+        for limit in limits(bounds) {
+            lines.extend(wrap(&limit, INDENT, INDENT));
+        }
+    }
+    Section {
+        heading: "GPU time lost to pauses",
+        lines,
+    }
+}
+
+fn sentence(bounds: &BoundsReport) -> String {
+    format!(
+        "Between {} and {}{} of the {} in {}: judged by the calls around each pause, because the \
+         GPU's own times were not recorded. The lower bound assumes that the program would have \
+         gone on at once without the pause.",
+        duration(bounds.at_least_ns),
+        duration(bounds.at_most_ns),
+        mark(bounds.basis),
+        duration(bounds.pauses.time_ns),
+        counted(bounds.pauses.count, "pause"),
+    )
+}
+
+fn rules(bounds: &BoundsReport) -> Vec<String> {
+    let mut table = Table::new(&["pauses", "time", "at least", "at most", "why"], &[4]);
+    for rule in &bounds.rules {
+        table.row(vec![
+            short_count(rule.pauses.count),
+            duration(rule.pauses.time_ns),
+            duration(rule.at_least_ns),
+            duration(rule.at_most_ns),
+            why(rule).to_owned(),
+        ]);
+    }
+    table.lines()
+}
+
+/// In a few words, as they stand in a table.
+fn why(rule: &RuleBounds) -> &str {
+    match rule.rule.as_str() {
+        "gpu-was-empty" => "GPU empty from before to after",
+        "gpu-stayed-busy" => "GPU still busy afterwards",
+        "gpu-found-empty" => "GPU found empty afterwards",
+        "no-gpu-work" => "no work before or after",
+        "other-thread" => "on a thread that launches nothing",
+        "not-known" => "cannot be told",
+        other => other,
+    }
+}
+
+fn processes(bounds: &BoundsReport) -> Vec<String> {
+    let mut table = Table::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
+    for process in bounds.processes.iter().take(PROCESSES_SHOWN) {
+        table.row(vec![
+            process.rank.map_or("-".to_owned(), |rank| rank.to_string()),
+            process.pid.to_string(),
+            duration(process.pauses.time_ns),
+            duration(process.at_least_ns),
+            duration(process.at_most_ns),
+        ]);
+    }
+    let mut lines = table.lines();
+    let more = bounds.processes.len().saturating_sub(PROCESSES_SHOWN);
+    if more > 0 {
+        lines.push(format!(
+            "{INDENT}and {} (--format json lists all)",
+            counted(more as u64, "other process")
+        ));
+    }
+    lines
+}
+
+/// What kept pauses from being told apart, each once.
+fn limits(bounds: &BoundsReport) -> Vec<String> {
+    let mut limits: Vec<&str> = bounds
+        .processes
+        .iter()
+        .filter_map(|process| process.limited_by.as_deref())
+        .collect();
+    limits.sort_unstable();
+    limits.dedup();
+    let limits = limits.into_iter();
+    limits
+        .map(|limit| format!("Pauses cannot be told apart where {limit}."))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::Analysis;
+    use gctrace_analysis::report::Basis;
+    use gctrace_analysis::report::Effort;
+    use gctrace_analysis::report::ProcessBounds;
+
+    #[test]
+    fn the_section_says_bounds_and_why() {
+        let mut report = Analysis::default().report();
+        assert!(gpu_bounds(&report).lines.is_empty());
+        let pauses = Effort {
+            count: 3,
+            time_ns: 9_000_000,
+        };
+        report.gpu_bounds = Some(BoundsReport {
+            basis: Basis::Inferred,
+            pauses,
+            at_least_ns: 2_000_000,
+            at_most_ns: 5_500_000,
+            rules: vec![RuleBounds {
+                rule: "gpu-was-empty".to_owned(),
+                pauses,
+                at_least_ns: 2_000_000,
+                at_most_ns: 5_500_000,
+            }],
+            processes: vec![ProcessBounds {
+                trace: 0,
+                pid: 7,
+                rank: None,
+                pauses,
+                at_least_ns: 2_000_000,
+                at_most_ns: 5_500_000,
+                limited_by: Some("events were lost, or may have been".to_owned()),
+            }],
+        });
+        let text = gpu_bounds(&report).lines.join("\n");
+        assert!(text.contains("2.00 ms and 5.50 ms (inferred)"), "{text}");
+        assert!(text.contains("GPU empty from before to after"), "{text}");
+        assert!(text.contains("events were lost"), "{text}");
+    }
+}

@@ -1,0 +1,160 @@
+//! The section on how busy each device was.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::DeviceId;
+use gctrace_analysis::report::DeviceReport;
+use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StreamReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::short_count;
+use std::cmp::Reverse;
+
+const INDENT: &str = "  ";
+/// Devices shown; the others are in the JSON.
+pub(crate) const DEVICES_SHOWN: usize = 16;
+/// Streams shown, the busiest first.
+const STREAMS_SHOWN: usize = 6;
+
+/// How busy the devices were.
+pub(crate) fn gpu_devices(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    if let Some(work) = report.gpu.as_ref().filter(|work| !work.devices.is_empty()) {
+        lines.extend(devices(work));
+        if let [device] = work.devices.as_slice() {
+            lines.extend(streams(device));
+        }
+    }
+    Section {
+        heading: "How busy the GPUs were",
+        lines,
+    }
+}
+
+fn devices(work: &GpuWork) -> Vec<String> {
+    let ids: Vec<DeviceId> = work.devices.iter().map(|device| device.id).collect();
+    let head = ["device", "operations", "span", "busy", "", "idle", ""];
+    let mut table = Table::new(&head, &[0]);
+    for device in work.devices.iter().take(DEVICES_SHOWN) {
+        let share = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), percent);
+        table.row(vec![
+            name(device.id, &ids),
+            short_count(device.operations),
+            duration(device.span_ns),
+            duration(device.busy_ns),
+            share(device.busy_ratio),
+            duration(device.idle_ns),
+            share(device.idle_ratio),
+        ]);
+    }
+    let mut lines = table.lines();
+    lines.extend(more(work.devices.len(), DEVICES_SHOWN));
+    lines.extend(wrap(
+        "Busy: a kernel, copy or fill ran on any stream; span: from the first to the last of them \
+         (measured by the GPU).",
+        INDENT,
+        INDENT,
+    ));
+    lines
+}
+
+/// `and 5 more (--format json lists all)`, where there are more.
+pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
+    let more = all.checked_sub(shown).filter(|more| *more > 0)?;
+    Some(format!(
+        "{INDENT}and {} more (--format json lists all)",
+        count(more as u64)
+    ))
+}
+
+/// A device with what tells it from the others: its rank, or else its trace and process.
+pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
+    let same = |of: fn(&DeviceId) -> Option<u64>| all.iter().all(|other| of(other) == of(&id));
+    let mut name = format!("GPU {}", id.device);
+    let by_rank = all.iter().all(|other| other.rank.is_some());
+    if by_rank && !same(|id| id.rank.map(u64::from)) {
+        name += &format!(" of rank {}", id.rank.unwrap_or(0));
+    } else if !same(|id| Some(u64::from(id.pid))) {
+        name += &format!(" of process {}", id.pid);
+    }
+    let twice = all
+        .iter()
+        .filter(|other| (other.device, other.rank, other.pid) == (id.device, id.rank, id.pid));
+    if twice.count() > 1 {
+        name += &format!(" of trace {}", id.trace + 1);
+    }
+    name
+}
+
+fn streams(device: &DeviceReport) -> Vec<String> {
+    let mut busiest: Vec<&StreamReport> = device.streams.iter().collect();
+    busiest.sort_by_key(|stream| (Reverse(stream.busy_ns), stream.stream));
+    let head = [
+        "stream",
+        "operations",
+        "busy",
+        "waits for host",
+        "back to back",
+        "other waits",
+    ];
+    let mut table = Table::new(&head, &[]);
+    for stream in busiest.iter().take(STREAMS_SHOWN) {
+        let idle = stream.exact_idle_ns;
+        table.row(vec![
+            stream.stream.to_string(),
+            short_count(stream.operations),
+            duration(stream.busy_ns),
+            duration(idle.host_wait),
+            duration(idle.kernel_wait),
+            duration(idle.other),
+        ]);
+    }
+    let mut lines = table.lines();
+    lines.extend(more(busiest.len(), STREAMS_SHOWN));
+    lines.extend(wrap(
+        "Between the operations of a stream: the next was launched only after the last had ended \
+         (waits for host); it was launched in time and began within 30 µs (back to back), or later, as \
+         for another stream (other waits).",
+        INDENT,
+        INDENT,
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(trace: usize, pid: u32, rank: Option<u32>, device: u32) -> DeviceId {
+        DeviceId {
+            trace,
+            pid,
+            rank,
+            device,
+        }
+    }
+
+    #[test]
+    fn devices_have_names_of_their_own() {
+        let names = |all: &[DeviceId]| -> Vec<String> {
+            all.iter().map(|device| name(*device, all)).collect()
+        };
+        assert_eq!(names(&[id(0, 9, None, 3)]), ["GPU 3"]);
+        assert_eq!(
+            names(&[id(0, 9, Some(0), 0), id(1, 9, Some(1), 1)]),
+            ["GPU 0 of rank 0", "GPU 1 of rank 1"]
+        );
+        assert_eq!(
+            names(&[id(0, 8, None, 0), id(0, 9, None, 0)]),
+            ["GPU 0 of process 8", "GPU 0 of process 9"]
+        );
+        assert_eq!(
+            names(&[id(0, 9, None, 0), id(1, 9, None, 0)]),
+            ["GPU 0 of trace 1", "GPU 0 of trace 2"]
+        );
+    }
+}

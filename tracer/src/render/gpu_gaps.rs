@@ -1,0 +1,133 @@
+//! The section on the gaps of devices.
+
+use super::gpu_devices::name;
+use super::table::Table;
+use super::table::cut;
+use super::table::printable;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::DeviceId;
+use gctrace_analysis::report::GapReport;
+use gctrace_analysis::report::GapsReport;
+use gctrace_analysis::report::HostTime;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+
+const INDENT: &str = "  ";
+/// Gaps shown; the report holds twenty.
+const GAPS_SHOWN: usize = 5;
+/// Characters of an operation's name.
+const NAME_CHARS: usize = 66;
+/// Classes named of a gap that are this share of it at least.
+const WORTH_NAMING: f64 = 0.1;
+
+/// What each of [`HostTime::classes`] says.
+const CLASSES: [&str; 8] = [
+    "in a garbage collection",
+    "while another thread collected garbage",
+    "in a call that waits for the GPU",
+    "in a copy or an allocation",
+    "waiting for data",
+    "launching it already (latency, or its stream had to wait)",
+    "in other code: it launched late",
+    "not known: the operation names no call",
+];
+
+/// When the devices did nothing.
+pub(crate) fn gpu_gaps(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    let gaps = report.gpu.as_ref().and_then(|work| work.gaps.as_ref());
+    if let Some(gaps) = gaps.filter(|gaps| gaps.count > 0) {
+        lines.extend(sums(gaps));
+        let ids: Vec<DeviceId> = gaps.devices.iter().map(|device| device.id).collect();
+        for (at, gap) in gaps.longest.iter().take(GAPS_SHOWN).enumerate() {
+            lines.extend(one_gap(at + 1, gap, &ids));
+        }
+    }
+    Section {
+        heading: "When the GPUs were idle",
+        lines,
+    }
+}
+
+fn sums(gaps: &GapsReport) -> Vec<String> {
+    let sentence = format!(
+        "{}, {} together (measured by the GPU). Meanwhile the thread that launched the next operation \
+         was (inferred from its calls and pauses):",
+        counted(gaps.count, "gap"),
+        duration(gaps.time_ns)
+    );
+    let mut lines = wrap(&sentence, INDENT, INDENT);
+    let mut table = Table::new(&["", "", ""], &[2]);
+    let mut parts = named(gaps.host);
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    for (ns, class) in parts {
+        let share = percent(ns as f64 / gaps.time_ns.max(1) as f64);
+        table.row(vec![duration(ns), share, class.to_owned()]);
+    }
+    // The head is empty.
+    lines.extend(table.lines().into_iter().skip(1));
+    if gaps
+        .host
+        .gc_ns
+        .saturating_add(gaps.host.gc_on_other_thread_ns)
+        > 0
+    {
+        lines.extend(wrap(
+            "Collections overlap with these gaps; that does not make them their cause.",
+            INDENT,
+            INDENT,
+        ));
+    }
+    lines
+}
+
+/// Classes that took any time.
+fn named(host: HostTime) -> Vec<(u64, &'static str)> {
+    let parts = host.classes().into_iter().zip(CLASSES);
+    parts.filter(|(ns, _)| *ns > 0).collect()
+}
+
+/// Which threads collected, unless only the launching one did.
+fn collecting(gap: &GapReport) -> String {
+    if gap.collecting.iter().all(|tid| Some(*tid) == gap.tid) {
+        return String::new();
+    }
+    let threads: Vec<String> = gap.collecting.iter().map(u32::to_string).collect();
+    format!(" Garbage was collected by thread {}.", threads.join(", "))
+}
+
+fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
+    let mut parts = named(gap.host);
+    parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
+    let whole_ns = gap.duration_ns.max(1) as f64;
+    let parts = parts
+        .into_iter()
+        .filter(|(ns, _)| *ns as f64 / whole_ns >= WORTH_NAMING)
+        .map(|(ns, class)| format!("{} {class}", duration(ns)));
+    let parts: Vec<String> = parts.collect();
+    let on = match ids {
+        [_] => String::new(),
+        _ => format!(" on {}", name(gap.id, ids)),
+    };
+    let sentence = format!(
+        "{number}. {} idle{on}, {} after the first operation: {}.{}",
+        duration(gap.duration_ns),
+        duration(gap.after_first_ns),
+        parts.join(", "),
+        collecting(gap)
+    );
+    let mut lines = wrap(&sentence, INDENT, "     ");
+    let operation = |what: &str, name: &str| {
+        let name = match name {
+            "" => "(no name)".to_owned(),
+            name => cut(&printable(name), NAME_CHARS),
+        };
+        format!("     {what} {name}")
+    };
+    lines.push(operation("after ", &gap.before));
+    lines.push(operation("before", &gap.after));
+    lines
+}

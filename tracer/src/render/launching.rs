@@ -1,0 +1,115 @@
+//! The section on how far the host is ahead of the devices.
+
+use super::gpu_devices::DEVICES_SHOWN;
+use super::gpu_devices::more;
+use super::gpu_devices::name;
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::DepthPoint;
+use gctrace_analysis::report::DepthReport;
+use gctrace_analysis::report::DeviceId;
+use gctrace_analysis::report::LaunchingReport;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+use gctrace_analysis::units::short_count;
+use gctrace_analysis::units::three_digits;
+
+const INDENT: &str = "  ";
+/// Under this mean depth the host is never ahead, and there is nothing to draw.
+const LEAST_MEAN: f64 = 0.01;
+/// Eighths of a character cell, by height.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// How far the host was ahead.
+pub(crate) fn launching(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    let work = report.gpu.as_ref();
+    if let Some(launching) = work.and_then(|work| work.launching.as_ref()) {
+        lines.extend(table(launching));
+        lines.extend(series(launching));
+    }
+    Section {
+        heading: "How far ahead the host launched",
+        lines,
+    }
+}
+
+fn table(launching: &LaunchingReport) -> Vec<String> {
+    let ids: Vec<DeviceId> = launching.devices.iter().map(|device| device.id).collect();
+    let head = [
+        "device",
+        "latency p50",
+        "p95",
+        "longest",
+        "ahead",
+        "most",
+        "none",
+    ];
+    let mut table = Table::new(&head, &[0]);
+    for device in launching.devices.iter().take(DEVICES_SHOWN) {
+        let latency = device.latency;
+        let mut row = vec![name(device.id, &ids)];
+        row.extend([latency.p50_ns, latency.p95_ns, latency.max_ns].map(duration));
+        row.extend(depth(device.waiting.as_ref()));
+        table.row(row);
+    }
+    let mut lines = table.lines();
+    lines.extend(more(launching.devices.len(), DEVICES_SHOWN));
+    lines.extend(wrap(
+        "Latency: from the begin of a launch call to that of its operation. Ahead: operations launched \
+         and not yet begun, mean over time, the most, and the share of time with none (measured). A \
+         pause behind enough of them costs the GPU nothing.",
+        INDENT,
+        INDENT,
+    ));
+    lines
+}
+
+fn depth(depth: Option<&DepthReport>) -> [String; 3] {
+    let Some(depth) = depth else {
+        return ["-", "-", "-"].map(str::to_owned);
+    };
+    [
+        mean(depth.mean),
+        short_count(depth.max),
+        percent(depth.zero_ratio),
+    ]
+}
+
+/// A mean number of operations.
+fn mean(depth: f64) -> String {
+    match depth {
+        0.0 => "0".to_owned(),
+        depth if depth >= 1000.0 => short_count(depth as u64),
+        depth => three_digits(depth),
+    }
+}
+
+/// Depth over time, for one device.
+fn series(launching: &LaunchingReport) -> Vec<String> {
+    let [device] = launching.devices.as_slice() else {
+        return Vec::new();
+    };
+    let worth_showing = |depth: &&DepthReport| depth.mean >= LEAST_MEAN;
+    let Some(depth) = device.waiting.as_ref().filter(worth_showing) else {
+        return Vec::new();
+    };
+    let top = depth.series.iter().map(|point| point.mean);
+    let top = top.fold(0.0, f64::max);
+    let bars: String = depth.series.iter().map(|point| bar(point, top)).collect();
+    vec![
+        format!(
+            "{INDENT}Ahead over the span, a full bar being {}:",
+            mean(top)
+        ),
+        format!("{INDENT}[{bars}]"),
+    ]
+}
+
+/// Rounded up, so that only nothing looks like nothing.
+fn bar(point: &DepthPoint, top: f64) -> char {
+    let height = (point.mean / top.max(f64::MIN_POSITIVE) * 8.0).ceil() as usize;
+    BARS.get(height).copied().unwrap_or('█')
+}

@@ -1,0 +1,186 @@
+//! The section on training steps.
+
+use super::overview::mark;
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::ProcessSteps;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::StepComparison;
+use gctrace_analysis::report::StepDifference;
+use gctrace_analysis::report::StepsReport;
+use gctrace_analysis::units::count;
+use gctrace_analysis::units::counted;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::percent;
+
+const INDENT: &str = "  ";
+/// Processes shown; the others are in the JSON.
+const PROCESSES_SHOWN: usize = 10;
+
+/// How long steps took.
+pub(crate) fn steps(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    if let Some(steps) = &report.steps {
+        lines.extend(table(steps));
+        lines.extend(wrap(&legend(steps), INDENT, INDENT));
+        if let Some(first) = steps.processes.first() {
+            for sentence in comparisons(first, steps.processes.len() > 1) {
+                lines.extend(wrap(&sentence, INDENT, INDENT));
+            }
+        }
+    }
+    Section {
+        heading: "Training steps",
+        lines,
+    }
+}
+
+fn table(steps: &StepsReport) -> Vec<String> {
+    let idle = steps.processes.iter().any(|own| own.gpu_idle_ns.is_some());
+    let mut head = vec![
+        "process", "steps", "mean", "p50", "longest", "in GC", "of time",
+    ];
+    head.extend(idle.then_some("GPU idle"));
+    let mut table = Table::new(&head, &[0]);
+    for own in steps.processes.iter().take(PROCESSES_SHOWN) {
+        let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
+        let mut row = vec![process(own), count(own.count)];
+        let length = own.length;
+        let lengths = [length.mean_ns, length.p50_ns, length.max_ns];
+        row.extend(lengths.map(duration));
+        row.push(time(own.gc_ns));
+        row.push(own.gc_ratio.map_or_else(|| "?".to_owned(), percent));
+        row.extend(idle.then(|| time(own.gpu_idle_ns)));
+        table.row(row);
+    }
+    let mut lines = table.lines();
+    let more = steps.processes.len().saturating_sub(PROCESSES_SHOWN) as u64;
+    let more = more + steps.processes_left_out;
+    if more > 0 {
+        lines.push(format!(
+            "{INDENT}and {} (--format json lists up to 64)",
+            counted(more, "other process")
+        ));
+    }
+    lines
+}
+
+fn process(own: &ProcessSteps) -> String {
+    match own.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => own.pid.to_string(),
+    }
+}
+
+fn legend(steps: &StepsReport) -> String {
+    let by = |source: &str| steps.processes.iter().any(|own| own.source == source);
+    let mut text = match (by("profiler-step"), by("backward-pass")) {
+        (true, false) => "Steps are the profiler's (measured).".to_owned(),
+        (false, true) => {
+            "A step lasts from one backward pass to the next of the same thread (measured)."
+                .to_owned()
+        }
+        _ => "Steps are the profiler's, or last from one backward pass to the next (measured)."
+            .to_owned(),
+    };
+    if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
+        text += " ?: the trace does not tell whether the collector ran.";
+    }
+    text
+}
+
+fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
+    if own.gc_ns.is_none() {
+        return Vec::new();
+    }
+    let of = match one_of_several {
+        true => match own.rank {
+            Some(rank) => format!("Of rank {rank}: "),
+            None => format!("Of process {}: ", own.pid),
+        },
+        false => String::new(),
+    };
+    let full = match own.full_by.as_str() {
+        "generation" => "",
+        _ => {
+            " A pause of 1 ms or more is taken for a full collection where the trace does not tell \
+              the generation."
+        }
+    };
+    vec![
+        of + &with_full(&own.with_full) + full,
+        after_full(&own.after_full),
+    ]
+}
+
+fn with_full(comparison: &StepComparison) -> String {
+    let Some(difference) = comparison.difference else {
+        return format!(
+            "Steps with a full collection cannot be compared with those without: {}.",
+            comparison.missing.as_deref().unwrap_or("too few steps")
+        );
+    };
+    format!(
+        "The {} with a full collection took {} in the mean, the {} without {}: {}, {}{}.",
+        counted(comparison.count, "step"),
+        duration(comparison.mean_ns.unwrap_or(0)),
+        count(comparison.other_count),
+        duration(comparison.other_mean_ns.unwrap_or(0)),
+        longer(difference),
+        interval(difference),
+        mark(comparison.basis)
+    )
+}
+
+fn after_full(comparison: &StepComparison) -> String {
+    let Some(difference) = comparison.difference else {
+        return format!(
+            "The step after a full collection cannot be compared with the one before it: {}.",
+            comparison.missing.as_deref().unwrap_or("too few steps")
+        );
+    };
+    format!(
+        "The step after a full collection was {} than the one before it, in the mean of {}: {}{}.",
+        longer(difference),
+        counted(comparison.count, "pair"),
+        interval(difference),
+        mark(comparison.basis)
+    )
+}
+
+/// `48.2 ms longer`.
+fn longer(difference: StepDifference) -> String {
+    let word = if difference.mean_ns < 0 {
+        "shorter"
+    } else {
+        "longer"
+    };
+    format!("{} {word}", duration(difference.mean_ns.unsigned_abs()))
+}
+
+/// `95 % confidence interval 45.1 ms to 51.0 ms by bootstrap`, of what [`longer`] says.
+fn interval(difference: StepDifference) -> String {
+    let (low_ns, high_ns) = match difference.mean_ns {
+        ns if ns < 0 => (
+            difference.high_ns.saturating_neg(),
+            difference.low_ns.saturating_neg(),
+        ),
+        _ => (difference.low_ns, difference.high_ns),
+    };
+    let chance = if low_ns < 0 {
+        ", so it may be chance"
+    } else {
+        ""
+    };
+    format!(
+        "95 % confidence interval {} to {} by bootstrap{chance}",
+        signed(low_ns),
+        signed(high_ns)
+    )
+}
+
+fn signed(ns: i64) -> String {
+    let sign = if ns < 0 { "−" } else { "" };
+    format!("{sign}{}", duration(ns.unsigned_abs()))
+}

@@ -1,0 +1,192 @@
+//! The section on what other settings of the collector would do, where the replay tells. Without
+//! the GPU's times the upper bounds stand with the advice.
+
+use super::table::Table;
+use super::table::wrap;
+use super::text::Section;
+use gctrace_analysis::report::PredictedLength;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::report::Saving;
+use gctrace_analysis::report::WhatIf;
+use gctrace_analysis::units::duration;
+use gctrace_analysis::units::short_count;
+
+const INDENT: &str = "  ";
+
+pub(crate) fn what_if(report: &Report) -> Section {
+    let mut lines = Vec::new();
+    let list = &report.what_if;
+    let run = list.first().and_then(|own| own.run);
+    if let (Some(first), Some(run)) = (list.first(), run)
+        && list.iter().any(matters)
+    {
+        lines.extend(wrap(&basis(first, run), INDENT, INDENT));
+        lines.extend(table(list));
+        let every = list.iter().filter_map(|own| own.why_every.as_deref());
+        for why in every {
+            lines.extend(wrap(why, INDENT, INDENT));
+        }
+    }
+    Section {
+        heading: "Other settings of the collector (predicted)",
+        lines,
+    }
+}
+
+/// Whether it changes the run by a thousandth, less than which repeated runs do not show.
+fn matters(own: &WhatIf) -> bool {
+    let saving = own.saved_ns;
+    let least = saving.at_least_ns.map_or(0, i64::unsigned_abs);
+    let most = least.max(saving.at_most_ns.unsigned_abs());
+    own.run.is_some_and(|run| most >= run.measured_ns / 1000)
+}
+
+/// What all the figures rest on.
+fn basis(first: &WhatIf, run: PredictedLength) -> String {
+    let step = first.step.map_or(String::new(), |step| {
+        format!(", a step {} on the mean", duration(step.measured_ns))
+    });
+    let error = match first.replay_error_ns {
+        Some(_) => " The replay's own error is in the bounds.",
+        None => " The bounds hold what is not known of the collector, not the replay's own error.",
+    };
+    format!(
+        "By replay of the run with other pauses, what is not known taken for the worse .. for the \
+         better; garbage: objects in cycles that gather between collections. Recorded: the run took {}{step}.{error}",
+        duration(run.measured_ns)
+    )
+}
+
+fn table(list: &[WhatIf]) -> Vec<String> {
+    let with_step = list.iter().any(|own| own.step.is_some());
+    let mut head = vec!["change", "saves"];
+    if with_step {
+        head.push("a step then");
+    }
+    head.push("garbage then");
+    let last = head.len() - 1;
+    let mut table = Table::new(&head, &[0, last]);
+    for own in list {
+        let mut row = vec![change(own), saves(own.saved_ns)];
+        if with_step {
+            row.push(own.step.as_ref().map_or_else(|| "-".to_owned(), length));
+        }
+        row.push(garbage(own));
+        table.row(row);
+    }
+    table.lines()
+}
+
+/// In a few words: in full it is in the JSON, and in the advice.
+fn change(own: &WhatIf) -> String {
+    match (own.id.as_str(), own.every_steps) {
+        ("freeze", _) => "gc.freeze()".to_owned(),
+        ("thresholds", _) => "threshold0 x10".to_owned(),
+        ("planned", Some(every)) => format!("plan, every {}", short_count(every)),
+        ("disable", _) => "gc.disable()".to_owned(),
+        ("explicit", _) => "no gc.collect()".to_owned(),
+        _ => own.change.clone(),
+    }
+}
+
+fn saves(saving: Saving) -> String {
+    match saving.at_least_ns {
+        Some(least) => range(&signed(least), &signed(saving.at_most_ns)),
+        None => format!("up to {}", signed(saving.at_most_ns)),
+    }
+}
+
+fn length(step: &PredictedLength) -> String {
+    range(&duration(step.at_least_ns), &duration(step.at_most_ns))
+}
+
+/// One figure where both are the same when rounded.
+fn range(from: &str, to: &str) -> String {
+    match from == to {
+        true => from.to_owned(),
+        false => format!("{from} .. {to}"),
+    }
+}
+
+fn signed(ns: i64) -> String {
+    let length = duration(ns.unsigned_abs());
+    match ns {
+        ..0 => format!("-{length}"),
+        _ => length,
+    }
+}
+
+fn garbage(own: &WhatIf) -> String {
+    let Some(garbage) = &own.garbage else {
+        return match own.id.as_str() {
+            "freeze" | "explicit" => "as now".to_owned(),
+            _ => "not known".to_owned(),
+        };
+    };
+    format!(
+        "{} in {}",
+        short_count(garbage.objects),
+        duration(garbage.over_ns)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::Analysis;
+    use gctrace_analysis::report::Basis;
+    use gctrace_analysis::report::Garbage;
+    use gctrace_analysis::report::Interval;
+
+    fn disable() -> WhatIf {
+        WhatIf {
+            id: "disable".to_owned(),
+            change: "gc.disable()".to_owned(),
+            basis: Basis::Predicted,
+            method: "pause-time".to_owned(),
+            pause_time_less_ns: Interval {
+                at_least_ns: 40_000_000,
+                at_most_ns: 40_000_000,
+            },
+            saved_ns: Saving {
+                at_least_ns: None,
+                at_most_ns: 40_000_000,
+            },
+            run: None,
+            step: None,
+            replay_error_ns: None,
+            every_steps: None,
+            why_every: None,
+            garbage: Some(Garbage {
+                basis: Basis::Inferred,
+                over_ns: 3_600_000_000_000,
+                objects: 5_000_000,
+                host_bytes: None,
+                device_bytes: Some(3 << 20),
+            }),
+            assumes: String::new(),
+            risk: String::new(),
+        }
+    }
+
+    #[test]
+    fn bounds_and_intervals() {
+        let mut report = Analysis::default().report();
+        assert!(what_if(&report).lines.is_empty());
+        report.what_if.push(disable());
+        assert!(what_if(&report).lines.is_empty());
+        let length = |measured_ns| PredictedLength {
+            measured_ns,
+            at_least_ns: measured_ns / 2,
+            at_most_ns: measured_ns + 1,
+        };
+        report.what_if[0].run = Some(length(4_000_000_000));
+        report.what_if[0].step = Some(length(10_000_000));
+        report.what_if[0].saved_ns.at_least_ns = Some(-1_000_000);
+        let text = what_if(&report).lines.join("\n");
+        assert!(text.contains("-1.00 ms .. 40.0 ms"), "{text}");
+        assert!(text.contains("5.00 ms .. 10.0 ms"), "{text}");
+        assert!(text.contains("Recorded: the run took 4.00 s"), "{text}");
+        assert!(text.contains("5.00 M in 60.0 min"), "{text}");
+    }
+}

@@ -292,20 +292,18 @@ def graphs(bench):
             bench.wait()
 
 
-@case(0, 40)
+@case(0, 30)
 def automatic(bench):
-    """The collector itself decides when: objects of ten steps are kept, and it is on or off."""
+    """The collector itself decides when, once in the middle of each step's objects; it is on or off."""
     thresholds = gc.get_threshold()
-    gc.set_threshold(10_000, 1000, 1000)
+    gc.set_threshold(7_000, 1000, 1000)
     if bench.collecting:
         gc.enable()
-    kept, shared = [], []
-    for step in bench.steps(40):
+    kept, shared = [None, None], []
+    for step in bench.steps(30):
         bench.host.work(500)
-        kept.append([[shared] * 200 for _ in range(3_000)])
-        if step % 10 == 9:
-            kept.clear()
-        bench.host.work(4_000)
+        kept[step % 2] = [[shared] * 50 for _ in range(8_000)]
+        bench.host.work(6_000)
         for _ in range(20):
             bench.launch("even", after_us=20)
         if step % 2:

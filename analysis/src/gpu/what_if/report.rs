@@ -12,6 +12,7 @@ use crate::analysis::Analysis;
 use crate::gpu::replay::Model;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_cost::GpuCost;
+use crate::report::CauseReport;
 use crate::report::Effort;
 use crate::report::GpuWork;
 use crate::report::ProcessReport;
@@ -64,15 +65,27 @@ pub(crate) fn outlook(
 }
 
 /// How far the cost of all pauses may be off, as a share of their length: two standard errors, or what steps with pauses
-/// leave unexplained if that is more; of the process where it is largest.
+/// leave unexplained if that is more; of the process or job where it is largest. Of ranks that wait for each other only the
+/// job as a whole tells: replayed alone, one rank's steps keep what the others' pauses did to them.
 fn error_ratio(work: &GpuWork) -> Option<f64> {
-    let each = work.cause.iter().filter_map(|cause| {
+    let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
+    let in_job = |cause: &&CauseReport| {
+        let mut ranks = jobs().flat_map(|job| &job.ranks);
+        ranks.any(|rank| (rank.trace, rank.pid) == (cause.trace as u64, cause.pid))
+    };
+    let of_jobs = jobs().filter_map(|job| {
+        let pauses = job.pauses.as_ref()?;
+        let twice_ns = pauses.all_standard_error_ns?.saturating_mul(2);
+        ratio(twice_ns, pauses.all.paused_ns)
+    });
+    let alone = work.cause.iter().filter(|cause| !in_job(cause));
+    let each = alone.filter_map(|cause| {
         let twice_ns = cause.standard_error_ns?.saturating_mul(2);
         let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
         let unexplained_ns = unexplained.map_or(0, i64::unsigned_abs);
         ratio(twice_ns.max(unexplained_ns), cause.pauses.time_ns)
     });
-    each.max_by(f64::total_cmp)
+    each.chain(of_jobs).max_by(f64::total_cmp)
 }
 
 /// `None` where all pauses are those of interpreters that end.

@@ -38,12 +38,11 @@ impl Deferred {
 }
 
 impl Analysis {
-    /// Keeps a pause that the profiler may have seen as a second one, and returns any other.
+    /// Keeps a pause of another tool's trace, which may be the second account of it, and returns any other.
     pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
         let trace = self.traces.last_mut()?;
-        let known = pause.generation != Pause::UNKNOWN_GENERATION || pause.stack.is_some();
         let deferred = &mut self.current.deferred.pauses;
-        if trace.header.is_some() || known || deferred.len() >= MOST {
+        if trace.header.is_some() || deferred.len() >= MOST {
             return Some(pause);
         }
         trace.deferred = true;

@@ -67,15 +67,15 @@ fn of_process(cause: &CauseReport) -> Vec<String> {
     lines
 }
 
-/// "GC cost 1.23 s of 10.0 s (12 %), ± 0.04 s (inferred by replay); ..."
+/// "GC cost 1.23 s of 10.0 s (12 %), give or take 0.04 s (inferred by replay); ..."
 fn verdict(cause: &CauseReport) -> String {
     let error = match cause.standard_error_ns {
-        Some(error) => format!(", ± {}", duration(error)),
+        Some(error) => format!(", give or take {}", duration(error.saturating_mul(2))),
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
         Some(why) => format!(" Without an error bar: {why}."),
-        None => " ± is one standard error.".to_owned(),
+        None => " Give or take: two standard errors.".to_owned(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();
     let idle = match u64::try_from(idle) {

@@ -254,7 +254,11 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
         .filter_map(|(name, of)| Some(format!("{name} {}", of(first)?)))
         .collect();
     if !common.is_empty() {
-        let all = if processes.len() > 1 { "All: " } else { "" };
+        let all = if processes.len() > 1 {
+            "All: "
+        } else {
+            "With "
+        };
         let sentence = format!("{all}{}.", common.join(", "));
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }

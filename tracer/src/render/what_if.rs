@@ -52,7 +52,7 @@ fn basis(first: &WhatIf, run: PredictedLength) -> String {
     };
     format!(
         "By replay of the run with other pauses, what is not known taken for the worse .. for the \
-         better; garbage: objects in cycles that gather between collections. Recorded: the run took {}{step}.{error}",
+         better; garbage: objects in cycles that gather between collections, at the rate of this recording. Recorded: the run took {}{step}.{error}",
         duration(run.measured_ns)
     )
 }

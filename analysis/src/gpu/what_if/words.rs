@@ -105,7 +105,7 @@ pub(super) fn risk(id: &str, programs: &[Program<'_>], garbage: Option<&Garbage>
     }
 }
 
-/// `: in 3.00 s about 5,000 objects (12.0 MiB of device memory)`.
+/// `: at the rate of this recording about 5,000 objects in 3.00 s (12.0 MiB of device memory)`.
 fn gathers(garbage: Option<&Garbage>) -> String {
     let Some(garbage) = garbage.filter(|garbage| garbage.objects > 0) else {
         return String::new();
@@ -124,7 +124,7 @@ fn gathers(garbage: Option<&Garbage>) -> String {
         false => format!(" ({})", memory.join(", ")),
     };
     format!(
-        ": in {} about {} objects{memory}",
+        ": at the rate of this recording about {1} objects in {0}{memory}",
         duration(garbage.over_ns),
         short_count(garbage.objects),
     )

@@ -76,8 +76,8 @@ plain() {
     fi
 }
 
-# Names of the integration tests of all crates.
-integration_tests() { find . -path ./target -prune -o -path '*/tests/*.rs' -printf '%P\n' | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
+# Names of the integration tests of all crates. Folders `tests` within `src` hold parts of unit tests.
+integration_tests() { find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n' | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
 
 # The simulated GPU's libraries, for tests that need a GPU of known behaviour.
 simulated_gpu() {

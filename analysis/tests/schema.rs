@@ -1,7 +1,14 @@
-//! The published schema is the one of the types.
+//! The published schema is the one of the types, and reports keep to it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
+use gctrace_event::Record;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
 
 /// Set to write the schema instead of comparing it.
 const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
@@ -36,4 +43,71 @@ fn a_report_has_the_members_of_the_schema() {
         assert!(report.contains_key(key.as_str().unwrap()), "{key}");
     }
     assert_eq!(report["schema"], "gctrace.report/1");
+}
+
+/// A real trace of the PyTorch profiler, with pauses that were not in it, on the thread that launched first.
+fn with_pauses(analysis: &mut Analysis, name: &str) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
+    let mut reader = TraceReader::open(&folder.join(name)).unwrap();
+    analysis.begin_trace(name);
+    let mut launches = Vec::new();
+    while let Some(item) = reader.next_item().unwrap() {
+        if let Item::Record(Record::CudaCall(call)) = &item
+            && call.is_launch()
+        {
+            launches.push((call.begin_ns, call.pid, call.tid));
+        }
+        analysis.add(item);
+    }
+    launches.sort_unstable();
+    for place in 1..8 {
+        let (begin_ns, pid, tid) = launches[launches.len() * place / 8];
+        let mut pause = common::pause(pid, 0, 0);
+        pause.tid = tid;
+        (pause.begin_ns, pause.end_ns) = (begin_ns - 900_000, begin_ns - 1_000);
+        pause.generation = (place % 3) as u8;
+        analysis.add(Item::Record(Record::Pause(pause)));
+    }
+    analysis.end_trace(reader.finish(), None);
+}
+
+#[test]
+fn reports_keep_to_the_published_schema() {
+    let text = std::fs::read_to_string(published()).unwrap();
+    let schema = serde_json::from_str(&text).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validate = |report: &Report| {
+        let report = serde_json::to_value(report).unwrap();
+        let errors = validator.iter_errors(&report);
+        let errors: Vec<String> = errors
+            .map(|error| format!("{}: {error}", error.instance_path))
+            .collect();
+        assert_eq!(errors, [""; 0]);
+        report
+    };
+    validate(&Analysis::default().report());
+
+    let pauses = [50, 120, 210].map(|at| Record::Pause(common::pause(8, at, at + 10)));
+    let records = [vec![common::process(8, 0, "generational")], pauses.to_vec()].concat();
+    let report = validate(&common::report(records, Some(common::end(500))));
+    assert!(!report["what_if"].as_array().unwrap().is_empty());
+
+    let mut ranks = Analysis::default();
+    with_pauses(&mut ranks, "sampled_rank0.json.gz");
+    with_pauses(&mut ranks, "sampled_rank1.json.gz");
+    let report = validate(&ranks.report());
+    assert!(!report["gpu"]["ranks"]["jobs"][0]["pauses"].is_null());
+
+    for name in ["nccl_rank0.json.gz", "ns_resolution_rank0.json.gz"] {
+        let mut analysis = Analysis::default();
+        with_pauses(&mut analysis, name);
+        let report = validate(&analysis.report());
+        assert_eq!(report["gpu"]["cause"][0]["pauses"]["count"], 7, "{name}");
+        assert!(!report["steps"].is_null());
+    }
+
+    // A schema that lets everything pass would prove nothing.
+    let mut wrong = serde_json::to_value(Analysis::default().report()).unwrap();
+    wrong["verdict"]["level"] = "unheard-of".into();
+    assert!(!validator.is_valid(&wrong));
 }

@@ -333,10 +333,11 @@ impl Random {
         let begin = next.map(|op| op.2).min().unwrap();
         let candidates = (0..).zip(&self.ops);
         let candidates = candidates.filter(|(_, op)| op.0 == device && op.2 == begin);
-        // By end, as operations are sorted, then as they came.
-        let mut candidates: Vec<(usize, u64)> = candidates.map(|(n, op)| (n, op.3)).collect();
-        candidates.sort_by_key(|(_, length)| *length);
-        let call = candidates.iter().find_map(|(n, _)| self.calls.get(*n));
+        // As operations are sorted: by end, stream and correlation id.
+        let mut candidates: Vec<(u64, u64, usize)> =
+            candidates.map(|(n, op)| (op.3, op.1, n)).collect();
+        candidates.sort_unstable();
+        let call = candidates.iter().find_map(|(.., n)| self.calls.get(*n));
         let covers = |(_, begin, length): &&(u32, u64, u64)| *begin <= at && at < begin + length;
         let collecting = self.pauses.iter().filter(covers);
         let Some((thread, _, launched, _)) = call else {

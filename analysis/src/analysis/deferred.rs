@@ -42,7 +42,8 @@ impl Analysis {
     pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
         let trace = self.traces.last_mut()?;
         let deferred = &mut self.current.deferred.pauses;
-        if trace.header.is_some() || deferred.len() >= MOST {
+        // The profiler's have no stack, and stacks are looked up when their trace ends.
+        if trace.header.is_some() || pause.stack.is_some() || deferred.len() >= MOST {
             return Some(pause);
         }
         trace.deferred = true;

@@ -420,13 +420,16 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
+/// In a random program chance looks like cause now and then; what is promised is 1 ms or 5 %, and pauses are short here.
+const CHANCE_NS: i64 = 1_000_000;
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
     fn removing_pauses_gives_the_run_without_them(program in training()) {
         let (replayed, truth) = costs(&program, 2);
-        prop_assert!((replayed - truth).abs() < 20_000, "{replayed} {truth}");
+        prop_assert!((replayed - truth).abs() < CHANCE_NS, "{replayed} {truth}");
     }
 
     #[test]

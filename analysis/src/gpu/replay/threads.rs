@@ -131,29 +131,37 @@ impl<'a> HandOvers<'a> {
             let (begin, _) = self.layout.call_span(*call)?;
             let from = last.and_then(|last| self.layout.call_span(last));
             let from = from.map(|(_, end)| end);
-            if from.is_some_and(|from| self.pauses.outside(from, begin) < *quiet) {
+            let Some(from) = from else {
+                // A thread does not begin by itself: something that others did before started it.
+                let rested = self.latest(thread, begin, true);
+                return rested
+                    .or_else(|| self.latest(thread, begin, false))
+                    .map(|(_, source)| source);
+            };
+            if self.pauses.outside(from, begin) < *quiet {
                 return None;
             }
-            let (end, source) = self.latest(thread, begin)?;
+            let (end, source) = self.latest(thread, begin, true)?;
             // Shortly before, against how long it was quiet; the other one's work lies in between.
-            let near = from.is_none_or(|from| {
-                let handed_over = self.pauses.outside(end, begin);
-                end > from && handed_over <= self.pauses.outside(from, begin) / 2
-            });
+            let handed_over = self.pauses.outside(end, begin);
+            let near = end > from && handed_over <= self.pauses.outside(from, begin) / 2;
             near.then_some(source)
         };
         let sources = chain.calls.iter().map(of);
         sources.map(|source| source.unwrap_or(NONE)).collect()
     }
 
-    /// Of the other threads' calls that ended before a moment and were followed by quiet, the last,
-    /// with its end.
-    fn latest(&self, thread: usize, before_ns: u64) -> Option<(u64, u32)> {
+    /// Of the other threads' calls that ended before a moment (and, if it must have `rested`, were
+    /// followed by quiet), the last, with its end.
+    fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, u32)> {
         let all = self.layout.chains.iter().zip(&self.quiet_ns);
         let others = all.zip(&self.launches).enumerate();
         let others = others.filter(|(other, (_, launches))| *other != thread && **launches);
         others
-            .filter_map(|(_, ((chain, quiet), _))| self.handed_over(chain, *quiet, before_ns))
+            .filter_map(|(_, ((chain, quiet), _))| {
+                let quiet_ns = if rested { *quiet } else { 0 };
+                self.handed_over(chain, quiet_ns, before_ns)
+            })
             .max()
     }
 

@@ -162,8 +162,8 @@ pub struct Report {
     /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
     /// the GPU's own times.
     pub gpu_bounds: Option<BoundsReport>,
-    /// What other settings of the collector would do: in processes with the GPU's times where there are any,
-    /// else in all that collected. Empty where there is no pause that they would change.
+    /// What other settings of the collector would do, of processes that worked on a GPU, made calls to one or
+    /// took training steps. Empty where there is no pause of theirs that they would change.
     pub what_if: Vec<WhatIf>,
     /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
     pub steps: Option<StepsReport>,

@@ -242,7 +242,11 @@ fn timelines_of(records: &[Any], about: &About) -> Vec<Timeline> {
             }
         }
     }
-    collector.finish(about)
+    let timelines = collector.finish(about);
+    let unpacked = timelines
+        .iter()
+        .map(|timeline| timeline.unpacked().into_owned());
+    unpacked.collect()
 }
 
 fn in_order<T>(all: &[T], begin: impl Fn(&T) -> u64) -> bool {

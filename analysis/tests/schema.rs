@@ -89,14 +89,14 @@ fn reports_keep_to_the_published_schema() {
 
     let pauses = [50, 120, 210].map(|at| Record::Pause(common::pause(8, at, at + 10)));
     let records = [vec![common::process(8, 0, "generational")], pauses.to_vec()].concat();
-    let report = validate(&common::report(records, Some(common::end(500))));
-    assert!(!report["what_if"].as_array().unwrap().is_empty());
+    validate(&common::report(records, Some(common::end(500))));
 
     let mut ranks = Analysis::default();
     with_pauses(&mut ranks, "sampled_rank0.json.gz");
     with_pauses(&mut ranks, "sampled_rank1.json.gz");
     let report = validate(&ranks.report());
     assert!(!report["gpu"]["ranks"]["jobs"][0]["pauses"].is_null());
+    assert!(!report["what_if"].as_array().unwrap().is_empty());
 
     for name in ["nccl_rank0.json.gz", "ns_resolution_rank0.json.gz"] {
         let mut analysis = Analysis::default();

@@ -6,6 +6,7 @@ mod handles;
 mod part;
 
 use super::calls::CallKind;
+use super::packed::PackedPauses;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
 use super::timeline::NONE;
@@ -72,7 +73,7 @@ struct Part {
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
     counted_launches: Vec<(u32, CudaLaunches)>,
-    pauses: Vec<PauseSpan>,
+    pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
     backward: Vec<Step>,
@@ -115,7 +116,7 @@ impl Collector {
         let saturated = |count: Option<u64>| {
             count.map_or(NONE, |count| u32::try_from(count).unwrap_or(NONE - 1))
         };
-        part.pauses.push(PauseSpan {
+        part.pauses.push(&PauseSpan {
             begin_ns: pause.begin_ns,
             end_ns: pause.end_ns,
             thread,

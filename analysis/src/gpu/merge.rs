@@ -56,7 +56,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
                 let Some(own) = timelines.get(index) else {
                     continue;
                 };
-                let pair = join::join(own, theirs_, recognised_by);
+                let pair = join::join(&own.unpacked(), theirs_, recognised_by);
                 let begins = pair.repeated.into_iter();
                 let repeated = begins.map(|begin_ns| (theirs_.trace, theirs_.pid, begin_ns));
                 merged.repeated.extend(repeated);

@@ -4,8 +4,10 @@
 //! How it is made of records is `collect.rs`.
 
 use super::calls::CallKind;
+use super::packed::PackedPauses;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Reason;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,8 +42,10 @@ pub struct Timeline {
     pub calls: Vec<Call>,
     /// Launches that were only counted, by the first; those of `calls` are not among them.
     pub counted_launches: Vec<CountedLaunches>,
-    /// Pauses by begin.
+    /// Pauses by begin. Empty where they are `packed`.
     pub pauses: Vec<PauseSpan>,
+    /// Pauses of a process of gctrace's trace of which nothing else is known here.
+    pub packed: Arc<PackedPauses>,
     /// Annotations by begin.
     pub annotations: Vec<AnnotationSpan>,
     /// Training steps by begin; of one thread, they do not overlap.
@@ -275,6 +279,25 @@ impl Timeline {
         let first = self.ops.first()?.begin_ns;
         let last = self.ops.iter().map(|op| op.end_ns).max()?;
         Some((first, last))
+    }
+
+    /// As it would be had nothing been packed.
+    #[must_use]
+    pub fn unpacked(&self) -> Cow<'_, Self> {
+        if self.packed.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut unpacked = self.clone();
+        unpacked.unpack();
+        Cow::Owned(unpacked)
+    }
+
+    /// Puts the packed pauses with the others; one that the trace holds twice counts once.
+    pub(crate) fn unpack(&mut self) {
+        let (pauses, repeated) = self.packed.unpack();
+        self.pauses.extend(pauses);
+        self.packed = Arc::default();
+        self.ignored.duplicates += repeated;
     }
 
     /// Whether it holds work with times of the GPU.

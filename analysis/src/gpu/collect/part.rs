@@ -14,7 +14,6 @@ use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Names;
 use crate::gpu::timeline::Op;
-use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
@@ -69,7 +68,15 @@ impl Part {
         }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
-        timeline.add_pauses(self.pauses);
+        timeline.packed = Arc::new(self.pauses);
+        let idle = timeline.ops.is_empty()
+            && timeline.calls.is_empty()
+            && timeline.counted_launches.is_empty()
+            && timeline.steps.is_empty()
+            && timeline.annotations.is_empty();
+        if !(idle && about.is_ours) {
+            timeline.unpack();
+        }
         timeline
     }
 
@@ -131,15 +138,6 @@ impl Correlations {
 }
 
 impl Timeline {
-    /// Sorts pauses in; one that the trace holds twice counts once.
-    fn add_pauses(&mut self, mut pauses: Vec<PauseSpan>) {
-        pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
-        let all = pauses.len();
-        pauses.dedup_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
-        self.ignored.duplicates += (all - pauses.len()) as u64;
-        self.pauses = pauses;
-    }
-
     fn add_ops(&mut self, ops: &[RawOp], correlations: &Correlations, streams: &Streams) {
         self.ops.reserve_exact(ops.len());
         let mut before = None;

@@ -30,8 +30,8 @@ pub(crate) struct Outlook {
     pub(crate) cost: Option<GpuCost>,
 }
 
-/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of all
-/// that collected.
+/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of those
+/// that made calls to one or took steps.
 pub(crate) fn outlook(
     analysis: &Analysis,
     timelines: &[Timeline],

@@ -1,0 +1,163 @@
+//! Pauses in a third of their memory: those of processes that did nothing with a GPU, of which only a
+//! trace of the PyTorch profiler's, given as well, can make any use.
+//!
+//! Owns the packing: differences from the pause before, in as few bytes as they need (LEB128).
+
+use super::timeline::PauseSpan;
+use gctrace_event::Reason;
+
+/// Pauses in the order they were added.
+#[derive(Clone, Debug, Default)]
+pub struct PackedPauses {
+    bytes: Vec<u8>,
+    last: Last,
+}
+
+/// What the next pause is told in terms of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    begin_ns: u64,
+    objects: u32,
+}
+
+impl PackedPauses {
+    /// Adds a pause.
+    pub fn push(&mut self, pause: &PauseSpan) {
+        let begin = pause
+            .begin_ns
+            .wrapping_sub(self.last.begin_ns)
+            .cast_signed();
+        self.number(zigzag(begin));
+        self.number(pause.end_ns.wrapping_sub(pause.begin_ns));
+        self.number(u64::from(pause.thread));
+        // What is not known is the largest number, and the most frequent one: so it is 0.
+        self.number(u64::from(pause.collected.wrapping_add(1)));
+        let objects = i64::from(pause.objects) - i64::from(self.last.objects);
+        self.number(zigzag(objects));
+        self.bytes.push(pause.generation);
+        self.bytes.push(match pause.reason {
+            Reason::Automatic => 0,
+            Reason::Manual => 1,
+            Reason::Shutdown => 2,
+            Reason::Unknown => 3,
+        });
+        self.last = Last {
+            begin_ns: pause.begin_ns,
+            objects: pause.objects,
+        };
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The pauses by begin, and how many were there twice.
+    #[must_use]
+    pub fn unpack(&self) -> (Vec<PauseSpan>, u64) {
+        let mut rest = self.bytes.as_slice();
+        let mut last = Last::default();
+        let mut pauses = Vec::new();
+        while let Some(pause) = next(&mut rest, &mut last) {
+            pauses.push(pause);
+        }
+        pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        let all = pauses.len();
+        pauses.dedup_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        let repeated = (all - pauses.len()) as u64;
+        (pauses, repeated)
+    }
+
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+}
+
+/// Small numbers of either sign as small numbers.
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
+}
+
+fn next(rest: &mut &[u8], last: &mut Last) -> Option<PauseSpan> {
+    let begin = unzigzag(number(rest)?).cast_unsigned();
+    last.begin_ns = last.begin_ns.wrapping_add(begin);
+    let end_ns = last.begin_ns.wrapping_add(number(rest)?);
+    let thread = u32::try_from(number(rest)?).ok()?;
+    let collected = u32::try_from(number(rest)?).ok()?.wrapping_sub(1);
+    let objects = i64::from(last.objects).checked_add(unzigzag(number(rest)?))?;
+    last.objects = u32::try_from(objects).ok()?;
+    Some(PauseSpan {
+        begin_ns: last.begin_ns,
+        end_ns,
+        thread,
+        collected,
+        objects: last.objects,
+        generation: byte(rest)?,
+        reason: match byte(rest)? {
+            0 => Reason::Automatic,
+            1 => Reason::Manual,
+            2 => Reason::Shutdown,
+            _ => Reason::Unknown,
+        },
+    })
+}
+
+fn byte(rest: &mut &[u8]) -> Option<u8> {
+    let (first, behind) = rest.split_first()?;
+    *rest = behind;
+    Some(*first)
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = byte(rest)?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn reason() -> impl Strategy<Value = Reason> {
+        prop::sample::select(vec![
+            Reason::Automatic,
+            Reason::Manual,
+            Reason::Shutdown,
+            Reason::Unknown,
+        ])
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(
+            values in prop::collection::vec(any::<(u64, u64, u32, u32, u32, u8)>(), 0..20),
+            reason in reason(),
+        ) {
+            let mut packed = PackedPauses::default();
+            let mut pauses: Vec<PauseSpan> = Vec::new();
+            for (begin_ns, end_ns, thread, collected, objects, generation) in values {
+                pauses.push(PauseSpan { begin_ns, end_ns, thread, collected, objects, generation, reason });
+            }
+            pauses.iter().for_each(|pause| packed.push(pause));
+            prop_assert_eq!(packed.is_empty(), pauses.is_empty());
+            pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+            prop_assert_eq!(packed.unpack(), (pauses, 0));
+        }
+    }
+}

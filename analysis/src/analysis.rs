@@ -1,17 +1,16 @@
 //! The aggregator: items of one trace after another in, one report out.
 //!
-//! Owns what is summed over pauses, in bounded memory. Does not read files, and leaves words to
+//! Owns what is summed over pauses. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
 mod about;
 mod deferred;
+mod trace_state;
 
-use self::about::ProfilerState;
 use self::deferred::Deferred;
-use crate::cuda::CudaState;
+pub(crate) use self::trace_state::TraceState;
 use crate::gpu::collect::Collector;
 use crate::gpu::timeline::Timeline;
-use crate::gpu_samples::GpuSamples;
 use crate::process::ProcessState;
 use crate::process::generation_index;
 use crate::process::reason_index;
@@ -21,8 +20,6 @@ use crate::stacks::TraceFrames;
 use crate::tally::Tally;
 use crate::tally::freed_nothing;
 use crate::worst::Worst;
-use gctrace_event::End;
-use gctrace_event::Header;
 use gctrace_event::Note;
 use gctrace_event::Pause;
 use gctrace_event::Process;
@@ -79,53 +76,6 @@ struct Current {
 struct Incarnations {
     latest: usize,
     before: Option<usize>,
-}
-
-/// One trace.
-#[derive(Debug, Default)]
-pub(crate) struct TraceState {
-    pub(crate) file: String,
-    pub(crate) header: Option<Header>,
-    /// What a trace without header says of itself.
-    pub(crate) profiler: ProfilerState,
-    pub(crate) end: Option<End>,
-    /// First and last moment of anything.
-    pub(crate) span: Option<(u64, u64)>,
-    pub(crate) effort: Effort,
-    pub(crate) max_ns: Option<u64>,
-    pub(crate) notes: Vec<Note>,
-    pub(crate) notes_left_out: u64,
-    pub(crate) gpus: GpuSamples,
-    pub(crate) ending: Ending,
-    pub(crate) cuda: CudaState,
-    /// It holds operations with the GPU's times.
-    gpu_work: bool,
-    /// It holds collections that are not counted yet.
-    deferred: bool,
-    /// Why it could not be read to its end.
-    pub(crate) damage: Option<String>,
-    /// Number of processes known before it.
-    first_process: usize,
-}
-
-impl TraceState {
-    fn see(&mut self, begin_ns: u64, end_ns: u64) {
-        let (first, last) = self.span.get_or_insert((begin_ns, end_ns));
-        *first = begin_ns.min(*first);
-        *last = end_ns.max(*last);
-    }
-
-    fn has_evidence(&self) -> bool {
-        self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
-    }
-
-    /// Start of the recording.
-    pub(crate) fn started_ns(&self) -> u64 {
-        match &self.header {
-            Some(header) => header.started_ns,
-            None => self.span.map_or(0, |(first, _)| first),
-        }
-    }
 }
 
 /// Collections that freed nothing, by kind.

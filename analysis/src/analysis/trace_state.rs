@@ -1,0 +1,57 @@
+//! What is kept of one trace as a whole.
+
+use super::about::ProfilerState;
+use crate::cuda::CudaState;
+use crate::gpu_samples::GpuSamples;
+use crate::report::Effort;
+use gctrace_event::End;
+use gctrace_event::Header;
+use gctrace_event::Note;
+use gctrace_event::read::Ending;
+
+/// One trace.
+#[derive(Debug, Default)]
+pub(crate) struct TraceState {
+    pub(crate) file: String,
+    pub(crate) header: Option<Header>,
+    /// What a trace without header says of itself.
+    pub(crate) profiler: ProfilerState,
+    pub(crate) end: Option<End>,
+    /// First and last moment of anything.
+    pub(crate) span: Option<(u64, u64)>,
+    pub(crate) effort: Effort,
+    pub(crate) max_ns: Option<u64>,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) notes_left_out: u64,
+    pub(crate) gpus: GpuSamples,
+    pub(crate) ending: Ending,
+    pub(crate) cuda: CudaState,
+    /// It holds operations with the GPU's times.
+    pub(super) gpu_work: bool,
+    /// It holds collections that are not counted yet.
+    pub(super) deferred: bool,
+    /// Why it could not be read to its end.
+    pub(crate) damage: Option<String>,
+    /// Number of processes known before it.
+    pub(super) first_process: usize,
+}
+
+impl TraceState {
+    pub(super) fn see(&mut self, begin_ns: u64, end_ns: u64) {
+        let (first, last) = self.span.get_or_insert((begin_ns, end_ns));
+        *first = begin_ns.min(*first);
+        *last = end_ns.max(*last);
+    }
+
+    pub(super) fn has_evidence(&self) -> bool {
+        self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
+    }
+
+    /// Start of the recording.
+    pub(crate) fn started_ns(&self) -> u64 {
+        match &self.header {
+            Some(header) => header.started_ns,
+            None => self.span.map_or(0, |(first, _)| first),
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::wire::StackWire;
 use crate::wire::Wire;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
+use gctrace_event::Source;
 
 /// Something that happened in a recorded process.
 #[derive(Clone, Debug)]
@@ -295,6 +296,7 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         stack: None,
         young_count: counts(wire).map(|counts| u64::from(counts[0])),
         counters: counts::of_pause(wire, bytes, cpu_ns),
+        source: Source::Probes,
     };
     PauseEvent {
         pause,

@@ -44,6 +44,7 @@ pub use record::ProcessExit;
 pub use record::Reason;
 pub use record::Record;
 pub use record::Settings;
+pub use record::Source;
 pub use record::Step;
 pub use record::is_throttling;
 pub use write::TraceWriter;

@@ -21,6 +21,7 @@ use crate::Process;
 use crate::ProcessExit;
 use crate::Record;
 use crate::Settings;
+use crate::Source;
 use gpu::GpuTimelines;
 use pressure::Timelines;
 use serde::Serialize;
@@ -129,9 +130,24 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
     if pause.unfinished {
         out.extend_from_slice(br#","unfinished":true"#);
     }
+    push_source(out, pause.source)?;
     counters::push_counters(out, &pause.counters)?;
     out.extend_from_slice(b"}}");
     Ok(())
+}
+
+/// Nothing for probes, which traces from before there was another source have too.
+fn push_source(out: &mut Vec<u8>, source: Source) -> io::Result<()> {
+    match source {
+        Source::Probes => Ok(()),
+        Source::Injected => write!(out, r#","source":"injected""#),
+        Source::Both { begin_ns, end_ns } => {
+            out.extend_from_slice(br#","source":"both","injected_ts":"#);
+            push_us(out, begin_ns)?;
+            out.extend_from_slice(br#","injected_dur":"#);
+            push_us(out, end_ns.saturating_sub(begin_ns))
+        }
+    }
 }
 
 /// Nanoseconds as microseconds with exactly three decimals, without going through a float.

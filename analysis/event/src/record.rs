@@ -9,6 +9,7 @@ mod counters;
 mod cuda;
 mod gpu;
 mod gpu_work;
+mod source;
 
 pub use allocations::Allocations;
 pub use allocations::Pressure;
@@ -31,6 +32,7 @@ pub use gpu_work::GpuOp;
 pub use gpu_work::GpuOpKind;
 pub use gpu_work::GpuSync;
 pub use gpu_work::GpuSyncKind;
+pub use source::Source;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -116,6 +118,8 @@ pub struct Pause {
     pub young_count: Option<u64>,
     /// Performance counters of the collecting thread between begin and end.
     pub counters: Counters,
+    /// Who saw it.
+    pub source: Source,
 }
 
 impl Pause {
@@ -338,6 +342,10 @@ pub struct Header {
     /// traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
+    /// How it was recorded (`--mode`, as decided): `ebpf`, `inject` or `both`; absent in traces from before
+    /// there was a choice, which are `ebpf`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
     pub counters: Vec<String>,
     /// Counters that were asked for and could not be had, by name, and why.

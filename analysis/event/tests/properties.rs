@@ -31,6 +31,7 @@ use gctrace_event::ProcessExit;
 use gctrace_event::Reason;
 use gctrace_event::Record;
 use gctrace_event::Settings;
+use gctrace_event::Source;
 use gctrace_event::TraceWriter;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
@@ -139,6 +140,14 @@ prop_compose! {
     }
 }
 
+fn source() -> impl Strategy<Value = Source> {
+    let both = (time(), 0..(1u64 << 61)).prop_map(|(begin_ns, length_ns)| Source::Both {
+        begin_ns,
+        end_ns: begin_ns + length_ns,
+    });
+    prop_oneof![Just(Source::Probes), Just(Source::Injected), both]
+}
+
 prop_compose! {
     fn pause()(
         (pid, tid) in any::<(u32, u32)>(),
@@ -150,11 +159,12 @@ prop_compose! {
         interpreter in any::<Option<i64>>(),
         unfinished in any::<bool>(),
         (stack, young_count, counters) in (any::<Option<u32>>(), count(), counters()),
+        source in source(),
     ) -> Record {
         Record::Pause(Pause {
             pid, tid, begin_ns, end_ns: begin_ns + length_ns, generation, reason, collected,
             uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
-            unfinished, stack, young_count, counters,
+            unfinished, stack, young_count, counters, source,
         })
     }
 }
@@ -238,14 +248,14 @@ prop_compose! {
         (attached_pid, rank) in any::<(Option<u32>, Option<u32>)>(),
         cpus in any::<u32>(),
         (started_ns, started_unix_ns, min_pause_ns) in any::<(u64, u64, u64)>(),
-        (follow, stack_depth, cuda) in any::<(bool, u32, Option<String>)>(),
+        (follow, stack_depth, cuda, mode) in any::<(bool, u32, Option<String>, Option<String>)>(),
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
     ) -> Header {
         let started_ns = started_ns >> 2;
         Header {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
-            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda,
+            started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
             counters,
             counters_missing,
         }

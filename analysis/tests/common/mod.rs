@@ -19,6 +19,7 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use gctrace_event::Reason;
 use gctrace_event::Record;
+use gctrace_event::Source;
 use gctrace_event::read::Ending;
 use gctrace_event::read::Item;
 
@@ -81,6 +82,7 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         stack: None,
         young_count: None,
         counters: Counters::default(),
+        source: Source::Probes,
     }
 }
 

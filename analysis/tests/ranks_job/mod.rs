@@ -29,6 +29,7 @@ use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 use gctrace_event::Record;
+use gctrace_event::Source;
 
 const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -346,6 +347,7 @@ impl RankRun {
             stack: None,
             young_count: None,
             counters: Counters::default(),
+            source: Source::Probes,
         }));
     }
 

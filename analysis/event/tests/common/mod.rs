@@ -8,6 +8,7 @@ use gctrace_event::Header;
 use gctrace_event::Pause;
 use gctrace_event::Reason;
 use gctrace_event::Record;
+use gctrace_event::Source;
 
 /// A header that names the format.
 pub(crate) fn header() -> Header {
@@ -41,6 +42,7 @@ pub(crate) fn pause(n: u64) -> Record {
         stack: None,
         young_count: None,
         counters: Counters::default(),
+        source: Source::Probes,
     })
 }
 

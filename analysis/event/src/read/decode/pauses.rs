@@ -13,6 +13,7 @@ use crate::Counter;
 use crate::Counters;
 use crate::Pause;
 use crate::Reason;
+use crate::Source;
 
 pub(super) fn is_collection(event: &Event<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
@@ -46,10 +47,12 @@ pub(super) fn pause(
         stack: None,
         young_count: None,
         counters: Counters::default(),
+        source: Source::Probes,
     };
     for (key, value) in event.args.members() {
         argument(&mut pause, key, value, report);
     }
+    pause.source = source(event, report);
     if !event.stack.is_missing() {
         pause.stack = names.id(event.stack, report);
     }
@@ -57,6 +60,38 @@ pub(super) fn pause(
         pause.generation = generation_in_name(event.name);
     }
     Ok(pause)
+}
+
+/// Who saw a pause or a call.
+pub(super) fn source(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Source {
+    let mut name = Value(b"");
+    let (mut begin, mut length) = (Value(b""), Value(b""));
+    for (key, value) in event.args.members() {
+        match key {
+            b"source" => name = value,
+            b"injected_ts" => begin = value,
+            b"injected_dur" => length = value,
+            _ => {}
+        }
+    }
+    match name.raw_text() {
+        None => Source::Probes,
+        Some(b"injected") => Source::Injected,
+        Some(b"both") => match (time(begin), length.us_as_ns()) {
+            (Ok(begin_ns), Some(length_ns)) => Source::Both {
+                begin_ns,
+                end_ns: begin_ns.saturating_add(length_ns),
+            },
+            _ => {
+                report("\"injected_ts\" or \"injected_dur\" is not a time");
+                Source::Probes
+            }
+        },
+        Some(_) => {
+            report("\"source\" is not a known one");
+            Source::Probes
+        }
+    }
 }
 
 fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl FnMut(Problem)) {

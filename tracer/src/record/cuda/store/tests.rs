@@ -3,6 +3,7 @@
 use super::*;
 use gctrace_event::Counters;
 use gctrace_event::Reason;
+use gctrace_event::Source;
 use gctrace_probes::cuda::TABLE;
 
 impl Sink for Vec<Record> {
@@ -63,6 +64,7 @@ fn pause(begin_ns: u64, end_ns: u64) -> Pause {
         stack: None,
         young_count: None,
         counters: Counters::default(),
+        source: Source::Probes,
     }
 }
 

@@ -1,0 +1,1 @@
+//! `libgctrace_inject.so`.

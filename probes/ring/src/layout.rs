@@ -1,0 +1,167 @@
+//! The shared memory: a page of counters, the table of allocations, the slots.
+//!
+//! Everything in it is atomic: both processes write while the other reads.
+
+use crate::allocations::CLASSES;
+use std::sync::atomic::AtomicU64;
+
+/// First eight bytes; the digit is the version of this layout.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING1");
+
+/// Slots of a process's ring for Python: 1 MiB. At 100,000 collections a second (two records each) and
+/// a reader that looks every 40 ms, 8,000 are in use.
+pub const PYTHON_RECORDS: usize = 1 << 14;
+
+/// Slots of its ring for GPU work, made when CUDA comes up: 16 MiB. CUPTI hands over whole buffers, of some
+/// ten thousand records, at once.
+pub const GPU_RECORDS: usize = 1 << 18;
+
+/// The header has a page of its own.
+pub(crate) const HEADER_BYTES: usize = 4096;
+/// Counters of allocations: one page.
+pub(crate) const ALLOCATIONS_BYTES: usize = 4096;
+/// Of one record, its sequence number included.
+pub(crate) const SLOT_BYTES: usize = 64;
+/// Words of a record's own.
+pub(crate) const PAYLOAD_WORDS: usize = 7;
+
+/// Bytes of the memory for so many records.
+pub(crate) const fn bytes(records: usize) -> usize {
+    HEADER_BYTES + ALLOCATIONS_BYTES + records * SLOT_BYTES
+}
+
+/// Kinds of records that can be lost, as the user is told of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum LostKind {
+    /// Begins and ends of collections.
+    Pauses,
+    /// Names, lines of code, states.
+    Descriptions,
+    /// Kernels, copies, fills, waits on the GPU.
+    GpuWork,
+    /// Calls of CUDA.
+    Calls,
+}
+
+impl LostKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls];
+}
+
+/// Records that found the ring full, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost(pub(crate) [u64; LostKind::ALL.len()]);
+
+impl Lost {
+    /// How many of that kind.
+    #[must_use]
+    pub fn of(&self, kind: LostKind) -> u64 {
+        self.0.get(kind as usize).copied().unwrap_or(0)
+    }
+
+    /// How many together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().fold(0, |sum, lost| sum.saturating_add(*lost))
+    }
+}
+
+/// At the begin of the memory. Producers and consumer write different cache lines of it.
+#[repr(C)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    /// Slots: a power of two.
+    pub(crate) records: AtomicU64,
+    _read_only: [AtomicU64; 6],
+    /// Records reserved since the begin.
+    pub(crate) head: AtomicU64,
+    _producers: [AtomicU64; 7],
+    /// Records read and given back.
+    pub(crate) tail: AtomicU64,
+    _consumer: [AtomicU64; 7],
+    pub(crate) lost: [AtomicU64; LostKind::ALL.len()],
+}
+
+/// Allocations by size class: how many, and their bytes.
+#[repr(C)]
+pub(crate) struct AllocationTable {
+    pub(crate) count: [AtomicU64; CLASSES],
+    pub(crate) bytes: [AtomicU64; CLASSES],
+    /// Since when they are counted (CLOCK_MONOTONIC); 0: they are not.
+    pub(crate) since_ns: AtomicU64,
+    pub(crate) frees: AtomicU64,
+}
+
+/// One record. `sequence` is its number, counted from 1, once the rest is written.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    pub(crate) sequence: AtomicU64,
+    pub(crate) words: [AtomicU64; PAYLOAD_WORDS],
+}
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<AllocationTable>() <= ALLOCATIONS_BYTES);
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
+const _: () = assert!(PYTHON_RECORDS.is_power_of_two() && GPU_RECORDS.is_power_of_two());
+
+/// The memory, mapped. Unmapped when dropped.
+pub(crate) struct Mapping {
+    base: *mut u8,
+    bytes: usize,
+    pub(crate) records: usize,
+}
+
+// SAFETY: the memory is shared with another process anyway: all access to it is atomic.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `records` slots of the descriptor's memory, shared and writable; `None` if the kernel refuses.
+    /// The memory must be at least `bytes(records)` long and must not be able to shrink.
+    pub(crate) fn new(descriptor: i32, records: usize) -> Option<Self> {
+        let bytes = bytes(records);
+        // SAFETY: a new mapping, placed by the kernel; nothing else is touched.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                descriptor,
+                0,
+            )
+        };
+        (base != libc::MAP_FAILED).then_some(Self {
+            base: base.cast(),
+            bytes,
+            records,
+        })
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: the mapping is longer than a header, page-aligned, lives as long as `self`, and
+        // any bytes are valid atomics.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    pub(crate) fn allocations(&self) -> &AllocationTable {
+        // SAFETY: as for the header; its page follows the header's.
+        unsafe { &*self.base.add(HEADER_BYTES).cast::<AllocationTable>() }
+    }
+
+    /// The slot of the record of that number, counted from 0.
+    pub(crate) fn slot(&self, number: u64) -> &Slot {
+        let at = number as usize & (self.records - 1);
+        // SAFETY: `at` is below `records`, for which the mapping is long enough; slots are 64 bytes
+        // and begin at a page.
+        unsafe { &*self.base.add(bytes(at)).cast::<Slot>() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, unmapped once.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}

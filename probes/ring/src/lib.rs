@@ -1,0 +1,61 @@
+//! How `libgctrace_inject.so` tells gctrace what it saw: a ring of fixed-size records in memory that
+//! both share.
+//!
+//! ```text
+//! traced process                                  gctrace
+//!   memfd_create, sealed                            socket in a folder of mode 0700 (rendezvous.rs)
+//!   connect, send the descriptor  ----------------> accept, check peer and seals, map
+//!   Producer::push, from any thread  ~~ memory ~~>  Consumer::read
+//! ```
+//!
+//! Owns the memory's layout, the records, and the rendezvous. Knows nothing of Python, of CUPTI, or
+//! of what is made of the records. Depends on libc alone, because one side of it lives in programs of
+//! others: there nothing blocks, unwinds, or writes to the terminal.
+//!
+//! - Lossy by counting: a full ring refuses a record and counts it ([`Lost`]).
+//! - The memory has no name, so no other user can open or replace it; the socket lies in a folder
+//!   that only its owner can enter. Sealed against shrinking, reading it can raise no SIGBUS.
+//! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
+
+mod allocations;
+mod consumer;
+mod layout;
+mod options;
+mod owner;
+mod producer;
+mod record;
+mod rendezvous;
+
+pub use allocations::AllocationTotals;
+pub use allocations::CLASSES;
+pub use allocations::class_of;
+pub use allocations::largest_of_class;
+pub use consumer::Consumer;
+pub use consumer::OpenError;
+pub use consumer::Read;
+pub use layout::GPU_RECORDS;
+pub use layout::Lost;
+pub use layout::LostKind;
+pub use layout::PYTHON_RECORDS;
+pub use options::OPTIONS_VARIABLE;
+pub use options::Options;
+pub use owner::OwnerMark;
+pub use producer::Producer;
+pub use record::ApiLayer;
+pub use record::CuptiState;
+pub use record::GpuWork;
+pub use record::HookState;
+pub use record::Malformed;
+pub use record::Moment;
+pub use record::NO_TEXT;
+pub use record::Record;
+pub use record::TEXT_BYTES;
+pub use record::TextId;
+pub use record::TextPiece;
+pub use record::pieces;
+pub use rendezvous::Hello;
+pub use rendezvous::Listener;
+pub use rendezvous::Offered;
+pub use rendezvous::RENDEZVOUS_VARIABLE;
+pub use rendezvous::Role;
+pub use rendezvous::offer;

@@ -1,0 +1,104 @@
+//! What gctrace asks of the injected library, in one environment variable.
+
+use std::fmt;
+
+/// Environment variable that holds the [`Options`].
+pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
+
+/// What the injected library is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Record collections.
+    pub collections: bool,
+    /// Python frames to record where a pause begins; 0: none.
+    pub stack_depth: u32,
+    /// Count allocations.
+    pub allocations: bool,
+    /// Record GPU work and the calls that ask for it, by CUPTI.
+    pub cuda: bool,
+    /// Of calls, leave out all but those that wait, copy or fill (`--cuda sync`).
+    pub only_waits: bool,
+    /// Leave CUPTI to the program's own profiler (`--gpu-yield`).
+    pub yields: bool,
+    /// Children are recorded too; if not, they find none of our variables in their environment.
+    pub follow: bool,
+}
+
+impl Default for Options {
+    /// Everything but allocations, 16 frames.
+    fn default() -> Self {
+        Self {
+            collections: true,
+            stack_depth: 16,
+            allocations: false,
+            cuda: true,
+            only_waits: false,
+            yields: false,
+            follow: true,
+        }
+    }
+}
+
+impl Options {
+    /// What the variable's value says; unknown words are passed over, missing ones are as in the default.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Self {
+        let mut options = Self::default();
+        for word in value.split(|byte| *byte == b',') {
+            let mut parts = word.splitn(2, |byte| *byte == b'=');
+            let (name, value) = (parts.next().unwrap_or_default(), parts.next());
+            let number = value
+                .and_then(|value| str::from_utf8(value).ok())
+                .and_then(|value| value.parse::<u32>().ok());
+            let Some(number) = number else { continue };
+            match name {
+                b"stack" => options.stack_depth = number,
+                b"gc" => options.collections = number != 0,
+                b"alloc" => options.allocations = number != 0,
+                b"cuda" => options.cuda = number != 0,
+                b"waits" => options.only_waits = number != 0,
+                b"yield" => options.yields = number != 0,
+                b"follow" => options.follow = number != 0,
+                _ => {}
+            }
+        }
+        options
+    }
+}
+
+/// The variable's value.
+impl fmt::Display for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "gc={},stack={},alloc={},cuda={},waits={},yield={},follow={}",
+            u8::from(self.collections),
+            self.stack_depth,
+            u8::from(self.allocations),
+            u8::from(self.cuda),
+            u8::from(self.only_waits),
+            u8::from(self.yields),
+            u8::from(self.follow),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let asked = Options {
+            collections: false,
+            stack_depth: 3,
+            allocations: true,
+            cuda: false,
+            only_waits: true,
+            yields: true,
+            follow: false,
+        };
+        assert_eq!(Options::parse(asked.to_string().as_bytes()), asked);
+        assert_eq!(Options::parse(b"stack=x,,new=1,\xff"), Options::default());
+    }
+}

@@ -1,0 +1,150 @@
+//! The writing side: any thread, no locks, no system calls but at the begin.
+
+use crate::Lost;
+use crate::LostKind;
+use crate::Record;
+use crate::allocations::class_of;
+use crate::layout::MAGIC;
+use crate::layout::Mapping;
+use crate::layout::bytes;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+/// A ring of this process.
+pub struct Producer {
+    mapping: Mapping,
+}
+
+impl Producer {
+    /// Makes a ring of so many records (a power of two) and the descriptor by which gctrace gets at it, to be
+    /// closed once [`offer`](crate::offer)ed. System calls only: may be called between fork and exec. `None` if
+    /// the kernel refuses, for want of memory, say.
+    #[must_use]
+    pub fn create(records: usize) -> Option<(Self, OwnedFd)> {
+        if !records.is_power_of_two() {
+            return None;
+        }
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: a name of ours, ended by zero.
+        let descriptor = unsafe { libc::memfd_create(c"gctrace-ring".as_ptr(), flags) };
+        if descriptor < 0 {
+            return None;
+        }
+        // SAFETY: just handed out, nobody else owns it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let length = libc::off_t::try_from(bytes(records)).ok()?;
+        let raw = descriptor.as_raw_fd();
+        // All of it is had now: a page that cannot be had later would be a SIGBUS in the program.
+        // SAFETY: system calls on a descriptor of ours.
+        let refused = unsafe {
+            libc::ftruncate(raw, length) != 0
+                || libc::fallocate(raw, 0, 0, length) != 0
+                || libc::fcntl(
+                    raw,
+                    libc::F_ADD_SEALS,
+                    libc::F_SEAL_SHRINK | libc::F_SEAL_GROW,
+                ) != 0
+        };
+        if refused {
+            return None;
+        }
+        let mapping = Mapping::new(raw, records)?;
+        let header = mapping.header();
+        header.records.store(records as u64, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Some((Self { mapping }, descriptor))
+    }
+
+    /// Puts a record into the ring; `false`, and counted as lost, if it is full.
+    pub fn push(&self, record: &Record) -> bool {
+        let words = record.encode();
+        let Some(number) = self.reserve() else {
+            self.lose(record.lost_kind(), 1);
+            return false;
+        };
+        let slot = self.mapping.slot(number);
+        for (word, value) in slot.words.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+        slot.sequence.store(number + 1, Ordering::Release);
+        true
+    }
+
+    fn reserve(&self) -> Option<u64> {
+        let header = self.mapping.header();
+        let mut head = header.head.load(Ordering::Relaxed);
+        loop {
+            // Acquire: what the reader read of the slot is over before it is written again.
+            let tail = header.tail.load(Ordering::Acquire);
+            if head.wrapping_sub(tail) >= self.mapping.records as u64 {
+                return None;
+            }
+            let taken = header.head.compare_exchange_weak(
+                head,
+                head + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match taken {
+                Ok(_) => return Some(head),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Counts records that could not be pushed.
+    pub fn lose(&self, kind: LostKind, count: u64) {
+        if let Some(lost) = self.mapping.header().lost.get(kind as usize) {
+            lost.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// What was lost so far.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        Lost(
+            self.mapping
+                .header()
+                .lost
+                .each_ref()
+                .map(|lost| lost.load(Ordering::Relaxed)),
+        )
+    }
+
+    /// Allocations are counted from now on.
+    pub fn count_allocations_since(&self, now_ns: u64) {
+        let table = self.mapping.allocations();
+        table.since_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// Counts an allocation. `alone`: no other thread can be counting at the same time, because the caller
+    /// holds the interpreter's lock; then this costs two plain additions.
+    #[inline]
+    pub fn count_allocation(&self, size: usize, alone: bool) {
+        let table = self.mapping.allocations();
+        let class = class_of(size);
+        if let (Some(count), Some(bytes)) = (table.count.get(class), table.bytes.get(class)) {
+            add(count, 1, alone);
+            add(bytes, size as u64, alone);
+        }
+    }
+
+    /// Counts a free.
+    #[inline]
+    pub fn count_free(&self, alone: bool) {
+        add(&self.mapping.allocations().frees, 1, alone);
+    }
+}
+
+#[inline]
+fn add(counter: &AtomicU64, value: u64, alone: bool) {
+    if alone {
+        let sum = counter.load(Ordering::Relaxed).wrapping_add(value);
+        counter.store(sum, Ordering::Relaxed);
+    } else {
+        counter.fetch_add(value, Ordering::Relaxed);
+    }
+}

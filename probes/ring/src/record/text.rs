@@ -1,0 +1,87 @@
+//! Texts, in pieces of what a record has room for.
+
+use super::words::first;
+use super::words::high;
+use crate::Record;
+use crate::layout::PAYLOAD_WORDS;
+
+/// No text.
+pub const NO_TEXT: u32 = 0;
+
+/// Bytes of a text in one record.
+pub const TEXT_BYTES: usize = 40;
+
+/// Texts are cut after so many bytes: names of templated kernels go on for kilobytes.
+const LONGEST: usize = 2000;
+
+/// Part of a text in UTF-8. Pieces of a text follow each other in the ring, others in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPiece {
+    /// Names the text, from 1; used once in a ring.
+    pub id: u32,
+    /// Where the piece begins, in bytes.
+    pub offset: u16,
+    /// Bytes of the whole text.
+    pub total: u16,
+    /// The bytes; beyond `total` they mean nothing.
+    pub bytes: [u8; TEXT_BYTES],
+}
+
+/// The records of a text. One that is too long is cut at the end of a character.
+pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = Record> {
+    let end = (0..=text.len().min(LONGEST)).rfind(|end| text.is_char_boundary(*end));
+    let text = text.get(..end.unwrap_or(0)).unwrap_or_default();
+    let total = text.len() as u16;
+    // An empty text is a piece as well.
+    let count = text.len().div_ceil(TEXT_BYTES).max(1);
+    (0..count).map(move |piece| {
+        let offset = piece * TEXT_BYTES;
+        let rest = text.as_bytes().get(offset..).unwrap_or_default();
+        let mut bytes = [0; TEXT_BYTES];
+        for (to, from) in bytes.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        Record::Text(TextPiece {
+            id,
+            offset: offset as u16,
+            total,
+            bytes,
+        })
+    })
+}
+
+impl TextPiece {
+    /// The bytes that belong to the text.
+    #[must_use]
+    pub fn used(&self) -> &[u8] {
+        let length = usize::from(self.total.saturating_sub(self.offset)).min(TEXT_BYTES);
+        self.bytes.get(..length).unwrap_or_default()
+    }
+
+    pub(super) fn encode(&self, kind: u8) -> [u64; PAYLOAD_WORDS] {
+        let mut words = [0; PAYLOAD_WORDS];
+        words[0] = first(kind, 0, self.id);
+        words[1] = u64::from(self.offset) | u64::from(self.total) << 16;
+        for (word, bytes) in words[2..].iter_mut().zip(self.bytes.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+        words
+    }
+
+    pub(super) fn decode(words: [u64; PAYLOAD_WORDS]) -> Option<Self> {
+        let (offset, total) = (words[1] as u16, (words[1] >> 16) as u16);
+        let mut bytes = [0; TEXT_BYTES];
+        for (chunk, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(&words[2..]) {
+            *chunk = word.to_le_bytes();
+        }
+        let fits = usize::from(offset) % TEXT_BYTES == 0
+            && usize::from(total) <= LONGEST
+            && (offset < total || total == 0);
+        fits.then_some(Self {
+            id: high(words[0]),
+            offset,
+            total,
+            bytes,
+        })
+    }
+}

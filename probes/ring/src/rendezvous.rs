@@ -1,0 +1,308 @@
+//! How a ring gets from the process that made it to gctrace: over a socket in a private folder.
+//!
+//! The kernel vouches for who is at the other end (SO_PEERCRED), in pids of gctrace's own namespace.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Environment variable that names the socket.
+pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
+
+/// What a ring is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum Role {
+    /// Collections and allocations.
+    Python = 1,
+    /// GPU work.
+    Gpu = 2,
+}
+
+/// What is sent along with a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// What for.
+    pub role: Role,
+    /// The process as it sees itself (it may live in a pid namespace).
+    pub own_pid: u32,
+    /// When it made the ring.
+    pub at_ns: u64,
+    /// It was forked from a process that had one: nothing of it was missed.
+    pub is_fork: bool,
+}
+
+const GREETING: u64 = u64::from_le_bytes(*b"gctrace1");
+const HELLO_WORDS: usize = 5;
+
+impl Hello {
+    fn encode(&self) -> [u64; HELLO_WORDS] {
+        [
+            GREETING,
+            self.role as u64,
+            u64::from(self.own_pid),
+            self.at_ns,
+            u64::from(self.is_fork),
+        ]
+    }
+
+    fn decode(words: [u64; HELLO_WORDS]) -> Option<Self> {
+        let [greeting, role, own_pid, at_ns, is_fork] = words;
+        let role = [Role::Python, Role::Gpu]
+            .into_iter()
+            .find(|known| *known as u64 == role)?;
+        (greeting == GREETING).then_some(Self {
+            role,
+            own_pid: u32::try_from(own_pid).ok()?,
+            at_ns,
+            is_fork: is_fork != 0,
+        })
+    }
+}
+
+/// Room for one descriptor in a control message, aligned as the kernel wants it.
+#[repr(C)]
+union Control {
+    _aligned: libc::cmsghdr,
+    bytes: [u8; 64],
+}
+
+/// Hands a ring over. Never blocks; system calls only, so it may be called between fork and exec. `false` if
+/// nobody listens (any more), or the path is too long for a socket.
+#[must_use]
+pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &Hello) -> bool {
+    let Some((address, length)) = address(socket_path) else {
+        return false;
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: plain numbers.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+    if socket < 0 {
+        return false;
+    }
+    // SAFETY: just handed out, nobody else owns it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: the address is filled for `length` bytes.
+    let connected =
+        unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    connected == 0 && send(socket.as_fd(), ring, &hello.encode())
+}
+
+fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
+    // SAFETY: all zeroes are a valid address.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // The zero at the end included.
+    if path.len() >= address.sun_path.len() {
+        return None;
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = from.cast_signed();
+    }
+    Some((address, size_of::<libc::sockaddr_un>() as libc::socklen_t))
+}
+
+fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]) -> bool {
+    let mut control = Control { bytes: [0; 64] };
+    let mut part = libc::iovec {
+        iov_base: words.as_ptr().cast_mut().cast(),
+        iov_len: size_of_val(words),
+    };
+    // SAFETY: all zeroes are a valid message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    // SAFETY: CMSG_* compute within `control`, which has room for one descriptor (24 bytes).
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<i32>() as u32) as usize;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<i32>() as u32) as usize;
+        libc::CMSG_DATA(header)
+            .cast::<i32>()
+            .write_unaligned(ring.as_raw_fd());
+    }
+    // SAFETY: all parts live until the call returns; MSG_NOSIGNAL: no SIGPIPE in the program.
+    let sent = unsafe {
+        libc::sendmsg(
+            socket.as_raw_fd(),
+            &raw const message,
+            libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+        )
+    };
+    sent == size_of_val(words) as isize
+}
+
+/// A ring that was handed over, and by whom.
+#[derive(Debug)]
+pub struct Offered {
+    /// Its memory, for [`Consumer::open`](crate::Consumer::open).
+    pub ring: OwnedFd,
+    /// What it is for.
+    pub hello: Hello,
+    /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
+    pub pid: u32,
+    /// Its user, as the kernel says.
+    pub uid: u32,
+}
+
+/// The socket at which rings are taken.
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    /// Listens at a path that does not exist yet, in a folder that only the user of the programs can enter.
+    /// Whoever should connect must be able to write to the socket: see chown(2) where gctrace is root.
+    ///
+    /// # Errors
+    /// The kernel's, and `InvalidInput` for a path longer than a socket's can be (107 bytes).
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let (address, length) = address(path.as_os_str().as_bytes())
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: plain numbers.
+        let socket = unsafe { libc::socket(libc::AF_UNIX, kind, 0) };
+        if socket < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: just handed out, nobody else owns it.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        /// The kernel cuts it to net.core.somaxconn (4096 since Linux 5.4).
+        const WAITING: i32 = 4096;
+        // SAFETY: the address is filled for `length` bytes.
+        let refused = unsafe {
+            libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) != 0
+                || libc::listen(socket.as_raw_fd(), WAITING) != 0
+        };
+        if refused {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self(socket))
+    }
+
+    /// The next ring that was offered; `None` if none is waiting. What is no offer of ours is passed over.
+    ///
+    /// # Errors
+    /// The kernel's, such as a full table of descriptors.
+    pub fn accept(&self) -> io::Result<Option<Offered>> {
+        loop {
+            let kind = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+            let null = std::ptr::null_mut();
+            // SAFETY: the peer's address is not asked for.
+            let socket =
+                unsafe { libc::accept4(self.0.as_raw_fd(), null, std::ptr::null_mut(), kind) };
+            if socket < 0 {
+                let error = io::Error::last_os_error();
+                return match error.raw_os_error() {
+                    Some(libc::EAGAIN) => Ok(None),
+                    Some(libc::ECONNABORTED | libc::EINTR) => continue,
+                    _ => Err(error),
+                };
+            }
+            // SAFETY: just handed out, nobody else owns it.
+            let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+            if let Some(offered) = receive(socket.as_fd()) {
+                return Ok(Some(offered));
+            }
+        }
+    }
+}
+
+/// Readable when a ring is waiting.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The producer sends before its `connect` can be seen as readable data only in theory: it may have been
+/// preempted in between, so a moment is waited for.
+fn receive(socket: BorrowedFd<'_>) -> Option<Offered> {
+    /// Milliseconds; the two system calls follow each other.
+    const PATIENCE: i32 = 20;
+    let mut waiting = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one descriptor, as said.
+    unsafe { libc::poll(&raw mut waiting, 1, PATIENCE) };
+    let mut words = [0_u64; HELLO_WORDS];
+    let mut control = Control { bytes: [0; 64] };
+    let mut part = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: size_of_val(&words),
+    };
+    // SAFETY: all zeroes are a valid message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    // SAFETY: all parts live until the call returns.
+    let length =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let ring = descriptor(&message)?;
+    if length != size_of::<[u64; HELLO_WORDS]>() as isize {
+        return None;
+    }
+    let hello = Hello::decode(words)?;
+    let (pid, uid) = peer(socket)?;
+    Some(Offered {
+        ring,
+        hello,
+        pid,
+        uid,
+    })
+}
+
+/// The first descriptor that came with a message; further ones are closed.
+fn descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
+    let mut first = None;
+    // SAFETY: the kernel has filled the control part; CMSG_* stay within its length, and each
+    // descriptor in it was just handed out to us.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let length = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+                for at in 0..length / size_of::<i32>() {
+                    let data = libc::CMSG_DATA(header).cast::<i32>().add(at);
+                    let owned = OwnedFd::from_raw_fd(data.read_unaligned());
+                    first.get_or_insert(owned);
+                }
+            }
+            header = libc::CMSG_NXTHDR(message, header);
+        }
+    }
+    first
+}
+
+fn peer(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let mut credentials = MaybeUninit::<libc::ucred>::zeroed();
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the memory is as long as said.
+    let failed = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            credentials.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if failed != 0 {
+        return None;
+    }
+    // SAFETY: zeroed, and filled by the kernel; plain numbers.
+    let credentials = unsafe { credentials.assume_init() };
+    Some((u32::try_from(credentials.pid).ok()?, credentials.uid))
+}

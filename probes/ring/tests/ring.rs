@@ -1,0 +1,218 @@
+//! The ring between threads and between processes: nothing is torn, doubled or lost uncounted.
+
+#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
+
+use gctrace_ring::Consumer;
+use gctrace_ring::Hello;
+use gctrace_ring::Listener;
+use gctrace_ring::LostKind;
+use gctrace_ring::Moment;
+use gctrace_ring::OpenError;
+use gctrace_ring::OwnerMark;
+use gctrace_ring::Producer;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use gctrace_ring::offer;
+use std::cell::Cell;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+/// A record whose every word follows from two numbers.
+fn record(thread: u32, number: u64) -> Record {
+    Record::Pause {
+        moment: Moment {
+            begin_ns: number,
+            end_ns: number * 3,
+        },
+        tid: thread,
+        generation: (number % 3) as u8,
+        interpreter: number as i64 ^ 7,
+        collected: number * 5,
+        uncollectable: number * 7,
+        frame: number as u32 ^ thread,
+    }
+}
+
+/// Thread and number of a record that is whole.
+fn whole(seen: Record) -> (u32, u64) {
+    let Record::Pause { moment, tid, .. } = seen else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(seen, record(tid, moment.begin_ns));
+    (tid, moment.begin_ns)
+}
+
+#[test]
+fn threads_write_while_it_is_read() {
+    const THREADS: u32 = 4;
+    const EACH: u64 = 200_000;
+    let (producer, descriptor) = Producer::create(1 << 8).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+    let done = AtomicBool::new(false);
+    let mut next = [0; THREADS as usize];
+    let seen = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let producer = &producer;
+                scope.spawn(move || {
+                    (0..EACH)
+                        .filter(|number| producer.push(&record(thread, *number)))
+                        .count()
+                })
+            })
+            .collect();
+        let reader = scope.spawn(|| {
+            loop {
+                let last = done.load(Ordering::Acquire);
+                let read = consumer.read(false, |record| {
+                    let (thread, number) = whole(record.unwrap());
+                    // Of each thread in its order, none twice.
+                    assert!(number >= next[thread as usize]);
+                    next[thread as usize] = number + 1;
+                });
+                seen.fetch_add(read.records, Ordering::Relaxed);
+                if last && read.records == 0 {
+                    break;
+                }
+            }
+        });
+        let pushed: usize = writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .sum();
+        done.store(true, Ordering::Release);
+        reader.join().unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), pushed as u64);
+    });
+    assert_eq!(
+        seen.into_inner() + consumer.lost().of(LostKind::Pauses),
+        u64::from(THREADS) * EACH
+    );
+    assert_eq!(consumer.lost(), producer.lost());
+}
+
+#[test]
+fn a_full_ring_refuses_and_counts() {
+    let (producer, descriptor) = Producer::create(4).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+    let pushed = (0..7)
+        .filter(|number| producer.push(&record(1, *number)))
+        .count();
+    assert_eq!((pushed, consumer.lost().of(LostKind::Pauses)), (4, 3));
+    let mut seen = Vec::new();
+    consumer.read(false, |record| seen.push(whole(record.unwrap()).1));
+    assert_eq!(seen, [0, 1, 2, 3]);
+    assert!(producer.push(&record(1, 9)), "there is room again");
+}
+
+/// Writes without end in a child, which is killed at any moment; what it began and did not finish is passed
+/// over and counted, all else is whole and in order.
+#[test]
+fn a_killed_process_leaves_what_it_wrote() {
+    for round in 0..20_u64 {
+        let (producer, descriptor) = Producer::create(1 << 12).unwrap();
+        let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+        // SAFETY: the child only writes to the ring, until it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let mut number = 0;
+            loop {
+                number += u64::from(producer.push(&record(1, number)));
+            }
+        }
+        let expected = Cell::new(0);
+        let mut count = |record: Result<Record, _>| {
+            let (_, number) = whole(record.unwrap());
+            assert_eq!(number, expected.get());
+            expected.set(number + 1);
+        };
+        while expected.get() <= round * 1000 {
+            consumer.read(false, &mut count);
+        }
+        let mut status = 0;
+        // SAFETY: our own child, waited for once.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, &raw mut status, 0);
+        }
+        let mut damaged = 0;
+        for _ in 0..3 {
+            damaged += consumer.read(true, &mut count).damaged;
+        }
+        assert!(damaged <= 1, "one thread has begun at most one record");
+    }
+}
+
+#[test]
+fn handed_over_with_the_peers_own_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(&path).unwrap();
+    assert!(listener.accept().unwrap().is_none());
+    let (producer, descriptor) = Producer::create(16).unwrap();
+    let hello = Hello {
+        role: Role::Gpu,
+        own_pid: 77,
+        at_ns: 5,
+        is_fork: true,
+    };
+    assert!(offer(
+        path.as_os_str().as_bytes(),
+        descriptor.as_fd(),
+        &hello
+    ));
+    drop(descriptor);
+    let offered = listener.accept().unwrap().unwrap();
+    assert_eq!(offered.hello, hello);
+    assert_eq!(offered.pid, std::process::id());
+    // SAFETY: takes nothing.
+    assert_eq!(offered.uid, unsafe { libc::getuid() });
+    let mut consumer = Consumer::open(offered.ring.as_fd()).unwrap();
+    producer.push(&record(1, 1));
+    assert_eq!(consumer.read(false, |_| ()).records, 1);
+    drop(listener);
+    assert!(!offer(
+        path.as_os_str().as_bytes(),
+        offered.ring.as_fd(),
+        &hello
+    ));
+}
+
+#[test]
+fn what_is_no_ring_is_not_read() {
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(
+        Consumer::open(file.as_fd()).err(),
+        Some(OpenError::NotSealed)
+    );
+    // SAFETY: a new descriptor of ours.
+    let memory = unsafe {
+        let raw = libc::memfd_create(c"other".as_ptr(), libc::MFD_ALLOW_SEALING);
+        libc::ftruncate(raw, 12_345);
+        libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK);
+        <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw)
+    };
+    let error = Consumer::open(memory.as_fd()).err();
+    assert_eq!(error, Some(OpenError::Length { bytes: 12_345 }));
+}
+
+#[test]
+fn a_forked_process_finds_the_mark_gone() {
+    let mark = OwnerMark::new().unwrap();
+    assert!(mark.is_mine());
+    // SAFETY: the child only reads and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(mark.is_mine())) };
+    }
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(libc::WEXITSTATUS(status), 0);
+    assert!(mark.is_mine());
+}

@@ -15,6 +15,7 @@ use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::Reason;
 use gctrace_event::Record;
+use gctrace_event::Source;
 use gctrace_event::TraceFile;
 use gctrace_event::compressed_by_name;
 use std::error::Error;
@@ -169,6 +170,7 @@ impl Series {
             stack: self.stack(),
             young_count: Some(700).filter(|_| self.stacks > 0),
             counters: self.counters(length),
+            source: Source::Probes,
         }
     }
 

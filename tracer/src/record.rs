@@ -10,6 +10,7 @@ mod cuda;
 mod ending;
 mod header;
 mod interpreters;
+pub(crate) mod mode;
 pub(crate) mod nvml;
 mod output;
 mod plan;
@@ -31,7 +32,6 @@ use crate::launch::Launched;
 use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
-use crate::privileges;
 use crate::record::allocations::AllocationWindows;
 use crate::record::counters::Counting;
 use crate::record::cuda::CudaProbes;
@@ -97,7 +97,6 @@ struct Recording {
 impl Recording {
     /// Everything that can fail before a program is touched.
     fn prepare(config: &RecordConfig, signals: Signals) -> anyhow::Result<Self> {
-        privileges::require_for_recording()?;
         let invoker = Invoker::detect();
         let launch = match &config.target {
             Target::Command(command) => Some(LaunchPlan::new(command, &invoker, config.as_root)),
@@ -106,6 +105,7 @@ impl Recording {
                 None
             }
         };
+        let decision = mode::decide(config, launch.as_ref())?;
         let support = KernelSupport::probe();
         let mut counting = count(&config.counters);
         let mut session = Session::open(
@@ -123,6 +123,7 @@ impl Recording {
             Some(launch) => launch.variable(name),
             None => None,
         });
+        header.mode = Some(decision.collections.as_str().to_owned());
         counting.describe(&mut header);
         let file = create_trace(&config.output, &invoker)?;
         let output = Output::begin(&config.output, file, &header)?;

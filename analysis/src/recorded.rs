@@ -3,7 +3,6 @@
 use crate::analysis::TraceState;
 use crate::report::RecordedReport;
 use crate::report::Sources;
-use gctrace_event::Pause;
 use gctrace_event::Source;
 
 /// Mode of traces from before there was a choice.
@@ -27,13 +26,16 @@ pub(crate) struct SourceCounts {
 }
 
 impl SourceCounts {
-    pub(crate) fn add(&mut self, pause: &Pause) {
-        let counted = match pause.source {
+    /// A pause with these times, seen by `source`.
+    pub(crate) fn add(&mut self, source: Source, begin_ns: u64, end_ns: u64) {
+        let counted = match source {
             Source::Probes => &mut self.probes,
             Source::Injected => &mut self.injected,
-            Source::Both { begin_ns, end_ns } => {
-                let begin = begin_ns.abs_diff(pause.begin_ns);
-                let apart_ns = begin.max(end_ns.abs_diff(pause.end_ns));
+            Source::Both {
+                begin_ns: begin,
+                end_ns: end,
+            } => {
+                let apart_ns = begin.abs_diff(begin_ns).max(end.abs_diff(end_ns));
                 self.apart_max_ns = self.apart_max_ns.max(apart_ns);
                 self.apart_sum_ns = self.apart_sum_ns.saturating_add(apart_ns);
                 &mut self.both
@@ -74,18 +76,12 @@ mod tests {
 
     #[test]
     fn pauses_are_counted_by_who_saw_them() {
-        let pause = |source| Pause {
-            begin_ns: 1000,
-            end_ns: 2000,
-            source,
-            ..Pause::default()
-        };
         let mut counts = SourceCounts::default();
         assert_eq!(counts.report().both_apart_max_ns, None);
-        counts.add(&pause(Source::Probes));
-        counts.add(&pause(Source::Injected));
+        counts.add(Source::Probes, 1000, 2000);
+        counts.add(Source::Injected, 1000, 2000);
         for (begin_ns, end_ns) in [(1002, 2001), (996, 1999)] {
-            counts.add(&pause(Source::Both { begin_ns, end_ns }));
+            counts.add(Source::Both { begin_ns, end_ns }, 1000, 2000);
         }
         let expected = Sources {
             probes: 1,

@@ -8,6 +8,7 @@ mod as_user;
 mod environment;
 mod inherited;
 mod invoker;
+mod preload;
 mod signals;
 
 pub(crate) use as_user::Cache;

@@ -119,7 +119,7 @@ impl Recording {
             attachable(*pid)?;
         }
         let collections = decision.collections;
-        let by_probes = collections != Collections::Injected;
+        let by_probes = collections.uses_probes();
         let opened = by_probes.then(|| Opened::open(config)).transpose()?;
         let mut injected = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {

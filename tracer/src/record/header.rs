@@ -53,14 +53,7 @@ pub(crate) fn header<'a>(
             .cuda
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
-        mode: Some(
-            match collections {
-                Collections::Probes => "ebpf",
-                Collections::Injected => "inject",
-                Collections::Both => "both",
-            }
-            .to_owned(),
-        ),
+        mode: Some(collections.as_str().to_owned()),
         ..Header::default()
     }
 }

@@ -125,7 +125,11 @@ impl Recording {
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
             let from_within = collections != Collections::Probes;
             let started = Injected::start(&invoker, config.as_root, !by_probes, from_within)?;
-            launch.inject(injection, &started.rendezvous());
+            let library = injection.library.display();
+            launch
+                .inject(injection, &started.rendezvous())
+                .with_context(|| format!("cannot load {library} into the command"))?;
+            started.let_in()?;
             injected = Some(started);
         }
         let mut header = header::header(config, collections, |name| match &launch {

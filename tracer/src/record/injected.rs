@@ -54,8 +54,8 @@ pub(crate) struct Injected {
     /// The listener is among them.
     is_listening: bool,
     processes: HashMap<u32, Process>,
-    /// Users whose rings are taken.
-    users: [u32; 2],
+    /// Whose rings are taken, besides root's.
+    owner: Owner,
     launched: Option<u32>,
     told: Told,
     /// Collections are to be seen from within, and no process has handed over a ring for them yet.
@@ -120,14 +120,13 @@ impl Injected {
         let folder = Folder::make(&folder::places(owner), owner)?;
         let listener = Listener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
-        folder.hand_to(owner)?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
             listener,
             waiting,
             is_listening: false,
             processes: HashMap::new(),
-            users: [owner.uid, own],
+            owner,
             launched: None,
             told: Told {
                 describes_processes,
@@ -148,6 +147,11 @@ impl Injected {
     /// What programs are told: the path of the socket.
     pub(crate) fn rendezvous(&self) -> PathBuf {
         self.folder.socket()
+    }
+
+    /// Whatever gctrace puts into the folder is there: its user may enter.
+    pub(crate) fn let_in(&self) -> anyhow::Result<()> {
+        self.folder.hand_to(self.owner)
     }
 
     /// The command that gctrace started.
@@ -212,7 +216,7 @@ impl Injected {
             pid,
             uid,
         } = offered;
-        if pid == 0 || !self.users.contains(&uid) && uid != 0 {
+        if pid == 0 || ![self.owner.uid, 0].contains(&uid) {
             let text = format!(
                 "a ring of a process of user {uid} was refused: it is not one of the command's"
             );

@@ -1,7 +1,8 @@
 //! The private folder in which gctrace's socket lies.
 //!
 //! Owns where it is, that nobody else can enter it, and that it goes: at the end, or, of a gctrace that was
-//! killed, at the next start. It holds the socket and nothing else.
+//! killed, at the next start. It holds the socket, and what the command is to find
+//! there by a path without a space.
 
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -18,6 +19,7 @@ use std::fs::File;
 use std::hash::BuildHasher;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -147,8 +149,8 @@ const LONGEST_PATH: usize = 107;
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if let Err(errno) = remove(&self.parent, OsStr::new(&self.name), &self.locked.as_fd()) {
-            tracing::warn!("{} could not be removed: {errno}", self.path.display());
+        if let Err(error) = remove(&self.parent, OsStr::new(&self.name), &self.locked) {
+            tracing::warn!("{} could not be removed: {error}", self.path.display());
         }
     }
 }
@@ -221,20 +223,26 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: Owner) -> io::Result<()> 
         return Ok(());
     }
     match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
-        Ok(locked) => remove(parent, name, &locked.as_fd()).map_err(io::Error::from),
+        Ok(locked) => remove(parent, name, &locked),
         Err((_, Errno::EWOULDBLOCK)) => Ok(()),
         Err((_, errno)) => Err(errno.into()),
     }
 }
 
-/// Removes the socket by the opened folder, and then the name, which can be that of an empty folder only:
+/// Removes what lies in the opened folder, and then the name, which can be that of an empty folder only:
 /// whatever its user put there instead stays.
-fn remove(parent: &File, name: &OsStr, folder: &impl AsFd) -> nix::Result<()> {
-    match nix::unistd::unlinkat(folder, SOCKET, UnlinkatFlags::NoRemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => {}
-        Err(errno) => return Err(errno),
+fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
+    // By the descriptor: the name may lead elsewhere by now.
+    let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    for entry in listed?.flatten() {
+        let name = entry.file_name();
+        nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
     }
-    nix::unistd::unlinkat(parent, name, UnlinkatFlags::RemoveDir)
+    Ok(nix::unistd::unlinkat(
+        parent,
+        name,
+        UnlinkatFlags::RemoveDir,
+    )?)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! Needs the C library to be at least as new as the one it was linked with asks for (glibc 2.34 on systems
 //! from 2021 on: `objdump -T`), and nothing else: libgcc is inside, see build.rs.
 
+mod cupti;
 mod environment;
 mod find;
 mod names;

@@ -187,3 +187,6 @@ fn call(bytes: Bytes, layer: ApiLayer) -> Option<Activity> {
         correlation: bytes.u32(32)?,
     }))
 }
+
+#[cfg(test)]
+mod tests;

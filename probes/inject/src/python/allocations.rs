@@ -1,9 +1,9 @@
 //! Counting allocations by size class (`--alloc`): wrappers around the allocators of the domains MEM and OBJ.
 //!
 //! An allocation is what `malloc` or `calloc` returned, and what `realloc` returned: that also counts as a free of
-//! what was there before. So allocations less frees are the blocks that live more (or fewer) than at the begin. The domain RAW is left out: what
-//! the other two need from it would count twice. Objects that come from CPython's free lists are not allocated,
-//! and not counted.
+//! what was there before. So allocations less frees are how many blocks live more than at the begin. The domain
+//! RAW is left out: what the other two need from it would count twice. Objects that come from CPython's free
+//! lists are not allocated, and not counted.
 //!
 //! Whoever sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps what was there.
 

@@ -11,6 +11,8 @@ mod find;
 mod table;
 
 pub use find::CudaFile;
+pub use find::before_start;
+pub use find::cupti_before_start;
 pub use find::from_environment;
 pub use find::mapped;
 pub use table::Bytes;

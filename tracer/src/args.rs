@@ -3,10 +3,14 @@
 //! Owns every option, its help and its checks. Does nothing with them, and no other module knows
 //! clap (but `manual.rs`, which prints what is described here).
 
+mod choices;
 mod demo;
 mod export;
 mod values;
 
+pub(crate) use choices::CudaMode;
+pub(crate) use choices::Format;
+pub(crate) use choices::Mode;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
@@ -17,7 +21,6 @@ use clap::CommandFactory;
 use clap::FromArgMatches;
 use clap::Parser;
 use clap::Subcommand;
-use clap::ValueEnum;
 use clap::error::ErrorKind;
 use gctrace_event::Counter;
 use std::ffi::OsString;
@@ -30,14 +33,15 @@ pub(crate) const GUARDIAN: &str = "__guardian";
 const EXAMPLES: &str = "\
 Examples:
   sudo gctrace -- python train.py            record a program from its first instruction
+  gctrace -- python train.py                 the same without root, from within the program
   sudo gctrace -o run.json.gz -- torchrun --nproc-per-node 8 train.py
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
   gctrace analyze trace.json                 say what the collector cost, and why
   gctrace export trace.json -o gc.svg        flame graph: which Python lines trigger it
   gctrace doctor                             say what works on this machine
 
-Only recording needs privileges. Under sudo the command runs as the user who typed it, with that
-user's environment. The exit code of a recording is the command's own; otherwise 2 is a usage
+Without privileges gctrace records commands from within (--mode inject): the same pauses, but not why
+they came. Under sudo the command runs as the user who typed it, with that user's environment. The exit code of a recording is the command's own; otherwise 2 is a usage
 error, 1 a failure of gctrace, 130 an interrupted recording.";
 
 const RECORD_EXAMPLES: &str = "\
@@ -45,6 +49,7 @@ Examples:
   sudo gctrace record -- python train.py
   sudo gctrace record -o run.json.gz --min-pause 50us -- ./train.py --epochs 3
   sudo gctrace record -p 4242 -d 2m
+  gctrace record --mode inject -- python train.py
 
 The first Ctrl-C reaches the command as it would without gctrace, and recording goes on until the
 command ends. A second Ctrl-C ends the recording and leaves the command alone.";
@@ -60,7 +65,7 @@ Examples:
   gctrace doctor --python .venv/bin/python
   sudo gctrace doctor --python 4242          a running process, by its pid
 
-Exit code: 0 if recording will work, 1 if something is missing.";
+Exit code: 0 if recording a command will work, one way or another; 1 if not.";
 
 /// Finds what Python's garbage collector costs a training process.
 ///
@@ -174,6 +179,19 @@ struct RecordArgs {
         hide_possible_values = true
     )]
     cuda: CudaMode,
+    /// How to record: from the kernel (ebpf, needs privileges), from within the programs (inject, works for everyone),
+    /// both and compare, or what fits here (auto; gctrace doctor says what that is)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        default_value = "auto",
+        hide_possible_values = true
+    )]
+    mode: Mode,
+    /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times will not be in the trace
+    #[arg(long)]
+    gpu_yield: bool,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
@@ -200,28 +218,6 @@ struct DoctorArgs {
     /// Explain how the collector was found in these interpreters: files, or pids of running ones
     #[arg(long, value_name = "PATH|PID", num_args = 1..)]
     python: Vec<OsString>,
-}
-
-/// How `analyze` prints its report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// For people
-    Text,
-    /// For programs: schema gctrace.report/1
-    Json,
-}
-
-/// Which calls of CUDA are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CudaMode {
-    /// Every launch and every CUDA event is an event of the trace
-    All,
-    /// Launches are counted by the millisecond: a trace of hours stays small
-    Launches,
-    /// Synchronisation, copies, memory and collectives, no launches
-    Sync,
-    /// Nothing of CUDA
-    Off,
 }
 
 /// What was asked for.
@@ -270,6 +266,10 @@ pub(crate) struct RecordConfig {
     pub nvml_hz: Option<f64>,
     /// Calls of CUDA.
     pub cuda: CudaMode,
+    /// How to record.
+    pub mode: Mode,
+    /// CUPTI is left to the program's own profiler.
+    pub gpu_yield: bool,
     /// How much to say.
     pub verbosity: Verbosity,
 }
@@ -392,6 +392,17 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
     })
 }
 
+/// What `gctrace -- COMMAND` asks for, for those who explain what it would do.
+pub(crate) fn usual_recording(command: &str) -> RecordConfig {
+    let line = ["gctrace", "--", command].map(OsString::from);
+    match try_parse(line) {
+        Ok(Action::Record(config)) => config,
+        // Such a line is a recording; were it none, clap's own words would say why.
+        Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
+        Err(error) => error.exit(),
+    }
+}
+
 /// The description of the whole command line, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
     Cli::command()
@@ -411,6 +422,8 @@ fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
         alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
         nvml_hz: (args.nvml_hz > 0.0).then_some(args.nvml_hz),
         cuda: args.cuda,
+        mode: args.mode,
+        gpu_yield: args.gpu_yield,
         verbosity,
     })
 }

@@ -4,6 +4,9 @@
 //! a user would start it.
 
 use crate::args::DemoConfig;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::record::mode;
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,6 +16,9 @@ use std::process::Command;
 
 /// The training program, as it is in `examples/`.
 const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
+
+/// What runs it.
+const PYTHON: &str = "python3";
 
 /// A folder of its own under the system's for temporary files, removed when dropped.
 struct Folder(PathBuf);
@@ -38,10 +44,10 @@ impl Drop for Folder {
 /// Lays out the simulated GPU, records, explains. Returns the exit code: that of the first part that failed.
 ///
 /// # Errors
-/// Without the privileges to record, when the simulated GPU was not built, or the folder cannot be written.
+/// Where neither the kernel nor the program lets gctrace record, when the simulated GPU was not built, or the folder cannot be written.
 pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     // Said of this command, before anything is made, and not of the one in a folder that is gone by then.
-    crate::privileges::require_for_recording()?;
+    possible()?;
     let folder = Folder::new()?;
     let program = lay_out(&folder.0)?;
     println!(
@@ -54,13 +60,31 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
         .arg(&config.output)
         .arg("--")
         .args(command(&program, &folder.0, config))
-        .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"));
+        .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"))
+        .env("LD_LIBRARY_PATH", search_path(&folder.0));
     let recorded = code(&mut record)?;
     if recorded != 0 {
         return Ok(recorded);
     }
     println!();
     code(Command::new(&gctrace).arg("analyze").arg(&config.output))
+}
+
+/// Whether a command can be recorded at all, in one way or the other.
+fn possible() -> anyhow::Result<()> {
+    let config = crate::args::usual_recording(PYTHON);
+    let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
+    mode::decide(&config, Some(&launch)).map(drop)
+}
+
+/// There the program's CUDA is looked for by gctrace, and CUPTI by what gctrace loads into the program.
+fn search_path(folder: &Path) -> OsString {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(own) = std::env::var_os("LD_LIBRARY_PATH").filter(|own| !own.is_empty()) {
+        path.push(":");
+        path.push(own);
+    }
+    path
 }
 
 /// The libraries, and the program beside them; everyone may read them: under sudo the program runs as the user.
@@ -85,7 +109,7 @@ fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn command(program: &Path, folder: &Path, config: &DemoConfig) -> Vec<OsString> {
-    let mut command: Vec<OsString> = vec!["python3".into(), program.into(), "--library".into()];
+    let mut command: Vec<OsString> = vec![PYTHON.into(), program.into(), "--library".into()];
     command.push(folder.into());
     command.extend(["--steps".into(), config.steps.to_string().into()]);
     command

@@ -2,6 +2,7 @@
 
 use crate::launch::LaunchError;
 use crate::privileges::Denied;
+use crate::record::mode::Refused;
 use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -17,6 +18,12 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<Denied>())
     {
         return Some(denied.remedy());
+    }
+    if let Some(refused) = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Refused>())
+    {
+        return Some(refused.remedy().trim_end().to_owned());
     }
     if let Some(bpf) = error
         .chain()

@@ -8,18 +8,27 @@ mod as_user;
 mod environment;
 mod inherited;
 mod invoker;
+mod preload;
+mod program;
 mod signals;
+mod trust;
 
 pub(crate) use as_user::Cache;
 pub(crate) use as_user::FileError;
 pub(crate) use as_user::create_trace;
 pub(crate) use invoker::Invoker;
+pub(crate) use preload::LibraryError;
+pub(crate) use preload::library_for;
+pub(crate) use program::Obstacle;
+#[cfg(test)]
+pub(crate) use program::What;
 pub(crate) use signals::Decision;
 pub(crate) use signals::Policy;
 pub(crate) use signals::Signals;
 
 use crate::launch::environment::Environment;
 use crate::launch::inherited::Inherited;
+use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
@@ -33,6 +42,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::Child;
 use std::process::Command;
 use std::process::ExitStatus;
@@ -138,6 +148,20 @@ impl LaunchPlan {
         self.environment
             .get(OsStr::new(name))
             .map(OsString::as_os_str)
+    }
+
+    /// Libraries of CUDA that the command is likely to use.
+    pub(crate) fn cuda_libraries(&self) -> Vec<CudaFile> {
+        let environment = self.environment.clone().into_iter().collect();
+        let file = self.program_file();
+        gctrace_probes::cuda::before_start(&self.program, file.as_deref(), &environment)
+    }
+
+    /// Files of CUPTI that it is likely to find.
+    pub(crate) fn cupti_libraries(&self) -> Vec<PathBuf> {
+        let environment = self.environment.clone().into_iter().collect();
+        let file = self.program_file();
+        gctrace_probes::cuda::cupti_before_start(&self.program, file.as_deref(), &environment)
     }
 
     /// Starts the command. Returns once it executes its program, or with the reason why it cannot.

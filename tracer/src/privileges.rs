@@ -114,9 +114,9 @@ pub(crate) struct Denied {
     facts: Box<Facts>,
 }
 
-/// Checks that this process may record.
-pub(crate) fn require_for_recording() -> Result<(), Denied> {
-    Denied::from_facts(Facts::gather()).map_or(Ok(()), Err)
+/// Why this process may not record from the kernel; `None` if it may.
+pub(crate) fn denied() -> Option<Denied> {
+    Denied::from_facts(Facts::gather())
 }
 
 impl Denied {
@@ -149,6 +149,11 @@ impl Denied {
             missing,
             facts: Box::new(facts),
         })
+    }
+
+    /// Whether sudo is all that is missing.
+    pub(crate) fn sudo_helps(&self) -> bool {
+        self.obstacle == Obstacle::NotGranted
     }
 
     /// The commands that mend it, ready to print after the error.
@@ -267,6 +272,10 @@ impl fmt::Display for Denied {
 }
 
 impl std::error::Error for Denied {}
+
+/// What stands between an ordinary user and recording, for tests of others.
+#[cfg(test)]
+pub(crate) use tests::denied as ordinary_user;
 
 #[cfg(test)]
 mod tests;

@@ -8,14 +8,20 @@ mod clock;
 mod counters;
 mod cuda;
 mod ending;
+mod frames;
 mod header;
+mod injected;
 mod interpreters;
+mod merge;
+pub(crate) mod mode;
 pub(crate) mod nvml;
 mod output;
 mod plan;
 mod pressure;
 mod processes;
+mod sink;
 mod stacks;
+mod trace;
 mod watch;
 
 use crate::args::CounterChoice;
@@ -31,13 +37,15 @@ use crate::launch::Launched;
 use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
-use crate::privileges;
 use crate::record::allocations::AllocationWindows;
 use crate::record::counters::Counting;
 use crate::record::cuda::CudaProbes;
+use crate::record::injected::Injected;
 use crate::record::interpreters::Interpreters;
+use crate::record::mode::Collections;
 use crate::record::nvml::GpuSampling;
 use crate::record::output::Output;
+use crate::record::trace::Trace;
 use crate::record::watch::Watch;
 use anyhow::Context as _;
 use gctrace_ebpf::Config;
@@ -84,7 +92,11 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
 }
 
 struct Recording {
-    watch: Watch,
+    trace: Trace,
+    /// eBPF probes; `None` where everything is seen from within.
+    probes: Option<Watch>,
+    /// The injected library's rings; `None` where nothing is injected.
+    injected: Option<Injected>,
     signals: Signals,
     policy: Policy,
     guardian: Option<Guardian>,
@@ -97,59 +109,54 @@ struct Recording {
 impl Recording {
     /// Everything that can fail before a program is touched.
     fn prepare(config: &RecordConfig, signals: Signals) -> anyhow::Result<Self> {
-        privileges::require_for_recording()?;
         let invoker = Invoker::detect();
-        let launch = match &config.target {
+        let mut launch = match &config.target {
             Target::Command(command) => Some(LaunchPlan::new(command, &invoker, config.as_root)),
-            Target::Process { pid, .. } => {
-                attachable(*pid)?;
-                None
-            }
+            Target::Process { .. } => None,
         };
-        let support = KernelSupport::probe();
-        let mut counting = count(&config.counters);
-        let mut session = Session::open(
-            Config {
-                follow_children: config.follow,
-                ring_bytes: config.ring_size,
-                stack_depth: config.stack_depth,
-                counters: counting.set(),
-            },
-            &support,
-        )?;
-        counting.open(&session);
-        let arenas = session.count_arenas();
-        let mut header = header::header(config, |name| match &launch {
+        let decision = mode::decide(config, launch.as_ref())?;
+        if let Target::Process { pid, .. } = &config.target {
+            attachable(*pid)?;
+        }
+        let collections = decision.collections;
+        let by_probes = collections.uses_probes();
+        let opened = by_probes.then(|| Opened::open(config)).transpose()?;
+        let mut injected = None;
+        if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
+            let from_within = collections != Collections::Probes;
+            let started = Injected::start(&invoker, config.as_root, !by_probes, from_within)?;
+            let library = injection.library.display();
+            launch
+                .inject(injection, &started.rendezvous())
+                .with_context(|| format!("cannot load {library} into the command"))?;
+            started.let_in()?;
+            injected = Some(started);
+        }
+        let mut header = header::header(config, collections, |name| match &launch {
             Some(launch) => launch.variable(name),
             None => None,
         });
-        counting.describe(&mut header);
+        if let Some(opened) = &opened {
+            opened.counting.describe(&mut header);
+        }
         let file = create_trace(&config.output, &invoker)?;
         let output = Output::begin(&config.output, file, &header)?;
-        let held = session.held()?;
-        let guardian = start_guardian(&held);
-        let mut watch = Watch::new(
-            session,
-            Interpreters::new(Cache::open(&invoker)),
-            output,
-            held,
-            counting,
-        );
-        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &mut watch.session);
-        if let Err(error) = arenas {
-            watch.degraded(error);
+        let mut trace = Trace::new(output, collections == Collections::Both);
+        for note in &decision.notes {
+            trace.note(note);
         }
-        if let Some(budget) = config.alloc_budget {
-            let shared = watch.session.shared_maps()?;
-            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
-            watch.allocations =
-                Some(windows.context("cannot start the thread that counts allocations")?);
+        let (mut probes, mut guardian) = (None, None);
+        if let Some(opened) = opened {
+            let (watch, started) = opened.into_watch(config, &invoker, &mut trace)?;
+            (probes, guardian) = (Some(watch), started);
         }
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");
         }
         Ok(Self {
-            watch,
+            trace,
+            probes,
+            injected,
             signals,
             policy: Policy::alone(),
             guardian,
@@ -169,11 +176,13 @@ impl Recording {
                 self.attached = Some(*pid);
             }
             (Target::Command(_), Some(launch)) => {
-                self.watch.session.record_own_children(true);
-                let launched = launch.spawn();
-                self.watch.session.record_own_children(false);
-                let launched = launched?;
-                self.watch.launched(launched.pid());
+                let launched = match &mut self.probes {
+                    Some(probes) => probes.launch(launch)?,
+                    None => launch.spawn()?,
+                };
+                if let Some(injected) = &mut self.injected {
+                    injected.launched(launched.pid());
+                }
                 self.policy.command_started();
                 self.launched = Some(launched);
             }
@@ -187,25 +196,29 @@ impl Recording {
     fn sample_gpus(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
         if let Some(hz) = config.nvml_hz {
             let sampling = GpuSampling::start(hz);
-            self.watch.gpus = Some(sampling.context("cannot start the thread that asks NVML")?);
+            self.trace.gpus = Some(sampling.context("cannot start the thread that asks NVML")?);
         }
         Ok(())
     }
 
     /// Attaches to a process and, until no new ones appear, its descendants.
     fn attach(&mut self, pid: u32, follow: bool) -> anyhow::Result<()> {
-        self.watch.attach_to(pid, None)?;
+        let Some(probes) = &mut self.probes else {
+            anyhow::bail!("a running process can be recorded by probes only (--mode ebpf)");
+        };
+        let trace = &mut self.trace;
+        probes.attach_to(trace, pid, None)?;
         let mut known = 0;
-        while follow && self.watch.processes.seen() > known {
-            known = self.watch.processes.seen();
+        while follow && probes.processes.seen() > known {
+            known = probes.processes.seen();
             for child in gctrace_probes::process::descendants(pid)? {
                 let parent = gctrace_probes::process::status(child)
                     .ok()
                     .map(|status| status.parent);
-                self.watch.attach_to(child, parent)?;
+                probes.attach_to(trace, child, parent)?;
             }
         }
-        if self.watch.interpreters.count() == 0 {
+        if probes.interpreters.count() == 0 {
             tracing::warn!(
                 "process {pid} runs no CPython yet (gctrace doctor --python {pid} says more); waiting for one"
             );
@@ -218,8 +231,11 @@ impl Recording {
         loop {
             self.wait()?;
             self.take_events()?;
-            self.watch.look_again();
-            self.watch.tick();
+            if let Some(probes) = &mut self.probes {
+                probes.look_again(&mut self.trace);
+                probes.tick(&mut self.trace);
+            }
+            self.trace.tick();
             if let Some(why) = self.ended()? {
                 return Ok(why);
             }
@@ -228,8 +244,14 @@ impl Recording {
 
     /// Sleeps until an event that wakes, a signal, the end of the command, or the next tick.
     fn wait(&self) -> anyhow::Result<()> {
-        let rings = self.watch.session.wake_descriptor();
-        let mut descriptors = vec![readable(rings), readable(self.signals.as_fd())];
+        let mut descriptors = vec![readable(self.signals.as_fd())];
+        let probes = self.probes.as_ref();
+        descriptors.extend(probes.map(|probes| readable(probes.session.wake_descriptor())));
+        descriptors.extend(
+            self.injected
+                .as_ref()
+                .map(|injected| readable(injected.as_fd())),
+        );
         descriptors.extend(
             self.launched
                 .as_ref()
@@ -242,11 +264,25 @@ impl Recording {
         }
     }
 
+    /// Polls the probes before the library's rings are read, and handles what they said after: a call that
+    /// both tell of is then known to be CUPTI's.
     fn take_events(&mut self) -> anyhow::Result<()> {
-        for event in self.watch.session.poll(Duration::ZERO)? {
-            self.watch.event(event);
+        let events = match &mut self.probes {
+            Some(probes) => probes.poll()?,
+            None => Vec::new(),
+        };
+        let mut cupti = Vec::new();
+        if let Some(injected) = &mut self.injected {
+            injected.tick(&mut self.trace);
+            cupti = injected.take_cupti();
         }
-        self.watch.handled_all();
+        if let Some(probes) = &mut self.probes {
+            probes.told_by_cupti(cupti);
+            for event in events {
+                probes.event(&mut self.trace, event);
+            }
+            probes.handled_all(&mut self.trace);
+        }
         Ok(())
     }
 
@@ -271,7 +307,8 @@ impl Recording {
         }
         if self
             .attached
-            .is_some_and(|pid| !self.watch.processes.contains(pid))
+            .zip(self.probes.as_ref())
+            .is_some_and(|(pid, probes)| !probes.processes.contains(pid))
         {
             return Ok(Some(Why::ProcessEnded));
         }
@@ -281,20 +318,22 @@ impl Recording {
         {
             return Ok(Some(Why::TimeOver));
         }
-        Ok(self.watch.output.failure().map(|_| Why::CannotWrite))
+        Ok(self.trace.output.failure().map(|_| Why::CannotWrite))
     }
 
     /// Takes the probes out and closes the trace. A command that still runs is left alone, but
     /// where only the trace failed, gctrace stays with it to the end: its exit code is ours.
     fn end(mut self, config: &RecordConfig, why: Why) -> anyhow::Result<u8> {
-        if let Some(allocations) = &mut self.watch.allocations {
+        let probes = self.probes.as_mut();
+        if let Some(allocations) = probes.and_then(|probes| probes.allocations.as_mut()) {
             allocations.stop();
         }
-        if let Some(gpus) = &mut self.watch.gpus {
+        if let Some(gpus) = &mut self.trace.gpus {
             gpus.stop();
         }
         self.take_events()?;
-        let result = ending::finish(self.watch, why, config.verbosity);
+        let sources = (self.probes, self.injected);
+        let result = ending::finish(self.trace, sources, why, config.verbosity);
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
@@ -310,6 +349,59 @@ impl Recording {
             (Why::Interrupted, Some(_)) => result.map(|()| INTERRUPTED),
             _ => result.map(|()| 0),
         }
+    }
+}
+
+/// The BPF programs, loaded, before the trace is made.
+struct Opened {
+    session: Session,
+    counting: Counting,
+    /// Why arenas are not counted, if so.
+    arenas: Result<(), gctrace_ebpf::Error>,
+}
+
+impl Opened {
+    fn open(config: &RecordConfig) -> anyhow::Result<Self> {
+        let mut counting = count(&config.counters);
+        let mut session = Session::open(
+            Config {
+                follow_children: config.follow,
+                ring_bytes: config.ring_size,
+                stack_depth: config.stack_depth,
+                counters: counting.set(),
+            },
+            &KernelSupport::probe(),
+        )?;
+        counting.open(&session);
+        let arenas = session.count_arenas();
+        Ok(Self {
+            session,
+            counting,
+            arenas,
+        })
+    }
+
+    fn into_watch(
+        self,
+        config: &RecordConfig,
+        invoker: &Invoker,
+        trace: &mut Trace,
+    ) -> anyhow::Result<(Watch, Option<Guardian>)> {
+        let held = self.session.held()?;
+        let guardian = start_guardian(&held);
+        let interpreters = Interpreters::new(Cache::open(invoker));
+        let mut watch = Watch::new(self.session, interpreters, held, self.counting);
+        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &mut watch.session);
+        if let Err(error) = self.arenas {
+            watch.degraded(trace, error);
+        }
+        if let Some(budget) = config.alloc_budget {
+            let shared = watch.session.shared_maps()?;
+            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
+            watch.allocations =
+                Some(windows.context("cannot start the thread that counts allocations")?);
+        }
+        Ok((watch, guardian))
     }
 }
 

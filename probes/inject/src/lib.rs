@@ -1,1 +1,48 @@
-//! `libgctrace_inject.so`.
+//! `libgctrace_inject.so`: what gctrace sees from within a program, without root.
+//!
+//! Loaded by `LD_PRELOAD` into every program that gctrace starts, and by the CUDA driver where
+//! `CUDA_INJECTION64_PATH` names it. Without `GCTRACE_RENDEZVOUS` in the environment it does nothing. It prints
+//! nothing, installs no signal handler, starts no thread in programs that hold no CPython, opens nothing but its
+//! rings, and never lets a panic out.
+//!
+//! - `environment`: what is asked, by which variables;
+//! - `process`: the rings, and forks;
+//! - `python`: the interpreter's hooks.
+//!
+//! Needs the C library to be at least as new as the one it was linked with asks for (glibc 2.34 on systems
+//! from 2021 on: `objdump -T`), and nothing else: libgcc is inside, see build.rs.
+
+mod cupti;
+mod environment;
+mod find;
+mod names;
+mod process;
+mod python;
+
+pub use find::NotBuilt;
+pub use find::find_library;
+
+/// Run by the loader before the program's own code.
+extern "C" fn begin() {
+    // What unwinds is caught: the loader could not handle it. Nothing here is known to.
+    let _ = std::panic::catch_unwind(|| {
+        let Some((options, rendezvous)) = environment::request() else {
+            return;
+        };
+        // The program's terminal is not ours. This is the standard library's copy inside of this file.
+        std::panic::set_hook(Box::new(|_| {}));
+        process::begin(options, rendezvous);
+        if options.collections || options.allocations {
+            python::begin();
+        }
+        if !options.follow {
+            // SAFETY: the loader runs this before any thread of the program can be.
+            unsafe { environment::scrub() };
+        }
+    });
+}
+
+/// Only in the library: programs that link the crate (tests) are not observed by themselves.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;

@@ -25,6 +25,7 @@ mod owner;
 mod producer;
 mod record;
 mod rendezvous;
+mod version;
 
 pub use allocations::AllocationTotals;
 pub use allocations::CLASSES;
@@ -59,3 +60,6 @@ pub use rendezvous::Offered;
 pub use rendezvous::RENDEZVOUS_VARIABLE;
 pub use rendezvous::Role;
 pub use rendezvous::offer;
+pub use version::GCTRACE_INJECT_VERSION;
+pub use version::VERSION;
+pub use version::VERSION_SYMBOL;

@@ -28,12 +28,13 @@ pub struct CudaFile {
 }
 
 /// Where a driver is installed, or handed into containers, besides what the loader's cache says.
-const DRIVER_FOLDERS: [&str; 6] = [
+const DRIVER_FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
     "/usr/lib/wsl/lib",
     "/usr/local/nvidia/lib64",
     "/usr/local/cuda/lib64",
+    "/usr/local/cuda/extras/CUPTI/lib64",
     "/run/opengl-driver/lib",
 ];
 
@@ -77,34 +78,54 @@ pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
     let environment = process::environment(pid)?;
     let command = process::command_line(pid)?;
     let program = process::executable(pid).ok();
-    let mut folders = Vec::new();
-    for prefix in prefixes(&view, command.first(), program.as_deref(), &environment) {
-        folders.extend(view.folders_of(&prefix));
-    }
-    folders.extend(search_path(&environment));
-    folders.extend(DRIVER_FOLDERS.map(PathBuf::from));
-    let mut files: Vec<PathBuf> = view.loader_cache();
-    let mut looked = HashSet::new();
-    for folder in folders {
-        if looked.insert(folder.clone()) {
-            files.extend(view.libraries_in(&folder));
-        }
-    }
+    let typed = command.first().map(OsStr::new);
+    let files = view.likely(typed, program.as_deref(), &environment, of_cuda);
     Ok(view.identified(files))
+}
+
+/// Libraries that a command is likely to map, before it is started in the working directory of this process:
+/// `typed` is its program's name, `program` the file behind it. Each file once.
+#[must_use]
+pub fn before_start(
+    typed: &OsStr,
+    program: Option<&Path>,
+    environment: &HashMap<OsString, OsString>,
+) -> Vec<CudaFile> {
+    let view = View::own();
+    let files = view.likely(Some(typed), program, environment, of_cuda);
+    view.identified(files)
+}
+
+/// Files of CUPTI that such a command is likely to find.
+#[must_use]
+pub fn cupti_before_start(
+    typed: &OsStr,
+    program: Option<&Path>,
+    environment: &HashMap<OsString, OsString>,
+) -> Vec<PathBuf> {
+    let of_cupti = |name: &str| name.starts_with("libcupti.so");
+    let mut files = View::own().likely(Some(typed), program, environment, of_cupti);
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn of_cuda(name: &str) -> bool {
+    Library::of_file_name(name).is_some()
 }
 
 /// Where the environment of an interpreter begins: around its program as typed (a virtual environment's is a
 /// link), around the file behind it, and what variables say.
 fn prefixes(
     view: &View,
-    typed: Option<&String>,
+    typed: Option<&OsStr>,
     program: Option<&Path>,
     environment: &HashMap<OsString, OsString>,
 ) -> Vec<PathBuf> {
     let variable = |name: &str| environment.get(OsStr::new(name));
     let mut programs = Vec::new();
     if let Some(typed) = typed {
-        if typed.contains('/') {
+        if typed.as_bytes().contains(&b'/') {
             programs.push(view.absolute(Path::new(typed)));
         } else if let Some(path) = variable("PATH") {
             programs.extend(std::env::split_paths(path).map(|folder| folder.join(typed)));
@@ -146,6 +167,38 @@ struct View {
 }
 
 impl View {
+    /// That of this process.
+    fn own() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            working: std::env::current_dir().unwrap_or_default(),
+        }
+    }
+
+    /// Paths of libraries whose names are wanted, as the process sees them.
+    fn likely(
+        &self,
+        typed: Option<&OsStr>,
+        program: Option<&Path>,
+        environment: &HashMap<OsString, OsString>,
+        wanted: fn(&str) -> bool,
+    ) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        for prefix in prefixes(self, typed, program, environment) {
+            folders.extend(self.folders_of(&prefix));
+        }
+        folders.extend(search_path(environment));
+        folders.extend(DRIVER_FOLDERS.map(PathBuf::from));
+        let mut files = self.loader_cache(wanted);
+        let mut looked = HashSet::new();
+        for folder in folders {
+            if looked.insert(folder.clone()) {
+                files.extend(self.libraries_in(&folder, wanted));
+            }
+        }
+        files
+    }
+
     /// A path of the process as an absolute one, still as the process sees it.
     fn absolute(&self, path: &Path) -> PathBuf {
         self.working.join(path)
@@ -234,26 +287,23 @@ impl View {
             .collect()
     }
 
-    fn libraries_in(&self, folder: &Path) -> Vec<PathBuf> {
+    fn libraries_in(&self, folder: &Path, wanted: fn(&str) -> bool) -> Vec<PathBuf> {
         self.names(folder)
             .into_iter()
-            .filter(|name| name.to_str().and_then(Library::of_file_name).is_some())
+            .filter(|name| name.to_str().is_some_and(wanted))
             .map(|name| self.absolute(folder).join(name))
             .collect()
     }
 
     /// Paths in the loader's cache. The file is a table and behind it all texts, each ended by a zero byte
     /// (ldconfig(8), glibc's `cache.h`).
-    fn loader_cache(&self) -> Vec<PathBuf> {
+    fn loader_cache(&self, wanted: fn(&str) -> bool) -> Vec<PathBuf> {
         let bytes = std::fs::read(self.open(Path::new("/etc/ld.so.cache"))).unwrap_or_default();
         bytes
             .split(|byte| *byte == 0)
             .filter(|text| text.starts_with(b"/"))
             .map(|text| PathBuf::from(OsStr::from_bytes(text)))
-            .filter(|path| {
-                let name = path.file_name().and_then(OsStr::to_str);
-                name.and_then(Library::of_file_name).is_some()
-            })
+            .filter(|path| path.file_name().and_then(OsStr::to_str).is_some_and(wanted))
             .collect()
     }
 
@@ -308,15 +358,15 @@ mod tests {
             .iter()
             .map(|(name, value)| (OsString::from(name), OsString::from(value)))
             .collect();
-        let typed = arguments.first().map(|word| (*word).to_owned());
-        let mut files = view.loader_cache();
-        for prefix in prefixes(&view, typed.as_ref(), None, &environment) {
+        let typed = arguments.first().map(OsStr::new);
+        let mut files = view.loader_cache(of_cuda);
+        for prefix in prefixes(&view, typed, None, &environment) {
             for folder in view.folders_of(&prefix) {
-                files.extend(view.libraries_in(&folder));
+                files.extend(view.libraries_in(&folder, of_cuda));
             }
         }
         for folder in search_path(&environment) {
-            files.extend(view.libraries_in(&folder));
+            files.extend(view.libraries_in(&folder, of_cuda));
         }
         view.identified(files)
             .into_iter()

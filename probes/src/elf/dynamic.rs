@@ -15,6 +15,16 @@ impl<'data> Image<'data> {
             .any(|segment| segment.kind == elf::PT_INTERP.0)
     }
 
+    /// Path of the loader, without the zero byte at its end.
+    pub(crate) fn loader(&self) -> Option<&'data [u8]> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| segment.kind == elf::PT_INTERP.0)?;
+        let bytes = self.file_bytes(segment.offset, segment.file_size)?;
+        bytes.split(|byte| *byte == 0).next()
+    }
+
     /// Names of the libraries that the loader will map first.
     pub(crate) fn needed(&self) -> Vec<&'data str> {
         let Some(names) = self.dynamic_names() else {

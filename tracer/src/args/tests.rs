@@ -1,6 +1,7 @@
 //! What each command line means, and what the refused ones say.
 
 use super::*;
+use clap::ValueEnum as _;
 use std::path::Path;
 
 fn parsed(line: &str) -> Result<Action, clap::Error> {
@@ -54,6 +55,17 @@ fn options_of_a_recording() {
     assert_eq!(recording("gctrace --nvml-hz 0 -- x").nvml_hz, None);
     assert_eq!(recording("gctrace --nvml-hz 0.1 -- x").nvml_hz, Some(0.1));
     assert_eq!(recording("gctrace -q -- x").verbosity, Verbosity::Quiet);
+}
+
+#[test]
+fn modes() {
+    let usual = recording("gctrace -- x");
+    assert_eq!((usual.mode, usual.gpu_yield), (Mode::Auto, false));
+    for mode in Mode::value_variants() {
+        let asked = recording(&format!("gctrace --mode {} -- x", mode.as_str()));
+        assert_eq!(asked.mode, *mode);
+    }
+    assert!(recording("gctrace --gpu-yield -- x").gpu_yield);
 }
 
 #[test]
@@ -176,6 +188,7 @@ fn refusals() {
         "gctrace --ring-size 3MiB -- x",
         "gctrace --ring-size 1KiB -- x",
         "gctrace --ring-size 99999999999GiB -- x",
+        "gctrace --mode root -- x",
         "gctrace --nvml-hz 0.05 -- x",
         "gctrace --nvml-hz nan -- x",
         "gctrace -q -v -- x",

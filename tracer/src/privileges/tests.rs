@@ -21,6 +21,11 @@ fn ordinary_user() -> Facts {
     }
 }
 
+/// Alice's case.
+pub(crate) fn denied() -> Denied {
+    Denied::from_facts(ordinary_user()).expect("denied")
+}
+
 fn told(facts: Facts) -> String {
     let denied = Denied::from_facts(facts).expect("denied");
     format!("gctrace: {denied}\n{}", denied.remedy())

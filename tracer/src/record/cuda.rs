@@ -21,6 +21,7 @@ use gctrace_ebpf::Session;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_probes::cuda::CudaFile;
+use gctrace_probes::cuda::Layer;
 use gctrace_probes::cuda::TABLE;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -57,6 +58,10 @@ pub(crate) struct CudaProbes {
     pauses: Vec<Pause>,
     store: Store,
     warnings: Vec<String>,
+    /// What the ring held at the last look, not yet written.
+    polled: Vec<CudaEvent>,
+    /// Processes whose calls of driver and runtime CUPTI tells, and since when.
+    told_by_cupti: HashMap<u32, u64>,
 }
 
 impl CudaProbes {
@@ -79,6 +84,8 @@ impl CudaProbes {
             pauses: Vec::new(),
             store: Store::new(mode),
             warnings: Vec::new(),
+            polled: Vec::new(),
+            told_by_cupti: HashMap::new(),
         })
     }
 
@@ -118,10 +125,16 @@ impl CudaProbes {
     pub(crate) fn ended(&mut self, pid: u32, output: &mut Output) {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
+        self.told_by_cupti.remove(&pid);
         self.store.ended(pid, output);
     }
 
-    /// Looks for libraries that were mapped meanwhile, and writes what was recorded.
+    /// CUPTI tells of the calls of a process from then on: those of driver and runtime are its alone.
+    pub(crate) fn told_by_cupti(&mut self, pid: u32, since_ns: u64) {
+        self.told_by_cupti.entry(pid).or_insert(since_ns);
+    }
+
+    /// Looks for libraries that were mapped meanwhile, and writes what was polled.
     pub(crate) fn tick(
         &mut self,
         session: &Session,
@@ -156,20 +169,25 @@ impl CudaProbes {
         pids
     }
 
-    /// Writes what the ring holds. Device memory of pauses after that: what happened within a pause was sent
-    /// before the pause was.
-    fn take_events(&mut self, processes: &mut Processes, output: &mut Output) {
+    /// Takes what the ring holds. It is written at the next tick: what the injected library says of the same
+    /// processes is to be read in between.
+    pub(crate) fn poll(&mut self) {
         let Some(programs) = &mut self.programs else {
             return;
         };
-        let events = match programs.poll() {
-            Ok(events) => events,
-            Err(error) => {
-                self.warnings.push(crate::hints::chain(&error.into()));
-                return;
+        match programs.poll() {
+            Ok(events) => self.polled.extend(events),
+            Err(error) => self.warnings.push(crate::hints::chain(&error.into())),
+        }
+    }
+
+    /// Writes what was polled. Device memory of pauses after that: what happened within a pause was sent
+    /// before the pause was.
+    fn take_events(&mut self, processes: &mut Processes, output: &mut Output) {
+        for event in std::mem::take(&mut self.polled) {
+            if self.is_told_by_cupti(&event) {
+                continue;
             }
-        };
-        for event in events {
             let (CudaEvent::Call(gctrace_ebpf::CudaCall { pid, tid, .. })
             | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
             if self.threads.insert((pid, tid)) {
@@ -183,6 +201,16 @@ impl CudaProbes {
         for pause in std::mem::take(&mut self.pauses) {
             self.store.pause(&pause, output);
         }
+    }
+
+    fn is_told_by_cupti(&self, event: &CudaEvent) -> bool {
+        let CudaEvent::Call(call) = event else {
+            return false;
+        };
+        let since = self.told_by_cupti.get(&call.pid);
+        let layer = function(call.function).map(|function| function.layer);
+        since.is_some_and(|since| call.begin_ns >= *since)
+            && matches!(layer, Some(Layer::Driver | Layer::Runtime))
     }
 
     /// Probes the libraries that a process has mapped.
@@ -238,6 +266,7 @@ impl CudaProbes {
 
     /// Writes what is left at the end of the recording.
     pub(crate) fn finish(&mut self, processes: &mut Processes, output: &mut Output) {
+        self.poll();
         self.take_events(processes, output);
         self.store.finish(output);
     }

@@ -4,8 +4,12 @@ use crate::args::Verbosity;
 use crate::record::Why;
 use crate::record::clock;
 use crate::record::cuda::CudaProbes;
+use crate::record::injected::Finished;
+use crate::record::injected::Injected;
+use crate::record::merge;
 use crate::record::output::Totals;
 use crate::record::stacks::Stacks;
+use crate::record::trace::Trace;
 use crate::record::watch::Holds;
 use crate::record::watch::Watch;
 use gctrace_ebpf::Calibration;
@@ -20,30 +24,76 @@ use std::time::Duration;
 ///
 /// # Errors
 /// What kept the trace from being complete.
-pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow::Result<()> {
+pub(crate) fn finish(
+    mut trace: Trace,
+    (mut probes, injected): (Option<Watch>, Option<Injected>),
+    why: Why,
+    verbosity: Verbosity,
+) -> anyhow::Result<()> {
     let ended_ns = clock::monotonic_ns();
-    let counters = watch.session.counters()?;
-    let alive = watch.processes.alive();
-    if alive > 0 && matches!(why, Why::CommandEnded(_)) {
+    let ended = match why {
+        Why::CommandEnded(ended) => Some(ended),
+        _ => None,
+    };
+    let counters = match &probes {
+        Some(probes) => Some(probes.session.counters()?),
+        None => None,
+    };
+    let mut within = Finished::default();
+    if let Some(injected) = injected {
+        within = injected.finish(ended, &mut trace);
+    }
+    if let Some(probes) = &mut probes {
+        probes.told_by_cupti(std::mem::take(&mut within.cupti));
+        within.alive = probes.processes.alive();
+    }
+    if within.alive > 0 && ended.is_some() {
+        let alive = within.alive;
         let message = format!(
             "{alive} processes were still running when the command ended; they go on unrecorded"
         );
-        watch.output.note(None, ended_ns, message);
+        trace.output.note(None, ended_ns, message);
     }
+    let mut end = End {
+        ended_ns,
+        why: words(why).to_owned(),
+        exit_code: ended.map(|ended| i32::from(ended.exit_code())),
+        lost: within.lost,
+        ..End::default()
+    };
+    if let (Some(probes), Some(counters)) = (probes, counters) {
+        take_out(probes, &counters, &mut trace, &mut end);
+    }
+    let sources = trace.finish();
+    let (totals, path) = (trace.output.totals(), trace.output.path().to_owned());
+    let lost = end
+        .lost
+        .values()
+        .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
+    trace.output.finish(end)?;
+    if verbosity > Verbosity::Quiet {
+        eprintln!("gctrace: {}", summary(totals, sources, lost));
+        eprintln!(
+            "gctrace: gctrace analyze {}",
+            crate::hints::shell_line(&[path])
+        );
+    }
+    Ok(())
+}
+
+/// Takes the probes out: what they still have to say, what they lost and cost.
+fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut End) {
     watch
         .pressures
-        .write_all(&watch.session, ended_ns, &mut watch.output);
+        .write_all(&watch.session, end.ended_ns, &mut trace.output);
     watch.counting.write_living(
         &watch.session,
-        ended_ns,
+        end.ended_ns,
         &watch.processes,
-        &mut watch.output,
+        &mut trace.output,
     );
     if let Some(allocations) = &mut watch.allocations {
-        allocations.tick(&mut watch.output);
-    }
-    if let Some(gpus) = &mut watch.gpus {
-        gpus.tick(&mut watch.output);
+        allocations.tick(&mut trace.output);
     }
     let turn = gctrace_ebpf::Turn::wait();
     if turn.is_none() {
@@ -53,7 +103,7 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     }
     let mut cuda_counts = Default::default();
     if let Some(cuda) = &mut watch.cuda {
-        cuda.finish(&mut watch.processes, &mut watch.output);
+        cuda.finish(&mut watch.processes, &mut trace.output);
         cuda_counts = cuda.counts(&watch.session);
     }
     let (cuda_lost, cuda_costs) = cuda_counts;
@@ -70,34 +120,10 @@ pub(crate) fn finish(mut watch: Watch, why: Why, verbosity: Verbosity) -> anyhow
     let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     drop(turn);
-    let end = End {
-        ended_ns,
-        why: words(why).to_owned(),
-        exit_code: match why {
-            Why::CommandEnded(ended) => Some(i32::from(ended.exit_code())),
-            _ => None,
-        },
-        lost: lost(&counters, &watch.stacks)
-            .into_iter()
-            .chain(cuda_lost)
-            .collect(),
-        probes: costs(&counters, calibration, watch.holds)
-            .into_iter()
-            .chain(cuda_costs)
-            .collect(),
-        ..End::default()
-    };
-    let (totals, path) = (watch.output.totals(), watch.output.path().to_owned());
-    let lost: u64 = end.lost.values().sum();
-    watch.output.finish(end)?;
-    if verbosity > Verbosity::Quiet {
-        eprintln!("gctrace: {}", summary(totals, lost));
-        eprintln!(
-            "gctrace: gctrace analyze {}",
-            crate::hints::shell_line(&[path])
-        );
-    }
-    Ok(())
+    end.lost.extend(lost(counters, &watch.stacks));
+    end.lost.extend(cuda_lost);
+    end.probes = costs(counters, calibration, watch.holds);
+    end.probes.extend(cuda_costs);
 }
 
 /// What was lost, by where; only what was.
@@ -173,7 +199,7 @@ fn costs(counters: &Counters, calibration: Option<Calibration>, holds: Holds) ->
     .collect()
 }
 
-fn summary(totals: Totals, lost: u64) -> String {
+fn summary(totals: Totals, sources: Option<merge::Counts>, lost: u64) -> String {
     let omitted = match totals.omitted.count {
         0 => String::new(),
         count => format!(", {count} shorter ones counted"),
@@ -182,8 +208,14 @@ fn summary(totals: Totals, lost: u64) -> String {
         0 => "nothing lost".to_owned(),
         count => format!("{count} events LOST"),
     };
+    let sources = sources.map_or(String::new(), |counts| {
+        format!(
+            " ({} seen by both sources, {} by probes alone, {} from within alone)",
+            counts.both, counts.only_probes, counts.only_injected
+        )
+    });
     format!(
-        "{} pauses, {} ms together, longest {} ms{omitted}; {lost}",
+        "{} pauses{sources}, {} ms together, longest {} ms{omitted}; {lost}",
         totals.pauses,
         milliseconds(totals.pause_ns),
         milliseconds(totals.longest_ns),

@@ -3,6 +3,7 @@
 use crate::args::RecordConfig;
 use crate::args::Target;
 use crate::record::clock;
+use crate::record::mode::Collections;
 use clap::ValueEnum;
 use gctrace_event::FORMAT;
 use gctrace_event::Header;
@@ -12,6 +13,7 @@ use std::ffi::OsStr;
 /// Describes the recording. `variable` looks into the environment that the command will have.
 pub(crate) fn header<'a>(
     config: &RecordConfig,
+    collections: Collections,
     variable: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> Header {
     let name = nix::sys::utsname::uname().ok();
@@ -51,6 +53,7 @@ pub(crate) fn header<'a>(
             .cuda
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
+        mode: Some(collections.as_str().to_owned()),
         ..Header::default()
     }
 }

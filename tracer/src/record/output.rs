@@ -3,11 +3,11 @@
 //! Owns the trace file and the totals that the closing line and the user are told. Knows nothing of
 //! BPF and of `/proc`.
 
-use gctrace_ebpf::PauseEvent;
 use gctrace_event::End;
 use gctrace_event::Header;
 use gctrace_event::Note;
 use gctrace_event::Omitted;
+use gctrace_event::Pause;
 use gctrace_event::Record;
 use gctrace_event::Settings;
 use gctrace_event::TraceFile;
@@ -74,10 +74,8 @@ impl Output {
         }
     }
 
-    /// Writes what an event of the collector says.
-    pub(crate) fn pause(&mut self, event: &PauseEvent) {
-        let pause = &event.pause;
-        self.settings(event);
+    /// Writes a pause, or counts it if it is short.
+    pub(crate) fn pause(&mut self, pause: &Pause) {
         if pause.duration_ns() < self.min_pause_ns {
             self.totals.omitted.count += 1;
             self.totals.omitted.total_ns += pause.duration_ns();
@@ -89,21 +87,11 @@ impl Output {
         self.write(&Record::Pause(pause.clone()));
     }
 
-    /// The collector's settings, when they are new or changed.
-    fn settings(&mut self, event: &PauseEvent) {
-        let Some(thresholds) = event.thresholds else {
-            return;
-        };
-        let pid = event.pause.pid;
-        let now = (thresholds, event.enabled);
-        if self.settings.insert(pid, now) != Some(now) {
-            let at_ns = event.pause.end_ns;
-            self.write(&Record::Settings(Settings {
-                pid,
-                at_ns,
-                enabled: event.enabled,
-                thresholds,
-            }));
+    /// The collector's settings, written when they are new or changed.
+    pub(crate) fn settings(&mut self, settings: Settings) {
+        let now = (settings.thresholds, settings.enabled);
+        if self.settings.insert(settings.pid, now) != Some(now) {
+            self.write(&Record::Settings(settings));
         }
     }
 

@@ -1,9 +1,11 @@
 //! Stacks: from code objects and instructions to files, functions and lines.
 //!
-//! Owns the code objects and stacks that were met, and the tree of frames of the trace. Code objects
-//! come with their names and lines, read while they were alive; only what did not fit or was not
-//! resident is read from the process here.
+//! Owns the code objects and stacks that were met. Code objects come with their names and lines, read
+//! while they were alive; only what did not fit or was not resident is read from the process here. The
+//! tree of frames is `frames.rs`.
 
+use crate::record::frames::Frames;
+use crate::record::frames::Node;
 use crate::record::output::Output;
 use gctrace_ebpf::CodeEvent;
 use gctrace_ebpf::CodeId;
@@ -12,7 +14,6 @@ use gctrace_ebpf::StackFrame;
 use gctrace_ebpf::StackId;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
-use gctrace_event::Record;
 use gctrace_probes::CodeObject;
 use gctrace_probes::ProcessMemory;
 use gctrace_probes::frames::FrameLayout;
@@ -27,8 +28,6 @@ pub(crate) struct Stacks {
     innermost: HashMap<StackId, FrameId>,
     /// Processes that ended since the last look: their last pauses may still be on their way.
     ended: Vec<u32>,
-    tree: HashMap<Node, FrameId>,
-    names: HashMap<Rc<str>, Rc<str>>,
     /// Pauses whose stack never came.
     lost: u64,
 }
@@ -46,24 +45,20 @@ struct Code {
     function: Rc<str>,
 }
 
-/// A frame by what is shown of it, below its parent.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Node {
-    parent: Option<FrameId>,
-    function: Rc<str>,
-    file: Rc<str>,
-    line: Option<u32>,
-}
-
 impl Stacks {
     /// A code object was met for the first time.
-    pub(crate) fn code(&mut self, event: &CodeEvent, layout: Option<&FrameLayout>) {
+    pub(crate) fn code(
+        &mut self,
+        event: &CodeEvent,
+        layout: Option<&FrameLayout>,
+        frames: &mut Frames,
+    ) {
         let Some(object) = layout.and_then(|layout| decode(event, layout)) else {
             return;
         };
         let code = Code {
-            file: self.name(&object.file),
-            function: self.name(&object.function),
+            file: frames.name(&object.file),
+            function: frames.name(&object.function),
             object,
         };
         let known = self.processes.entry(event.pid).or_default();
@@ -71,15 +66,15 @@ impl Stacks {
     }
 
     /// A stack was met for the first time: its frames are written, each below the one that called it.
-    pub(crate) fn stack(&mut self, event: &StackEvent, output: &mut Output) {
+    pub(crate) fn stack(&mut self, event: &StackEvent, frames: &mut Frames, output: &mut Output) {
         let mut innermost = None;
         if event.truncated {
-            innermost = Some(self.special(innermost, Frame::OUTER, output));
+            innermost = Some(special(innermost, Frame::OUTER, frames, output));
         }
         for frame in event.frames.iter().rev() {
             innermost = Some(match self.node(event.pid, *frame, innermost) {
-                Some(node) => self.place(node, output),
-                None => self.special(innermost, Frame::UNREADABLE, output),
+                Some(node) => frames.place(node, output),
+                None => special(innermost, Frame::UNREADABLE, frames, output),
             });
         }
         if let Some(frame) = innermost {
@@ -124,43 +119,21 @@ impl Stacks {
             line: code.object.frame_line(frame.offset),
         })
     }
+}
 
-    fn special(&mut self, parent: Option<FrameId>, function: &str, output: &mut Output) -> FrameId {
-        let node = Node {
-            parent,
-            function: self.name(function),
-            file: self.name(""),
-            line: None,
-        };
-        self.place(node, output)
-    }
-
-    /// The frame's name in the trace; written if it is new.
-    fn place(&mut self, node: Node, output: &mut Output) -> FrameId {
-        if let Some(id) = self.tree.get(&node) {
-            return *id;
-        }
-        let id = u32::try_from(self.tree.len() + 1).unwrap_or(FrameId::MAX);
-        output.write(&Record::Frame(Frame {
-            id,
-            parent: node.parent,
-            function: node.function.to_string(),
-            file: node.file.to_string(),
-            line: node.line,
-        }));
-        self.tree.insert(node, id);
-        id
-    }
-
-    /// One copy of each name.
-    fn name(&mut self, name: &str) -> Rc<str> {
-        if let Some(known) = self.names.get(name) {
-            return Rc::clone(known);
-        }
-        let name: Rc<str> = Rc::from(name);
-        self.names.insert(Rc::clone(&name), Rc::clone(&name));
-        name
-    }
+fn special(
+    parent: Option<FrameId>,
+    function: &str,
+    frames: &mut Frames,
+    output: &mut Output,
+) -> FrameId {
+    let node = Node {
+        parent,
+        function: frames.name(function),
+        file: frames.name(""),
+        line: None,
+    };
+    frames.place(node, output)
 }
 
 /// From what was read while it lived; what is cut off there, from the process, if it is still the same.

@@ -1,7 +1,9 @@
-//! What follows from each event: hold, resolve, arm, release, write.
+//! What follows from each event of the probes: hold, resolve, arm, release, write.
 //!
-//! Owns the state of one recording between its events. When to poll and when to end is `record.rs`.
+//! Owns what is known by probes between their events. When to poll and when to end is `record.rs`.
 
+use crate::launch::LaunchPlan;
+use crate::launch::Launched;
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
@@ -9,12 +11,11 @@ use crate::record::cuda::CudaProbes;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
-use crate::record::nvml::GpuSampling;
-use crate::record::output::Output;
 use crate::record::pressure::ArenaSize;
 use crate::record::pressure::Pressures;
 use crate::record::processes::Processes;
 use crate::record::stacks::Stacks;
+use crate::record::trace::Trace;
 use gctrace_ebpf::Event;
 use gctrace_ebpf::FileKey;
 use gctrace_ebpf::HeldProcesses;
@@ -22,8 +23,9 @@ use gctrace_ebpf::ProcessEvent;
 use gctrace_ebpf::Session;
 use gctrace_event::Origin;
 use std::collections::HashMap;
+use std::time::Duration;
 
-/// The state of a recording.
+/// The probes of a recording, and what is known by them.
 pub(crate) struct Watch {
     /// The BPF programs.
     pub session: Session,
@@ -31,16 +33,12 @@ pub(crate) struct Watch {
     pub interpreters: Interpreters,
     /// Recorded processes.
     pub processes: Processes,
-    /// The trace.
-    pub output: Output,
     /// Stacks of pauses.
     pub stacks: Stacks,
     /// Allocation pressure.
     pub pressures: Pressures,
     /// Windows on the allocators, with `--alloc`.
     pub allocations: Option<AllocationWindows>,
-    /// How the GPUs do, unless `--nvml-hz 0`.
-    pub gpus: Option<GpuSampling>,
     /// Probes on CUDA, NCCL and torch.
     pub cuda: Option<CudaProbes>,
     /// Performance counters.
@@ -70,7 +68,6 @@ impl Watch {
     pub(crate) fn new(
         session: Session,
         interpreters: Interpreters,
-        output: Output,
         held: HeldProcesses,
         counting: Counting,
     ) -> Self {
@@ -78,11 +75,9 @@ impl Watch {
             session,
             interpreters,
             processes: Processes::default(),
-            output,
             stacks: Stacks::default(),
             pressures: Pressures::new(),
             allocations: None,
-            gpus: None,
             cuda: None,
             counting,
             held,
@@ -93,21 +88,45 @@ impl Watch {
         }
     }
 
-    /// The command that gctrace starts itself.
-    pub(crate) fn launched(&mut self, pid: u32) {
-        self.launched = Some(pid);
+    /// Starts the command; it is held at its exec until its probes are in.
+    pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<Launched> {
+        self.session.record_own_children(true);
+        let launched = plan.spawn();
+        self.session.record_own_children(false);
+        let launched = launched?;
+        self.launched = Some(launched.pid());
+        Ok(launched)
+    }
+
+    /// What the rings of the kernel hold; calls of CUDA are kept until the next tick.
+    pub(crate) fn poll(&mut self) -> Result<Vec<Event>, gctrace_ebpf::Error> {
+        let events = self.session.poll(Duration::ZERO)?;
+        if let Some(cuda) = &mut self.cuda {
+            cuda.poll();
+        }
+        Ok(events)
+    }
+
+    /// CUPTI tells of the calls of these processes, since then.
+    pub(crate) fn told_by_cupti(&mut self, processes: Vec<(u32, u64)>) {
+        if let Some(cuda) = &mut self.cuda {
+            for (pid, since_ns) in processes {
+                cuda.told_by_cupti(pid, since_ns);
+            }
+        }
     }
 
     /// Something is not recorded that could be: said once, here and in the trace.
-    pub(crate) fn degraded(&mut self, error: gctrace_ebpf::Error) {
+    pub(crate) fn degraded(&mut self, trace: &mut Trace, error: gctrace_ebpf::Error) {
         let message = crate::hints::chain(&error.into());
         tracing::warn!("{message}");
-        self.output.note(None, clock::monotonic_ns(), message);
+        trace.output.note(None, clock::monotonic_ns(), message);
     }
 
     /// Records processes that are running already, and their probes' files.
     pub(crate) fn attach_to(
         &mut self,
+        trace: &mut Trace,
         pid: u32,
         parent: Option<u32>,
     ) -> Result<(), gctrace_ebpf::Error> {
@@ -129,36 +148,38 @@ impl Watch {
         if let Some(cuda) = &mut self.cuda {
             cuda.attach_to(&self.session, pid);
         }
-        self.announce(pid);
+        self.announce(trace, pid);
         Ok(())
     }
 
     /// Handles one event.
-    pub(crate) fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, trace: &mut Trace, event: Event) {
         match event {
             Event::Pause(mut pause) => {
                 let (pid, tid) = (pause.pause.pid, pause.pause.tid);
                 pause.pause.stack = self.stacks.innermost(pause.stack);
-                self.processes.meet_thread(pid, tid, &mut self.output);
+                self.processes.meet_thread(pid, tid, &mut trace.output);
                 self.pressures.pause(&pause);
                 self.counting.select(&mut pause.pause.counters);
                 if let Some(cuda) = &mut self.cuda {
                     cuda.pause(&pause.pause);
                 }
-                self.output.pause(&pause);
+                trace.probed(&pause);
             }
             Event::Code(code) => {
                 let layout = self.interpreters.frame_layout(code.layout);
-                self.stacks.code(&code, layout);
+                self.stacks.code(&code, layout, &mut trace.frames);
             }
-            Event::Stack(stack) => self.stacks.stack(&stack, &mut self.output),
+            Event::Stack(stack) => self
+                .stacks
+                .stack(&stack, &mut trace.frames, &mut trace.output),
             Event::Allocation(sample) => {
                 if let Some(allocations) = &mut self.allocations {
                     allocations.sample(sample, &mut self.stacks);
                 }
             }
             Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
-                self.forked(pid, parent, at_ns)
+                self.forked(trace, pid, parent, at_ns)
             }
             Event::Process(ProcessEvent::Exec {
                 pid,
@@ -171,11 +192,13 @@ impl Watch {
                 if known {
                     self.runs_known_program(pid, file);
                 } else {
-                    self.examine(pid, file, held, at_ns);
+                    self.examine(trace, pid, file, held, at_ns);
                 }
-                self.announce(pid);
+                self.announce(trace, pid);
             }
-            Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => self.entered(pid, held),
+            Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => {
+                self.entered(trace, pid, held)
+            }
             Event::Process(ProcessEvent::Library {
                 pid, file, held, ..
             }) => {
@@ -192,21 +215,26 @@ impl Watch {
                 if let Some(allocations) = &mut self.allocations {
                     allocations.ended(pid);
                 }
-                self.end_cuda(pid);
+                self.end_cuda(trace, pid);
                 self.stacks.ended(pid);
                 self.pressures.ended(pid, at_ns);
-                self.counting
-                    .ended(&self.session, pid, at_ns, &self.processes, &mut self.output);
-                self.processes.remove(pid, status, at_ns, &mut self.output);
+                self.counting.ended(
+                    &self.session,
+                    pid,
+                    at_ns,
+                    &self.processes,
+                    &mut trace.output,
+                );
+                self.processes.remove(pid, status, at_ns, &mut trace.output);
             }
         }
     }
 
     /// Its calls are still in their ring.
-    fn end_cuda(&mut self, pid: u32) {
+    fn end_cuda(&mut self, trace: &mut Trace, pid: u32) {
         if let Some(cuda) = &mut self.cuda {
-            cuda.tick(&self.session, &mut self.processes, &mut self.output);
-            cuda.ended(pid, &mut self.output);
+            cuda.tick(&self.session, &mut self.processes, &mut trace.output);
+            cuda.ended(pid, &mut trace.output);
         }
     }
 
@@ -220,18 +248,18 @@ impl Watch {
     }
 
     /// Every event that the rings held was handled.
-    pub(crate) fn handled_all(&mut self) {
+    pub(crate) fn handled_all(&mut self, trace: &mut Trace) {
         self.stacks.forget_ended();
-        self.pressures.close_ended(&self.session, &mut self.output);
+        self.pressures.close_ended(&self.session, &mut trace.output);
     }
 
-    fn forked(&mut self, pid: u32, parent: u32, at_ns: u64) {
+    fn forked(&mut self, trace: &mut Trace, pid: u32, parent: u32, at_ns: u64) {
         // What gctrace forks is the command, before its exec: not yet a process of the recording.
         if parent == std::process::id() {
             return;
         }
         self.processes.add(pid, Some(parent), Origin::Child, at_ns);
-        self.announce(pid);
+        self.announce(trace, pid);
     }
 
     /// A process runs another program.
@@ -252,7 +280,7 @@ impl Watch {
     }
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
-    fn examine(&mut self, pid: u32, file: FileKey, held: bool, at_ns: u64) {
+    fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, held: bool, at_ns: u64) {
         match self.interpreters.examine_program(&mut self.session, pid) {
             Program::Interpreter(index) => {
                 self.processes.set_interpreter(pid, Some(index), None);
@@ -269,12 +297,12 @@ impl Watch {
         } else {
             let message = "the program could not be held (it runs as another user, or too many are held): \
                            collections of its first milliseconds may be missing";
-            self.output.note(Some(pid), at_ns, message.to_owned());
+            trace.output.note(Some(pid), at_ns, message.to_owned());
         }
     }
 
     /// A program that links a libpython has its libraries mapped and has not run.
-    fn entered(&mut self, pid: u32, held: bool) {
+    fn entered(&mut self, trace: &mut Trace, pid: u32, held: bool) {
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
@@ -288,7 +316,7 @@ impl Watch {
             self.release(pid);
         }
         self.interpreters.entry_reached(pid);
-        self.announce(pid);
+        self.announce(trace, pid);
     }
 
     fn known(&mut self, file: FileKey) {
@@ -310,7 +338,7 @@ impl Watch {
     }
 
     /// Looks for interpreters that were mapped after their program began.
-    pub(crate) fn look_again(&mut self) {
+    pub(crate) fn look_again(&mut self, trace: &mut Trace) {
         for pid in self.processes.due() {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
                 continue;
@@ -324,33 +352,29 @@ impl Watch {
             }
             if late {
                 let message = "the process loaded its interpreter while running: earlier collections were not seen";
-                self.output.note(Some(pid), now, message.to_owned());
+                trace.output.note(Some(pid), now, message.to_owned());
             }
-            self.announce(pid);
+            self.announce(trace, pid);
         }
         for warning in self.interpreters.take_warnings() {
             tracing::warn!("{warning}");
-            self.output.note(None, clock::monotonic_ns(), warning);
+            trace.output.note(None, clock::monotonic_ns(), warning);
         }
     }
 
     /// Writes what is due by the clock.
-    pub(crate) fn tick(&mut self) {
+    pub(crate) fn tick(&mut self, trace: &mut Trace) {
         let now = clock::monotonic_ns();
-        self.pressures.tick(&self.session, now, &mut self.output);
+        self.pressures.tick(&self.session, now, &mut trace.output);
         if let Some(allocations) = &mut self.allocations {
-            allocations.tick(&mut self.output);
-        }
-        if let Some(gpus) = &mut self.gpus {
-            gpus.tick(&mut self.output);
+            allocations.tick(&mut trace.output);
         }
         if let Some(cuda) = &mut self.cuda {
-            cuda.tick(&self.session, &mut self.processes, &mut self.output);
+            cuda.tick(&self.session, &mut self.processes, &mut trace.output);
         }
-        self.output.tick();
     }
 
-    fn announce(&mut self, pid: u32) {
+    fn announce(&mut self, trace: &mut Trace, pid: u32) {
         let interpreter = self.processes.interpreter(pid);
         if let (Some(allocations), Some((layout, resolution))) = (
             &mut self.allocations,
@@ -364,6 +388,6 @@ impl Watch {
             self.pressures.interpreter(pid, size, clock::monotonic_ns());
         }
         self.processes
-            .announce(pid, &self.interpreters, &mut self.output);
+            .announce(pid, &self.interpreters, &mut trace.output);
     }
 }

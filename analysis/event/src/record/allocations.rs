@@ -27,8 +27,8 @@ pub struct Pressure {
     pub arenas_unmapped: Option<u64>,
 }
 
-/// What short windows on the allocator saw of one process, from `since_ns` to `at_ns`. Written again,
-/// whole, from time to time; the last one counts.
+/// What one process allocated from `since_ns` to `at_ns`: seen in short windows on its allocator, or, where
+/// `exact` is set, counted within it. Written again, whole, from time to time; the last one counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocations {
@@ -40,6 +40,10 @@ pub struct Allocations {
     /// When this was written.
     #[serde(skip)]
     pub at_ns: u64,
+    /// Each allocation was counted; there are no windows and no error then, and counting took none of a
+    /// budget.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exact: bool,
     /// Windows.
     pub windows: u64,
     /// Allocations in them.

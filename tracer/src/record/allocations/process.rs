@@ -385,6 +385,7 @@ impl Watched {
         let estimate = self.observations.estimate();
         self.observations.explain();
         Some(Summary {
+            exact: false,
             pid: self.pid,
             since_ns: self.since_ns,
             at_ns: clock::monotonic_ns(),

@@ -3,7 +3,7 @@
 //! Pure but for the trace that it writes to.
 
 use crate::args::CudaMode;
-use crate::record::output::Output;
+use crate::record::sink::Sink;
 use gctrace_ebpf::CallKind;
 use gctrace_ebpf::CudaCall as Call;
 use gctrace_ebpf::DeviceMemoryEvent;
@@ -30,17 +30,6 @@ const SETTLED_NS: u64 = 10 * MILLISECOND_NS;
 /// Events of device memory that are kept for pauses that have not ended, of each device of a process: several
 /// seconds of an allocator that is used heavily.
 const KEPT: usize = 1 << 16;
-
-/// Where what is written goes. (The trace; in tests, a list.)
-pub(super) trait Sink {
-    fn write(&mut self, record: Record);
-}
-
-impl Sink for Output {
-    fn write(&mut self, record: Record) {
-        Output::write(self, &record);
-    }
-}
 
 /// What is known between two events.
 pub(super) struct Store {

@@ -6,12 +6,6 @@ use gctrace_event::Reason;
 use gctrace_event::Source;
 use gctrace_probes::cuda::TABLE;
 
-impl Sink for Vec<Record> {
-    fn write(&mut self, record: Record) {
-        self.push(record);
-    }
-}
-
 fn number(name: &str) -> u16 {
     let index = TABLE.iter().position(|function| function.shown() == name);
     u16::try_from(index.unwrap()).unwrap()

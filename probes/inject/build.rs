@@ -1,0 +1,18 @@
+//! Links libgcc's unwinder into the library: a program that lacks libgcc_s.so.1 must start as ever.
+//!
+//! Rust's standard library asks for `-lgcc_s`. The linker finds a script of that name first, which names the
+//! static archive that every gcc comes with.
+
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let Some(folder) = std::env::var_os("OUT_DIR").map(PathBuf::from) else {
+        return;
+    };
+    let script = folder.join("libgcc_s.so");
+    if let Err(error) = std::fs::write(&script, "GROUP ( -lgcc_eh -lgcc -lc )\n") {
+        println!("cargo::error=cannot write {}: {error}", script.display());
+    }
+    println!("cargo::rustc-cdylib-link-arg=-L{}", folder.display());
+}

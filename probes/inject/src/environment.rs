@@ -1,0 +1,98 @@
+//! The variables by which gctrace asked for this library, and taking them out again.
+
+use gctrace_ring::OPTIONS_VARIABLE;
+use gctrace_ring::Options;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use std::ffi::CStr;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+const PRELOAD: &str = "LD_PRELOAD";
+const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// What is asked, and where gctrace listens; `None` where nothing is asked.
+pub(crate) fn request() -> Option<(Options, Vec<u8>)> {
+    let rendezvous = std::env::var_os(RENDEZVOUS_VARIABLE).filter(|path| !path.is_empty())?;
+    let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
+    Some((Options::parse(options.as_bytes()), rendezvous.into_vec()))
+}
+
+/// Takes this library and gctrace's own variables out of the environment, so that programs started from here do
+/// not see them.
+///
+/// # Safety
+/// No other thread may use the environment: to be called while the program is being loaded.
+pub(crate) unsafe fn scrub() {
+    let own = own_file();
+    let preload = std::env::var_os(PRELOAD).unwrap_or_default();
+    let rest = others(preload.as_bytes(), own);
+    let injects =
+        std::env::var_os(CUDA_INJECTION).is_some_and(|path| is_same(path.as_bytes(), own));
+    // SAFETY: as the caller promises.
+    unsafe {
+        if rest.is_empty() {
+            std::env::remove_var(PRELOAD);
+        } else {
+            std::env::set_var(PRELOAD, OsStr::from_bytes(&rest));
+        }
+        if injects {
+            std::env::remove_var(CUDA_INJECTION);
+        }
+        std::env::remove_var(OPTIONS_VARIABLE);
+        std::env::remove_var(RENDEZVOUS_VARIABLE);
+    }
+}
+
+/// What else is preloaded: entries are separated by colons or spaces (ld.so(8)).
+fn others(preload: &[u8], own: &[u8]) -> Vec<u8> {
+    preload
+        .split(|byte| matches!(byte, b':' | b' '))
+        .filter(|entry| !entry.is_empty() && !is_same(entry, own))
+        .collect::<Vec<_>>()
+        .join(&b':')
+}
+
+/// Whether a path names this library: by the name of its file, which nobody else uses.
+fn is_same(path: &[u8], own: &[u8]) -> bool {
+    let name = |path| Path::new(OsStr::from_bytes(path)).file_name();
+    path == own || (name(path).is_some() && name(path) == name(own))
+}
+
+/// The file that this code was loaded from, as the loader was told it.
+fn own_file() -> &'static [u8] {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let address = own_file as *const libc::c_void;
+    // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.
+    let found = unsafe {
+        libc::dladdr(address, found.as_mut_ptr());
+        found.assume_init()
+    };
+    if found.dli_fname.is_null() {
+        return b"";
+    }
+    // SAFETY: a C string that lives as long as the library is loaded, and this code is in it.
+    unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_entry_is_taken_out() {
+        let own = b"/run/x/libgctrace_inject.so";
+        let rest = |preload: &[u8]| others(preload, own);
+        assert_eq!(rest(b"/run/x/libgctrace_inject.so"), b"");
+        assert_eq!(
+            rest(b"/lib/a.so /run/x/libgctrace_inject.so:/lib/b.so"),
+            b"/lib/a.so:/lib/b.so"
+        );
+        assert_eq!(
+            rest(b"/other/libgctrace_inject.so:libgctrace_inject.so.1"),
+            b"libgctrace_inject.so.1"
+        );
+        assert_eq!(rest(b""), b"");
+    }
+}

@@ -1,0 +1,147 @@
+//! How a program file is started: by which loader, if any. Says whether a library can be preloaded into it.
+
+use crate::ResolveError;
+use crate::elf::Data;
+use crate::elf::Image;
+use crate::elf::NotAnImage;
+use object::ReadCache;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// What the kernel does with a file that is executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// It runs the interpreter named in the first line.
+    Script {
+        /// Path of the interpreter.
+        interpreter: PathBuf,
+        /// The rest of the line, which is one argument (execve(2)).
+        argument: Option<String>,
+    },
+    /// It maps this loader, which maps the libraries.
+    Loader(PathBuf),
+    /// It runs the program alone: no library is ever loaded before it.
+    Static,
+    /// The program is for another processor.
+    OtherMachine(String),
+    /// None of these: left to the kernel.
+    Unknown,
+}
+
+/// The kernel reads no more of a file to find its interpreter (`BINPRM_BUF_SIZE`,
+/// include/uapi/linux/binfmts.h, since 5.1).
+const FIRST_BYTES: u64 = 256;
+
+/// Looks at the beginning of a file.
+///
+/// # Errors
+/// When the file cannot be opened or read.
+pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
+    let failed = |source| ResolveError::Read {
+        path: file.to_owned(),
+        source,
+    };
+    let opened = File::open(file).map_err(failed)?;
+    let mut start = Vec::new();
+    (&opened)
+        .take(FIRST_BYTES)
+        .read_to_end(&mut start)
+        .map_err(failed)?;
+    if let Some(script) = script(&start) {
+        return Ok(script);
+    }
+    let cache = ReadCache::new(opened);
+    Ok(match Image::parse(Data::File(&cache)) {
+        Ok(image) => match image.loader() {
+            Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
+            None if image.has_loader() => Loading::Unknown,
+            None => Loading::Static,
+        },
+        Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
+        Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
+    })
+}
+
+/// The bytes of a symbol that a library of this machine exports; `None` where it has no such symbol, or is no library.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, ResolveError> {
+    let opened = File::open(file).map_err(|source| ResolveError::Read {
+        path: file.to_owned(),
+        source,
+    })?;
+    let cache = ReadCache::new(opened);
+    let Ok(image) = Image::parse(Data::File(&cache)) else {
+        return Ok(None);
+    };
+    let symbol = image.dynamic_symbol(symbol);
+    let bytes = symbol.and_then(|symbol| image.bytes_at(symbol.address, symbol.size));
+    Ok(bytes.map(<[u8]>::to_vec))
+}
+
+/// The first line as the kernel reads it (fs/binfmt_script.c).
+fn script(start: &[u8]) -> Option<Loading> {
+    let line = start.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let end = line.iter().position(blank).unwrap_or(line.len());
+    let (interpreter, rest) = line.split_at_checked(end)?;
+    let argument = rest.trim_ascii();
+    (!interpreter.is_empty()).then(|| Loading::Script {
+        interpreter: PathBuf::from(OsStr::from_bytes(interpreter)),
+        argument: (!argument.is_empty()).then(|| String::from_utf8_lossy(argument).into_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Option<(String, Option<String>)> {
+        match script(text.as_bytes())? {
+            Loading::Script {
+                interpreter,
+                argument,
+            } => Some((interpreter.to_str().unwrap().to_owned(), argument)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn first_lines() {
+        let some = |path: &str, argument: Option<&str>| {
+            Some((path.to_owned(), argument.map(str::to_owned)))
+        };
+        assert_eq!(parsed("#!/bin/sh\nx"), some("/bin/sh", None));
+        assert_eq!(
+            parsed("#! /usr/bin/env -S python3 -I \r\n"),
+            some("/usr/bin/env", Some("-S python3 -I"))
+        );
+        assert_eq!(parsed("#!\n"), None);
+        assert_eq!(parsed("import os\n"), None);
+        assert_eq!(parsed(""), None);
+    }
+
+    #[test]
+    fn programs_of_this_machine() {
+        let own = loading(Path::new("/proc/self/exe")).unwrap();
+        assert_eq!(
+            own,
+            Loading::Loader(PathBuf::from("/lib64/ld-linux-x86-64.so.2"))
+        );
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("x");
+        std::fs::write(&file, "hello").unwrap();
+        assert_eq!(loading(&file).unwrap(), Loading::Unknown);
+        let mut header = std::fs::read("/proc/self/exe").unwrap();
+        header[18] = 183;
+        std::fs::write(&file, &header).unwrap();
+        assert!(matches!(loading(&file).unwrap(), Loading::OtherMachine(_)));
+        assert!(loading(&place.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! `libgctrace_inject.so`: where it is, whether it may be loaded into the command, and how it gets there.
+//!
+//! What the library does is `probes/inject`; whether it is wanted, `record/mode.rs`.
+
+use crate::launch::LaunchPlan;
+use crate::launch::trust;
+use crate::launch::trust::Writable;
+use crate::record::mode::Injection;
+use gctrace_ring::OPTIONS_VARIABLE;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use nix::unistd::Uid;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Its name.
+pub(crate) const LIBRARY: &str = "libgctrace_inject.so";
+
+/// Names the file instead of a search, for packagers and tests.
+const LIBRARY_VARIABLE: &str = "GCTRACE_INJECT_LIBRARY";
+
+/// Where it is installed for everyone.
+const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
+
+/// Libraries for the dynamic loader to load first (ld.so(8)).
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The library that NVIDIA's driver loads when it is initialised.
+pub(crate) const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// Why the library cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LibraryError {
+    /// It is nowhere.
+    #[error("{LIBRARY} is not beside gctrace nor in {}", shown(.searched))]
+    NotFound {
+        /// Where it was looked for.
+        searched: Vec<PathBuf>,
+    },
+    /// The file is not what it should be.
+    #[error("{} cannot be used: {reason}", .path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Another gctrace's.
+    #[error("{} is of gctrace {found}, this is gctrace {}", .path.display(), gctrace_ring::VERSION)]
+    OtherVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: String,
+    },
+    /// The command's user may not read it.
+    #[error("{user} may not read {}: {reason}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Whom the command runs as.
+        user: String,
+        /// The kernel's reason.
+        reason: String,
+    },
+    /// As root gctrace loads nothing into other users' programs that somebody else could have replaced.
+    #[error("as root gctrace does not load {} into programs of {user}: {writable}", .path.display())]
+    NotTrusted {
+        /// The file.
+        path: PathBuf,
+        /// Whom the command runs as.
+        user: String,
+        /// Who could have replaced it.
+        writable: Writable,
+    },
+    /// The loader takes a space or a colon for the end of a path.
+    #[error("{} has a space or a colon in its path, where the loader would cut it", .path.display())]
+    Separator {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+fn shown(folders: &[PathBuf]) -> String {
+    let folders: Vec<_> = folders
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
+    folders.join(", ")
+}
+
+impl LibraryError {
+    /// The command that mends it.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::NotFound { .. } => format!(
+                "It is built together with gctrace (cargo build --release) and installed with:\n    \
+                 sudo install -D -m 755 target/release/{LIBRARY} {}",
+                installed()
+            ),
+            Self::Unusable { .. } | Self::OtherVersion { .. } => format!(
+                "Build gctrace and the library together (cargo build --release), and install both:\n    \
+                 sudo install -D -m 755 target/release/{LIBRARY} {}",
+                installed()
+            ),
+            Self::Unreadable { path, .. }
+            | Self::NotTrusted { path, .. }
+            | Self::Separator { path } => {
+                let words = [
+                    OsStr::new("install"),
+                    "-D".as_ref(),
+                    "-m".as_ref(),
+                    "755".as_ref(),
+                ];
+                let target = installed();
+                let words: Vec<&OsStr> = words
+                    .into_iter()
+                    .chain([path.as_os_str(), OsStr::new(&target)])
+                    .collect();
+                let install = crate::hints::shell_line(&words);
+                if path == Path::new(&target) {
+                    format!(
+                        "Only root should be able to write it:\n    sudo chown root:root {target} && sudo chmod 755 {target}"
+                    )
+                } else {
+                    format!("Install it where only root writes:\n    sudo {install}")
+                }
+            }
+        }
+    }
+}
+
+/// The first of the places for everyone that only root writes.
+fn installed() -> String {
+    let trusted = |folder: &&str| {
+        let there = Path::new(folder).ancestors().find(|part| part.exists());
+        there.is_some_and(|part| matches!(trust::writable_by_others(part), Ok(None)))
+    };
+    let [first, _] = INSTALLED;
+    let folder = INSTALLED.into_iter().find(trusted).unwrap_or(first);
+    format!("{folder}/{LIBRARY}")
+}
+
+/// The library, fit to be loaded into the command.
+///
+/// # Errors
+/// Why not; of several files, that of the first.
+pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
+    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
+        return usable(&PathBuf::from(named), launch);
+    }
+    let folders = folders();
+    let files = folders.iter().map(|folder| folder.join(LIBRARY));
+    let mut refused = None;
+    for file in files.filter(|file| file.exists()) {
+        match usable(&file, launch) {
+            Ok(path) => return Ok(path),
+            Err(error) => drop(refused.get_or_insert(error)),
+        }
+    }
+    Err(refused.unwrap_or(LibraryError::NotFound { searched: folders }))
+}
+
+/// Beside gctrace, in the folder of a cargo build or in `../lib`, and where it is installed for everyone.
+fn folders() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let mut folders = Vec::new();
+    if let Some(own) = program.parent() {
+        // Cargo leaves old copies behind: the newest is the one of this build.
+        let built: fn(&PathBuf) -> Option<SystemTime> =
+            |folder| folder.join(LIBRARY).metadata().ok()?.modified().ok();
+        folders = vec![own.to_owned(), own.join("deps")];
+        folders.sort_by_key(|folder| std::cmp::Reverse(built(folder)));
+        folders.extend(own.parent().map(|above| above.join("lib/gctrace")));
+    }
+    folders.extend(INSTALLED.map(PathBuf::from));
+    folders
+}
+
+/// Checks one file; its path without links.
+fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
+    let unusable = |reason: String| LibraryError::Unusable {
+        path: file.to_owned(),
+        reason,
+    };
+    let path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Err(unusable("it is no file".to_owned()));
+    }
+    let has_separator = path
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :\t\n".contains(byte));
+    if let Some(user) = &launch.identity {
+        if has_separator {
+            return Err(LibraryError::Separator { path });
+        }
+        let found =
+            trust::writable_by_others(&path).map_err(|error| unusable(error.to_string()))?;
+        if let (Some(writable), true) = (found, Uid::effective().is_root()) {
+            let user = user.name.clone();
+            return Err(LibraryError::NotTrusted {
+                path,
+                user,
+                writable,
+            });
+        }
+    }
+    version_matches(&path)?;
+    readable(&path, launch)?;
+    Ok(path)
+}
+
+fn version_matches(path: &Path) -> Result<(), LibraryError> {
+    let unusable = |reason: String| LibraryError::Unusable {
+        path: path.to_owned(),
+        reason,
+    };
+    let version = gctrace_probes::exported_bytes(path, gctrace_ring::VERSION_SYMBOL)
+        .map_err(|error| unusable(error.to_string()))?
+        .ok_or_else(|| unusable("it is not gctrace's library for x86-64".to_owned()))?;
+    if version == gctrace_ring::VERSION.as_bytes() {
+        return Ok(());
+    }
+    Err(LibraryError::OtherVersion {
+        path: path.to_owned(),
+        found: String::from_utf8_lossy(&version).into_owned(),
+    })
+}
+
+/// The loader opens it with the rights of the command's user.
+fn readable(path: &Path, launch: &LaunchPlan) -> Result<(), LibraryError> {
+    let opened: io::Result<()> = launch
+        .with_users_rights(|| File::open(path).map(drop))
+        .unwrap_or(Ok(()));
+    opened.map_err(|error| LibraryError::Unreadable {
+        path: path.to_owned(),
+        user: match &launch.identity {
+            Some(user) => user.name.clone(),
+            None => "this user".to_owned(),
+        },
+        reason: error.to_string(),
+    })
+}
+
+impl LaunchPlan {
+    /// Has the loader and NVIDIA's driver load the library into the command and what it starts. `rendezvous` is the
+    /// socket, in gctrace's private folder. The user's own libraries stay first; a `CUDA_INJECTION64_PATH` of
+    /// another tool stays, and the library then begins without the driver's call.
+    ///
+    /// # Errors
+    /// When a library whose path the loader would cut cannot be given another one in the private folder.
+    pub(crate) fn inject(&mut self, injection: &Injection, rendezvous: &Path) -> io::Result<()> {
+        let library = preloadable(&injection.library, rendezvous.parent())?;
+        let own = self.environment.get(OsStr::new(PRELOAD));
+        let mut preloaded = own.cloned().unwrap_or_default();
+        if !split_preload(&preloaded).any(|entry| entry == library.as_os_str()) {
+            if !preloaded.is_empty() {
+                preloaded.push(":");
+            }
+            preloaded.push(&library);
+        }
+        let options = injection.options.to_string();
+        let mut set = |name: &str, value: OsString| {
+            self.environment.insert(name.into(), value);
+        };
+        set(PRELOAD, preloaded);
+        set(RENDEZVOUS_VARIABLE, rendezvous.into());
+        set(OPTIONS_VARIABLE, options.into());
+        let uses_cupti = injection.options.cuda && !injection.options.yields;
+        if uses_cupti && self.foreign_cuda_injection().is_none() {
+            self.environment
+                .insert(CUDA_INJECTION.into(), library.into());
+        }
+        Ok(())
+    }
+
+    /// Another tool's library in `CUDA_INJECTION64_PATH`.
+    pub(crate) fn foreign_cuda_injection(&self) -> Option<&OsStr> {
+        self.variable(CUDA_INJECTION).filter(|value| {
+            !value.is_empty() && Path::new(value).file_name() != Some(OsStr::new(LIBRARY))
+        })
+    }
+}
+
+/// As the loader splits it.
+fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
+    value
+        .as_bytes()
+        .split(|byte| matches!(byte, b' ' | b':'))
+        .map(OsStr::from_bytes)
+}
+
+/// A path that the loader does not cut: the library's own, or that of a link to it in the private folder.
+fn preloadable(library: &Path, private: Option<&Path>) -> io::Result<PathBuf> {
+    let whole = |path: &Path| split_preload(path.as_os_str()).nth(1).is_none();
+    if whole(library) {
+        return Ok(library.to_owned());
+    }
+    let link = private.unwrap_or(Path::new("/")).join(LIBRARY);
+    if !whole(&link) {
+        return Err(io::Error::other(format!(
+            "the loader would cut {} and {} at a space or colon; set TMPDIR to a folder without",
+            library.display(),
+            link.display()
+        )));
+    }
+    match std::os::unix::fs::symlink(library, &link) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(link),
+    }
+}
+
+#[cfg(test)]
+mod tests;

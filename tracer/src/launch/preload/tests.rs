@@ -1,0 +1,213 @@
+//! Files that may and may not be loaded, and what is put into the environment.
+
+use super::*;
+use crate::launch::Invoker;
+use crate::launch::invoker::Tool;
+use gctrace_ring::Options;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+fn plan(environment: &[(&str, &str)]) -> LaunchPlan {
+    let mut plan = LaunchPlan::new(&["sh".into()], &Invoker::detect(), true);
+    for name in [PRELOAD, CUDA_INJECTION] {
+        plan.environment.remove(OsStr::new(name));
+    }
+    for (name, value) in environment {
+        plan.environment.insert(name.into(), value.into());
+    }
+    plan
+}
+
+fn injection(library: &Path) -> Injection {
+    Injection {
+        library: library.to_owned(),
+        options: Options::default(),
+    }
+}
+
+const SOCKET: &str = "/run/user/1000/gctrace-1/s";
+
+#[test]
+fn the_users_own_libraries_stay_first() {
+    let library = Path::new("/opt/gctrace/libgctrace_inject.so");
+    for (own, expected) in [
+        ("", "/opt/gctrace/libgctrace_inject.so"),
+        ("/a.so", "/a.so:/opt/gctrace/libgctrace_inject.so"),
+        ("/a.so b.so", "/a.so b.so:/opt/gctrace/libgctrace_inject.so"),
+        (
+            "/opt/gctrace/libgctrace_inject.so /a.so",
+            "/opt/gctrace/libgctrace_inject.so /a.so",
+        ),
+    ] {
+        let mut plan = plan(&[(PRELOAD, own)]);
+        plan.inject(&injection(library), Path::new(SOCKET))
+            .expect("no link is needed");
+        assert_eq!(plan.variable(PRELOAD), Some(OsStr::new(expected)));
+        assert_eq!(plan.variable(CUDA_INJECTION), Some(library.as_os_str()));
+        assert_eq!(plan.variable(RENDEZVOUS_VARIABLE), Some(OsStr::new(SOCKET)));
+        let options = plan.variable(OPTIONS_VARIABLE).expect("options");
+        assert_eq!(Options::parse(options.as_bytes()), Options::default());
+    }
+}
+
+#[test]
+fn another_tool_of_cuda_stays() {
+    let mut plan = plan(&[(CUDA_INJECTION, "/opt/nsys/x.so")]);
+    assert_eq!(
+        plan.foreign_cuda_injection(),
+        Some(OsStr::new("/opt/nsys/x.so"))
+    );
+    let library = Path::new("/opt/gctrace/libgctrace_inject.so");
+    plan.inject(&injection(library), Path::new(SOCKET))
+        .expect("no link is needed");
+    assert_eq!(
+        plan.variable(CUDA_INJECTION),
+        Some(OsStr::new("/opt/nsys/x.so"))
+    );
+    let of_an_outer_gctrace = super::tests::plan(&[(CUDA_INJECTION, "/x/libgctrace_inject.so")]);
+    assert_eq!(of_an_outer_gctrace.foreign_cuda_injection(), None);
+}
+
+#[test]
+fn without_cupti_the_driver_loads_nothing() {
+    for options in [
+        Options {
+            cuda: false,
+            ..Options::default()
+        },
+        Options {
+            yields: true,
+            ..Options::default()
+        },
+    ] {
+        let mut plan = plan(&[]);
+        let injection = Injection {
+            library: "/x/libgctrace_inject.so".into(),
+            options,
+        };
+        plan.inject(&injection, Path::new(SOCKET))
+            .expect("no link is needed");
+        assert_eq!(plan.variable(CUDA_INJECTION), None);
+    }
+}
+
+#[test]
+fn paths_that_the_loader_would_cut_get_a_link() {
+    let place = tempfile::tempdir().expect("a directory");
+    let library = place.path().join("my tools: new").join(LIBRARY);
+    fs::create_dir(library.parent().expect("a parent")).expect("mkdir");
+    fs::write(&library, "x").expect("write");
+    let mut plan = plan(&[]);
+    let private = place.path().join("private");
+    fs::create_dir(&private).expect("mkdir");
+    for _ in 0..2 {
+        plan.inject(&injection(&library), &private.join("s"))
+            .expect("a link");
+    }
+    let link = private.join(LIBRARY);
+    assert_eq!(plan.variable(PRELOAD), Some(link.as_os_str()));
+    assert_eq!(fs::read(&link).expect("it leads there"), b"x");
+    let cut = place.path().join("my tools: new/s");
+    plan.inject(&injection(&library), &cut)
+        .expect_err("nowhere");
+}
+
+#[test]
+fn what_is_not_the_library_is_refused() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join(LIBRARY);
+    let refused = |plan: &LaunchPlan| usable(&file, plan).expect_err("refused").to_string();
+    assert!(refused(&plan(&[])).contains("No such file"));
+    fs::write(&file, "x").expect("write");
+    assert!(refused(&plan(&[])).contains("not gctrace's library"));
+    fs::copy("/proc/self/exe", &file).expect("copy");
+    assert!(refused(&plan(&[])).contains("not gctrace's library"));
+}
+
+/// The library as cargo built it.
+fn built() -> PathBuf {
+    let folders = folders();
+    let files = folders.iter().map(|folder| folder.join(LIBRARY));
+    let found = files.into_iter().find(|file| file.exists());
+    found.expect("cargo builds the library with gctrace")
+}
+
+#[test]
+fn the_one_that_cargo_built_is_found() {
+    let path = library_for(&plan(&[])).expect("usable");
+    assert_eq!(path.file_name(), Some(OsStr::new(LIBRARY)));
+    assert!(path.is_absolute());
+}
+
+#[test]
+fn another_version_is_said() {
+    let place = tempfile::tempdir().expect("a directory");
+    let file = place.path().join(LIBRARY);
+    let mut bytes = fs::read(built()).expect("read");
+    let version = gctrace_ring::VERSION.as_bytes();
+    for at in 0..bytes.len() - version.len() {
+        if bytes[at..].starts_with(version) {
+            bytes[at] = b'9';
+        }
+    }
+    fs::write(&file, bytes).expect("write");
+    let error = usable(&file, &plan(&[])).expect_err("refused");
+    assert!(
+        matches!(error, LibraryError::OtherVersion { .. }),
+        "{error}"
+    );
+    assert!(error.remedy().contains("install -D"), "{}", error.remedy());
+}
+
+#[test]
+fn as_root_files_of_others_are_refused() {
+    if !Uid::effective().is_root() {
+        eprintln!("skipped as_root_files_of_others_are_refused: it needs root");
+        return;
+    }
+    let mut plan = plan(&[]);
+    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(Tool::Sudo)));
+    let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let file = place.path().join(LIBRARY);
+    fs::copy(built(), &file).expect("copy");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+    let refused = usable(&file, &plan).expect_err("refused");
+    assert!(
+        refused.to_string().contains("everyone may write /var/tmp"),
+        "{refused}"
+    );
+    assert!(
+        refused
+            .remedy()
+            .contains("sudo install -D -m 755 /var/tmp/")
+    );
+    std::os::unix::fs::chown(&file, Some(65534), None).expect("chown");
+    let refused = usable(&file, &plan).expect_err("refused");
+    assert!(
+        refused.to_string().contains("belongs to nobody"),
+        "{refused}"
+    );
+    plan.identity = None;
+    usable(&file, &plan).expect("root's own program");
+
+    let place = tempfile::tempdir_in("/usr/local/lib").expect("a directory");
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let file = place.path().join(LIBRARY);
+    fs::copy(built(), &file).expect("copy");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(Tool::Sudo)));
+    usable(&file, &plan).expect("only root writes there");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("chmod");
+    let refused = usable(&file, &plan).expect_err("refused");
+    assert!(refused.to_string().contains("may not read"), "{refused}");
+    let spaced = place.path().join("a b");
+    fs::create_dir(&spaced).expect("mkdir");
+    let file = spaced.join(LIBRARY);
+    fs::copy(built(), &file).expect("copy");
+    let refused = usable(&file, &plan).expect_err("refused");
+    assert!(
+        matches!(refused, LibraryError::Separator { .. }),
+        "{refused}"
+    );
+}

@@ -1,0 +1,331 @@
+//! What stands between a preloaded library and the command, as far as files tell before it starts.
+//!
+//! Follows the command as the kernel and env(1) would: through PATH, first lines of scripts, and words of `env`.
+
+use crate::launch::LaunchPlan;
+use crate::launch::as_user;
+use crate::launch::environment::Environment;
+use gctrace_probes::Loading;
+use gctrace_probes::ProgramKind;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
+use std::ffi::CString;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// A script may name a script: the kernel follows five (`exec_binprm`, fs/exec.c), and `env` may stand between.
+const MOST_STEPS: usize = 10;
+
+/// Something that keeps the library out of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Obstacle {
+    /// The program.
+    pub(crate) file: PathBuf,
+    pub(crate) what: What,
+}
+
+/// What it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Statically linked, with Python inside.
+    StaticPython,
+    /// Statically linked: programs that it starts may load libraries.
+    Static,
+    /// Runs with other rights than its user's: the loader drops the variables, and with them its children do.
+    OtherRights(&'static str),
+    /// Loaded by musl's loader, for which the library is not made: the program would not start.
+    Musl(PathBuf),
+    /// For another processor.
+    Machine(String),
+    /// Starts programs without the variables, or elsewhere.
+    Drops(String),
+}
+
+impl Obstacle {
+    /// Nothing of the command can be seen from within.
+    pub(crate) fn is_certain(&self, children_follow: bool) -> bool {
+        match self.what {
+            What::StaticPython | What::OtherRights(_) | What::Musl(_) => true,
+            What::Static | What::Machine(_) => !children_follow,
+            What::Drops(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.display();
+        match &self.what {
+            What::StaticPython => write!(
+                formatter,
+                "{file} is statically linked with Python inside: no library can be loaded into it"
+            ),
+            What::Static => write!(
+                formatter,
+                "{file} is statically linked: no library can be loaded into it, only into programs it starts"
+            ),
+            What::OtherRights(which) => write!(
+                formatter,
+                "{file} runs with other rights than its user's ({which}): the loader lets no library into it or its children"
+            ),
+            What::Musl(loader) => write!(
+                formatter,
+                "{file} is loaded by {}: the library is made for the GNU C library",
+                loader.display()
+            ),
+            What::Machine(machine) => write!(
+                formatter,
+                "{file} is a program for {machine}: the library is made for x86-64"
+            ),
+            What::Drops(word) => write!(
+                formatter,
+                "`{word}` starts programs without the variables that bring the library into them"
+            ),
+        }
+    }
+}
+
+impl LaunchPlan {
+    /// What is known to keep a library out of the command. What cannot be read is not judged.
+    pub(crate) fn obstacles(&self) -> Vec<Obstacle> {
+        let words: Vec<OsString> = [&self.program]
+            .into_iter()
+            .chain(&self.arguments)
+            .cloned()
+            .collect();
+        let user = match &self.identity {
+            Some(user) => (user.uid, user.gid),
+            None => (Uid::effective().as_raw(), Gid::effective().as_raw()),
+        };
+        self.with_users_rights(|| {
+            let walk = Walk {
+                environment: &self.environment,
+                user,
+            };
+            walk.obstacles(words)
+        })
+        .unwrap_or_default()
+    }
+
+    /// The file that the command's first word leads to, through `PATH` and links.
+    pub(crate) fn program_file(&self) -> Option<PathBuf> {
+        self.with_users_rights(|| {
+            let file = find(&self.program, &self.environment)?;
+            std::fs::canonicalize(file).ok()
+        })?
+    }
+
+    /// Runs `look` with the access to files that the command will have.
+    pub(super) fn with_users_rights<R: Send>(&self, look: impl FnOnce() -> R + Send) -> Option<R> {
+        match &self.identity {
+            Some(user) => as_user::act_as(user, look).ok(),
+            None => Some(look()),
+        }
+    }
+}
+
+/// As execvp(3) finds a program.
+fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program));
+    }
+    let path = environment.get(OsStr::new("PATH"))?;
+    std::env::split_paths(path)
+        .map(|folder| folder.join(program))
+        .find(|file| {
+            std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+        })
+}
+
+struct Walk<'a> {
+    environment: &'a Environment,
+    /// User and group that the command runs as.
+    user: (u32, u32),
+}
+
+impl Walk<'_> {
+    fn obstacles(&self, mut words: Vec<OsString>) -> Vec<Obstacle> {
+        let mut found = Vec::new();
+        for _ in 0..MOST_STEPS {
+            let Some(file) = words
+                .first()
+                .and_then(|program| find(program, self.environment))
+            else {
+                break;
+            };
+            let step = self.step(&file, &words);
+            found.extend(step.obstacle.map(|what| Obstacle { file, what }));
+            match step.next {
+                Some(next) => words = next,
+                None => break,
+            }
+        }
+        found
+    }
+
+    fn step(&self, file: &Path, words: &[OsString]) -> Step {
+        let end = |what| Step {
+            obstacle: what,
+            next: None,
+        };
+        if !file.metadata().is_ok_and(|found| found.is_file()) {
+            return end(None);
+        }
+        match gctrace_probes::loading(file) {
+            Ok(Loading::Script {
+                interpreter,
+                argument,
+            }) => Step {
+                obstacle: None,
+                next: Some(script(interpreter, argument, file, words)),
+            },
+            Ok(Loading::Static) => match gctrace_probes::identify(file) {
+                Ok(ProgramKind::Static) => end(Some(What::StaticPython)),
+                _ => end(Some(other_rights(file, self.user).unwrap_or(What::Static))),
+            },
+            Ok(Loading::OtherMachine(machine)) => end(Some(What::Machine(machine))),
+            Ok(Loading::Loader(loader)) if is_musl(&loader) => end(Some(What::Musl(loader))),
+            Ok(Loading::Loader(_) | Loading::Unknown) | Err(_) => {
+                if let Some(what) = other_rights(file, self.user) {
+                    return end(Some(what));
+                }
+                launcher(file, words)
+            }
+        }
+    }
+}
+
+/// What one program of the chain comes to.
+struct Step {
+    obstacle: Option<What>,
+    /// The words that it runs, where that is known.
+    next: Option<Vec<OsString>>,
+}
+
+/// What the kernel runs for a script.
+fn script(
+    interpreter: PathBuf,
+    argument: Option<String>,
+    file: &Path,
+    words: &[OsString],
+) -> Vec<OsString> {
+    let mut next = vec![interpreter.into_os_string()];
+    next.extend(argument.map(OsString::from));
+    next.push(file.as_os_str().to_owned());
+    next.extend(words.iter().skip(1).cloned());
+    next
+}
+
+/// `/lib/ld-musl-x86_64.so.1`.
+fn is_musl(loader: &Path) -> bool {
+    loader
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(b"ld-musl"))
+}
+
+/// Why the loader would run the file in secure execution (ld.so(8)): the kernel says so where ids change or
+/// capabilities are gained (`cap_bprm_creds_from_file`, security/commoncap.c).
+fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<What> {
+    let found = file.metadata().ok()?;
+    let nosuid = nix::sys::statvfs::statvfs(file).is_ok_and(|system| {
+        system
+            .flags()
+            .contains(nix::sys::statvfs::FsFlags::ST_NOSUID)
+    });
+    if nosuid {
+        return None;
+    }
+    let set_user = found.mode() & libc::S_ISUID != 0 && found.uid() != uid;
+    // Without the group's right to execute, the bit means mandatory locking.
+    let both = libc::S_ISGID | libc::S_IXGRP;
+    let set_group = found.mode() & both == both && found.gid() != gid;
+    match () {
+        () if set_user => Some(What::OtherRights("setuid")),
+        () if set_group => Some(What::OtherRights("setgid")),
+        () if uid != 0 && has_capabilities(file) => Some(What::OtherRights("file capabilities")),
+        () => None,
+    }
+}
+
+fn has_capabilities(file: &Path) -> bool {
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else {
+        return false;
+    };
+    let name = c"security.capability";
+    // SAFETY: both are C strings, and no value is asked for, only its size.
+    let size = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) };
+    size > 0
+}
+
+/// Programs that start others, and what they do with the environment.
+fn launcher(file: &Path, words: &[OsString]) -> Step {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    match &*name {
+        "env" => env(words.get(1..).unwrap_or_default()),
+        "sudo" | "sudo-rs" | "doas" | "su" | "runuser" | "pkexec" | "docker" | "podman"
+        | "nerdctl" | "ssh" => Step {
+            obstacle: Some(What::Drops(name.into_owned())),
+            next: None,
+        },
+        _ => Step {
+            obstacle: None,
+            next: None,
+        },
+    }
+}
+
+/// The words of env(1), of coreutils 9.
+fn env(words: &[OsString]) -> Step {
+    let mut words: Vec<OsString> = words.iter().rev().cloned().collect();
+    let mut drops = None;
+    while let Some(word) = words.pop() {
+        let text = word.to_string_lossy().into_owned();
+        match &*text {
+            "-" | "-i" | "--ignore-environment" => drops = Some(format!("env {text}")),
+            "-u" | "--unset" => {
+                if words.pop().is_some_and(|name| name == "LD_PRELOAD") {
+                    drops = Some("env -u LD_PRELOAD".to_owned());
+                }
+            }
+            "-C" | "--chdir" => drop(words.pop()),
+            "-S" | "--split-string" => {
+                let split = words.pop().unwrap_or_default();
+                push_split(&mut words, &split.to_string_lossy());
+            }
+            _ if text.starts_with("-S") => push_split(&mut words, &text[2..]),
+            _ if text.starts_with("--split-string=") => {
+                push_split(&mut words, text.trim_start_matches("--split-string="));
+            }
+            // Several in one: -iS.
+            _ if text.starts_with("-i") => {
+                drops = Some("env -i".to_owned());
+                words.push(OsString::from(format!("-{}", &text[2..])));
+            }
+            "-uLD_PRELOAD" | "--unset=LD_PRELOAD" => drops = Some("env -u LD_PRELOAD".to_owned()),
+            _ if text.starts_with("LD_PRELOAD=") => drops = Some("env LD_PRELOAD=...".to_owned()),
+            _ if text.starts_with('-') || text.contains('=') => {}
+            _ => {
+                words.push(word);
+                break;
+            }
+        }
+    }
+    words.reverse();
+    Step {
+        obstacle: drops.map(What::Drops),
+        next: (!words.is_empty()).then_some(words),
+    }
+}
+
+/// Onto a reversed list.
+fn push_split(words: &mut Vec<OsString>, text: &str) {
+    words.extend(text.split_whitespace().rev().map(OsString::from));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! Who may change a file: where gctrace is root, no user may choose what it loads into programs of others.
+
+use nix::unistd::Gid;
+use nix::unistd::Group;
+use nix::unistd::Uid;
+use nix::unistd::User;
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Write permission of the group, and of everyone (inode(7)).
+const GROUP_WRITES: u32 = 0o020;
+const OTHERS_WRITE: u32 = 0o002;
+
+/// A part of a path that somebody but root may write, and with it what the path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Writable {
+    /// The file, or a folder on the way to it.
+    pub(crate) part: PathBuf,
+    who: Who,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Who {
+    Owner(String),
+    Group(String),
+    Everyone,
+}
+
+impl fmt::Display for Writable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = self.part.display();
+        match &self.who {
+            Who::Owner(name) => write!(formatter, "{part} belongs to {name}"),
+            Who::Group(name) => write!(formatter, "group {name} may write {part}"),
+            Who::Everyone => write!(formatter, "everyone may write {part}"),
+        }
+    }
+}
+
+/// The first part of an absolute path, from its end, that somebody but root may write; the path must lead over no
+/// links. A folder in which each may remove only what is theirs (`/tmp`) counts as well: what is there was made by
+/// whoever came first. The permissions of a group stand for access lists too, which they bound (acl(5)).
+///
+/// # Errors
+/// When a part cannot be looked at.
+pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<Writable>> {
+    for part in path.ancestors() {
+        let found = std::fs::symlink_metadata(part)?;
+        if let Some(who) = writer(found.uid(), found.gid(), found.mode()) {
+            let part = part.to_owned();
+            return Ok(Some(Writable { part, who }));
+        }
+    }
+    Ok(None)
+}
+
+fn writer(uid: u32, gid: u32, mode: u32) -> Option<Who> {
+    if uid != 0 {
+        let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+        let name = user.map_or_else(|| format!("user {uid}"), |user| user.name);
+        return Some(Who::Owner(name));
+    }
+    if mode & OTHERS_WRITE != 0 {
+        return Some(Who::Everyone);
+    }
+    (mode & GROUP_WRITES != 0).then(|| {
+        let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
+        Who::Group(group.map_or_else(|| gid.to_string(), |group| group.name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn who_may_write() {
+        assert_eq!(writer(0, 0, 0o100_755), None);
+        assert_eq!(writer(0, 0, 0o040_755), None);
+        assert_eq!(writer(0, 7, 0o100_644), None);
+        assert_eq!(writer(0, 0, 0o041_777), Some(Who::Everyone));
+        assert_eq!(writer(0, 0, 0o100_775), Some(Who::Group("root".into())));
+        let nobody = u32::MAX - 5;
+        assert_eq!(
+            writer(nobody, 0, 0o100_755),
+            Some(Who::Owner(format!("user {nobody}")))
+        );
+    }
+
+    #[test]
+    fn each_folder_on_the_way_counts() {
+        assert_eq!(writable_by_others(Path::new("/usr/bin/env")).unwrap(), None);
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("open");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let file = folder.join("x");
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = writable_by_others(&file).unwrap().expect("a part");
+        if Uid::effective().is_root() {
+            assert_eq!(found.part, folder);
+            assert!(found.to_string().starts_with("everyone may write"));
+        } else {
+            assert_eq!(found.part, file);
+        }
+        assert!(writable_by_others(&folder.join("none")).is_err());
+    }
+}

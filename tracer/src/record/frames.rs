@@ -1,0 +1,59 @@
+//! The tree of Python frames of a trace.
+//!
+//! Owns the names of frames: each is written once, whoever met it and in whatever process.
+
+use crate::record::sink::Sink;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
+use gctrace_event::Record;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Every frame of the trace.
+#[derive(Default)]
+pub(crate) struct Frames {
+    tree: HashMap<Node, FrameId>,
+    names: HashMap<Rc<str>, Rc<str>>,
+}
+
+/// A frame by what is shown of it, below its parent.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Node {
+    /// The frame that called it.
+    pub parent: Option<FrameId>,
+    /// Name of its function.
+    pub function: Rc<str>,
+    /// `co_filename`.
+    pub file: Rc<str>,
+    /// Line.
+    pub line: Option<u32>,
+}
+
+impl Frames {
+    /// The frame's name in the trace; written if it is new.
+    pub(crate) fn place(&mut self, node: Node, sink: &mut impl Sink) -> FrameId {
+        if let Some(id) = self.tree.get(&node) {
+            return *id;
+        }
+        let id = u32::try_from(self.tree.len() + 1).unwrap_or(FrameId::MAX);
+        sink.write(Record::Frame(Frame {
+            id,
+            parent: node.parent,
+            function: node.function.to_string(),
+            file: node.file.to_string(),
+            line: node.line,
+        }));
+        self.tree.insert(node, id);
+        id
+    }
+
+    /// One copy of each name.
+    pub(crate) fn name(&mut self, name: &str) -> Rc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Rc::clone(known);
+        }
+        let name: Rc<str> = Rc::from(name);
+        self.names.insert(Rc::clone(&name), Rc::clone(&name));
+        name
+    }
+}

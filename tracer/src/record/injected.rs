@@ -1,0 +1,398 @@
+//! The injected library's side of a recording: rings of shared memory that processes hand over.
+//!
+//! Owns the private folder and its socket, the processes that came, and what is told of all of them
+//! together. Who a process is and what it says is `injected/process.rs`. How the library gets into
+//! programs is `launch/preload.rs`.
+
+mod counted;
+mod folder;
+mod gpu;
+mod notices;
+mod process;
+mod python;
+mod said;
+mod texts;
+
+use crate::launch::Ended;
+use crate::launch::Invoker;
+use crate::record::clock;
+use crate::record::injected::folder::Folder;
+use crate::record::injected::folder::Owner;
+use crate::record::injected::notices::Notices;
+use crate::record::injected::process::Process;
+use crate::record::output::Output;
+use crate::record::trace::Trace;
+use anyhow::Context as _;
+use gctrace_event::Origin;
+use gctrace_event::ProcessExit;
+use gctrace_event::Record;
+use gctrace_ring::Consumer;
+use gctrace_ring::Listener;
+use gctrace_ring::Offered;
+use gctrace_ring::Role;
+use nix::sys::epoll::Epoll;
+use nix::sys::epoll::EpollCreateFlags;
+use nix::sys::epoll::EpollEvent;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::epoll::EpollTimeout;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// Names the listener among what is waited for; pids are smaller.
+const LISTENER: u64 = u64::MAX;
+
+/// Everything about processes that are recorded from within.
+pub(crate) struct Injected {
+    listener: Listener,
+    /// The listener and all living processes.
+    waiting: Epoll,
+    /// The listener is among them.
+    is_listening: bool,
+    processes: HashMap<u32, Process>,
+    /// Whose rings are taken, besides root's.
+    owner: Owner,
+    launched: Option<u32>,
+    told: Told,
+    /// Collections are to be seen from within, and no process has handed over a ring for them yet.
+    lacks_python: bool,
+    /// The command handed over a ring.
+    has_launched: bool,
+    /// Dropped last.
+    folder: Folder,
+}
+
+/// What is told of all processes together.
+struct Told {
+    /// No probes do: processes, threads and ends are told from here.
+    describes_processes: bool,
+    notices: Notices,
+    lost: BTreeMap<String, u64>,
+    overhead: Overhead,
+    /// Processes whose calls CUPTI tells from now on.
+    cupti: Vec<(u32, u64)>,
+}
+
+/// What CUPTI itself kept the programs' threads busy.
+#[derive(Clone, Copy, Debug, Default)]
+struct Overhead {
+    count: u64,
+    total_ns: u64,
+    queue_full: u64,
+}
+
+/// What is to be said at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    /// What was lost, by where.
+    pub lost: BTreeMap<String, u64>,
+    /// Processes that still ran.
+    pub alive: usize,
+    /// Processes, and since when CUPTI tells of their calls, as far as not taken before.
+    pub cupti: Vec<(u32, u64)>,
+}
+
+impl Injected {
+    /// Makes the private folder and listens in it. `describes_processes`: there are no probes that do;
+    /// `collections`: those are to be seen from within.
+    pub(crate) fn start(
+        invoker: &Invoker,
+        as_root: bool,
+        describes_processes: bool,
+        collections: bool,
+    ) -> anyhow::Result<Self> {
+        let is_other = invoker.escalated_by().is_some() && !as_root;
+        let own = nix::unistd::Uid::effective().as_raw();
+        let owner = match is_other {
+            true => Owner {
+                uid: invoker.uid,
+                gid: invoker.gid,
+            },
+            false => Owner {
+                uid: own,
+                gid: nix::unistd::Gid::effective().as_raw(),
+            },
+        };
+        let folder = Folder::make(&folder::places(owner), owner)?;
+        let listener = Listener::bind(&folder.socket())
+            .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
+        let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
+        let mut injected = Self {
+            listener,
+            waiting,
+            is_listening: false,
+            processes: HashMap::new(),
+            owner,
+            launched: None,
+            told: Told {
+                describes_processes,
+                notices: Notices::default(),
+                lost: BTreeMap::new(),
+                overhead: Overhead::default(),
+                cupti: Vec::new(),
+            },
+            lacks_python: collections,
+            has_launched: false,
+            folder,
+        };
+        injected.listen();
+        raise_descriptor_limit();
+        Ok(injected)
+    }
+
+    /// What programs are told: the path of the socket.
+    pub(crate) fn rendezvous(&self) -> PathBuf {
+        self.folder.socket()
+    }
+
+    /// Whatever gctrace puts into the folder is there: its user may enter.
+    pub(crate) fn let_in(&self) -> anyhow::Result<()> {
+        self.folder.hand_to(self.owner)
+    }
+
+    /// The command that gctrace started.
+    pub(crate) fn launched(&mut self, pid: u32) {
+        self.launched = Some(pid);
+    }
+
+    /// Takes new rings, reads all, and buries the dead.
+    pub(crate) fn tick(&mut self, trace: &mut Trace) {
+        // Who is found dead here has written all it will, which is read below.
+        let dead = self.dead();
+        self.accept(trace);
+        for (pid, process) in &mut self.processes {
+            let is_dead = process.pidfd.is_none() || dead.contains(pid);
+            process.read(is_dead, trace, &mut self.told);
+        }
+        let now_ns = clock::monotonic_ns();
+        let gone: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(pid, process)| process.pidfd.is_none() || dead.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in gone {
+            self.bury(pid, now_ns, trace);
+        }
+        self.listen();
+    }
+
+    /// Processes, and since when CUPTI tells of their calls; each once.
+    pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
+        std::mem::take(&mut self.told.cupti)
+    }
+
+    fn dead(&self) -> Vec<u32> {
+        let mut events = vec![EpollEvent::empty(); self.processes.len() + 1];
+        let count = self.waiting.wait(&mut events, EpollTimeout::ZERO);
+        let ready = events.iter().take(count.unwrap_or(0)).map(EpollEvent::data);
+        ready.filter_map(|data| u32::try_from(data).ok()).collect()
+    }
+
+    fn accept(&mut self, trace: &mut Trace) {
+        loop {
+            match self.listener.accept() {
+                Ok(Some(offered)) => self.take(offered, trace),
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!(
+                        "rings of new processes cannot be taken now: {error} (ulimit -n raises the limit of open files)"
+                    );
+                    self.warn(0, text, trace);
+                    return self.stop_listening();
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, offered: Offered, trace: &mut Trace) {
+        let Offered {
+            ring,
+            hello,
+            pid,
+            uid,
+        } = offered;
+        if pid == 0 || ![self.owner.uid, 0].contains(&uid) {
+            let text = format!(
+                "a ring of a process of user {uid} was refused: it is not one of the command's"
+            );
+            return self.warn(pid, text, trace);
+        }
+        let consumer = match Consumer::open(ring.as_fd()) {
+            Ok(consumer) => consumer,
+            Err(error) => {
+                let text = format!(
+                    "a ring was refused ({error}): is libgctrace_inject.so of this version of gctrace?"
+                );
+                return self.warn(pid, text, trace);
+            }
+        };
+        // From here on the mapping alone keeps the memory.
+        drop(ring);
+        if !self.processes.contains_key(&pid) {
+            let pidfd = self.watch_end(pid);
+            let origin = match self.launched == Some(pid) {
+                true => Origin::Launched,
+                false => Origin::Child,
+            };
+            let process = Process::new(pid, &hello, origin, pidfd);
+            self.processes.insert(pid, process);
+        }
+        self.lacks_python &= hello.role != Role::Python;
+        self.has_launched |= self.launched == Some(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.add(&hello, consumer, trace, &mut self.told);
+        }
+    }
+
+    /// `None` where the process has ended and was waited for already.
+    fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
+        // SAFETY: plain numbers.
+        let raw = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let raw = i32::try_from(raw).ok().filter(|raw| *raw >= 0)?;
+        // SAFETY: the kernel has just handed it out, closed on exec; nobody else owns it.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(pid));
+        if let Err(errno) = self.waiting.add(&pidfd, event) {
+            tracing::warn!("the end of process {pid} will not be seen: {errno}");
+        }
+        Some(pidfd)
+    }
+
+    /// A process has ended and was read to the end.
+    fn bury(&mut self, pid: u32, at_ns: u64, trace: &mut Trace) {
+        let Some(mut process) = self.processes.remove(&pid) else {
+            return;
+        };
+        process.close(at_ns, trace, &mut self.told);
+        if let Some(pidfd) = &process.pidfd {
+            let _ = self.waiting.delete(pidfd);
+        }
+        if self.told.describes_processes {
+            trace.output.forget(pid);
+            // How the command ended is known once it was waited for.
+            if self.launched != Some(pid) {
+                write_exit(pid, at_ns, None, &mut trace.output);
+            }
+        }
+    }
+
+    fn warn(&mut self, pid: u32, text: String, trace: &mut Trace) {
+        let notice = said::Notice {
+            at_ns: clock::monotonic_ns(),
+            is_warning: true,
+            text,
+        };
+        self.told.notices.say(pid, notice, &mut trace.output);
+    }
+
+    /// Until the next tick: what cannot be accepted now would wake us at once again.
+    fn stop_listening(&mut self) {
+        let _ = self.waiting.delete(&self.listener);
+        self.is_listening = false;
+    }
+
+    fn listen(&mut self) {
+        if !self.is_listening {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+            self.is_listening = self.waiting.add(&self.listener, event).is_ok();
+        }
+    }
+
+    /// Ends: everything is read once more. `ended`: how the command did, if it did.
+    pub(crate) fn finish(mut self, ended: Option<Ended>, trace: &mut Trace) -> Finished {
+        self.tick(trace);
+        let alive = self.processes.len();
+        for process in self.processes.values_mut() {
+            process.leave(trace, &mut self.told);
+        }
+        let now_ns = clock::monotonic_ns();
+        if let (Some(pid), Some(_)) = (self.launched, ended)
+            && self.told.describes_processes
+            && self.has_launched
+        {
+            write_exit(pid, now_ns, ended, &mut trace.output);
+        }
+        if self.lacks_python {
+            self.warn(0, NO_PYTHON.to_owned(), trace);
+        }
+        self.told.overhead.note(&mut trace.output);
+        self.told.notices.finish(&mut trace.output);
+        Finished {
+            lost: self.told.lost,
+            alive,
+            cupti: self.told.cupti,
+        }
+    }
+}
+
+/// Readable when a process comes or goes.
+impl AsFd for Injected {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.waiting.0.as_fd()
+    }
+}
+
+const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
+    library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
+    its own)";
+
+fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {
+    let (code, signal) = match ended {
+        Some(Ended::Code(code)) => (Some(i32::from(code)), None),
+        Some(Ended::Signal(signal)) => (None, Some(i32::from(signal))),
+        None => (None, None),
+    };
+    output.write(&Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns,
+        code,
+        signal,
+    }));
+}
+
+/// Each living process takes one descriptor. The command gets the limit that gctrace was given.
+fn raise_descriptor_limit() {
+    use nix::sys::resource::Resource;
+    let Ok((soft, hard)) = nix::sys::resource::getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
+    if soft < hard
+        && let Err(errno) = nix::sys::resource::setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!("the limit of open files stays {soft}: {errno}");
+    }
+}
+
+impl Told {
+    /// Counts what was lost, and tells the trace from whom.
+    fn lose(&mut self, pid: u32, what: &str, count: u64, output: &mut Output) {
+        let lost = self.lost.entry(what.to_owned()).or_default();
+        *lost = lost.saturating_add(count);
+        let message = format!("lost: {count} ({what})");
+        output.note(Some(pid), clock::monotonic_ns(), message);
+    }
+}
+
+impl Overhead {
+    fn add(&mut self, ns: u64, queue_full: bool) {
+        self.count += 1;
+        self.total_ns = self.total_ns.saturating_add(ns);
+        self.queue_full += u64::from(queue_full);
+    }
+
+    fn note(&self, output: &mut Output) {
+        if self.count > 0 {
+            let milliseconds = self.total_ns as f64 / 1e6;
+            let message = format!(
+                "CUPTI tells of {} stretches of overhead, {milliseconds:.3} ms together; in {} of them the launch queue was full",
+                self.count, self.queue_full
+            );
+            output.note(None, clock::monotonic_ns(), message);
+        }
+    }
+}

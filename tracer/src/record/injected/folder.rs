@@ -1,0 +1,249 @@
+//! The private folder in which gctrace's socket lies.
+//!
+//! Owns where it is, that nobody else can enter it, and that it goes: at the end, or, of a gctrace that was
+//! killed, at the next start. It holds the socket, and what the command is to find
+//! there by a path without a space.
+
+use anyhow::Context as _;
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::fcntl::Flock;
+use nix::fcntl::FlockArg;
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
+use nix::unistd::Gid;
+use nix::unistd::Uid;
+use nix::unistd::UnlinkatFlags;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::SystemTime;
+
+const PREFIX: &str = "gctrace-";
+const SOCKET: &str = "socket";
+
+/// A folder this young may be one whose owner has not locked it yet.
+const SETTLED: Duration = Duration::from_secs(10);
+
+/// Most folders of others that are looked at when leftovers are removed.
+const LOOKED_AT: usize = 1000;
+
+/// Whose programs connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// The folder; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    parent: File,
+    name: String,
+    /// Held open, locked: others see by that that this gctrace lives.
+    locked: Flock<File>,
+}
+
+impl Folder {
+    /// Makes a folder that `owner` and root alone can enter, in the first of these places that will do, after
+    /// removing what killed gctraces of the same user left there.
+    pub(super) fn make(places: &[PathBuf], owner: Owner) -> anyhow::Result<Self> {
+        let mut refusals = Vec::new();
+        for place in places {
+            match open_place(place) {
+                Ok(parent) => {
+                    remove_leftovers(place, &parent, owner);
+                    match Self::make_in(place, parent) {
+                        Ok(folder) => return Ok(folder),
+                        Err(error) => refusals.push(format!("{}: {error:#}", place.display())),
+                    }
+                }
+                Err(error) => refusals.push(format!("{}: {error:#}", place.display())),
+            }
+        }
+        anyhow::bail!(
+            "no place for a private folder ({}); TMPDIR=DIR names another",
+            refusals.join("; ")
+        )
+    }
+
+    fn make_in(place: &Path, parent: File) -> anyhow::Result<Self> {
+        // Random keys of the standard library's hash tables, from the kernel.
+        let random = std::hash::RandomState::new().hash_one(std::process::id());
+        let name = format!("{PREFIX}{random:016x}");
+        nix::sys::stat::mkdirat(&parent, name.as_str(), Mode::S_IRWXU).context("mkdir")?;
+        let opened = open_folder(&parent, OsStr::new(&name));
+        let made = opened
+            .context("cannot open what was just made")
+            .and_then(|folder| {
+                let locked = Flock::lock(folder, FlockArg::LockExclusiveNonblock);
+                locked.map_err(|(_, errno)| anyhow::Error::from(errno).context("flock"))
+            });
+        let locked = match made {
+            Ok(locked) => locked,
+            Err(error) => {
+                let _ = nix::unistd::unlinkat(&parent, name.as_str(), UnlinkatFlags::RemoveDir);
+                return Err(error);
+            }
+        };
+        let folder = Self {
+            path: place.join(&name),
+            parent,
+            name,
+            locked,
+        };
+        folder.check()?;
+        if folder.socket().as_os_str().len() > LONGEST_PATH {
+            anyhow::bail!("the path is too long for a socket's");
+        }
+        Ok(folder)
+    }
+
+    /// It is ours, whatever happened to the name since it was made.
+    fn check(&self) -> anyhow::Result<()> {
+        let found = self.locked.metadata().context("fstat")?;
+        let is_ours =
+            found.is_dir() && found.uid() == Uid::effective().as_raw() && found.mode() & 0o077 == 0;
+        anyhow::ensure!(is_ours, "somebody else put a folder there");
+        Ok(())
+    }
+
+    /// Where the socket is to be bound.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path.join(SOCKET)
+    }
+
+    /// Hands the folder and the socket in it to its user, where gctrace is another (root).
+    pub(super) fn hand_to(&self, owner: Owner) -> anyhow::Result<()> {
+        if owner.uid == Uid::effective().as_raw() {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+        // The socket first: afterwards its user could put something else there.
+        nix::unistd::fchownat(
+            &self.locked.as_fd(),
+            SOCKET,
+            Some(uid),
+            Some(gid),
+            AtFlags::AT_SYMLINK_NOFOLLOW,
+        )
+        .context("cannot hand the socket to the command's user")?;
+        nix::unistd::fchown(&*self.locked, Some(uid), Some(gid))
+            .context("cannot hand the private folder to the command's user")
+    }
+}
+
+/// `sun_path` without the zero at its end (unix(7)).
+const LONGEST_PATH: usize = 107;
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.parent, OsStr::new(&self.name), &self.locked) {
+            tracing::warn!("{} could not be removed: {error}", self.path.display());
+        }
+    }
+}
+
+/// Places in the order in which they are tried: in memory, and the user's own, first. Those of root's
+/// environment are not the user's.
+pub(super) fn places(owner: Owner) -> Vec<PathBuf> {
+    let variable = |name| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute() && owner.uid == Uid::effective().as_raw())
+    };
+    let fixed = |path: &str| Some(PathBuf::from(path));
+    [
+        variable("XDG_RUNTIME_DIR"),
+        fixed("/dev/shm"),
+        variable("TMPDIR"),
+        fixed("/tmp"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// A folder in which nobody else can move ours away: the user's own or root's, and if others may write to it,
+/// sticky.
+fn open_place(place: &Path) -> anyhow::Result<File> {
+    let opened = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY)
+        .open(place)?;
+    let found = opened.metadata()?;
+    let is_trusted = found.uid() == 0 || found.uid() == Uid::effective().as_raw();
+    let is_shared = found.mode() & 0o022 != 0;
+    let is_sticky = found.mode() & libc::S_ISVTX != 0;
+    anyhow::ensure!(is_trusted, "it belongs to another user");
+    anyhow::ensure!(!is_shared || is_sticky, "others may rename what is in it");
+    Ok(opened)
+}
+
+fn open_folder(parent: &File, name: &OsStr) -> nix::Result<File> {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    nix::fcntl::openat(parent, name, flags, Mode::empty()).map(File::from)
+}
+
+/// Removes folders whose gctrace is gone: nobody holds their lock.
+fn remove_leftovers(place: &Path, parent: &File, owner: Owner) {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| is_our_name(&entry.file_name()));
+    for entry in ours.take(LOOKED_AT) {
+        if let Err(error) = remove_leftover(parent, &entry.file_name(), owner) {
+            tracing::debug!("{}: {error}", entry.path().display());
+        }
+    }
+}
+
+/// `gctrace-` and 16 hexadecimal digits.
+fn is_our_name(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    digits.is_some_and(|digits| {
+        digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+fn remove_leftover(parent: &File, name: &OsStr, owner: Owner) -> io::Result<()> {
+    let folder = open_folder(parent, name)?;
+    let found = folder.metadata()?;
+    let is_same_user = [owner.uid, Uid::effective().as_raw()].contains(&found.uid());
+    let age = SystemTime::now().duration_since(found.modified()?);
+    if !is_same_user || found.mode() & 0o077 != 0 || age.unwrap_or_default() < SETTLED {
+        return Ok(());
+    }
+    match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+        Ok(locked) => remove(parent, name, &locked),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(()),
+        Err((_, errno)) => Err(errno.into()),
+    }
+}
+
+/// Removes what lies in the opened folder, and then the name, which can be that of an empty folder only:
+/// whatever its user put there instead stays.
+fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
+    // By the descriptor: the name may lead elsewhere by now.
+    let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    for entry in listed?.flatten() {
+        let name = entry.file_name();
+        nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
+    }
+    Ok(nix::unistd::unlinkat(
+        parent,
+        name,
+        UnlinkatFlags::RemoveDir,
+    )?)
+}
+
+#[cfg(test)]
+mod tests;

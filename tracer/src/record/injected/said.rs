@@ -1,0 +1,46 @@
+//! What a process says, decoded: records of the trace, and what gctrace itself must know.
+
+use crate::record::sink::Sink;
+use gctrace_event::Interpreter;
+use gctrace_event::Record;
+
+/// One thing that follows from the records of a ring. Threads are named as the process sees them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Said {
+    /// For the trace.
+    Record(Record),
+    /// It runs this interpreter.
+    Interpreter(Interpreter),
+    /// Its collections are seen from then on.
+    SeenSince(u64),
+    /// Something that user and reader should know; told once however many processes say it.
+    Notice(Notice),
+    /// Events that were missed, and where.
+    Missed(&'static str, u64),
+    /// CUPTI tells of its calls from then on.
+    CuptiSince(u64),
+    /// CUPTI kept its threads busy: how long, and whether because the launch queue was full.
+    Overhead {
+        /// In nanoseconds.
+        ns: u64,
+        /// The launch queue was full.
+        queue_full: bool,
+    },
+}
+
+/// A sentence for user and trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    /// When.
+    pub at_ns: u64,
+    /// Something does not work as it should; otherwise only who asks for details is told.
+    pub is_warning: bool,
+    /// The sentence.
+    pub text: String,
+}
+
+impl Sink for Vec<Said> {
+    fn write(&mut self, record: Record) {
+        self.push(Said::Record(record));
+    }
+}

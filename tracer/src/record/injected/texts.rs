@@ -1,0 +1,98 @@
+//! Texts of one ring, put together from their pieces. Pure.
+
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::TextId;
+use gctrace_ring::TextPiece;
+use std::collections::HashMap;
+
+/// Stands for a text whose pieces were lost.
+pub(super) const NAME_LOST: &str = "[name lost]";
+
+/// Bytes of texts kept of one ring: names of all kernels of the largest frameworks are some megabytes.
+const MOST_BYTES: usize = 32 << 20;
+/// Texts of which a part is there: one for each thread that is writing.
+const MOST_PARTS: usize = 4096;
+
+/// What a ring's texts say.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    whole: HashMap<TextId, Box<str>>,
+    parts: HashMap<TextId, Vec<u8>>,
+    bytes: usize,
+}
+
+impl Texts {
+    /// Takes a piece. One that does not continue what is there was preceded by a lost one: the text is lost.
+    pub(super) fn take(&mut self, piece: &TextPiece) {
+        let mut text = self.parts.remove(&piece.id).unwrap_or_default();
+        if text.len() != usize::from(piece.offset) {
+            return;
+        }
+        text.extend_from_slice(piece.used());
+        if text.len() < usize::from(piece.total) {
+            if self.parts.len() < MOST_PARTS {
+                self.parts.insert(piece.id, text);
+            }
+            return;
+        }
+        if self.bytes.saturating_add(text.len()) <= MOST_BYTES {
+            self.bytes += text.len();
+            let text = String::from_utf8_lossy(&text).into();
+            self.whole.insert(piece.id, text);
+        }
+    }
+
+    /// A text; `None` for none, [`NAME_LOST`] for one that did not come.
+    pub(super) fn get(&self, id: TextId) -> Option<&str> {
+        (id != NO_TEXT).then(|| self.whole.get(&id).map_or(NAME_LOST, |text| text))
+    }
+
+    /// A text, or nothing.
+    pub(super) fn or_empty(&self, id: TextId) -> &str {
+        self.get(id).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_ring::Record;
+    use proptest::prelude::*;
+
+    fn pieces(id: u32, text: &str) -> Vec<TextPiece> {
+        let records = gctrace_ring::pieces(id, text);
+        let piece = |record| match record {
+            Record::Text(piece) => Some(piece),
+            _ => None,
+        };
+        records.filter_map(piece).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn texts_of_several_threads_come_whole(first in ".{0,200}", second in ".{0,200}") {
+            let (one, two) = (pieces(1, &first), pieces(2, &second));
+            let mut texts = Texts::default();
+            for index in 0..one.len().max(two.len()) {
+                one.get(index).iter().for_each(|piece| texts.take(piece));
+                two.get(index).iter().for_each(|piece| texts.take(piece));
+            }
+            prop_assert_eq!(texts.get(1), Some(first.as_str()));
+            prop_assert_eq!(texts.get(2), Some(second.as_str()));
+        }
+    }
+
+    #[test]
+    fn what_lacks_a_piece_is_lost() {
+        let long = "x".repeat(100);
+        let mut texts = Texts::default();
+        for (index, piece) in pieces(1, &long).iter().enumerate() {
+            if index != 1 {
+                texts.take(piece);
+            }
+        }
+        assert_eq!(texts.get(1), Some(NAME_LOST));
+        assert_eq!(texts.get(NO_TEXT), None);
+        assert_eq!(texts.get(9), Some(NAME_LOST));
+    }
+}

@@ -1,0 +1,155 @@
+//! `--mode both`: two sources tell of the same pauses; what belongs together becomes one.
+//!
+//! Pure. Owns the rule: same process, same thread, overlapping in time. A thread is in one collection at a
+//! time, so pauses of one source never overlap each other, and at most one of the other source fits best.
+
+use gctrace_event::Pause;
+use gctrace_event::Source;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// How often all sources are read before a pause is given up waiting for its other half. They are read at
+/// least 25 times a second; the halves of a pause are written within microseconds, unless the thread is
+/// stopped between them.
+const ROUNDS: u32 = 25;
+
+/// Pauses by who told of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Both sources.
+    pub both: u64,
+    /// The probes alone.
+    pub only_probes: u64,
+    /// The injected library alone.
+    pub only_injected: u64,
+}
+
+/// Pauses that wait for their other half.
+#[derive(Default)]
+pub(crate) struct Merge {
+    /// By process and thread.
+    waiting: HashMap<(u32, u32), Thread>,
+    round: u32,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Thread {
+    probed: Side,
+    injected: Side,
+}
+
+/// Pauses of one source by when they began, and the round in which they came; the second number tells apart
+/// what damaged data may have beginning at once.
+#[derive(Default)]
+struct Side(BTreeMap<(u64, u32), (Pause, u32)>);
+
+impl Merge {
+    /// Takes a pause of either source; the merged one if its other half was there already.
+    pub(crate) fn take(&mut self, pause: &Pause) -> Option<Pause> {
+        let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
+        let (own, other) = match is_probed(pause) {
+            true => (&mut thread.probed, &mut thread.injected),
+            false => (&mut thread.injected, &mut thread.probed),
+        };
+        let Some(half) = other.take_overlapping(pause) else {
+            own.add(pause.clone(), self.round);
+            return None;
+        };
+        self.counts.both += 1;
+        Some(if is_probed(pause) {
+            joined(pause.clone(), &half)
+        } else {
+            joined(half, pause)
+        })
+    }
+
+    /// All sources were read once more: pauses whose other half does not come any more.
+    pub(crate) fn next_round(&mut self) -> Vec<Pause> {
+        self.round = self.round.saturating_add(1);
+        let oldest = self.round.saturating_sub(ROUNDS);
+        self.release(|round| round < oldest)
+    }
+
+    /// Nothing more comes: all that wait.
+    pub(crate) fn finish(&mut self) -> Vec<Pause> {
+        self.release(|_| true)
+    }
+
+    fn release(&mut self, which: impl Fn(u32) -> bool) -> Vec<Pause> {
+        let mut released = Vec::new();
+        let counts = &mut self.counts;
+        self.waiting.retain(|_, thread| {
+            counts.only_probes += thread.probed.release(&which, &mut released);
+            counts.only_injected += thread.injected.release(&which, &mut released);
+            !(thread.probed.0.is_empty() && thread.injected.0.is_empty())
+        });
+        released
+    }
+
+    /// What was released so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl Side {
+    fn add(&mut self, pause: Pause, round: u32) {
+        let begin = pause.begin_ns;
+        let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
+        let number = last.map_or(0, |((_, number), _)| number.saturating_add(1));
+        self.0.insert((begin, number), (pause, round));
+    }
+
+    /// The one that has most time in common with a pause.
+    fn take_overlapping(&mut self, pause: &Pause) -> Option<Pause> {
+        let begun = self.0.range(..=(pause.end_ns, u32::MAX)).rev();
+        let fitting = begun
+            .map(|(key, (other, _))| (overlap(other, pause), *key))
+            .take_while(|(overlap, _)| *overlap >= 0);
+        let (_, key) = fitting.max()?;
+        Some(self.0.remove(&key)?.0)
+    }
+
+    /// How many pauses went.
+    fn release(&mut self, which: impl Fn(u32) -> bool, released: &mut Vec<Pause>) -> u64 {
+        let before = released.len();
+        let gone = self.0.extract_if(.., |_, (_, round)| which(*round));
+        released.extend(gone.map(|(_, (pause, _))| pause));
+        (released.len() - before) as u64
+    }
+}
+
+fn is_probed(pause: &Pause) -> bool {
+    pause.source == Source::Probes
+}
+
+/// Nanoseconds that two pauses have in common; negative: the time between them.
+fn overlap(one: &Pause, other: &Pause) -> i128 {
+    let end = one.end_ns.min(other.end_ns);
+    let begin = one.begin_ns.max(other.begin_ns);
+    i128::from(end) - i128::from(begin)
+}
+
+/// The probes' pause, with what only the library knows.
+fn joined(probed: Pause, injected: &Pause) -> Pause {
+    let generation = match probed.generation {
+        Pause::UNKNOWN_GENERATION => injected.generation,
+        known => known,
+    };
+    Pause {
+        generation,
+        collected: probed.collected.or(injected.collected),
+        uncollectable: probed.uncollectable.or(injected.uncollectable),
+        interpreter: probed.interpreter.or(injected.interpreter),
+        stack: probed.stack.or(injected.stack),
+        source: Source::Both {
+            begin_ns: injected.begin_ns,
+            end_ns: injected.end_ns,
+        },
+        ..probed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! The decision, drawn from facts. Pure.
+
+use super::Collections;
+use super::Decision;
+use super::Facts;
+use super::Injection;
+use super::NoProbes;
+use crate::args::CudaMode;
+use crate::args::Mode;
+use crate::args::RecordConfig;
+use crate::args::Target;
+use crate::hints::shell_line;
+use crate::launch::LibraryError;
+use crate::launch::Obstacle;
+use crate::privileges::Denied;
+use gctrace_ring::Options;
+
+/// Why what was asked for is not possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// Probes need rights that this process has not.
+    #[error("{denied}")]
+    Denied {
+        /// Which.
+        denied: Denied,
+        /// What can be done without, or why not even that.
+        instead: String,
+    },
+    /// Nothing can be loaded into a process that runs already.
+    #[error(
+        "--mode {mode} records commands that gctrace starts, not processes that run already (-p)"
+    )]
+    Attach {
+        /// As asked.
+        mode: &'static str,
+    },
+    /// The kernel has no probes for us, and there is no other way to see a process that runs already.
+    #[error("recording from the kernel is not possible: {why}")]
+    Kernel {
+        /// The kernel's reason.
+        why: String,
+        /// What can be done, or why not even that.
+        instead: String,
+    },
+    /// The library is needed and cannot be used.
+    #[error("recording from within programs is not possible: {0}")]
+    Library(LibraryError),
+    /// The library is needed, and the command cannot have it.
+    #[error("the command cannot be recorded from within: {obstacle}")]
+    Command {
+        /// Why not.
+        obstacle: Obstacle,
+    },
+}
+
+impl Refused {
+    /// The commands that mend it, ready to print after the error.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            Self::Denied { denied, instead } => format!("{}\n{instead}", denied.remedy()),
+            Self::Attach { .. } => {
+                "From the kernel it can be recorded: sudo gctrace record -p PID".to_owned()
+            }
+            Self::Kernel { instead, .. } => instead.clone(),
+            Self::Library(error) => error.remedy(),
+            Self::Command { .. } => {
+                "From the kernel it can be recorded: sudo gctrace --mode ebpf -- COMMAND".to_owned()
+            }
+        }
+    }
+}
+
+/// What to use.
+///
+/// # Errors
+/// Where what was asked for is not possible.
+pub(crate) fn choose(config: &RecordConfig, facts: &Facts) -> Result<Decision, Refused> {
+    match config.mode {
+        Mode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
+        Mode::Inject => within(config, facts, Collections::Injected),
+        Mode::Both => {
+            attached(config).map_or(Ok(()), Err)?;
+            from_kernel(config, facts)?;
+            within(config, facts, Collections::Both)
+        }
+        Mode::Auto => match &facts.no_probes {
+            None => Ok(privileged(config, facts)),
+            Some(no_probes) => unprivileged(config, facts, no_probes),
+        },
+    }
+}
+
+fn probes_alone() -> Decision {
+    Decision {
+        collections: Collections::Probes,
+        injection: None,
+        notes: Vec::new(),
+    }
+}
+
+fn attached(config: &RecordConfig) -> Option<Refused> {
+    let mode = config.mode.as_str();
+    matches!(config.target, Target::Process { .. }).then_some(Refused::Attach { mode })
+}
+
+/// Whether probes can be placed.
+fn from_kernel(config: &RecordConfig, facts: &Facts) -> Result<(), Refused> {
+    match &facts.no_probes {
+        Some(NoProbes::Denied(denied)) => Err(Refused::Denied {
+            denied: denied.clone(),
+            instead: instead(config),
+        }),
+        // Said when the probes are loaded.
+        Some(NoProbes::Kernel(_)) | None => Ok(()),
+    }
+}
+
+/// What works without privileges.
+fn instead(config: &RecordConfig) -> String {
+    match &config.target {
+        Target::Command(words) => format!(
+            "Or, without them, from within the program:\n    gctrace --mode inject -- {}",
+            shell_line(words)
+        ),
+        Target::Process { .. } => {
+            "Without them gctrace records commands that it starts itself: gctrace -- COMMAND"
+                .to_owned()
+        }
+    }
+}
+
+/// Collections seen from within, alone or besides.
+fn within(
+    config: &RecordConfig,
+    facts: &Facts,
+    collections: Collections,
+) -> Result<Decision, Refused> {
+    let Some(library) = facts
+        .library
+        .as_ref()
+        .filter(|_| attached(config).is_none())
+    else {
+        let mode = config.mode.as_str();
+        return Err(Refused::Attach { mode });
+    };
+    let library = library.clone().map_err(Refused::Library)?;
+    if let Some(obstacle) = certain(config, facts) {
+        return Err(Refused::Command { obstacle });
+    }
+    let options = Options {
+        collections: true,
+        // Besides probes, allocations are estimated as without the library.
+        allocations: config.alloc_budget.is_some() && collections == Collections::Injected,
+        ..options(config)
+    };
+    Ok(Decision {
+        collections,
+        injection: Some(Injection { library, options }),
+        notes: warnings(config, facts),
+    })
+}
+
+fn options(config: &RecordConfig) -> Options {
+    Options {
+        collections: false,
+        stack_depth: config.stack_depth,
+        allocations: false,
+        cuda: config.cuda != CudaMode::Off,
+        only_waits: config.cuda == CudaMode::Sync,
+        yields: config.gpu_yield,
+        follow: config.follow,
+    }
+}
+
+fn certain(config: &RecordConfig, facts: &Facts) -> Option<Obstacle> {
+    let certain = |obstacle: &&Obstacle| obstacle.is_certain(config.follow);
+    facts.obstacles.iter().find(certain).cloned()
+}
+
+/// What may be missing, though the library is loaded.
+fn warnings(config: &RecordConfig, facts: &Facts) -> Vec<String> {
+    let mut notes: Vec<String> = facts.obstacles.iter().map(ToString::to_string).collect();
+    if let Some(other) = &facts.foreign_injection
+        && config.cuda != CudaMode::Off
+        && !config.gpu_yield
+    {
+        notes.push(format!(
+            "CUDA_INJECTION64_PATH names another tool ({}): it stays, and may keep GPU times from gctrace",
+            other.to_string_lossy()
+        ));
+    }
+    notes
+}
+
+/// Auto, where probes can be placed: the library only brings GPU times.
+fn privileged(config: &RecordConfig, facts: &Facts) -> Decision {
+    let decision = probes_alone();
+    let wanted = facts.cuda.is_some() && !config.gpu_yield;
+    let Some(library) = facts.library.as_ref().filter(|_| wanted) else {
+        return decision;
+    };
+    let without = |why: String| Decision {
+        notes: vec![format!("GPU times will not be in the trace: {why}")],
+        ..probes_alone()
+    };
+    match (library, certain(config, facts)) {
+        (_, Some(obstacle)) => without(obstacle.to_string()),
+        (Err(error), None) => without(format!("{error}\n{}", error.remedy())),
+        (Ok(library), None) => Decision {
+            injection: Some(Injection {
+                library: library.clone(),
+                options: options(config),
+            }),
+            notes: warnings(config, facts),
+            ..decision
+        },
+    }
+}
+
+/// Auto, where they cannot.
+fn unprivileged(
+    config: &RecordConfig,
+    facts: &Facts,
+    no_probes: &NoProbes,
+) -> Result<Decision, Refused> {
+    let refused = |instead: String| match no_probes.clone() {
+        NoProbes::Denied(denied) => Refused::Denied { denied, instead },
+        NoProbes::Kernel(why) => Refused::Kernel { why, instead },
+    };
+    if attached(config).is_some() {
+        return Err(refused(instead(config)));
+    }
+    let mut decision = within(config, facts, Collections::Injected).map_err(|error| {
+        refused(format!(
+            "Without, gctrace records from within programs, but: {error}\n{}",
+            match &error {
+                Refused::Library(error) => error.remedy(),
+                _ => String::new(),
+            }
+        ))
+    })?;
+    decision.notes.insert(0, said(no_probes));
+    Ok(decision)
+}
+
+/// The one line at the start.
+fn said(no_probes: &NoProbes) -> String {
+    let (why, more) = match no_probes {
+        NoProbes::Denied(denied) if denied.sudo_helps() => (
+            "without privileges".to_owned(),
+            "sudo gctrace sees them too",
+        ),
+        NoProbes::Denied(_) => (
+            "without privileges".to_owned(),
+            "gctrace doctor says what is in the way",
+        ),
+        NoProbes::Kernel(why) => (format!("because {why}"), "gctrace doctor says more"),
+    };
+    format!(
+        "recording from within the program, {why}: why collections ran is not known, and those of the first \
+         milliseconds and the last at exit are not seen ({more})"
+    )
+}
+
+#[cfg(test)]
+mod tests;

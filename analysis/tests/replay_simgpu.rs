@@ -50,8 +50,8 @@ fn case(name: &str, ranks: usize) {
         });
         outcomes = trials.iter().map(Trial::judge).collect();
         let right = |outcome: &Outcome| outcome.verdict() == Verdict::Right;
-        let hopeless = tries > 1 && outcomes.iter().any(|outcome| outcome.calm.is_hopeless());
-        if hopeless || outcomes.iter().all(right) {
+        let hopeless = |outcome: &Outcome| outcome.calm.is_hopeless(tries, TRIES);
+        if outcomes.iter().any(hopeless) || outcomes.iter().all(right) {
             break;
         }
     }

@@ -76,9 +76,9 @@ impl Calm {
         self.runs.iter().all(|runs| *runs >= RIGHT_RUNS)
     }
 
-    /// More of the same will not do.
-    pub(crate) fn is_hopeless(&self) -> bool {
-        self.runs.contains(&0)
+    /// At this rate there will not be enough after so many tries either. The first try may be bad luck.
+    pub(crate) fn is_hopeless(&self, tries: usize, of: usize) -> bool {
+        tries > 1 && self.runs.iter().any(|runs| runs * of < RIGHT_RUNS * tries)
     }
 }
 

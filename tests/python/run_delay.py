@@ -8,24 +8,28 @@ import threading
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
-# What a thread may wait each time that it gets a processor. Linux ends any sleep up to 50 us late by
-# default (PR_SET_TIMERSLACK(2const)), so that programs bear this much; waking took 9 us on a virtual
-# machine with two processors, and a rank that waits for another wakes thousands of times.
+# What a thread may wait each time that it slept. Linux ends any sleep up to 50 us late by default
+# (PR_SET_TIMERSLACK(2const)), so that programs bear this much; waking took 9 us on a virtual machine
+# with two processors, and a rank that waits for another wakes thousands of times. A thread that had
+# to leave its processor gets nothing: that is competition.
 WAKING_NS = 50_000
 
 
 def of_thread(tid):
-    """Nanoseconds for which a thread was ready but had no processor, and how often it got one.
+    """Nanoseconds for which a thread was ready but had no processor, and how often it slept.
 
-    Second and third field of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst).
-    None where the thread has ended or the kernel does not count, which then writes three zeros.
+    Second field of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst), and
+    voluntary_ctxt_switches of its status, proc_pid_status(5). None where the thread has ended or the
+    kernel does not count, which then writes three zeros.
     """
     try:
         with open(f"/proc/self/task/{tid}/schedstat") as file:
             ran, waited, times = map(int, file.read().split())
-    except (OSError, ValueError):
+        with open(f"/proc/self/task/{tid}/status") as file:
+            status = dict(line.split(":", 1) for line in file)
+        return (waited, int(status["voluntary_ctxt_switches"])) if times or ran else None
+    except (OSError, ValueError, KeyError):
         return None
-    return (waited, times) if times or ran else None
 
 
 def beyond_waking(before, after):

@@ -3,7 +3,7 @@
     bench_inject.py --library libgctrace_inject.so --python PYTHON... [--repetitions 15]
 
 The library hands its ring to whoever listens; here that is this script, which empties it every 5 ms without
-looking at what is in it. Each repetition runs all variants in turns.
+looking at what is in it. Each repetition runs all variants in turns; times are of the processor.
 """
 
 import argparse
@@ -128,9 +128,9 @@ def loops(library, python, repetitions, path, reader):
 
 def busy(library, python, repetitions, iterations, path, reader):
     command = [str(CHECKOUT / "tests/python/busy.py"), "--iterations", str(iterations)]
-    values = measure(library, python, command, repetitions, lambda said: said["elapsed_ns"] / 1e9, path, reader)
+    values = measure(library, python, command, repetitions, lambda said: said["cpu_ns"] / 1e9, path, reader)
     print(f"\n### Injected library, {version(python)}: `tests/python/busy.py --iterations {iterations}`\n")
-    print("| | median s | ratio to nothing, median (middle half) |\n|---|---|---|")
+    print("| | median s of processor | ratio to nothing, median (middle half) |\n|---|---|---|")
     for variant, own in values.items():
         ratios = [mine / base for mine, base in zip(own, values["nothing"])]
         print(f"| {variant} | {statistics.median(own):.4g} | {spread(ratios, '.4f')} |")

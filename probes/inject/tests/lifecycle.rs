@@ -1,7 +1,5 @@
 //! Processes and interpreters that come, go, fork, are killed, or take the hook out.
 
-#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
-
 mod common;
 
 use common::Seen;
@@ -105,7 +103,7 @@ if __name__ == '__main__':
             for pid in run.numbers() {
                 let ring = run.of(pid as u32);
                 assert!(
-                    full(ring) % 11 == 0 && full(ring) > 0,
+                    full(ring).is_multiple_of(11) && full(ring) > 0,
                     "{} {method}: {}",
                     python.name,
                     full(ring)
@@ -392,5 +390,32 @@ fn settings_when_they_change() {
         assert_eq!(settings.len(), 3, "{}: {settings:?}", python.name);
         assert!(settings[0].1 && settings[1].1 && !settings[2].1);
         assert_eq!(settings[1].0[..2], [123, 4], "{}", python.name);
+    }
+}
+
+#[test]
+fn a_program_goes_on_where_nobody_listens() {
+    let library = gctrace_inject::find_library().unwrap();
+    for python in interpreters("a_program_goes_on_where_nobody_listens") {
+        let script = "import gc, os\ngc.collect()\nif os.fork() == 0: os._exit(0)\nos.wait()\nprint(os.listdir('/proc/self/task') == [str(os.getpid())])";
+        let output = python
+            .command(script)
+            .env("LD_PRELOAD", &library)
+            .env("GCTRACE_RENDEZVOUS", "/nowhere/socket")
+            .env("GCTRACE_INJECT", "gc=1,alloc=1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", python.name);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            "",
+            "{}",
+            python.name
+        );
+        assert_eq!(
+            output.stdout, b"True\n",
+            "{}: no thread of ours",
+            python.name
+        );
     }
 }

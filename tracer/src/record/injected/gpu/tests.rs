@@ -98,7 +98,7 @@ fn kernels_have_the_names_of_their_authors() {
     assert_eq!(
         names,
         [
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)",
             "plain_kernel",
             "[name lost]"
         ]

@@ -80,8 +80,8 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     if facts.worth(facts.automatic()) {
         list.push(predicted::plan(texts::planned(most, &facts), report));
     }
-    if list.is_empty() {
-        list.push(texts::unknown_reason(report));
+    if list.is_empty() || facts.worth(facts.unknown) {
+        list.push(texts::unknown_reason(report, &facts));
     }
     list
 }
@@ -102,6 +102,7 @@ pub(crate) struct Facts {
     pub(crate) automatic_partial: Effort,
     pub(crate) manual: Effort,
     pub(crate) shutdown: Effort,
+    pub(crate) unknown: Effort,
 }
 
 impl Facts {
@@ -124,6 +125,7 @@ impl Facts {
             },
             manual: of("manual"),
             shutdown: of("shutdown"),
+            unknown: of("unknown"),
         }
     }
 

@@ -214,6 +214,9 @@ impl Analysis {
         if let Some(trace) = self.traces.get_mut(process.trace) {
             trace.effort.add(pause.duration_ns());
             trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
+            trace
+                .sources
+                .add(pause.source, pause.begin_ns, pause.end_ns);
         }
         process.add(pause);
         let full = process.is_full(pause);

@@ -19,6 +19,7 @@ mod growth;
 pub mod paths;
 mod pressure;
 mod process;
+mod recorded;
 mod regression;
 pub mod report;
 mod stacks;

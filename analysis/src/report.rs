@@ -21,6 +21,7 @@ mod lines;
 mod pressure;
 mod processes;
 mod ranks;
+mod recorded;
 mod steps;
 mod what_if;
 
@@ -98,6 +99,8 @@ pub use ranks::RanksReport;
 pub use ranks::StepEffect;
 pub use ranks::UnrelatedRank;
 pub use ranks::UsefulBusy;
+pub use recorded::RecordedReport;
+pub use recorded::Sources;
 pub use steps::ProcessSteps;
 pub use steps::StepComparison;
 pub use steps::StepDifference;

@@ -267,7 +267,7 @@ impl Analysis {
     }
 
     fn explicit_calls(&self, processes: &[ProcessReport], observed_ns: u64) -> ExplicitCalls {
-        let [_, manual, _, _] = &self.by_reason;
+        let [_, manual, _, unknown] = &self.by_reason;
         let callers = processes.iter().filter(|process| {
             let [_, manual, _, _] = process.by_reason;
             manual.count > 0
@@ -280,6 +280,10 @@ impl Analysis {
             observed_ratio: ratio(manual.time_ns(), observed_ns),
             processes: callers.count() as u64,
             rate_per_s: rate(manual.count(), callers_ns.fold(0, u64::saturating_add)),
+            of_unknown_reason: Effort {
+                count: unknown.count(),
+                time_ns: unknown.time_ns(),
+            },
         }
     }
 
@@ -431,6 +435,7 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
         },
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
+        recorded: crate::recorded::report(trace),
         rank: trace.rank(),
         started_ns: trace.started_ns(),
         started_unix_ns: trace.started_unix_ns(),

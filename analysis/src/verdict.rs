@@ -145,10 +145,21 @@ fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
         .map(|trace| trace.duration_ns)
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);
+    // From within, the first and the last ones are not seen.
+    let from_within = |trace: &TraceReport| {
+        trace
+            .recorded
+            .as_ref()
+            .is_some_and(|recorded| recorded.mode == "inject")
+    };
+    let ran = match traces.iter().any(from_within) {
+        true => "was seen",
+        false => "ran",
+    };
     match missing.omitted.count {
-        0 => format!("No garbage collection ran in {recorded} of recording."),
+        0 => format!("No garbage collection {ran} in {recorded} of recording."),
         omitted => format!(
-            "No garbage collection as long as --min-pause ran in {recorded} of recording; {} left \
+            "No garbage collection as long as --min-pause {ran} in {recorded} of recording; {} left \
              out took {} together.",
             units::counted(omitted, "shorter pause"),
             units::duration(missing.omitted.time_ns)

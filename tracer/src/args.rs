@@ -393,10 +393,13 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
 }
 
 /// What `gctrace -- COMMAND` asks for, for those who explain what it would do.
-pub(crate) fn usual_recording(command: &str) -> Option<RecordConfig> {
-    match try_parse(["gctrace", "--", command].map(OsString::from)) {
-        Ok(Action::Record(config)) => Some(config),
-        _ => None,
+pub(crate) fn usual_recording(command: &str) -> RecordConfig {
+    let line = ["gctrace", "--", command].map(OsString::from);
+    match try_parse(line) {
+        Ok(Action::Record(config)) => config,
+        // Such a line is a recording; were it none, clap's own words would say why.
+        Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
+        Err(error) => error.exit(),
     }
 }
 

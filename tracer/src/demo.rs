@@ -72,9 +72,7 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
 
 /// Whether a command can be recorded at all, in one way or the other.
 fn possible() -> anyhow::Result<()> {
-    let Some(config) = crate::args::usual_recording(PYTHON) else {
-        return Ok(());
-    };
+    let config = crate::args::usual_recording(PYTHON);
     let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
     mode::decide(&config, Some(&launch)).map(drop)
 }

@@ -150,12 +150,6 @@ impl LaunchPlan {
             .map(OsString::as_os_str)
     }
 
-    /// The command: program and arguments.
-    pub(crate) fn words(&self) -> Vec<&OsStr> {
-        let words = [&self.program].into_iter().chain(&self.arguments);
-        words.map(OsString::as_os_str).collect()
-    }
-
     /// Libraries of CUDA that the command is likely to use.
     pub(crate) fn cuda_libraries(&self) -> Vec<CudaFile> {
         let environment = self.environment.clone().into_iter().collect();

@@ -19,6 +19,7 @@ mod lines;
 mod overview;
 mod pressure;
 mod ranks;
+mod recorded;
 mod steps;
 mod style;
 mod table;

@@ -3,6 +3,7 @@
 use super::about::ProfilerState;
 use crate::cuda::CudaState;
 use crate::gpu_samples::GpuSamples;
+use crate::recorded::SourceCounts;
 use crate::report::Effort;
 use gctrace_event::End;
 use gctrace_event::Header;
@@ -21,6 +22,7 @@ pub(crate) struct TraceState {
     pub(crate) span: Option<(u64, u64)>,
     pub(crate) effort: Effort,
     pub(crate) max_ns: Option<u64>,
+    pub(crate) sources: SourceCounts,
     pub(crate) notes: Vec<Note>,
     pub(crate) notes_left_out: u64,
     pub(crate) gpus: GpuSamples,

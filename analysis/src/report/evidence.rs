@@ -148,6 +148,8 @@ pub struct ExplicitCalls {
     pub processes: u64,
     /// Calls per second of observed time of these processes.
     pub rate_per_s: Option<f64>,
+    /// Collections whose reason is not known: some of them may have been asked for too.
+    pub of_unknown_reason: Effort,
 }
 
 /// One full collection in a series.

@@ -8,6 +8,7 @@ use super::Growth;
 use super::Lines;
 use super::Pauses;
 use super::PressureReport;
+use super::RecordedReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -26,6 +27,8 @@ pub struct TraceReport {
     pub kernel: Option<String>,
     /// Version of gctrace that recorded it; absent in traces of other tools.
     pub recorded_by: Option<String>,
+    /// How it was recorded; absent in traces of other tools.
+    pub recorded: Option<RecordedReport>,
     /// Rank of the whole recording.
     pub rank: Option<u32>,
     /// Start on the clock of the trace.

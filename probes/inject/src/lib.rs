@@ -12,10 +12,12 @@
 //! Needs the C library to be at least as new as the one it was linked with asks for (glibc 2.34 on systems
 //! from 2021 on: `objdump -T`), and nothing else: libgcc is inside, see build.rs.
 
+mod cupti;
 mod environment;
 mod find;
 mod names;
 mod process;
+mod python;
 
 pub use find::NotBuilt;
 pub use find::find_library;
@@ -30,6 +32,9 @@ extern "C" fn begin() {
         // The program's terminal is not ours. This is the standard library's copy inside of this file.
         std::panic::set_hook(Box::new(|_| {}));
         process::begin(options, rendezvous);
+        if options.collections || options.allocations {
+            python::begin();
+        }
         if !options.follow {
             // SAFETY: the loader runs this before any thread of the program can be.
             unsafe { environment::scrub() };

@@ -24,6 +24,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::TryLockError;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
@@ -149,12 +150,26 @@ fn first_ring(role: Role) -> Option<&'static Ring> {
     Some(unsafe { &*pointer })
 }
 
+/// Whether allocations are counted in the ring for Python.
+static COUNTS_ALLOCATIONS: AtomicBool = AtomicBool::new(false);
+
+/// Allocations are counted from now on, in this process and in those that are forked off.
+pub(crate) fn count_allocations() {
+    COUNTS_ALLOCATIONS.store(true, Ordering::Relaxed);
+    if let Some(ring) = existing_ring(Role::Python) {
+        ring.producer.count_allocations_since(now_ns());
+    }
+}
+
 fn make(role: Role) -> Option<(Ring, OwnedFd)> {
     let records = match role {
         Role::Python => PYTHON_RECORDS,
         Role::Gpu => GPU_RECORDS,
     };
     let (producer, descriptor) = Producer::create(records)?;
+    if role == Role::Python && COUNTS_ALLOCATIONS.load(Ordering::Relaxed) {
+        producer.count_allocations_since(now_ns());
+    }
     let ring = Ring {
         producer,
         mark: OwnerMark::new()?,
@@ -171,7 +186,7 @@ impl Ring {
         self.number
     }
 
-    /// Whether this process made it.
+    /// Made by this process, not by one that it was forked from.
     #[inline]
     pub(crate) fn is_mine(&self) -> bool {
         self.mark.is_mine()

@@ -1,6 +1,7 @@
 //! The checklist: facts in, verdicts and remedies out. Pure.
 
 mod gpus;
+mod within;
 
 use crate::doctor::explain;
 use crate::doctor::interpreters::Found;
@@ -23,7 +24,7 @@ enum Verdict {
     Ok,
     /// Recording works, but something is to be known.
     Note,
-    /// Recording will not work.
+    /// Recording from the kernel, or at all, will not work.
     Missing,
     /// Only a process with the privileges can find out.
     Unknown,
@@ -69,6 +70,7 @@ impl Line {
 /// All lines and what follows from them.
 #[derive(Clone, Debug)]
 pub(super) struct Checklist {
+    works: bool,
     lines: Vec<Line>,
     interpreters: Vec<Line>,
     closing: String,
@@ -89,8 +91,10 @@ pub(super) fn draw(machine: &Machine, found: &Found) -> Checklist {
         );
     }
     interpreters.extend(hidden(found.hidden_processes, &machine.rights));
-    let closing = closing(&lines, found);
+    let works = machine.within.choice.is_ok();
+    let closing = closing(machine, &lines, found);
     Checklist {
+        works,
         lines,
         interpreters,
         closing,
@@ -176,6 +180,7 @@ fn rights(machine: &Machine) -> Vec<Line> {
         gpus::line(machine),
         container(machine),
     ]);
+    lines.extend(within::lines(machine));
     lines
 }
 
@@ -321,17 +326,26 @@ fn running(pids: &[u32]) -> Option<String> {
     }
 }
 
-fn closing(lines: &[Line], found: &Found) -> String {
+fn closing(machine: &Machine, lines: &[Line], found: &Found) -> String {
     let missing: Vec<_> = lines
         .iter()
         .filter(|line| line.verdict == Verdict::Missing)
         .map(|line| line.what)
         .collect();
-    if !missing.is_empty() {
-        let missing = missing.join(", ");
-        return format!(
-            "Recording will not work: see {missing}. gctrace analyze works everywhere."
-        );
+    let missing = missing.join(", ");
+    match &machine.within.choice {
+        Err(_) => {
+            return format!(
+                "Recording will not work: see {missing}. gctrace analyze works everywhere."
+            );
+        }
+        Ok(decision) if !decision.collections.uses_probes() => {
+            return format!(
+                "Recording will work from within the commands that gctrace starts. For recording from the kernel, \
+                 and with it of running processes, see {missing}."
+            );
+        }
+        Ok(_) => {}
     }
     let all = found.interpreters.len();
     let usable = found
@@ -349,11 +363,9 @@ fn closing(lines: &[Line], found: &Found) -> String {
 }
 
 impl Checklist {
-    /// Nothing is missing.
+    /// A command can be recorded, in one way or the other.
     pub(super) fn recording_works(&self) -> bool {
-        self.lines
-            .iter()
-            .all(|line| line.verdict != Verdict::Missing)
+        self.works
     }
 }
 

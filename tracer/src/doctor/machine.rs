@@ -1,6 +1,14 @@
 //! What this machine and this process offer.
 
+use crate::args::usual_recording;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::LibraryError;
+use crate::launch::library_for;
 use crate::privileges::Facts;
+use crate::record::mode;
+use crate::record::mode::Decision;
+use crate::record::mode::Refused;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
 use gctrace_event::GpuDevice;
@@ -11,6 +19,10 @@ use gctrace_probes::nvml::NvmlLibrary;
 use nix::sys::resource::RLIM_INFINITY;
 use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
+use std::path::PathBuf;
+
+/// The command that the machine is examined for.
+const PYTHON: &str = "python3";
 
 /// The facts that the checklist is drawn from.
 #[derive(Clone, Debug)]
@@ -27,6 +39,21 @@ pub(crate) struct Machine {
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// What NVIDIA's driver says.
     pub(crate) gpus: Result<Gpus, NvmlError>,
+    /// What recording from within has to do with.
+    pub(crate) within: Within,
+}
+
+/// Recording from within programs, for `python3` as the command.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    /// The library, or why it cannot be used.
+    pub(crate) library: Result<PathBuf, LibraryError>,
+    /// The driver's library, where there is a GPU for it.
+    pub(crate) cuda: Option<PathBuf>,
+    /// Files of CUPTI.
+    pub(crate) cupti: Vec<PathBuf>,
+    /// What `--mode auto` uses here.
+    pub(crate) choice: Result<Decision, Refused>,
 }
 
 /// NVIDIA's driver and its GPUs.
@@ -53,6 +80,21 @@ impl Machine {
             locked_memory: (limit != RLIM_INFINITY).then_some(limit),
             counters: processor_counters(),
             gpus: gpus(),
+            within: Within::gather(),
+        }
+    }
+}
+
+impl Within {
+    fn gather() -> Self {
+        let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
+        let config = usual_recording(PYTHON);
+        let facts = mode::Facts::gather(config.mode, config.cuda, Some(&launch));
+        Self {
+            library: library_for(&launch),
+            cupti: launch.cupti_libraries(),
+            choice: mode::choose(&config, &facts),
+            cuda: facts.cuda,
         }
     }
 }

@@ -47,10 +47,11 @@ fn command(words: &[String]) -> String {
 }
 
 pub(crate) fn recording(report: &Report) -> Section {
-    let lines = match report.traces.as_slice() {
+    let mut lines = match report.traces.as_slice() {
         [trace] => one_trace(trace),
         traces => many_traces(traces),
     };
+    lines.extend(super::recorded::lines(report));
     Section {
         heading: "Recording",
         lines,
@@ -165,7 +166,7 @@ fn group_name(prefix: &str, name: &str) -> String {
     match (prefix, name) {
         ("", "manual") => "gc.collect()".to_owned(),
         ("", "shutdown") => "at shutdown".to_owned(),
-        ("", "unknown") => "no reason".to_owned(),
+        ("", "unknown") => "not known".to_owned(),
         (prefix, "unknown") => format!("{prefix}?"),
         (prefix, name) => format!("{prefix}{name}"),
     }

@@ -4,6 +4,7 @@ mod cause;
 mod causes;
 mod gpu_work;
 mod gpus;
+mod modes;
 mod ranks;
 
 use super::Style;
@@ -34,6 +35,17 @@ impl Trace {
         Self {
             lines: vec![header.to_owned()],
         }
+    }
+
+    /// Recorded in that mode.
+    fn mode(mut self, mode: &str) -> Self {
+        for line in &mut self.lines {
+            *line = line.replace(
+                r#""follow":true"#,
+                &format!(r#""follow":true,"mode":"{mode}""#),
+            );
+        }
+        self
     }
 
     fn process(mut self, pid: u32, extra: &str) -> Self {

@@ -1,8 +1,13 @@
 //! The list on fixed facts.
 
 use super::*;
+use crate::args::usual_recording;
 use crate::doctor::machine::Gpus;
+use crate::doctor::machine::Within;
+use crate::launch::LibraryError;
 use crate::privileges::Capabilities;
+use crate::record::mode;
+use crate::record::mode::NoProbes;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
 use gctrace_event::GpuDevice;
@@ -14,6 +19,7 @@ use gctrace_probes::Rung;
 use gctrace_probes::RungOutcome;
 use gctrace_probes::Version;
 use gctrace_probes::nvml::NvmlError;
+use std::path::PathBuf;
 
 fn good_machine() -> Machine {
     Machine {
@@ -52,7 +58,52 @@ fn good_machine() -> Machine {
                 ..GpuDevice::default()
             }],
         }),
+        within: within(None),
     }
+}
+
+/// What follows with a library, a driver and CUPTI, for probes or without.
+fn within(no_probes: Option<NoProbes>) -> Within {
+    let library: PathBuf = "/usr/local/lib/gctrace/libgctrace_inject.so".into();
+    let driver: PathBuf = "/usr/lib/x86_64-linux-gnu/libcuda.so.1".into();
+    let facts = mode::Facts {
+        no_probes,
+        cuda: Some(driver.clone()),
+        foreign_injection: None,
+        library: Some(Ok(library.clone())),
+        obstacles: vec![],
+    };
+    Within {
+        library: Ok(library),
+        cuda: Some(driver),
+        cupti: vec!["/venv/nvidia/cuda_cupti/lib/libcupti.so.12".into()],
+        choice: mode::choose(&usual_recording("python3"), &facts),
+    }
+}
+
+/// The same without a library.
+fn nothing(no_probes: NoProbes) -> Within {
+    let error = LibraryError::Unusable {
+        path: "/opt/libgctrace_inject.so".into(),
+        reason: "it is no file".into(),
+    };
+    let facts = mode::Facts {
+        no_probes: Some(no_probes),
+        cuda: None,
+        foreign_injection: None,
+        library: Some(Err(error.clone())),
+        obstacles: vec![],
+    };
+    Within {
+        library: Err(error),
+        cuda: None,
+        cupti: vec![],
+        choice: mode::choose(&usual_recording("python3"), &facts),
+    }
+}
+
+fn kernel_refuses() -> NoProbes {
+    NoProbes::Kernel("the kernel refuses".into())
 }
 
 /// Debian's interpreter, numbers made up.
@@ -160,9 +211,12 @@ fn an_old_kernel() {
         reason: "libnvidia-ml.so.1: cannot open shared object file: No such file or directory"
             .into(),
     });
+    machine.within = nothing(kernel_refuses());
     let list = draw(&machine, &Found::default());
     assert!(!list.recording_works());
-    insta::assert_snapshot!(list.to_string());
+    // Where others may write /usr/local, the other place is named.
+    let text = list.to_string();
+    insta::assert_snapshot!(text.replace(" /usr/lib/gctrace", " /usr/local/lib/gctrace"));
 }
 
 #[test]
@@ -181,8 +235,11 @@ fn without_privileges() {
     let mut found = interpreters();
     found.interpreters.truncate(1);
     found.hidden_processes = 31;
+    let denied = Denied::from_facts(machine.rights.clone()).expect("denied");
+    machine.within = within(Some(NoProbes::Denied(denied)));
+    machine.within.cupti.clear();
     let list = draw(&machine, &found);
-    assert!(!list.recording_works());
+    assert!(list.recording_works(), "from within");
     insta::assert_snapshot!(list.to_string());
 }
 
@@ -195,8 +252,10 @@ fn a_container_with_a_seccomp_filter() {
     machine.gpus = Err(NvmlError::NoDriver {
         library: "libnvidia-ml.so.1".into(),
     });
+    machine.within = within(Some(kernel_refuses()));
+    machine.within.cuda = None;
     let list = draw(&machine, &Found::default());
-    assert!(!list.recording_works());
+    assert!(list.recording_works(), "from within");
     insta::assert_snapshot!(list.to_string());
 }
 

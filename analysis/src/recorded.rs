@@ -1,0 +1,95 @@
+//! How traces were recorded: pauses counted by who saw them, and what each mode cannot see.
+
+use crate::analysis::TraceState;
+use crate::report::RecordedReport;
+use crate::report::Sources;
+use gctrace_event::Source;
+
+/// Mode of traces from before there was a choice.
+const EBPF: &str = "ebpf";
+
+/// What is not seen from within.
+const NOT_FROM_WITHIN: [&str; 3] = [
+    "Why a collection ran: CPython tells its callbacks the generation and what was freed, not the reason.",
+    "Collections before the library is in place, the first milliseconds of a program, and the last ones at its end.",
+    "Programs into which no library can be loaded: statically linked ones, and those with other rights than their user's.",
+];
+
+/// Pauses by source.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SourceCounts {
+    probes: u64,
+    injected: u64,
+    both: u64,
+    apart_max_ns: u64,
+    apart_sum_ns: u64,
+}
+
+impl SourceCounts {
+    /// A pause with these times, seen by `source`.
+    pub(crate) fn add(&mut self, source: Source, begin_ns: u64, end_ns: u64) {
+        let counted = match source {
+            Source::Probes => &mut self.probes,
+            Source::Injected => &mut self.injected,
+            Source::Both {
+                begin_ns: begin,
+                end_ns: end,
+            } => {
+                let apart_ns = begin.abs_diff(begin_ns).max(end.abs_diff(end_ns));
+                self.apart_max_ns = self.apart_max_ns.max(apart_ns);
+                self.apart_sum_ns = self.apart_sum_ns.saturating_add(apart_ns);
+                &mut self.both
+            }
+        };
+        *counted = counted.saturating_add(1);
+    }
+
+    fn report(&self) -> Sources {
+        Sources {
+            probes: self.probes,
+            injected: self.injected,
+            both: self.both,
+            both_apart_max_ns: (self.both > 0).then_some(self.apart_max_ns),
+            both_apart_mean_ns: self.apart_sum_ns.checked_div(self.both),
+        }
+    }
+}
+
+/// How a trace was recorded; `None` for those of other tools.
+pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
+    let header = trace.header.as_ref()?;
+    let mode = header.mode.as_deref().unwrap_or(EBPF);
+    let cannot_see = match mode {
+        "inject" => NOT_FROM_WITHIN.map(str::to_owned).to_vec(),
+        _ => Vec::new(),
+    };
+    Some(RecordedReport {
+        mode: mode.to_owned(),
+        sources: trace.sources.report(),
+        cannot_see,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_counted_by_who_saw_them() {
+        let mut counts = SourceCounts::default();
+        assert_eq!(counts.report().both_apart_max_ns, None);
+        counts.add(Source::Probes, 1000, 2000);
+        counts.add(Source::Injected, 1000, 2000);
+        for (begin_ns, end_ns) in [(1002, 2001), (996, 1999)] {
+            counts.add(Source::Both { begin_ns, end_ns }, 1000, 2000);
+        }
+        let expected = Sources {
+            probes: 1,
+            injected: 1,
+            both: 2,
+            both_apart_max_ns: Some(4),
+            both_apart_mean_ns: Some(3),
+        };
+        assert_eq!(counts.report(), expected);
+    }
+}

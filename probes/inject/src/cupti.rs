@@ -1,0 +1,210 @@
+//! GPU work by CUPTI's activity interface: kernels, copies, fills, synchronisations, events, calls, overhead.
+//!
+//! Owns everything about CUPTI. Begins once in a process, when the driver calls [`InitializeInjection`] or when
+//! [`begin_if_driver_is_mapped`] finds it at work; whatever fails is said once in the ring, and the program goes on.
+//! No header and no library of CUDA's is needed to build this.
+//!
+//! ```text
+//! find.rs   libcupti in the process, or that of its CUDA
+//! api.rs    its functions by name
+//! clock.rs  its moments in ours
+//! session.rs: buffers.rs -> decode.rs -> kernels.rs, calls.rs, functions.rs -> ring
+//! ending.rs the thread that flushes, and the end of the program
+//! ```
+//!
+//! A child of a fork cannot use what its parent initialised, and CUPTI neither: there all this is quiet. A child
+//! that initialises CUDA itself, because its parent did not, is recorded like any process.
+
+mod api;
+mod batches;
+mod buffers;
+mod calls;
+mod clock;
+mod decode;
+mod ending;
+mod find;
+mod functions;
+mod kernels;
+mod session;
+
+use crate::process;
+use crate::process::Ring;
+use api::Api;
+use api::Code;
+use clock::Clock;
+use functions::Functions;
+use gctrace_ring::CuptiState;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use session::Session;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self says.
+const SYSTEM_THREADS: u32 = 1;
+/// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`: CUPTI need not zero our buffers.
+const ZEROED_BUFFERS: u32 = 5;
+/// `CUPTI_CB_DOMAIN_RESOURCE` and in it `CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING`.
+const CONTEXT_DIES: (u32, u32) = (3, 2);
+
+/// Called by the CUDA driver while it initialises, where CUDA_INJECTION64_PATH names this library.
+#[unsafe(no_mangle)]
+extern "C" fn InitializeInjection() -> c_int {
+    begin();
+    1
+}
+
+/// Begins if the driver is in this process and initialised: for processes that were started without
+/// CUDA_INJECTION64_PATH. May be called again and again, from a thread of ours only. Whether there is nothing left to
+/// do.
+pub(crate) fn begin_if_driver_is_mapped() -> bool {
+    if BEGUN.load(Ordering::Relaxed) || !process::options().is_some_and(|options| options.cuda) {
+        return true;
+    }
+    let is_initialised = driver_is_initialised();
+    if is_initialised {
+        begin();
+    }
+    is_initialised
+}
+
+/// Whether the program has called `cuInit`. We must not cause it: after it, children of a fork cannot use CUDA.
+fn driver_is_initialised() -> bool {
+    let count = find::driver().and_then(|driver| driver.function(c"cuDeviceGetCount"));
+    count.is_some_and(|address| {
+        // SAFETY: the type of this function since it exists.
+        let get_count = unsafe {
+            std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address)
+        };
+        let mut devices = 0;
+        // CUDA_ERROR_NOT_INITIALIZED (3) before.
+        get_count(&raw mut devices) == 0
+    })
+}
+
+/// This process, or one that it was forked off, has begun.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+fn begin() {
+    guarded(|| {
+        let Some(options) = process::options().filter(|options| options.cuda) else {
+            return;
+        };
+        if BEGUN.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Some(ring) = process::ring(Role::Gpu) else {
+            return;
+        };
+        if options.yields {
+            return say(ring, CuptiState::Yielded, 0, "");
+        }
+        if let Err((state, code, detail)) = record(ring, options.only_waits) {
+            say(ring, state, i64::from(code), &detail);
+        }
+    });
+}
+
+/// Why nothing is recorded.
+type Failure = (CuptiState, Code, String);
+
+fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
+    let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
+    let api = Api::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
+    // First of all: whatever gets a time later gets it from there.
+    let register = api.register_timestamp;
+    let is_taken = register.is_some_and(|register| register(clock::monotonic) == 0);
+    let subscriber = subscribe(&api)?;
+    let clock = Clock::new(is_taken, &|| Session::read_clock(&api));
+    let session = Session::new(api, ring, clock, Functions::new(only_waits)).publish();
+    set_up(session);
+    let code = (session.api.register_callbacks)(session::request, session::complete);
+    let enabled = if code == 0 { enable(session) } else { 0 };
+    if enabled == 0 {
+        if let Some(unsubscribe) = session.api.unsubscribe {
+            let _ = unsubscribe(subscriber);
+        }
+        return Err(refused(
+            "cuptiActivityRegisterCallbacks or cuptiActivityEnable",
+            code,
+        ));
+    }
+    session.functions.mute(&session.api);
+    let version = i64::from(session.api.version());
+    say(ring, CuptiState::Recording, version, &library.file);
+    session.tell_calibration();
+    if let Some(enable_callback) = session.api.enable_callback {
+        let (domain, id) = CONTEXT_DIES;
+        let _ = enable_callback(1, subscriber, domain, id);
+    }
+    ending::prepare(session);
+    Ok(())
+}
+
+fn refused(function: &str, code: Code) -> Failure {
+    (CuptiState::Refused, code, function.to_owned())
+}
+
+fn subscribe(api: &Api) -> Result<u64, Failure> {
+    let mut subscriber = 0;
+    let code = (api.subscribe)(&raw mut subscriber, ending::notice, std::ptr::null_mut());
+    let state = match code {
+        0 => return Ok(subscriber),
+        api::MULTIPLE_SUBSCRIBERS => CuptiState::Busy,
+        api::NOT_INITIALIZED | api::UNKNOWN => CuptiState::NoDriver,
+        _ => CuptiState::Refused,
+    };
+    Err((state, code, "cuptiSubscribe".to_owned()))
+}
+
+/// What must be said before the first record.
+fn set_up(session: &Session) {
+    let api = &session.api;
+    let code = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS));
+    if code != Some(0) {
+        let kind = i64::from(decode::RUNTIME);
+        let why = "calls carry no thread ids: cuptiSetThreadIdType";
+        say(session.ring, CuptiState::Partial, kind, why);
+    }
+    if let Some(set) = api.set_attribute {
+        let (mut bytes, mut yes) = (size_of::<u8>(), 1_u8);
+        // Refused, it costs time and nothing else.
+        let _ = set(ZEROED_BUFFERS, &raw mut bytes, (&raw mut yes).cast());
+    }
+}
+
+/// Enables one kind of record after the other; how many were.
+fn enable(session: &Session) -> usize {
+    let kinds = decode::KINDS.iter().filter(|(kind, name)| {
+        let code = (session.api.enable)(*kind);
+        if code != 0 {
+            let why = format!("{name}: cuptiActivityEnable returned {code}");
+            say(session.ring, CuptiState::Partial, i64::from(*kind), &why);
+        }
+        code == 0
+    });
+    kinds.count()
+}
+
+/// Says what became of CUPTI. An empty detail is none.
+fn say(ring: &Ring, state: CuptiState, code: i64, detail: &str) {
+    let detail = match detail {
+        "" => NO_TEXT,
+        detail => ring.text(detail),
+    };
+    ring.push(&Record::Cupti {
+        at_ns: process::now_ns(),
+        state,
+        code,
+        detail,
+    });
+}
+
+/// Runs what must not unwind into C.
+fn guarded(work: impl FnOnce()) {
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(work));
+}

@@ -1,0 +1,96 @@
+//! Hands calls from the threads on which CUPTI completes buffers to the one that sorts them, without
+//! a lock: whoever completes a buffer never waits.
+
+use super::decode::Call;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering;
+
+struct Batch {
+    calls: Vec<Call>,
+    next: *mut Batch,
+}
+
+/// Batches of calls, the last one first. Emptied only as a whole, so no batch comes back while
+/// somebody still looks at it.
+pub(super) struct Batches(AtomicPtr<Batch>);
+
+impl Batches {
+    pub(super) const fn new() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    pub(super) fn push(&self, calls: Vec<Call>) {
+        if calls.is_empty() {
+            return;
+        }
+        let mut next = self.0.load(Ordering::Relaxed);
+        let batch = Box::into_raw(Box::new(Batch { calls, next }));
+        while let Err(now) =
+            self.0
+                .compare_exchange_weak(next, batch, Ordering::Release, Ordering::Relaxed)
+        {
+            next = now;
+            // SAFETY: not yet in the list: ours alone.
+            unsafe { (*batch).next = next };
+        }
+    }
+
+    /// All calls, in no particular order.
+    pub(super) fn take(&self) -> Vec<Call> {
+        let mut batch = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
+        let mut all = Vec::new();
+        while !batch.is_null() {
+            // SAFETY: made by `push`, and taken out of the list by this thread alone.
+            let taken = unsafe { Box::from_raw(batch) };
+            all.extend_from_slice(&taken.calls);
+            batch = taken.next;
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::Span;
+    use super::*;
+    use gctrace_ring::ApiLayer;
+
+    #[test]
+    fn nothing_is_lost_or_doubled_between_threads() {
+        let batches = Batches::new();
+        let call = |correlation| Call {
+            span: Span {
+                start_ns: 1,
+                end_ns: 2,
+            },
+            layer: ApiLayer::Driver,
+            function: 0,
+            tid: 1,
+            correlation,
+        };
+        let mut all = Vec::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let batches = &batches;
+                scope.spawn(move || {
+                    for at in 0..500 {
+                        batches.push(vec![
+                            call(thread * 1000 + 2 * at),
+                            call(thread * 1000 + 2 * at + 1),
+                        ]);
+                    }
+                });
+            }
+            while all.len() < 2000 {
+                all.extend(batches.take());
+            }
+        });
+        all.extend(batches.take());
+        let mut said: Vec<_> = all.iter().map(|call| call.correlation).collect();
+        said.sort_unstable();
+        assert!(
+            said.into_iter()
+                .eq((0..4).flat_map(|thread| (0..1000).map(move |at| thread * 1000 + at)))
+        );
+    }
+}

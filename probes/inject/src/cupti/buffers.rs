@@ -1,0 +1,89 @@
+//! The buffers that CUPTI fills: handed out and taken back without waiting, from any thread.
+//!
+//! They are zeroed before they are handed out again, so that CUPTI need not do it on the program's
+//! threads (its attribute 5).
+
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a buffer. CUPTI gives a buffer back at a flush only if all in it has ended, so while the GPU
+/// is busy buffers come back when they are full: 256 KiB are about 1,000 launches with their kernel (40 +
+/// 40 + 200 bytes), a few tens of milliseconds of a busy program and little to lose. NVIDIA's samples
+/// use 8 MB, which a killed program would lose with all that is in it.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
+
+/// Buffers kept for reuse: 4 MiB. Beyond that they go back to the kernel.
+const KEPT: usize = 16;
+
+/// Buffers that nobody uses.
+pub(super) struct Pool([AtomicPtr<u8>; KEPT]);
+
+impl Pool {
+    pub(super) const fn new() -> Self {
+        Self([const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT])
+    }
+
+    /// A buffer of [`BUFFER_BYTES`] zeroes, aligned to a page (CUPTI wants 8 bytes). Null only where the
+    /// kernel has no memory left.
+    pub(super) fn take(&self) -> *mut u8 {
+        let mut slots = self.0.iter();
+        let kept = slots.find_map(|slot| {
+            let buffer = slot.swap(std::ptr::null_mut(), Ordering::Acquire);
+            (!buffer.is_null()).then_some(buffer)
+        });
+        kept.unwrap_or_else(map)
+    }
+
+    /// Takes a buffer back.
+    ///
+    /// # Safety
+    /// It comes from [`take`](Self::take), and nobody else uses it any more.
+    pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
+        // SAFETY: so many bytes were mapped for it, and it is ours alone.
+        unsafe { buffer.write_bytes(0, BUFFER_BYTES) };
+        let is_kept = self.0.iter().any(|slot| {
+            let empty = std::ptr::null_mut();
+            let stored = slot.compare_exchange(empty, buffer, Ordering::Release, Ordering::Relaxed);
+            stored.is_ok()
+        });
+        if !is_kept {
+            // SAFETY: mapped by `map` with this length, and ours alone.
+            unsafe { libc::munmap(buffer.cast(), BUFFER_BYTES) };
+        }
+    }
+}
+
+fn map() -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, placed by the kernel.
+    let buffer = unsafe { libc::mmap(std::ptr::null_mut(), BUFFER_BYTES, rights, flags, -1, 0) };
+    if buffer == libc::MAP_FAILED {
+        return std::ptr::null_mut();
+    }
+    buffer.cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_zeroed_aligned_and_used_again() {
+        let pool = Pool::new();
+        let buffers: Vec<_> = (0..KEPT + 3).map(|_| pool.take()).collect();
+        for buffer in &buffers {
+            assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));
+            // SAFETY: of this pool, so many bytes long; used by nobody else.
+            unsafe {
+                buffer.write_bytes(0xa5, BUFFER_BYTES);
+                pool.give_back(*buffer);
+            }
+        }
+        let again = pool.take();
+        assert!(buffers.contains(&again));
+        // SAFETY: as above.
+        let bytes = unsafe { std::slice::from_raw_parts(again, BUFFER_BYTES) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,116 @@
+//! Of calls within calls, the outermost is kept. Pure.
+//!
+//! `cudaLaunchKernel` calls `cuLaunchKernel`: CUPTI records both, with the same correlation id, the
+//! inner one within the outer one's time on the same thread. It writes a record when a call returns,
+//! the inner one first, and gives buffers back when it likes: the two may come in different buffers, in
+//! either order, with a flush in between. So the decision is made here, once after each flush, over all
+//! calls that came since the last one; and at the edges between flushes
+//! - a thread's last calls are held back for some flushes as long as no call with another
+//!   correlation id shows that their outermost one has returned,
+//! - calls that others may have been within are remembered for as many flushes.
+//!
+//! What stays: an inner call of one that returns, or whose buffer comes, later than that is kept as well.
+//! Readers must expect calls within calls, rarely.
+
+use super::decode::Call;
+use gctrace_ring::ApiLayer;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Flushes for which the edges are kept: about a second.
+const TURNS: u32 = 4;
+
+/// Calls of the edges, remembered or held back. Half a million: 20 MB, reached in no program seen.
+const MOST: usize = 1 << 19;
+
+struct Known {
+    call: Call,
+    /// Flushes since it came.
+    turns: u32,
+    /// It was kept, or dropped: only there to show which others are within it.
+    is_decided: bool,
+}
+
+/// Decides which calls are kept.
+#[derive(Default)]
+pub(super) struct Outermost(Vec<Known>);
+
+impl Outermost {
+    /// The calls that came since the last flush are these; gives those to be kept now. `last`: nothing
+    /// comes any more.
+    pub(super) fn turn(&mut self, calls: Vec<Call>, last: bool) -> Vec<Call> {
+        self.0.iter_mut().for_each(|known| known.turns += 1);
+        self.0.extend(calls.into_iter().map(|call| Known {
+            call,
+            turns: 0,
+            is_decided: false,
+        }));
+        // Outer calls before those within them: they begin no later and end no earlier.
+        self.0.sort_by_key(|Known { call, .. }| {
+            let layer = Reverse(call.layer as u8);
+            (
+                call.tid,
+                call.span.start_ns,
+                Reverse(call.span.end_ns),
+                layer,
+            )
+        });
+        let kept = self.decide(last);
+        self.forget();
+        kept
+    }
+
+    fn decide(&mut self, last: bool) -> Vec<Call> {
+        let newest = self.newest();
+        let mut kept = Vec::new();
+        let mut outer: Option<Call> = None;
+        for known in &mut self.0 {
+            let call = known.call;
+            if outer.is_some_and(|outer| is_within(&call, &outer)) {
+                known.is_decided = true;
+                continue;
+            }
+            outer = Some(call);
+            let may_be_within = call.layer == ApiLayer::Driver
+                && newest.get(&call.tid) == Some(&call.correlation)
+                && known.turns < TURNS;
+            if !known.is_decided && (last || !may_be_within) {
+                known.is_decided = true;
+                kept.push(call);
+            }
+        }
+        kept
+    }
+
+    /// The correlation id of each thread's last call.
+    fn newest(&self) -> HashMap<u32, u32> {
+        let mut newest: HashMap<u32, (u64, u32)> = HashMap::new();
+        for Known { call, .. } in &self.0 {
+            let last = newest.entry(call.tid).or_default();
+            *last = (*last).max((call.span.end_ns, call.correlation));
+        }
+        let ids = newest.into_iter().map(|(tid, (_, id))| (tid, id));
+        ids.collect()
+    }
+
+    /// Only calls of the runtime are remembered: those of the driver have none within them.
+    fn forget(&mut self) {
+        self.0.retain(|known| {
+            let is_open = !known.is_decided;
+            is_open || (known.call.layer == ApiLayer::Runtime && known.turns < TURNS)
+        });
+        if self.0.len() > MOST {
+            self.0.retain(|known| !known.is_decided);
+        }
+    }
+}
+
+fn is_within(inner: &Call, outer: &Call) -> bool {
+    inner.tid == outer.tid
+        && inner.correlation == outer.correlation
+        && inner.span.start_ns >= outer.span.start_ns
+        && inner.span.end_ns <= outer.span.end_ns
+}
+
+#[cfg(test)]
+mod tests;

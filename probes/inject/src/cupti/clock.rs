@@ -1,0 +1,184 @@
+//! CUPTI's moments in CLOCK_MONOTONIC.
+//!
+//! CUPTI is asked to take its time from a callback; its own default is CLOCK_REALTIME. Where it refuses,
+//! or says yes and goes on with its own clock, the two clocks are compared: at the begin and at each flush.
+
+use crate::process::now_ns;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+/// Pairs of readings, of which the closest counts.
+const PAIRS: usize = 100;
+
+/// Moments are CLOCK_MONOTONIC as they are.
+const OURS: u8 = 0;
+/// CUPTI took the callback, but its clock says otherwise: the first record decides.
+const UNPROVEN: u8 = 1;
+/// They are converted.
+const CALIBRATED: u8 = 2;
+
+/// The callback: CUPTI may call it for each call and kernel.
+pub(super) extern "C" fn monotonic() -> u64 {
+    now_ns()
+}
+
+/// Reads CUPTI's clock; `None` where it does not say.
+pub(super) type Read<'a> = &'a dyn Fn() -> Option<u64>;
+
+/// From CUPTI's clock to ours.
+pub(super) struct Clock {
+    state: AtomicU8,
+    begun_ns: u64,
+    offset_ns: AtomicI64,
+    error_ns: AtomicU64,
+}
+
+impl Clock {
+    /// After the callback was offered. `is_taken`: CUPTI said yes.
+    pub(super) fn new(is_taken: bool, read: Read) -> Self {
+        let begun_ns = now_ns();
+        let (offset_ns, error_ns) = compare(read);
+        // A reading of the same clock lies between two others, give or take their error.
+        let is_same = offset_ns.unsigned_abs() <= error_ns;
+        let state = match (is_taken, is_same) {
+            (true, true) => OURS,
+            (true, false) => UNPROVEN,
+            (false, _) => CALIBRATED,
+        };
+        Self {
+            state: AtomicU8::new(state),
+            begun_ns,
+            offset_ns: AtomicI64::new(offset_ns),
+            error_ns: AtomicU64::new(error_ns),
+        }
+    }
+
+    /// The largest error in nanoseconds; `None` if moments need no conversion, as far as is known.
+    pub(super) fn error_ns(&self) -> Option<u64> {
+        let is_calibrated = self.state.load(Ordering::Acquire) == CALIBRATED;
+        is_calibrated.then(|| self.error_ns.load(Ordering::Relaxed))
+    }
+
+    /// Compares the clocks again, where that matters.
+    pub(super) fn calibrate(&self, read: Read) {
+        if self.state.load(Ordering::Acquire) == OURS {
+            return;
+        }
+        let (offset_ns, error_ns) = compare(read);
+        let before_ns = self.offset_ns.swap(offset_ns, Ordering::Relaxed);
+        // What was converted in between is wrong by as much as the clocks have drifted apart.
+        let error_ns = error_ns.saturating_add(offset_ns.abs_diff(before_ns));
+        self.error_ns.fetch_max(error_ns, Ordering::Relaxed);
+    }
+
+    /// A moment of CUPTI's in CLOCK_MONOTONIC.
+    pub(super) fn convert(&self, moment_ns: u64) -> u64 {
+        let state = self.state.load(Ordering::Acquire);
+        if state == OURS || (state == UNPROVEN && self.is_proven_by(moment_ns)) {
+            return moment_ns;
+        }
+        moment_ns.saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))
+    }
+
+    /// Whether records have moments of our clock: the first of them lies between the begin and now.
+    /// CLOCK_REALTIME is decades away from that.
+    fn is_proven_by(&self, moment_ns: u64) -> bool {
+        /// Work may have begun before we did: an hour.
+        const BEFORE_NS: u64 = 3_600_000_000_000;
+        let earliest = self.begun_ns.saturating_sub(BEFORE_NS);
+        let is_ours = (earliest..=now_ns()).contains(&moment_ns);
+        let state = if is_ours { OURS } else { CALIBRATED };
+        // Another thread may have decided at the same time, by a record of the same clock.
+        self.state.store(state, Ordering::Release);
+        is_ours
+    }
+}
+
+/// Our clock less CUPTI's, and how wrong that may be.
+fn compare(read: Read) -> (i64, u64) {
+    let mut best = (0, u64::MAX);
+    for _ in 0..PAIRS {
+        let before_ns = now_ns();
+        // CUPTI's own default, where it does not say.
+        let said_ns = read().unwrap_or_else(realtime_ns);
+        let after_ns = now_ns();
+        let width_ns = after_ns.saturating_sub(before_ns);
+        let error_ns = width_ns.div_ceil(2);
+        if error_ns < best.1 {
+            let middle_ns = before_ns + width_ns / 2;
+            best = (middle_ns.wrapping_sub(said_ns).cast_signed(), error_ns);
+        }
+    }
+    best
+}
+
+fn realtime_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the memory is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    now.tv_sec
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(now.tv_nsec.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AHEAD_NS: u64 = 1_700_000_000_000_000_000;
+
+    fn ahead() -> Option<u64> {
+        Some(now_ns() + AHEAD_NS)
+    }
+
+    fn ours() -> Option<u64> {
+        Some(now_ns())
+    }
+
+    #[test]
+    fn a_callback_that_is_used_needs_no_conversion() {
+        let clock = Clock::new(true, &ours);
+        assert_eq!((clock.convert(7), clock.error_ns()), (7, None));
+    }
+
+    #[test]
+    fn a_refused_callback_is_made_up_for() {
+        let clock = Clock::new(false, &ahead);
+        let error_ns = clock.error_ns().expect("calibrated");
+        for _ in 0..3 {
+            let before_ns = now_ns();
+            let converted_ns = clock.convert(before_ns + AHEAD_NS);
+            assert!(converted_ns.abs_diff(before_ns) <= clock.error_ns().expect("calibrated"));
+            clock.calibrate(&ahead);
+        }
+        assert!(clock.error_ns() >= Some(error_ns));
+    }
+
+    #[test]
+    fn records_decide_where_the_clock_contradicts_the_answer() {
+        let clock = Clock::new(true, &ahead);
+        assert_eq!(clock.error_ns(), None);
+        let now = now_ns();
+        assert_eq!(clock.convert(now), now);
+        clock.calibrate(&ahead);
+        assert_eq!(clock.convert(now), now, "proven for good");
+
+        let clock = Clock::new(true, &ahead);
+        let converted = clock.convert(now + AHEAD_NS);
+        let error_ns = clock.error_ns().expect("calibrated");
+        assert!(converted.abs_diff(now) <= error_ns);
+    }
+
+    #[test]
+    fn without_an_answer_it_is_taken_for_its_default() {
+        let clock = Clock::new(false, &|| None);
+        let converted_ns = clock.convert(realtime_ns());
+        assert!(converted_ns.abs_diff(now_ns()) < 1_000_000_000);
+    }
+}

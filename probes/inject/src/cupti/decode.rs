@@ -1,0 +1,192 @@
+//! Activity records as bytes, by the prefix that all versions have in common (11.8 - 13.5, as
+//! compiled against their headers: later ones only append). Pure: follows no pointer, calls nothing.
+
+use gctrace_ring::ApiLayer;
+use gctrace_ring::GpuWork;
+
+/// `CUpti_ActivityKind`, in the order in which gctrace asks for them. Kernels as 10, concurrent ones: 3
+/// would serialise them.
+pub(super) const KINDS: [(u32, &str); 9] = [
+    (KERNEL, "kernels"),
+    (MEMCPY, "copies"),
+    (PEER_MEMCPY, "copies between devices"),
+    (MEMSET, "fills"),
+    (SYNCHRONIZATION, "synchronisations"),
+    (EVENT, "events"),
+    (RUNTIME, "calls of the runtime"),
+    (DRIVER, "calls of the driver"),
+    (OVERHEAD, "overhead"),
+];
+
+const MEMCPY: u32 = 1;
+const MEMSET: u32 = 2;
+const DRIVER: u32 = 4;
+pub(super) const RUNTIME: u32 = 5;
+const KERNEL: u32 = 10;
+const OVERHEAD: u32 = 17;
+const PEER_MEMCPY: u32 = 22;
+const EVENT: u32 = 36;
+const SYNCHRONIZATION: u32 = 38;
+
+/// From `start_ns` to `end_ns` of CUPTI's clock; 0: it could not be measured, or has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+}
+
+/// A call of a function of CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) span: Span,
+    pub(super) layer: ApiLayer,
+    /// Number of the function in its layer.
+    pub(super) function: u32,
+    pub(super) tid: u32,
+    pub(super) correlation: u32,
+}
+
+/// A kernel, a copy or a fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) span: Span,
+    pub(super) work: GpuWork,
+    pub(super) copy_kind: u8,
+    pub(super) device: u32,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+    pub(super) correlation: u32,
+    pub(super) bytes: u64,
+    /// Address of a kernel's name, a C string that is CUPTI's; 0: none.
+    pub(super) name: u64,
+    /// 0: none.
+    pub(super) graph: u32,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    Work(Work),
+    Call(Call),
+    Synchronization {
+        span: Span,
+        kind: u32,
+        correlation: u32,
+        context: u32,
+        stream: u32,
+        event: u32,
+    },
+    Event {
+        correlation: u32,
+        context: u32,
+        stream: u32,
+        event: u32,
+    },
+    Overhead {
+        span: Span,
+        kind: u32,
+    },
+}
+
+/// Bytes from the begin of a record to the end of its buffer.
+#[derive(Clone, Copy)]
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn u8(self, at: usize) -> Option<u8> {
+        self.0.get(at).copied()
+    }
+
+    fn u32(self, at: usize) -> Option<u32> {
+        let (bytes, _) = self.0.get(at..)?.split_first_chunk()?;
+        Some(u32::from_ne_bytes(*bytes))
+    }
+
+    fn u64(self, at: usize) -> Option<u64> {
+        let (bytes, _) = self.0.get(at..)?.split_first_chunk()?;
+        Some(u64::from_ne_bytes(*bytes))
+    }
+
+    fn span(self, at: usize) -> Option<Span> {
+        Some(Span {
+            start_ns: self.u64(at)?,
+            end_ns: self.u64(at + 8)?,
+        })
+    }
+}
+
+/// The record that begins where `bytes` do; these go on to the end of its buffer. `None` for kinds that
+/// were not asked for, and where the buffer ends within the fields.
+pub(super) fn decode(bytes: &[u8]) -> Option<Activity> {
+    let bytes = Bytes(bytes);
+    match bytes.u32(0)? {
+        KERNEL => kernel(bytes),
+        MEMCPY => copy(bytes, GpuWork::Memcpy, bytes.u8(4)?, 44),
+        MEMSET => copy(bytes, GpuWork::Memset, 0, 44),
+        PEER_MEMCPY => copy(bytes, GpuWork::PeerCopy, bytes.u8(4)?, 60),
+        DRIVER => call(bytes, ApiLayer::Driver),
+        RUNTIME => call(bytes, ApiLayer::Runtime),
+        SYNCHRONIZATION => Some(Activity::Synchronization {
+            span: bytes.span(8)?,
+            kind: bytes.u32(4)?,
+            correlation: bytes.u32(24)?,
+            context: bytes.u32(28)?,
+            stream: bytes.u32(32)?,
+            event: bytes.u32(36)?,
+        }),
+        EVENT => Some(Activity::Event {
+            correlation: bytes.u32(4)?,
+            context: bytes.u32(8)?,
+            stream: bytes.u32(12)?,
+            event: bytes.u32(16)?,
+        }),
+        OVERHEAD => Some(Activity::Overhead {
+            span: bytes.span(24)?,
+            kind: bytes.u32(4)?,
+        }),
+        _ => None,
+    }
+}
+
+fn kernel(bytes: Bytes) -> Option<Activity> {
+    Some(Activity::Work(Work {
+        span: bytes.span(16)?,
+        work: GpuWork::Kernel,
+        copy_kind: 0,
+        device: bytes.u32(40)?,
+        context: bytes.u32(44)?,
+        stream: bytes.u32(48)?,
+        correlation: bytes.u32(92)?,
+        bytes: 0,
+        name: bytes.u64(104)?,
+        graph: bytes.u32(156)?,
+    }))
+}
+
+fn copy(bytes: Bytes, work: GpuWork, copy_kind: u8, correlation_at: usize) -> Option<Activity> {
+    Some(Activity::Work(Work {
+        span: bytes.span(16)?,
+        work,
+        copy_kind,
+        device: bytes.u32(32)?,
+        context: bytes.u32(36)?,
+        stream: bytes.u32(40)?,
+        correlation: bytes.u32(correlation_at)?,
+        bytes: bytes.u64(8)?,
+        name: 0,
+        graph: 0,
+    }))
+}
+
+fn call(bytes: Bytes, layer: ApiLayer) -> Option<Activity> {
+    Some(Activity::Call(Call {
+        span: bytes.span(8)?,
+        layer,
+        function: bytes.u32(4)?,
+        tid: bytes.u32(28)?,
+        correlation: bytes.u32(32)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! When to flush: every now and then on a thread of ours, and at the end of the program.
+
+use super::find;
+use super::guarded;
+use super::session::Session;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering;
+use std::thread::Thread;
+use std::time::Duration;
+
+/// Between flushes: what a killed program loses at most.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+/// How long the end of the program waits for a flush that is under way.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+// Who may call CUPTI: the thread and the end of the program must not meet there, nor may the thread come after it,
+// when CUDA has been taken down.
+const NOBODY: u8 = 0;
+const FLUSHING: u8 = 1;
+const ENDED: u8 = 2;
+
+static GATE: AtomicU8 = AtomicU8::new(NOBODY);
+static THREAD: OnceLock<Thread> = OnceLock::new();
+
+/// Arranges for the flushes. From within the driver's initialisation: the handler runs before CUDA's own, which was
+/// registered earlier.
+pub(super) fn prepare(session: &'static Session) {
+    stay_loaded();
+    // SAFETY: a function of this library, which stays loaded.
+    unsafe { libc::atexit(at_exit) };
+    start_thread(session);
+}
+
+/// The handler and the thread are code of this library.
+fn stay_loaded() {
+    let address = (at_exit as extern "C" fn()) as *mut c_void;
+    let file = find::file_of(address).and_then(|file| std::ffi::CString::new(file).ok());
+    if let Some(file) = file {
+        let flags: c_int = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: a C string; the library is loaded, so nothing is run.
+        unsafe { libc::dlopen(file.as_ptr(), flags) };
+    }
+}
+
+/// Signals are for the program's threads.
+fn start_thread(session: &'static Session) {
+    let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both places are writable; the first is filled before it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let builder = std::thread::Builder::new().name("gctrace-cupti".to_owned());
+    // Without it, buffers come when they are full, and at the end.
+    let spawned = builder.spawn(move || guarded(|| flush_regularly(session)));
+    // SAFETY: filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    if let Ok(handle) = spawned {
+        let _ = THREAD.set(handle.thread().clone());
+    }
+}
+
+fn flush_regularly(session: &Session) {
+    loop {
+        std::thread::park_timeout(INTERVAL);
+        let taken = GATE.compare_exchange(NOBODY, FLUSHING, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_err() {
+            return;
+        }
+        session.flush(false);
+        GATE.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// The program ends by `exit`, or returns from `main`.
+extern "C" fn at_exit() {
+    guarded(|| {
+        // Not in children of a fork, which inherit the handler.
+        if let Some(session) = Session::current()
+            && close_gate()
+        {
+            session.flush(true);
+        }
+    });
+}
+
+/// Keeps the thread out for good; `false` if it does not come out of CUPTI.
+fn close_gate() -> bool {
+    const STEP: Duration = Duration::from_millis(1);
+    let mut waited = Duration::ZERO;
+    loop {
+        match GATE.compare_exchange(NOBODY, ENDED, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(FLUSHING) if waited < PATIENCE => {}
+            Err(_) => return false,
+        }
+        std::thread::sleep(STEP);
+        waited += STEP;
+    }
+}
+
+/// What CUPTI tells its subscriber: only that a context is about to die. Its records lie in buffers of ours and
+/// stay; they are fetched soon. Not from here, where CUPTI may hold locks.
+pub(super) extern "C" fn notice(
+    _data: *mut c_void,
+    _domain: u32,
+    _id: u32,
+    _details: *const c_void,
+) {
+    guarded(|| {
+        if let (Some(_), Some(thread)) = (Session::current(), THREAD.get()) {
+            thread.unpark();
+        }
+    });
+}

@@ -1,0 +1,186 @@
+//! Finds libcupti: the one that is in the process, or the one that belongs to the program's CUDA.
+//! Never loads a second one. Calls nothing in it.
+
+use std::ffi::CStr;
+use std::ffi::CString;
+use std::ffi::OsStr;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Sonames, the newest first: CUDA 13, 12 and 11.8 (each minor version of 11 had its own).
+const SONAMES: [(&str, u32); 3] = [
+    ("libcupti.so.13", 13),
+    ("libcupti.so.12", 12),
+    ("libcupti.so.11.8", 11),
+];
+
+/// An open library. Never closed.
+pub(super) struct Library {
+    handle: *mut c_void,
+    /// Its file, as the loader knows it.
+    pub(super) file: String,
+}
+
+impl Library {
+    fn open(name: &str, flags: c_int) -> Option<Self> {
+        let c_name = CString::new(name).ok()?;
+        // SAFETY: a C string; libcupti's initialisers are part of what is asked for.
+        let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
+        (!handle.is_null()).then(|| Self {
+            handle,
+            file: name.to_owned(),
+        })
+    }
+
+    /// The address of a function; `None` where there is none of that name.
+    pub(super) fn function(&self, name: &CStr) -> Option<*mut c_void> {
+        // SAFETY: the handle is open.
+        let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
+        (!address.is_null()).then_some(address)
+    }
+
+    /// Names the file by one of its functions, where it was opened by its soname.
+    fn located(mut self) -> Self {
+        let function = self.function(c"cuptiActivityEnable");
+        if let Some(file) = function.and_then(file_of) {
+            self.file = file;
+        }
+        self
+    }
+}
+
+/// The file that holds an address.
+pub(super) fn file_of(address: *mut c_void) -> Option<String> {
+    // SAFETY: all zeroes are a valid Dl_info.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: `info` is writable.
+    let found = unsafe { libc::dladdr(address, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own C string, of a library that is loaded.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) };
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// Files of the libraries in the process whose name begins so.
+fn mapped(prefix: &str) -> Vec<String> {
+    struct Search<'a> {
+        prefix: &'a str,
+        found: Vec<String>,
+    }
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader's structure, and the search below; both live during the call.
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
+        if !info.dlpi_name.is_null() {
+            // SAFETY: a C string of the loader.
+            let name = unsafe { CStr::from_ptr(info.dlpi_name) };
+            let path = Path::new(OsStr::from_bytes(name.to_bytes()));
+            let file = path.file_name().and_then(OsStr::to_str);
+            if file.is_some_and(|file| file.starts_with(search.prefix)) {
+                search.found.push(name.to_string_lossy().into_owned());
+            }
+        }
+        0
+    }
+    let mut search = Search {
+        prefix,
+        found: Vec::new(),
+    };
+    // SAFETY: `visit` has the type that is wanted and gets what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
+/// Whether the driver is in the process.
+pub(super) fn driver() -> Option<Library> {
+    Library::open("libcuda.so.1", libc::RTLD_NOLOAD)
+}
+
+/// CUPTI, loaded where it was not; `None` where there is none to be found.
+pub(super) fn cupti() -> Option<Library> {
+    let loaded = mapped("libcupti.so");
+    if let Some(library) = loaded
+        .iter()
+        .find_map(|file| Library::open(file, libc::RTLD_NOLOAD))
+    {
+        return Some(library);
+    }
+    // Under another path, or in another namespace of the loader.
+    let by_name = SONAMES
+        .iter()
+        .find_map(|(name, _)| Library::open(name, libc::RTLD_NOLOAD));
+    by_name.map(Library::located).or_else(load)
+}
+
+/// The CUPTI that belongs to the mapped runtime, else the toolkit's, else what the loader finds.
+fn load() -> Option<Library> {
+    let near = mapped("libcudart").into_iter().flat_map(near_runtime);
+    let beside = near.chain(toolkit()).flat_map(|folder| {
+        let files = usable().map(move |name| folder.join(name));
+        files.filter(|file| file.exists()).collect::<Vec<_>>()
+    });
+    let mut found = beside.filter_map(|file| Library::open(file.to_str()?, 0));
+    found
+        .next()
+        .or_else(|| usable().find_map(|name| Library::open(name, 0).map(Library::located)))
+}
+
+/// Sonames of versions that are not newer than the driver, which could not serve them.
+fn usable() -> impl Iterator<Item = &'static str> {
+    let newest = driver_major().unwrap_or(u32::MAX);
+    let names = SONAMES.iter().filter(move |(_, major)| *major <= newest);
+    names.map(|(name, _)| *name)
+}
+
+/// The CUDA version that the driver supports. `cuDriverGetVersion` needs no `cuInit`.
+fn driver_major() -> Option<u32> {
+    let address = driver()?.function(c"cuDriverGetVersion")?;
+    // SAFETY: the type of this function since it exists.
+    let get_version =
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address) };
+    let mut version = 0;
+    if get_version(&raw mut version) != 0 {
+        return None;
+    }
+    u32::try_from(version / 1000).ok()
+}
+
+/// Where the packages and toolkits that hold a runtime have CUPTI.
+fn near_runtime(runtime: String) -> Vec<PathBuf> {
+    let Some(folder) = Path::new(&runtime).parent() else {
+        return Vec::new();
+    };
+    vec![
+        // nvidia/cu13/lib holds both.
+        folder.to_owned(),
+        // nvidia/cuda_runtime/lib -> nvidia/cuda_cupti/lib
+        folder.join("../../cuda_cupti/lib"),
+        // cuda-12.4/lib64 or cuda-12.4/targets/x86_64-linux/lib
+        folder.join("../extras/CUPTI/lib64"),
+        folder.join("../../../extras/CUPTI/lib64"),
+    ]
+}
+
+fn toolkit() -> impl Iterator<Item = PathBuf> {
+    let homes = [c"CUDA_HOME", c"CUDA_PATH"].into_iter().filter_map(|name| {
+        // SAFETY: the value is copied at once; whoever changes the environment while others read it
+        // breaks the program without us.
+        let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
+        if value.is_null() {
+            return None;
+        }
+        // SAFETY: a C string of the environment.
+        let value = unsafe { CStr::from_ptr(value) };
+        Some(PathBuf::from(OsStr::from_bytes(value.to_bytes())))
+    });
+    homes.map(|home| home.join("extras/CUPTI/lib64"))
+}

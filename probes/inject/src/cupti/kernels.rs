@@ -1,0 +1,33 @@
+//! Names of kernels: CUPTI's memory, read as soon as a record that points there has come.
+
+use crate::process::Ring;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::TextId;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::ffi::c_char;
+
+/// Names of one buffer, by address: an address may be another name in the next one.
+#[derive(Default)]
+pub(super) struct Names(HashMap<u64, TextId>);
+
+impl Names {
+    /// The text of the name at an address; 0 is no name.
+    ///
+    /// # Safety
+    /// The address is 0 or that of a C string.
+    pub(super) unsafe fn text(&mut self, address: u64, ring: &Ring) -> TextId {
+        if address == 0 {
+            return NO_TEXT;
+        }
+        if let Some(known) = self.0.get(&address) {
+            return *known;
+        }
+        let pointer = std::ptr::with_exposed_provenance::<c_char>(address as usize);
+        // SAFETY: as the caller promises.
+        let name = unsafe { CStr::from_ptr(pointer) };
+        let text = ring.text(&name.to_string_lossy());
+        self.0.insert(address, text);
+        text
+    }
+}

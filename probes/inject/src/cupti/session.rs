@@ -1,0 +1,304 @@
+//! CUPTI at work: buffers in, records out, a flush now and then.
+//!
+//! Three kinds of thread come through here: CUPTI's own and the program's, which take and complete buffers and never
+//! wait; ours, which flushes; and the one that ends the program. None holds a lock of ours while it is in CUPTI.
+
+use super::api::Api;
+use super::api::Code;
+use super::batches::Batches;
+use super::buffers::BUFFER_BYTES;
+use super::buffers::Pool;
+use super::calls::Outermost;
+use super::clock::Clock;
+use super::decode::Activity;
+use super::decode::Call;
+use super::decode::Span;
+use super::decode::Work;
+use super::decode::decode;
+use super::functions::Functions;
+use super::kernels::Names;
+use super::say;
+use crate::process;
+use crate::process::Ring;
+use gctrace_ring::CuptiState;
+use gctrace_ring::Moment;
+use gctrace_ring::Record;
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: buffers with work that has not ended come too.
+const FORCED: u32 = 1;
+
+/// What is kept while CUPTI records.
+pub(super) struct Session {
+    pub(super) api: Api,
+    pub(super) ring: &'static Ring,
+    pub(super) clock: Clock,
+    pub(super) functions: Functions,
+    calls: Batches,
+    outermost: Mutex<Outermost>,
+    /// Work without an end or without times: not yet told.
+    unmeasured: AtomicU64,
+    flush_failed: AtomicBool,
+    calibration_told: AtomicU64,
+}
+
+static POOL: Pool = Pool::new();
+static SESSION: OnceLock<Session> = OnceLock::new();
+
+impl Session {
+    pub(super) fn new(api: Api, ring: &'static Ring, clock: Clock, functions: Functions) -> Self {
+        Self {
+            api,
+            ring,
+            clock,
+            functions,
+            calls: Batches::new(),
+            outermost: Mutex::new(Outermost::default()),
+            unmeasured: AtomicU64::new(0),
+            flush_failed: AtomicBool::new(false),
+            calibration_told: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes it the one of this process; there is one.
+    pub(super) fn publish(self) -> &'static Self {
+        SESSION.get_or_init(|| self)
+    }
+
+    /// The one of this process, if it was not forked off since.
+    pub(super) fn current() -> Option<&'static Self> {
+        SESSION.get().filter(|session| session.ring.is_mine())
+    }
+
+    /// Reads CUPTI's clock.
+    pub(super) fn read_clock(api: &Api) -> Option<u64> {
+        let mut moment = 0;
+        let code = (api.get_timestamp?)(&raw mut moment);
+        (code == 0 && moment != 0).then_some(moment)
+    }
+
+    /// Has everything delivered that has ended, and writes down what only makes sense together. `last`: what has
+    /// not ended too, and nothing is held back.
+    pub(super) fn flush(&self, last: bool) {
+        let at_ns = process::now_ns();
+        self.clock.calibrate(&|| Self::read_clock(&self.api));
+        let mut code = (self.api.flush_all)(0);
+        if last {
+            code = code.max((self.api.flush_all)(FORCED));
+        }
+        self.write_calls(last);
+        self.count_dropped();
+        self.tell_calibration();
+        if code == 0 {
+            self.ring.push(&Record::Flushed { at_ns });
+        } else if !self.flush_failed.swap(true, Ordering::Relaxed) {
+            self.refused("cuptiActivityFlushAll", code);
+        }
+    }
+
+    fn refused(&self, function: &str, code: Code) {
+        say(self.ring, CuptiState::Refused, i64::from(code), function);
+    }
+
+    fn write_calls(&self, last: bool) {
+        let calls = self.calls.take();
+        let mut outermost = self
+            .outermost
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let kept = outermost.turn(calls, last);
+        drop(outermost);
+        for call in kept {
+            self.write_call(&call);
+        }
+    }
+
+    fn write_call(&self, call: &Call) {
+        let function = call.function;
+        let wanted = self
+            .functions
+            .wanted(call.layer, function, &self.api, self.ring);
+        let Some(name) = wanted else { return };
+        self.ring.push(&Record::Api {
+            moment: Moment {
+                begin_ns: call.span.start_ns,
+                end_ns: call.span.end_ns,
+            },
+            layer: call.layer,
+            tid: call.tid,
+            correlation: call.correlation,
+            function,
+            name,
+        });
+    }
+
+    fn count_dropped(&self) {
+        let mut dropped: usize = 0;
+        if let Some(get) = self.api.dropped
+            && get(std::ptr::null_mut(), 0, &raw mut dropped) != 0
+        {
+            dropped = 0;
+        }
+        let count = self.unmeasured.swap(0, Ordering::Relaxed) + dropped as u64;
+        if count > 0 {
+            let at_ns = process::now_ns();
+            self.ring.push(&Record::Dropped { at_ns, count });
+        }
+    }
+
+    /// Says that moments are converted: once, and again when their error has doubled.
+    pub(super) fn tell_calibration(&self) {
+        let Some(error_ns) = self.clock.error_ns() else {
+            return;
+        };
+        let told_ns = self.calibration_told.load(Ordering::Relaxed);
+        if told_ns == 0 || error_ns >= told_ns.saturating_mul(2) {
+            self.calibration_told
+                .store(error_ns.max(1), Ordering::Relaxed);
+            let error_ns = i64::try_from(error_ns).unwrap_or(i64::MAX);
+            say(self.ring, CuptiState::Calibrated, error_ns, "");
+        }
+    }
+
+    /// Writes down what is in a buffer.
+    fn read_buffer(&self, buffer: *mut u8, valid: usize) {
+        // SAFETY: of the pool, so many bytes long, initialised, and ours until it is given back.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer, valid) };
+        let mut names = Names::default();
+        let mut calls = Vec::new();
+        let mut record = std::ptr::null_mut();
+        let mut before = None;
+        while (self.api.next_record)(buffer, valid, &raw mut record) == 0 {
+            let offset = record.addr().wrapping_sub(buffer.addr());
+            // Forward and within the buffer, whatever CUPTI says.
+            if before.is_some_and(|before| offset <= before) {
+                break;
+            }
+            before = Some(offset);
+            let Some(rest) = bytes.get(offset..) else {
+                break;
+            };
+            if let Some(activity) = decode(rest) {
+                self.take(activity, &mut names, &mut calls);
+            }
+        }
+        self.calls.push(calls);
+    }
+
+    fn take(&self, activity: Activity, names: &mut Names, calls: &mut Vec<Call>) {
+        let record = match activity {
+            Activity::Work(work) => self.work(&work, names),
+            Activity::Call(mut call) => {
+                let moment = self.moment(call.span);
+                if let Some(moment) = moment {
+                    call.span.start_ns = moment.begin_ns;
+                    call.span.end_ns = moment.end_ns;
+                    calls.push(call);
+                }
+                return;
+            }
+            Activity::Synchronization {
+                span,
+                kind,
+                correlation,
+                context,
+                stream,
+                event,
+            } => self.moment(span).map(|moment| Record::Sync {
+                moment,
+                kind: u8::try_from(kind).unwrap_or(0),
+                correlation,
+                context,
+                stream,
+                event,
+            }),
+            Activity::Event {
+                correlation,
+                context,
+                stream,
+                event,
+            } => Some(Record::Event {
+                correlation,
+                context,
+                stream,
+                event,
+            }),
+            Activity::Overhead { span, kind } => self
+                .moment(span)
+                .map(|moment| Record::Overhead { moment, kind }),
+        };
+        if let Some(record) = record {
+            self.ring.push(&record);
+        }
+    }
+
+    fn work(&self, work: &Work, names: &mut Names) -> Option<Record> {
+        let moment = self.moment(work.span)?;
+        // SAFETY: the address comes from a record that CUPTI has just handed over.
+        let name = unsafe { names.text(work.name, self.ring) };
+        Some(Record::Gpu {
+            moment,
+            work: work.work,
+            copy_kind: work.copy_kind,
+            device: work.device,
+            context: work.context,
+            stream: work.stream,
+            correlation: work.correlation,
+            bytes: work.bytes,
+            name,
+            graph: work.graph,
+        })
+    }
+
+    /// In our clock; `None`, and counted, for what has no times: it has not ended, or CUPTI had no memory for them.
+    fn moment(&self, span: Span) -> Option<Moment> {
+        if span.start_ns == 0 || span.end_ns == 0 {
+            self.unmeasured.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Moment {
+            begin_ns: self.clock.convert(span.start_ns),
+            end_ns: self.clock.convert(span.end_ns),
+        })
+    }
+}
+
+/// CUPTI wants a buffer, on any thread.
+pub(super) extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
+    if buffer.is_null() || size.is_null() || most.is_null() {
+        return;
+    }
+    let taken = POOL.take();
+    // SAFETY: places of CUPTI's, of these types. 0: as many records as fit.
+    unsafe {
+        buffer.write(taken);
+        size.write(if taken.is_null() { 0 } else { BUFFER_BYTES });
+        most.write(0);
+    }
+}
+
+/// CUPTI gives a buffer back, on any thread.
+pub(super) extern "C" fn complete(
+    _context: *mut c_void,
+    _stream: u32,
+    buffer: *mut u8,
+    _size: usize,
+    valid: usize,
+) {
+    if buffer.is_null() {
+        return;
+    }
+    super::guarded(|| {
+        if let Some(session) = Session::current() {
+            session.read_buffer(buffer, valid.min(BUFFER_BYTES));
+        }
+    });
+    // SAFETY: CUPTI only gives back what `request` gave it, and does not use it any more.
+    unsafe { POOL.give_back(buffer) };
+}

@@ -1,0 +1,83 @@
+//! CPython: its collections, its allocations.
+//!
+//! - `start`: being there when an interpreter comes up;
+//! - `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
+//! - `frames`: the lines;
+//! - `allocations`: counting;
+//! - `api`, `object`: CPython's C API.
+
+mod allocations;
+mod api;
+mod callback;
+mod frames;
+mod interpreter;
+mod object;
+mod start;
+mod watch;
+
+pub(crate) use start::begin;
+
+use crate::process::Ring;
+use crate::process::now_ns;
+use crate::process::options;
+use crate::process::ring;
+use api::Api;
+use gctrace_ring::HookState;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use std::ffi::CStr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
+
+/// Hooks into the interpreter whose lock is held. No exception is set before, and none is afterwards.
+fn install(api: &'static Api) {
+    let Some(options) = options() else { return };
+    if options.allocations {
+        allocations::install(api);
+    }
+    if options.collections
+        && let Err(reason) = interpreter::install(api)
+        && let Some(ring) = ring(Role::Python)
+    {
+        say_interpreter(api, ring);
+        ring.push(&Record::Hook {
+            at_ns: now_ns(),
+            state: HookState::Failed,
+            interpreter: api.interpreter_id(),
+            detail: ring.text(reason),
+            count: 0,
+        });
+    }
+}
+
+/// Writes which CPython this is, once for each ring.
+fn say_interpreter(api: &Api, ring: &Ring) {
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    if SAID.swap(ring.number(), Ordering::Relaxed) == ring.number() {
+        return;
+    }
+    ring.push(&Record::Interpreter {
+        at_ns: now_ns(),
+        version: ring.text(&api.version().to_string_lossy()),
+        file: ring.text(&file_of(api).to_string_lossy()),
+        free_threaded: api.is_free_threaded(),
+    });
+}
+
+/// The file that holds the interpreter, as the loader was told it.
+fn file_of(api: &Api) -> &'static CStr {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.
+    let found = unsafe {
+        libc::dladdr(
+            api.Py_IsInitialized as *const libc::c_void,
+            found.as_mut_ptr(),
+        );
+        found.assume_init()
+    };
+    if found.dli_fname.is_null() {
+        return c"";
+    }
+    // SAFETY: a C string that lives as long as the library is loaded; CPython is not unloaded.
+    unsafe { CStr::from_ptr(found.dli_fname) }
+}

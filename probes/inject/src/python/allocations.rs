@@ -1,0 +1,160 @@
+//! Counting allocations by size class (`--alloc`): wrappers around the allocators of the domains MEM and OBJ.
+//!
+//! An allocation is what `malloc` or `calloc` returned, and what `realloc` returned: that also counts as a free of
+//! what was there before. So allocations less frees are how many blocks live more than at the begin. The domain
+//! RAW is left out: what the other two need from it would count twice. Objects that come from CPython's free
+//! lists are not allocated, and not counted.
+//!
+//! Whoever sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps what was there.
+
+use super::api::Allocator;
+use super::api::Api;
+use crate::process;
+use crate::process::Ring;
+use crate::process::existing_ring;
+use crate::process::now_ns;
+use crate::process::ring;
+use gctrace_ring::HookState;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+/// `PYMEM_DOMAIN_MEM`, `PYMEM_DOMAIN_OBJ`.
+const DOMAINS: [i32; 2] = [1, 2];
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// No two threads count at once: there is one lock for all interpreters. From 3.12 on a subinterpreter may have
+/// a lock of its own, so from the first one on counting is atomic.
+static ALONE: AtomicBool = AtomicBool::new(false);
+
+/// Begins to count, in the first interpreter; the lock is held, and nothing else runs yet.
+pub(super) fn install(api: &'static Api) {
+    if INSTALLED.swap(true, Ordering::Relaxed) {
+        ALONE.store(false, Ordering::Relaxed);
+        return;
+    }
+    let Some(ring) = ring(Role::Python) else {
+        return;
+    };
+    super::say_interpreter(api, ring);
+    ALONE.store(!api.is_free_threaded(), Ordering::Relaxed);
+    let (state, detail) = match wrap(api) {
+        Some(()) => (HookState::CountingAllocations, NO_TEXT),
+        None => {
+            let reason = "it has no PyMem_SetAllocator";
+            (HookState::NotCountingAllocations, ring.text(reason))
+        }
+    };
+    ring.push(&Record::Hook {
+        at_ns: now_ns(),
+        state,
+        interpreter: api.interpreter_id(),
+        detail,
+        count: 0,
+    });
+}
+
+fn wrap(api: &Api) -> Option<()> {
+    let (get, set) = (api.PyMem_GetAllocator?, api.PyMem_SetAllocator?);
+    process::count_allocations();
+    for domain in DOMAINS {
+        let mut before = MaybeUninit::<Allocator>::uninit();
+        // SAFETY: the domains exist since 3.5, and their allocators are always set; what was there before lives
+        // on in a place that is never freed.
+        unsafe {
+            get(domain, before.as_mut_ptr());
+            let before = Box::leak(Box::new(before.assume_init()));
+            let wrapper = Allocator {
+                context: std::ptr::from_mut(before).cast(),
+                malloc,
+                calloc,
+                realloc,
+                free,
+            };
+            set(domain, &raw const wrapper);
+        }
+    }
+    Some(())
+}
+
+/// The ring that counts; a forked child's is made when it first allocates.
+#[inline]
+fn counting() -> Option<&'static Ring> {
+    existing_ring(Role::Python).or_else(|| ring(Role::Python))
+}
+
+#[inline]
+fn count(memory: *mut c_void, size: usize) {
+    if !memory.is_null()
+        && let Some(ring) = counting()
+    {
+        let alone = ALONE.load(Ordering::Relaxed);
+        ring.producer().count_allocation(size, alone);
+    }
+}
+
+#[inline]
+fn count_free() {
+    if let Some(ring) = counting() {
+        ring.producer().count_free(ALONE.load(Ordering::Relaxed));
+    }
+}
+
+/// What was there before.
+///
+/// # Safety
+/// The context that `wrap` gave.
+#[inline]
+unsafe fn before(context: *mut c_void) -> &'static Allocator {
+    // SAFETY: as the caller promises; never freed.
+    unsafe { &*context.cast::<Allocator>() }
+}
+
+unsafe extern "C" fn malloc(context: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: called by CPython with our context; passed on as it came.
+    let memory = unsafe {
+        let before = before(context);
+        (before.malloc)(before.context, size)
+    };
+    count(memory, size);
+    memory
+}
+
+unsafe extern "C" fn calloc(context: *mut c_void, number: usize, size: usize) -> *mut c_void {
+    // SAFETY: as for malloc.
+    let memory = unsafe {
+        let before = before(context);
+        (before.calloc)(before.context, number, size)
+    };
+    count(memory, number.saturating_mul(size));
+    memory
+}
+
+unsafe extern "C" fn realloc(context: *mut c_void, old: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: as for malloc.
+    let memory = unsafe {
+        let before = before(context);
+        (before.realloc)(before.context, old, size)
+    };
+    count(memory, size);
+    if !old.is_null() && !memory.is_null() {
+        count_free();
+    }
+    memory
+}
+
+unsafe extern "C" fn free(context: *mut c_void, memory: *mut c_void) {
+    // SAFETY: as for malloc.
+    unsafe {
+        let before = before(context);
+        (before.free)(before.context, memory);
+    }
+    if !memory.is_null() {
+        count_free();
+    }
+}

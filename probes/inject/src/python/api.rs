@@ -1,0 +1,217 @@
+//! CPython's C API, found by name in whatever interpreter the process holds. Only exported functions, with the
+//! types of the headers of 3.8 to 3.15; nothing of a structure is known here.
+
+use std::ffi::CStr;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_long;
+use std::ffi::c_longlong;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// `PyObject *`.
+pub(crate) type Object = *mut c_void;
+
+/// No object.
+pub(crate) const NULL: Object = std::ptr::null_mut();
+
+/// `PyMethodDef` (Include/methodobject.h).
+#[repr(C)]
+pub(crate) struct Method {
+    pub(crate) name: *const c_char,
+    pub(crate) function: FastCall,
+    pub(crate) flags: c_int,
+    pub(crate) doc: *const c_char,
+}
+
+// SAFETY: points to static text only.
+unsafe impl Sync for Method {}
+
+/// `_PyCFunctionFast`: self, arguments, their number.
+pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
+
+/// `METH_FASTCALL`.
+pub(crate) const FASTCALL: c_int = 0x0080;
+
+/// `PyMemAllocatorEx` (Include/cpython/pymem.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Allocator {
+    pub(crate) context: *mut c_void,
+    pub(crate) malloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
+    pub(crate) calloc: unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void,
+    pub(crate) realloc: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> *mut c_void,
+    pub(crate) free: unsafe extern "C" fn(*mut c_void, *mut c_void),
+}
+
+macro_rules! functions {
+    (
+        required { $(fn $name:ident($($type:ty),*) $(-> $result:ty)?;)* }
+        optional { $(fn $optional:ident($($optional_type:ty),*) $(-> $optional_result:ty)?;)* }
+    ) => {
+        /// The functions. Each may be called as CPython's manual says; most need the interpreter's lock.
+        #[expect(non_snake_case, reason = "names of the C API")]
+        pub(crate) struct Api {
+            $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
+            $(pub(crate) $optional: Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>,)*
+            none: Object,
+        }
+
+        impl Api {
+            fn find(library: *mut c_void) -> Option<Self> {
+                // SAFETY: functions of these names have these types in every CPython since 3.8.
+                unsafe {
+                    Some(Self {
+                        $($name: std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($type),*) $(-> $result)?>>(
+                            symbol(library, concat!(stringify!($name), "\0"))
+                        )?,)*
+                        $($optional: std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>>(
+                            symbol(library, concat!(stringify!($optional), "\0"))
+                        ),)*
+                        none: Some(symbol(library, "_Py_NoneStruct\0")).filter(|none| !none.is_null())?,
+                    })
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    required {
+        fn Py_IsInitialized() -> c_int;
+        fn Py_GetVersion() -> *const c_char;
+        fn Py_AddPendingCall(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
+        fn Py_IncRef(Object);
+        fn Py_DecRef(Object);
+        fn PyErr_Clear();
+        fn PyErr_Fetch(*mut Object, *mut Object, *mut Object);
+        fn PyErr_Restore(Object, Object, Object);
+        fn PyImport_ImportModule(*const c_char) -> Object;
+        fn PyObject_GetAttrString(Object, *const c_char) -> Object;
+        fn PyObject_Call(Object, Object, Object) -> Object;
+        fn PyUnicode_InternFromString(*const c_char) -> Object;
+        fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
+        fn PyLong_AsLong(Object) -> c_long;
+        fn PyTuple_New(isize) -> Object;
+        fn PyTuple_SetItem(Object, isize, Object) -> c_int;
+        fn PyDict_New() -> Object;
+        fn PyDict_GetItemWithError(Object, Object) -> Object;
+        fn PyDict_SetItemString(Object, *const c_char, Object) -> c_int;
+        fn PyList_Append(Object, Object) -> c_int;
+        fn PySequence_Size(Object) -> isize;
+        fn PySequence_GetItem(Object, isize) -> Object;
+        fn PyCapsule_New(*mut c_void, *const c_char, Option<unsafe extern "C" fn(Object)>) -> Object;
+        fn PyCapsule_GetPointer(Object, *const c_char) -> *mut c_void;
+        fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
+        fn PyEval_GetFrame() -> Object;
+        fn PyFrame_GetLineNumber(Object) -> c_int;
+        fn PyInterpreterState_GetID(*mut c_void) -> c_longlong;
+        fn PyInterpreterState_GetDict(*mut c_void) -> Object;
+        fn PyObject_Type(Object) -> Object;
+    }
+    optional {
+        // 3.9
+        fn PyInterpreterState_Get() -> *mut c_void;
+        fn PyFrame_GetCode(Object) -> Object;
+        fn PyFrame_GetBack(Object) -> Object;
+        // 3.8
+        fn _PyInterpreterState_Get() -> *mut c_void;
+        // 3.11
+        fn PyFrame_GetLasti(Object) -> c_int;
+        fn PyMem_GetAllocator(c_int, *mut Allocator);
+        fn PyMem_SetAllocator(c_int, *const Allocator);
+    }
+}
+
+// SAFETY: addresses of functions, and of None, which is only ever handed out.
+unsafe impl Send for Api {}
+// SAFETY: as above.
+unsafe impl Sync for Api {}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+/// The address of a symbol whose name ends in a zero; null where there is none.
+fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
+    // SAFETY: the name ends in a zero, the library is a handle of dlopen or RTLD_DEFAULT.
+    unsafe { libc::dlsym(library, name.as_ptr().cast()) }
+}
+
+/// Looks a CPython up, in a library or (`RTLD_DEFAULT`) in all that the program sees; `None` if there is none, or
+/// it lacks what is needed.
+pub(crate) fn find(library: *mut c_void) -> Option<&'static Api> {
+    if let Some(known) = API.get() {
+        return Some(known);
+    }
+    if symbol(library, "Py_IsInitialized\0").is_null() {
+        return None;
+    }
+    let _ = API.set(Api::find(library)?);
+    API.get()
+}
+
+/// The CPython that was found.
+#[inline]
+pub(crate) fn api() -> Option<&'static Api> {
+    API.get()
+}
+
+impl Api {
+    /// None, owned by the caller.
+    pub(crate) fn none(&self) -> Object {
+        // SAFETY: needs the lock, which callbacks have.
+        unsafe { (self.Py_IncRef)(self.none) };
+        self.none
+    }
+
+    /// What `Py_GetVersion` says.
+    pub(crate) fn version(&self) -> &'static CStr {
+        // SAFETY: a static text, at any time.
+        unsafe { CStr::from_ptr((self.Py_GetVersion)()) }
+    }
+
+    /// Whether the version is of this series, such as `3.8.`.
+    pub(crate) fn is_series(&self, prefix: &str) -> bool {
+        self.version().to_bytes().starts_with(prefix.as_bytes())
+    }
+
+    /// Built without a lock.
+    pub(crate) fn is_free_threaded(&self) -> bool {
+        let said = b"free-threading";
+        let version = self.version().to_bytes();
+        version.windows(said.len()).any(|part| part == said)
+    }
+
+    /// The interpreter whose lock is held.
+    fn interpreter(&self) -> *mut c_void {
+        match self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) {
+            // SAFETY: the lock is held.
+            Some(get) => unsafe { get() },
+            None => NULL,
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn interpreter_id(&self) -> i64 {
+        let interpreter = self.interpreter();
+        if interpreter.is_null() {
+            return 0;
+        }
+        // SAFETY: the lock is held.
+        let id = unsafe { (self.PyInterpreterState_GetID)(interpreter) };
+        if id < 0 {
+            // SAFETY: as above; the call has set an exception.
+            unsafe { (self.PyErr_Clear)() };
+        }
+        id
+    }
+
+    /// The dictionary in which extensions may keep what belongs to the interpreter; null if it cannot be had.
+    pub(crate) fn interpreter_dictionary(&self) -> Object {
+        let interpreter = self.interpreter();
+        if interpreter.is_null() {
+            return NULL;
+        }
+        // SAFETY: the lock is held; sets no exception.
+        unsafe { (self.PyInterpreterState_GetDict)(interpreter) }
+    }
+}

@@ -1,0 +1,176 @@
+//! The entry in `gc.callbacks`: the begin and the end of each collection.
+//!
+//! Called by the collector with the interpreter's lock held and no exception set (`invoke_gc_callback` in
+//! Modules/gcmodule.c, Python/gc.c), and with `collecting` set: what is allocated here triggers no collection.
+
+use super::api::Api;
+use super::api::Method;
+use super::api::NULL;
+use super::api::Object;
+use super::api::api;
+use super::interpreter::Interpreter;
+use super::interpreter::State;
+use super::interpreter::behind;
+use super::interpreter::method;
+use super::object::number;
+use crate::process::Ring;
+use crate::process::existing_ring;
+use crate::process::now_ns;
+use crate::process::tid;
+use gctrace_ring::LostKind;
+use gctrace_ring::Moment;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use std::ffi::CStr;
+use std::panic::AssertUnwindSafe;
+
+/// How the entry is named.
+const NAME: &CStr = c"gctrace_callback";
+pub(crate) const NAME_TEXT: &str = "gctrace_callback";
+
+pub(crate) static METHOD: Method = method(NAME, callback);
+
+/// Pauses from which on the whole stack and the settings are looked at, in ns: some microseconds more do not
+/// matter then.
+const LONG: u64 = 50_000;
+
+/// The oldest generation: its collections are rare, and settings are looked at then as well.
+const OLDEST: u8 = 2;
+
+/// `callback(phase, info)`.
+unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(api) = api() else {
+        return NULL; // Cannot be: the function was made by it.
+    };
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the collector holds the lock; the capsule is ours; as many arguments as said.
+        unsafe {
+            if let (Some(interpreter), 2) = (behind(api, capsule), count) {
+                interpreter.called(*arguments, *arguments.add(1));
+            }
+        }
+    }));
+    api.none()
+}
+
+/// The third letter of "start" and "stop".
+unsafe fn third_letter(api: &Api, phase: Object) -> Option<u8> {
+    let mut length = 0;
+    // SAFETY: the lock is held; the text lives as long as the object.
+    unsafe {
+        let text = (api.PyUnicode_AsUTF8AndSize)(phase, &raw mut length);
+        if text.is_null() {
+            (api.PyErr_Clear)();
+            return None;
+        }
+        (length > 2).then(|| text.add(2).read().cast_unsigned())
+    }
+}
+
+impl Interpreter {
+    /// # Safety
+    /// The lock is held, the objects are alive.
+    unsafe fn called(&'static self, phase: Object, info: Object) {
+        let now_ns = now_ns();
+        // SAFETY: as the caller promises.
+        let letter = unsafe { third_letter(self.api, phase) };
+        let Ok(mut state) = self.state.try_lock() else {
+            if let Some(ring) = existing_ring(Role::Python) {
+                ring.lose(LostKind::Pauses, 1);
+            }
+            return;
+        };
+        // SAFETY: as above.
+        let value = |key| unsafe { value(self.api, info, key) };
+        let generation = u8::try_from(value(self.keys.generation)).unwrap_or(u8::MAX);
+        let Some(ring) = self.own_ring(&mut state) else {
+            return;
+        };
+        match letter {
+            Some(b'a') => self.begun(&mut state, ring, generation),
+            Some(b'o') => {
+                let record = Record::Pause {
+                    moment: Moment {
+                        begin_ns: state.begin_ns,
+                        end_ns: now_ns,
+                    },
+                    tid: tid(),
+                    generation,
+                    interpreter: self.id,
+                    collected: value(self.keys.collected).cast_unsigned(),
+                    uncollectable: value(self.keys.uncollectable).cast_unsigned(),
+                    frame: 0,
+                };
+                self.ended(&mut state, ring, record);
+            }
+            _ => {}
+        }
+    }
+
+    /// This process's ring, which knows of the interpreter.
+    #[inline]
+    fn own_ring(&self, state: &mut State) -> Option<&'static Ring> {
+        match existing_ring(Role::Python) {
+            Some(ring) if ring.number() == state.introduced => Some(ring),
+            _ => self.introduce(state),
+        }
+    }
+
+    fn begun(&self, state: &mut State, ring: &Ring, generation: u8) {
+        let tid = tid();
+        let at_ns = now_ns();
+        state.begin_ns = at_ns;
+        ring.push(&Record::PauseBegin {
+            at_ns,
+            tid,
+            generation,
+            interpreter: self.id,
+        });
+    }
+
+    fn ended(&self, state: &mut State, ring: &Ring, mut record: Record) {
+        let Record::Pause {
+            moment,
+            generation,
+            frame,
+            ..
+        } = &mut record
+        else {
+            return;
+        };
+        // Its begin was not seen: the entry was put in within the collection.
+        if std::mem::take(&mut state.begin_ns) == 0 {
+            moment.begin_ns = moment.end_ns;
+        }
+        let is_long = moment.end_ns.saturating_sub(moment.begin_ns) > LONG;
+        let is_full = *generation == OLDEST;
+        if state.live.is_some() && self.stack_depth > 0 {
+            *frame = if is_long && self.stack_depth > 1 {
+                state.frames.stack(self.api, ring, self.stack_depth)
+            } else {
+                state.frames.innermost(self.api, ring)
+            };
+        }
+        state.seen += 1;
+        ring.push(&record);
+        if is_long || is_full {
+            self.look_at_settings(ring, state);
+        }
+    }
+}
+
+/// A number in the dictionary that callbacks get.
+///
+/// # Safety
+/// The lock is held, the objects are alive.
+unsafe fn value(api: &Api, info: Object, key: Object) -> i64 {
+    // SAFETY: as the caller promises; the value is borrowed from the dictionary.
+    unsafe {
+        let value = (api.PyDict_GetItemWithError)(info, key);
+        if value.is_null() {
+            (api.PyErr_Clear)();
+            return 0;
+        }
+        number(api, value)
+    }
+}

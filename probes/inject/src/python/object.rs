@@ -1,0 +1,157 @@
+//! References that are given back when they go out of scope, and the few things done with them. All of it needs
+//! the interpreter's lock; an exception that a call here leaves is cleared here.
+
+use super::api::Api;
+use super::api::NULL;
+use super::api::Object;
+use std::ffi::CStr;
+
+/// A reference of ours.
+pub(crate) struct Owned {
+    api: &'static Api,
+    object: Object,
+}
+
+impl Owned {
+    /// Takes over a new reference; `None`, and the exception cleared, if it is none.
+    ///
+    /// # Safety
+    /// A reference that the caller owns, or null.
+    pub(crate) unsafe fn new(api: &'static Api, object: Object) -> Option<Self> {
+        if object.is_null() {
+            // SAFETY: the lock is held; the failed call is ours, so is its exception.
+            unsafe { (api.PyErr_Clear)() };
+            return None;
+        }
+        Some(Self { api, object })
+    }
+
+    /// One reference more to an object that somebody else holds.
+    ///
+    /// # Safety
+    /// An object that is alive, not null.
+    pub(crate) unsafe fn share(api: &'static Api, object: Object) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe { (api.Py_IncRef)(object) };
+        Self { api, object }
+    }
+
+    pub(crate) fn import(api: &'static Api, name: &CStr) -> Option<Self> {
+        // SAFETY: the lock is held.
+        unsafe { Self::new(api, (api.PyImport_ImportModule)(name.as_ptr())) }
+    }
+
+    pub(crate) fn object(&self) -> Object {
+        self.object
+    }
+
+    /// The reference is the caller's from now on.
+    pub(crate) fn release(self) -> Object {
+        let object = self.object;
+        std::mem::forget(self);
+        object
+    }
+
+    pub(crate) fn attribute(&self, name: &CStr) -> Option<Self> {
+        // SAFETY: the lock is held, the object alive.
+        unsafe {
+            Self::new(
+                self.api,
+                (self.api.PyObject_GetAttrString)(self.object, name.as_ptr()),
+            )
+        }
+    }
+
+    /// Calls it with one argument, or none.
+    pub(crate) fn call(&self, argument: Option<&Self>) -> Option<Self> {
+        self.call_with(argument, NULL)
+    }
+
+    /// Calls it with one keyword.
+    pub(crate) fn call_by_keyword(&self, name: &CStr, value: &Self) -> Option<Self> {
+        // SAFETY: the lock is held, objects are alive.
+        unsafe {
+            let keywords = Self::new(self.api, (self.api.PyDict_New)())?;
+            if (self.api.PyDict_SetItemString)(keywords.object, name.as_ptr(), value.object) != 0 {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+            self.call_with(None, keywords.object)
+        }
+    }
+
+    fn call_with(&self, argument: Option<&Self>, keywords: Object) -> Option<Self> {
+        // SAFETY: the lock is held, objects are alive; SetItem takes over a reference.
+        unsafe {
+            let arguments = Self::new(
+                self.api,
+                (self.api.PyTuple_New)(isize::from(argument.is_some())),
+            )?;
+            if let Some(argument) = argument {
+                let shared = Self::share(self.api, argument.object).release();
+                (self.api.PyTuple_SetItem)(arguments.object, 0, shared);
+            }
+            Self::new(
+                self.api,
+                (self.api.PyObject_Call)(self.object, arguments.object, keywords),
+            )
+        }
+    }
+
+    /// The items of a list or tuple.
+    pub(crate) fn items(&self) -> impl Iterator<Item = Self> {
+        // SAFETY: the lock is held, the object alive.
+        let length = unsafe { (self.api.PySequence_Size)(self.object) };
+        (0..length).map_while(|index| {
+            // SAFETY: as above.
+            unsafe { Self::new(self.api, (self.api.PySequence_GetItem)(self.object, index)) }
+        })
+    }
+
+    /// The value of a key of a dictionary.
+    pub(crate) fn value(&self, key: &Self) -> Option<Self> {
+        // SAFETY: the lock is held, objects are alive; the value is borrowed from the dictionary.
+        unsafe {
+            let value = (self.api.PyDict_GetItemWithError)(self.object, key.object);
+            (!value.is_null()).then(|| Self::share(self.api, value))
+        }
+    }
+
+    /// An integer; 0 where it is none, or does not fit.
+    pub(crate) fn number(&self) -> i64 {
+        number(self.api, self.object)
+    }
+
+    /// A text; `None` where it is none, or has no UTF-8 (lone surrogates).
+    pub(crate) fn text(&self) -> Option<&str> {
+        let mut length = 0;
+        // SAFETY: the lock is held; the bytes live as long as the object.
+        unsafe {
+            let bytes = (self.api.PyUnicode_AsUTF8AndSize)(self.object, &raw mut length);
+            if bytes.is_null() {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+            let bytes = std::slice::from_raw_parts(bytes.cast(), usize::try_from(length).ok()?);
+            str::from_utf8(bytes).ok()
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: a reference of ours, given back once, with the lock held.
+        unsafe { (self.api.Py_DecRef)(self.object) };
+    }
+}
+
+/// An integer that somebody else holds; 0 where it is none, or does not fit.
+pub(crate) fn number(api: &Api, object: Object) -> i64 {
+    // SAFETY: the lock is held, the object alive.
+    let value = unsafe { (api.PyLong_AsLong)(object) };
+    if value == -1 {
+        // SAFETY: as above; no exception was set before, see `callback`.
+        unsafe { (api.PyErr_Clear)() };
+    }
+    value
+}

@@ -1,0 +1,143 @@
+//! What happens to the hook: the program takes it out, forks, ends the interpreter.
+//!
+//! Needs no thread (which `os.fork` of 3.12 and later would warn the program's user of): the list is the only
+//! one to hold our entry, so taking it out destroys it, and that is noticed at once. A program that takes it out
+//! and keeps it somewhere (to put it back later, say) is noticed at the end, by the collector's own statistics.
+
+use super::api::Method;
+use super::api::Object;
+use super::api::api;
+use super::interpreter::Interpreter;
+use super::interpreter::behind;
+use super::interpreter::callable;
+use super::interpreter::method;
+use super::object::Owned;
+use crate::process::existing_ring;
+use gctrace_ring::HookState;
+use gctrace_ring::Role;
+use std::panic::AssertUnwindSafe;
+
+static FORKED: Method = method(c"gctrace_forked", forked);
+static ENDING: Method = method(c"gctrace_ending", ending);
+
+/// Asks to be called in forked children and at the end. An interpreter without these modules is one that does
+/// not fork, or does not end.
+pub(crate) fn begin(interpreter: &'static Interpreter) {
+    let api = interpreter.api;
+    if let Some(register) =
+        Owned::import(api, c"posix").and_then(|posix| posix.attribute(c"register_at_fork"))
+        && let Some(forked) = callable(interpreter, &FORKED, None)
+    {
+        register.call_by_keyword(c"after_in_child", &forked);
+    }
+    if let Some(register) =
+        Owned::import(api, c"atexit").and_then(|atexit| atexit.attribute(c"register"))
+        && let Some(ending) = callable(interpreter, &ENDING, None)
+    {
+        register.call(Some(&ending));
+    }
+}
+
+/// In a child of `os.fork`: it has a ring from its begin, whether or not it ever collects.
+unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Object {
+    // SAFETY: called by the interpreter, with its lock.
+    unsafe {
+        with(capsule, |interpreter| {
+            if let Ok(mut state) = interpreter.state.try_lock()
+                && state.live.is_some()
+            {
+                interpreter.introduce(&mut state);
+            }
+        })
+    }
+}
+
+/// The interpreter ends (`atexit`): what is missing is said, and its objects are given back while it can take them.
+unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Object {
+    // SAFETY: as above.
+    unsafe { with(capsule, Interpreter::end) }
+}
+
+unsafe fn with(capsule: Object, act: impl FnOnce(&'static Interpreter)) -> Object {
+    let Some(api) = api() else {
+        return super::api::NULL; // Cannot be: the function was made by it.
+    };
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the lock is held; the capsule is ours.
+        if let Some(interpreter) = unsafe { behind(api, capsule) } {
+            act(interpreter);
+        }
+    }));
+    api.none()
+}
+
+/// Our entry dies: the program took it out of the list. An exception that is set stays so.
+pub(crate) unsafe extern "C" fn taken_out(capsule: Object) {
+    let Some(api) = api() else { return };
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let mut exception = [std::ptr::null_mut(); 3];
+        let [kind, value, traceback] = &mut exception;
+        // SAFETY: whoever destroys objects holds the lock; the capsule is ours.
+        unsafe {
+            (api.PyErr_Fetch)(kind, value, traceback);
+            if let Some(interpreter) = behind(api, capsule) {
+                interpreter.taken_out();
+            }
+            (api.PyErr_Restore)(*kind, *value, *traceback);
+        }
+    }));
+}
+
+impl Interpreter {
+    fn taken_out(&'static self) {
+        let Ok(mut state) = self.state.try_lock() else {
+            return;
+        };
+        let Some(live) = &state.live else {
+            return; // The interpreter ends, and its list with it.
+        };
+        let missed = live.collections().saturating_sub(state.before + state.seen);
+        let Some(ring) = self.introduce(&mut state) else {
+            return;
+        };
+        state.begin_ns = 0;
+        state.before += missed;
+        if state.was_restored || self.put_in(&mut state).is_none() {
+            self.say(ring, HookState::GivenUp, "", missed);
+            state.frames.forget();
+        } else {
+            state.was_restored = true;
+            self.say(ring, HookState::Restored, "", missed);
+        }
+    }
+
+    fn end(&'static self) {
+        let Ok(mut state) = self.state.try_lock() else {
+            return;
+        };
+        if let (Some(live), Some(ring)) = (&state.live, existing_ring(Role::Python)) {
+            let missed = live.collections().saturating_sub(state.before + state.seen);
+            let has_entry = live.has_entry();
+            // 3.8 counts collections without callbacks too, at the ends of subinterpreters.
+            if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
+                let said = if has_entry {
+                    HookState::Restored
+                } else {
+                    HookState::GivenUp
+                };
+                self.say(
+                    ring,
+                    said,
+                    "taken out by the program and kept by it",
+                    missed,
+                );
+            }
+            self.look_at_settings(ring, &mut state);
+        }
+        state.frames.forget();
+        // Given back outside of the state: the list may hold the last reference to our entry.
+        let live = state.live.take();
+        drop(state);
+        drop(live);
+    }
+}

@@ -1,0 +1,111 @@
+//! Collections as the library tells them, against what the interpreter itself says.
+
+#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::Python;
+use common::Seen;
+use common::interpreters;
+use common::run;
+use gctrace_ring::HookState;
+use gctrace_ring::Options;
+
+/// Notes each collection from its own callback, and the statistics at its first and last line.
+const TRUTH: &str = r"
+import gc
+class Node: pass
+def cycles(count):
+    for _ in range(count):
+        a, b = Node(), Node()
+        a.b, b.a = b, a
+def stats():
+    return [s['collections'] for s in gc.get_stats()], sum(s['collected'] for s in gc.get_stats())
+seen = []
+def note(phase, info):
+    if phase == 'stop':
+        seen.append((info['generation'], info['collected'], info['uncollectable']))
+gc.callbacks.append(note)
+(before, freed) = stats()
+kept = []
+for _ in range(200):
+    cycles(1000)
+    kept.append([[index] for index in range(200)])
+for generation in (0, 1, 2, 2, 0):
+    cycles(100)
+    gc.collect(generation)
+gc.callbacks.remove(note)
+(after, freed_after) = stats()
+print(len(seen), sum(s[1] for s in seen))
+print(*[sum(1 for s in seen if s[0] == generation) for generation in range(3)])
+print(*[b - a for a, b in zip(before, after)], freed_after - freed)
+";
+
+fn check(python: &Python, seen: &Seen, numbers: &[u64]) {
+    let [count, collected, by_generation @ ..] = numbers else {
+        panic!("{numbers:?}")
+    };
+    let (by_generation, stats) = by_generation.split_at(3);
+    let pauses = seen.pauses();
+    // Those before the script's first line and after its last are ours alone.
+    let own: Vec<_> = pauses
+        .windows(*count as usize)
+        .filter(|window| window.iter().map(|pause| pause.collected).sum::<u64>() == *collected)
+        .filter(|window| {
+            (0..3).all(|generation| {
+                let of = window.iter().filter(|pause| pause.generation == generation);
+                of.count() as u64 == by_generation[usize::from(generation)]
+            })
+        })
+        .collect();
+    assert!(!own.is_empty(), "{}: {numbers:?}", python.name);
+    if !python.is("incremental") {
+        assert_eq!(stats[..3], *by_generation, "{}", python.name);
+        assert_eq!(stats[3], *collected, "{}", python.name);
+    }
+    assert!(
+        pauses.len() as u64 <= count + 60,
+        "{}: {}",
+        python.name,
+        pauses.len()
+    );
+    assert!(pauses.iter().all(|pause| pause.begin_ns < pause.end_ns));
+    assert!(
+        pauses
+            .windows(2)
+            .all(|two| two[0].end_ns <= two[1].begin_ns)
+    );
+    assert!(
+        pauses
+            .iter()
+            .all(|pause| pause.tid == seen.pid && pause.interpreter == 0)
+    );
+    assert_eq!(seen.begins(), pauses.len(), "{}", python.name);
+    assert_eq!(seen.lost.total(), 0, "{}", python.name);
+}
+
+#[test]
+fn equal_to_the_interpreters_own_statistics() {
+    for python in interpreters("equal_to_the_interpreters_own_statistics") {
+        let run = run(Options::default(), &mut python.command(TRUTH));
+        assert_eq!(run.errors, "", "{}", python.name);
+        let seen = run.only();
+        check(&python, seen, &run.numbers());
+        let (version, file, free_threaded) = seen.interpreter().unwrap();
+        let (major, minor, micro) = python.version;
+        assert!(
+            version.starts_with(&format!("{major}.{minor}.{micro}")),
+            "{version}"
+        );
+        assert!(file.contains("python"), "{file}");
+        assert_eq!(free_threaded, python.is("free-threaded"));
+        assert_eq!(seen.hooks()[0].0, HookState::Installed);
+        assert!(!seen.hello.is_fork);
+        eprintln!(
+            "{}: {} pauses, {:?}",
+            python.name,
+            seen.pauses().len(),
+            seen.hooks()
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! Running programs with the library preloaded, and reading their rings as gctrace would.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support, of which each test file uses a part"
+)]
+
+use gctrace_ring::AllocationTotals;
+use gctrace_ring::CLASSES;
+use gctrace_ring::Consumer;
+use gctrace_ring::Hello;
+use gctrace_ring::HookState;
+use gctrace_ring::Listener;
+use gctrace_ring::Lost;
+use gctrace_ring::OPTIONS_VARIABLE;
+use gctrace_ring::Options;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::Record;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// A ring, and all that was in it.
+pub struct Seen {
+    pub hello: Hello,
+    pub pid: u32,
+    pub records: Vec<Record>,
+    pub lost: Lost,
+    pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
+    consumer: Consumer,
+}
+
+/// What a program did.
+pub struct Run {
+    pub status: ExitStatus,
+    pub output: String,
+    pub errors: String,
+    pub rings: Vec<Seen>,
+}
+
+/// Runs a program with the library, and reads until it and (`settle` later) its rings are at their end.
+pub fn run(options: Options, command: &mut Command) -> Run {
+    run_with_children(options, command, Duration::ZERO)
+}
+
+/// The same for programs whose children outlive them by some time.
+pub fn run_with_children(options: Options, command: &mut Command, settle: Duration) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let listener = Listener::bind(&socket).unwrap();
+    let out = folder.path().join("out");
+    let err = folder.path().join("err");
+    let library = gctrace_inject::find_library().unwrap();
+    let mut child = command
+        .env("LD_PRELOAD", library)
+        .env(RENDEZVOUS_VARIABLE, &socket)
+        .env(OPTIONS_VARIABLE, options.to_string())
+        .stdin(Stdio::null())
+        .stdout(std::fs::File::create(&out).unwrap())
+        .stderr(std::fs::File::create(&err).unwrap())
+        .spawn()
+        .unwrap();
+    let mut rings = Vec::new();
+    let status = loop {
+        read(&listener, &mut rings, false);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    std::thread::sleep(settle);
+    read(&listener, &mut rings, true);
+    for ring in &mut rings {
+        ring.lost = ring.consumer.lost();
+        ring.allocations = ring.consumer.allocations();
+    }
+    Run {
+        status,
+        output: String::from_utf8_lossy(&std::fs::read(out).unwrap()).into_owned(),
+        errors: String::from_utf8_lossy(&std::fs::read(err).unwrap()).into_owned(),
+        rings,
+    }
+}
+
+fn read(listener: &Listener, rings: &mut Vec<Seen>, dead: bool) {
+    while let Some(offered) = listener.accept().unwrap() {
+        let consumer = Consumer::open(offered.ring.as_fd()).unwrap();
+        rings.push(Seen {
+            hello: offered.hello,
+            pid: offered.pid,
+            records: Vec::new(),
+            lost: consumer.lost(),
+            allocations: None,
+            consumer,
+        });
+    }
+    for ring in rings {
+        let records = &mut ring.records;
+        while ring
+            .consumer
+            .read(dead, |record| records.push(record.unwrap()))
+            .records
+            > 0
+        {}
+    }
+}
+
+impl Run {
+    /// The only ring.
+    pub fn only(&self) -> &Seen {
+        assert_eq!(self.rings.len(), 1, "{}", self.errors);
+        &self.rings[0]
+    }
+
+    /// The ring of a process, by its id.
+    pub fn of(&self, pid: u32) -> &Seen {
+        let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
+        let ring = own
+            .next()
+            .unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
+        assert!(own.next().is_none(), "two rings of {pid}");
+        ring
+    }
+
+    /// What the program printed, as a list of numbers.
+    pub fn numbers(&self) -> Vec<u64> {
+        assert!(self.status.success(), "{:?} {}", self.status, self.errors);
+        let words = self
+            .output
+            .split(|sign: char| !sign.is_ascii_digit())
+            .filter(|word| !word.is_empty());
+        words.map(|word| word.parse().unwrap()).collect()
+    }
+}
+
+/// A pause, with its names put in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub tid: u32,
+    pub generation: u8,
+    pub interpreter: i64,
+    pub collected: u64,
+    pub uncollectable: u64,
+    pub frame: u32,
+}
+
+impl Seen {
+    pub fn pauses(&self) -> Vec<Pause> {
+        let pause = |record: &Record| match *record {
+            Record::Pause {
+                moment,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+            } => Some(Pause {
+                begin_ns: moment.begin_ns,
+                end_ns: moment.end_ns,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+            }),
+            _ => None,
+        };
+        self.records.iter().filter_map(pause).collect()
+    }
+
+    pub fn begins(&self) -> usize {
+        let is_begin = |record: &&Record| matches!(record, Record::PauseBegin { .. });
+        self.records.iter().filter(is_begin).count()
+    }
+
+    /// States of hooks, with their counts and details.
+    pub fn hooks(&self) -> Vec<(HookState, i64, u64, String)> {
+        let texts = self.texts();
+        let hook = |record: &Record| match *record {
+            Record::Hook {
+                state,
+                interpreter,
+                detail,
+                count,
+                ..
+            } => Some((
+                state,
+                interpreter,
+                count,
+                texts.get(&detail).cloned().unwrap_or_default(),
+            )),
+            _ => None,
+        };
+        self.records.iter().filter_map(hook).collect()
+    }
+
+    pub fn settings(&self) -> Vec<([i32; 3], bool)> {
+        let settings = |record: &Record| match *record {
+            Record::Settings {
+                thresholds,
+                enabled,
+                ..
+            } => Some((thresholds, enabled)),
+            _ => None,
+        };
+        self.records.iter().filter_map(settings).collect()
+    }
+
+    pub fn texts(&self) -> BTreeMap<u32, String> {
+        let mut texts = BTreeMap::<u32, Vec<u8>>::new();
+        for record in &self.records {
+            if let Record::Text(piece) = record {
+                texts.entry(piece.id).or_default().extend(piece.used());
+            }
+        }
+        let text = |(id, bytes)| (id, String::from_utf8(bytes).unwrap());
+        texts.into_iter().map(text).collect()
+    }
+
+    /// (function, file, line) of a frame and its callers.
+    pub fn stack(&self, frame: u32) -> Vec<(String, String, u32)> {
+        let texts = self.texts();
+        let mut frames = BTreeMap::new();
+        for record in &self.records {
+            if let Record::Frame {
+                id,
+                parent,
+                function,
+                file,
+                line,
+            } = *record
+            {
+                frames.insert(
+                    id,
+                    (parent, texts[&function].clone(), texts[&file].clone(), line),
+                );
+            }
+        }
+        let mut next = frame;
+        std::iter::from_fn(|| {
+            let (parent, function, file, line) = frames.get(&next)?.clone();
+            next = parent;
+            Some((function, file, line))
+        })
+        .collect()
+    }
+
+    /// What the interpreter said of itself: version, file, whether it is free-threaded.
+    pub fn interpreter(&self) -> Option<(String, String, bool)> {
+        let texts = self.texts();
+        self.records.iter().find_map(|record| match *record {
+            Record::Interpreter {
+                version,
+                file,
+                free_threaded,
+                ..
+            } => Some((texts[&version].clone(), texts[&file].clone(), free_threaded)),
+            _ => None,
+        })
+    }
+}
+
+/// An interpreter of the manifest that scripts/interpreters.sh writes.
+#[derive(Clone, Debug)]
+pub struct Python {
+    pub name: String,
+    pub version: (u32, u32, u32),
+    pub traits: Vec<String>,
+    pub path: PathBuf,
+}
+
+impl Python {
+    pub fn is(&self, what: &str) -> bool {
+        self.traits.iter().any(|own| own == what)
+    }
+
+    pub fn command(&self, script: &str) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(["-c", script]);
+        command
+    }
+}
+
+/// All interpreters of the manifest; the system's where there is none, which is said.
+pub fn interpreters(test: &str) -> Vec<Python> {
+    let path = std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.interpreters/manifest.tsv"),
+        PathBuf::from,
+    );
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut all: Vec<Python> = lines.filter_map(|line| python(test, line)).collect();
+    if all.is_empty() {
+        eprintln!("{test}: only with the system's python3: scripts/interpreters.sh makes more");
+        all.extend(system_python());
+    }
+    assert!(!all.is_empty(), "{test}: there is no python3 here");
+    all
+}
+
+fn python(test: &str, line: &str) -> Option<Python> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [name, version, traits, path, note] = fields.as_slice() else {
+        return None;
+    };
+    if *path == "-" {
+        eprintln!("skipped {test} with {name}: {note}");
+        return None;
+    }
+    if traits.contains("container") {
+        eprintln!("skipped {test} with {name}: starting it needs root");
+        return None;
+    }
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap());
+    Some(Python {
+        name: (*name).to_owned(),
+        version: (numbers.next()?, numbers.next()?, numbers.next()?),
+        traits: traits.split(',').map(str::to_owned).collect(),
+        path: PathBuf::from(path),
+    })
+}
+
+fn system_python() -> Option<Python> {
+    let ask = "import sys; print(*sys.version_info[:3], getattr(sys, 'abiflags', ''))";
+    let said = Command::new("python3").args(["-c", ask]).output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let mut words = said.split_whitespace();
+    let mut number = || words.next()?.parse().ok();
+    let version = (number()?, number()?, number()?);
+    let free = words.next().is_some_and(|flags| flags.contains('t'));
+    Some(Python {
+        name: "python3".to_owned(),
+        version,
+        traits: free
+            .then(|| "free-threaded".to_owned())
+            .into_iter()
+            .collect(),
+        path: PathBuf::from("python3"),
+    })
+}

@@ -1,0 +1,107 @@
+//! GPU work through the injected library against the truth log, for all versions of CUPTI's records.
+
+#![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
+
+#[path = "../../simgpu/tests/common/mod.rs"]
+mod common;
+mod cupti_harness;
+
+use cupti_harness::Recorded;
+use cupti_harness::options;
+use cupti_harness::recorded;
+use cupti_harness::truth;
+use cupti_harness::work;
+use gctrace_ring::CuptiState;
+use gctrace_ring::Options;
+use gctrace_ring::Record;
+
+/// Rounds of each thread: enough for several buffers and flushes.
+const ROUNDS: usize = 1500;
+
+fn check(recorded: &Recorded, version: i64) {
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let [(CuptiState::Recording, said, file)] = ring.states().as_slice()[..] else {
+        panic!("{:?}", ring.states());
+    };
+    assert_eq!(said, version);
+    assert!(file.contains("libcupti.so.1"), "{file}");
+    let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
+    assert_eq!(truth.len(), 3 * 4 * ROUNDS + 3 * 40);
+    assert!(
+        truth == seen,
+        "{} of {}",
+        truth.intersection(&seen).count(),
+        truth.len()
+    );
+    let truth = truth::calls_of_log(&recorded.log, &work::FUNCTIONS);
+    let seen = truth::calls_of_ring(ring);
+    let known = |call: &&truth::CallSeen| work::FUNCTIONS.contains(&call.0.as_str());
+    assert!(seen.iter().filter(known).eq(&truth), "calls");
+    assert!(seen.iter().all(|call| call.0 != "cudaGetDevice"));
+    let events = ring
+        .records
+        .iter()
+        .filter(|record| matches!(record, Record::Event { .. }));
+    assert_eq!(events.count(), 3 * ROUNDS);
+    let waits = ring
+        .records
+        .iter()
+        .filter(|record| matches!(record, Record::Sync { .. }));
+    assert!(waits.count() >= 8);
+    assert_eq!((ring.lost, ring.dropped()), (0, 0));
+    assert!(ring.flushed_ns().len() > 1);
+}
+
+fn version(test: &str, name: &str, api: i64) {
+    let settings = [("SIMGPU_CUPTI", name)];
+    let play = |_: &std::path::Path| work::everything(ROUNDS);
+    if let Some(recorded) = recorded(test, &settings, &options(), play) {
+        check(&recorded, api);
+    }
+}
+
+#[test]
+fn all_work_of_11_8() {
+    version("all_work_of_11_8", "11.8", 18);
+}
+
+#[test]
+fn all_work_of_12_4() {
+    version("all_work_of_12_4", "12.4", 22);
+}
+
+#[test]
+fn all_work_of_13_0() {
+    version("all_work_of_13_0", "13.0", 130_001);
+}
+
+#[test]
+fn all_work_of_versions_to_come() {
+    version("all_work_of_versions_to_come", "future", 990_000);
+}
+
+#[test]
+fn only_waits_leaves_out_launches() {
+    let test = "only_waits_leaves_out_launches";
+    let options = Options {
+        only_waits: true,
+        ..options()
+    };
+    let Some(recorded) = recorded(test, &[], &options, |_| work::everything(10)) else {
+        return;
+    };
+    let ring = recorded.ring();
+    assert_eq!(truth::work_of_ring(ring), truth::work_of_log(&recorded.log));
+    let calls = truth::calls_of_ring(ring);
+    assert!(
+        calls.iter().all(|call| !call.0.contains("Launch")),
+        "{calls:?}"
+    );
+    let waits = work::FUNCTIONS
+        .iter()
+        .copied()
+        .filter(|name| !name.contains("Launch"));
+    let truth = truth::calls_of_log(&recorded.log, &waits.collect::<Vec<_>>());
+    assert!(truth.is_subset(&calls) && truth.len() > 60);
+}

@@ -1,0 +1,199 @@
+//! Whatever CUPTI does: it is said once, and the program ends as it would have.
+
+#![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
+
+#[path = "../../simgpu/tests/common/mod.rs"]
+mod common;
+mod cupti_harness;
+
+use common::gpu::Gpu;
+use cupti_harness::Recorded;
+use cupti_harness::options;
+use cupti_harness::recorded;
+use cupti_harness::truth;
+use cupti_harness::work;
+use gctrace_ring::CuptiState;
+use gctrace_ring::Options;
+use gctrace_ring::Record;
+use std::os::unix::process::ExitStatusExt;
+
+/// What a program plays, and says: its output must come through.
+fn play(_: &std::path::Path) {
+    work::everything(200);
+    println!("the program's own words");
+}
+
+fn with_fault(test: &str, fault: &str) -> Option<Recorded> {
+    let recorded = recorded(test, &[("SIMGPU_FAULT", fault)], &options(), play)?;
+    assert!(recorded.output.contains("the program's own words"));
+    Some(recorded)
+}
+
+/// The program ended well, and nothing but this state was said, once.
+fn check_refused(recorded: &Recorded, state: CuptiState, code: i64) {
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let [(said, with, _)] = ring.states().as_slice()[..] else {
+        panic!("{:?}", ring.states());
+    };
+    assert_eq!((said, with), (state, code));
+    assert!(truth::work_of_ring(ring).is_empty());
+    assert!(!truth::work_of_log(&recorded.log).is_empty());
+}
+
+#[test]
+fn somebody_else_has_subscribed() {
+    if let Some(recorded) = with_fault("somebody_else_has_subscribed", "subscribe-busy") {
+        check_refused(&recorded, CuptiState::Busy, 39);
+    }
+}
+
+#[test]
+fn cupti_is_not_initialised() {
+    if let Some(recorded) = with_fault("cupti_is_not_initialised", "cupti-15") {
+        check_refused(&recorded, CuptiState::NoDriver, 15);
+    }
+}
+
+#[test]
+fn cupti_does_not_know() {
+    if let Some(recorded) = with_fault("cupti_does_not_know", "cupti-999") {
+        check_refused(&recorded, CuptiState::NoDriver, 999);
+    }
+}
+
+#[test]
+fn it_is_left_to_the_program() {
+    let options = Options {
+        yields: true,
+        ..options()
+    };
+    if let Some(recorded) = recorded("it_is_left_to_the_program", &[], &options, |folder| {
+        play(folder);
+        subscribe_as_a_profiler();
+    }) {
+        check_refused(&recorded, CuptiState::Yielded, 0);
+    }
+}
+
+/// As torch.profiler does: that must succeed.
+fn subscribe_as_a_profiler() {
+    use common::gpu::c;
+    let path = common::libraries().join("libcupti.so.12");
+    // SAFETY: the library runs nothing when it is loaded.
+    let cupti = unsafe { libloading::Library::new(path) }.expect("laid out");
+    let mut subscriber = 0_u64;
+    let code = c!(cupti, cuptiSubscribe(&mut subscriber => &mut u64, 0 => usize, 0 => usize));
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn nobody_asked_for_cuda() {
+    let options = Options {
+        cuda: false,
+        ..options()
+    };
+    if let Some(recorded) = recorded("nobody_asked_for_cuda", &[], &options, play) {
+        assert!(recorded.status.success(), "{}", recorded.output);
+        assert!(recorded.rings.is_empty());
+    }
+}
+
+#[test]
+fn dropped_records_are_counted() {
+    let Some(recorded) = with_fault("dropped_records_are_counted", "dropped-records") else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
+    assert!(seen.is_subset(&truth) && seen.len() < truth.len());
+    assert!(ring.dropped() >= (truth.len() - seen.len()) as u64);
+    assert_eq!(ring.states().len(), 1);
+}
+
+#[test]
+fn the_wrong_clock_is_converted() {
+    let Some(recorded) = with_fault("the_wrong_clock_is_converted", "wrong-clock") else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let states = ring.states();
+    let calibrated = states
+        .iter()
+        .filter(|state| state.0 == CuptiState::Calibrated);
+    let error_ns = calibrated.map(|state| state.1).max().expect("it is said");
+    assert!((1..1_000_000).contains(&error_ns), "{error_ns} ns");
+    let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
+    assert_eq!(truth.len(), seen.len());
+    // The same work by correlation id and start; one call may have asked for several kernels.
+    let key = |work: &truth::Work| (work.5, work.3);
+    let (mut truth, mut seen): (Vec<_>, Vec<_>) =
+        (truth.into_iter().collect(), seen.into_iter().collect());
+    truth.sort_by_key(key);
+    seen.sort_by_key(key);
+    for (truth, seen) in truth.iter().zip(&seen) {
+        let wrong_ns = truth.3.abs_diff(seen.3).max(truth.4.abs_diff(seen.4));
+        assert!(
+            wrong_ns <= error_ns.cast_unsigned(),
+            "{wrong_ns} of {error_ns} ns"
+        );
+        assert_eq!((&truth.1, truth.5), (&seen.1, seen.5));
+    }
+}
+
+#[test]
+fn kernels_that_never_end_are_counted() {
+    let Some(recorded) = with_fault("kernels_that_never_end_are_counted", "never-completing")
+    else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
+    let kernels = truth.iter().filter(|work| work.0 == "kernel").count();
+    let never = kernels / 100;
+    assert!(never > 0 && seen.is_subset(&truth));
+    assert_eq!(truth.len() - seen.len(), never);
+    assert_eq!(ring.dropped(), never as u64);
+    assert_eq!(ring.states().len(), 1);
+}
+
+#[test]
+fn a_crash_at_the_end_is_the_programs_own() {
+    let test = "a_crash_at_the_end_is_the_programs_own";
+    let Some(recorded) = with_fault(test, "crash-at-exit") else {
+        return;
+    };
+    assert_eq!(recorded.status.signal(), Some(nix::libc::SIGSEGV));
+    let seen = truth::work_of_ring(recorded.ring());
+    // The log is written before the crash.
+    assert_eq!(truth::work_of_log(&recorded.log), seen);
+}
+
+#[test]
+fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
+    let test = "work_that_is_under_way_at_the_end_costs_nobody_a_hang";
+    let Some(recorded) = recorded(test, &[], &options(), |_| {
+        let gpu = Gpu::ready();
+        let (kernel, stream) = (gpu.kernel(3_000_000_000), gpu.stream());
+        (0..5).for_each(|_| {
+            gpu.launch(kernel, stream);
+        });
+    }) else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    assert_eq!(ring.dropped(), 5, "they were told as missing");
+    let calls = truth::calls_of_ring(ring);
+    assert_eq!(
+        calls
+            .iter()
+            .filter(|call| call.0 == "cudaLaunchKernel")
+            .count(),
+        5
+    );
+    assert!(matches!(ring.records.last(), Some(Record::Flushed { .. })));
+}

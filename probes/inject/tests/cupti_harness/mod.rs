@@ -1,0 +1,216 @@
+//! Records a program that uses the simulated GPU as gctrace does: listens, reads the rings, and keeps what the program
+//! said of itself.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "test support, of which each test file uses a part"
+)]
+
+pub(crate) mod truth;
+pub(crate) mod work;
+
+use crate::common;
+use crate::common::log::Log;
+use gctrace_ring::Consumer;
+use gctrace_ring::CuptiState;
+use gctrace_ring::Hello;
+use gctrace_ring::Listener;
+use gctrace_ring::OPTIONS_VARIABLE;
+use gctrace_ring::Options;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use gctrace_ring::TextId;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+/// What asks for GPU work and nothing else.
+pub(crate) fn options() -> Options {
+    Options {
+        collections: false,
+        ..Options::default()
+    }
+}
+
+/// The built library: beside this test, or one folder up; the newest, as Cargo leaves old copies behind.
+pub(crate) fn library() -> PathBuf {
+    let program = std::env::current_exe().expect("this test has a file");
+    let folders = program.ancestors().skip(1).take(2);
+    let files = folders.map(|folder| folder.join("libgctrace_inject.so"));
+    let built = files.filter_map(|file| Some((file.metadata().ok()?.modified().ok()?, file)));
+    built.max().expect("cargo built the library").1
+}
+
+/// Sets what the driver and the library look at.
+pub(crate) fn injected(command: &mut Command, folder: &Path, options: &Options) {
+    command
+        .env("CUDA_INJECTION64_PATH", library())
+        .env("LD_LIBRARY_PATH", common::libraries())
+        .env(RENDEZVOUS_VARIABLE, folder.join("rendezvous"))
+        .env(OPTIONS_VARIABLE, options.to_string());
+}
+
+/// A ring and what came out of it.
+pub(crate) struct Ring {
+    pub(crate) hello: Hello,
+    pub(crate) pid: u32,
+    pub(crate) records: Vec<Record>,
+    pub(crate) lost: u64,
+    consumer: Consumer,
+    texts: BTreeMap<TextId, Vec<u8>>,
+}
+
+impl Ring {
+    fn read(&mut self, dead: bool) {
+        let (records, texts) = (&mut self.records, &mut self.texts);
+        let read = self.consumer.read(dead, |record| {
+            let record = record.expect("only whole records");
+            if let Record::Text(piece) = record {
+                let text = texts.entry(piece.id).or_default();
+                assert_eq!(
+                    text.len(),
+                    usize::from(piece.offset),
+                    "pieces follow each other"
+                );
+                text.extend_from_slice(piece.used());
+            }
+            records.push(record);
+        });
+        assert_eq!(read.damaged, 0);
+        self.lost = self.consumer.lost().total();
+    }
+
+    pub(crate) fn text(&self, id: TextId) -> &str {
+        self.texts
+            .get(&id)
+            .map_or("", |text| str::from_utf8(text).expect("UTF-8"))
+    }
+
+    /// What was said of CUPTI: state, code, detail.
+    pub(crate) fn states(&self) -> Vec<(CuptiState, i64, &str)> {
+        let states = self.records.iter().filter_map(|record| match record {
+            Record::Cupti {
+                state,
+                code,
+                detail,
+                ..
+            } => Some((*state, *code, self.text(*detail))),
+            _ => None,
+        });
+        states.collect()
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        let dropped = self.records.iter().map(|record| match record {
+            Record::Dropped { count, .. } => *count,
+            _ => 0,
+        });
+        dropped.sum()
+    }
+
+    pub(crate) fn flushed_ns(&self) -> Vec<u64> {
+        let flushed = self.records.iter().filter_map(|record| match record {
+            Record::Flushed { at_ns } => Some(*at_ns),
+            _ => None,
+        });
+        flushed.collect()
+    }
+}
+
+/// A program that was recorded.
+pub(crate) struct Recorded {
+    pub(crate) status: ExitStatus,
+    pub(crate) output: String,
+    pub(crate) rings: Vec<Ring>,
+    pub(crate) log: Log,
+}
+
+impl Recorded {
+    /// The only ring.
+    pub(crate) fn ring(&self) -> &Ring {
+        let [ring] = self.rings.as_slice() else {
+            panic!("one ring, not {}: {}", self.rings.len(), self.output);
+        };
+        assert_eq!(ring.hello.role, Role::Gpu);
+        ring
+    }
+}
+
+/// Records a test's scenario, played by a process of its own. `None` in that process, after `play`.
+pub(crate) fn recorded(
+    test: &str,
+    settings: &[(&str, &str)],
+    options: &Options,
+    play: impl FnOnce(&Path),
+) -> Option<Recorded> {
+    if let Some(folder) = common::playing() {
+        play(&folder);
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = common::command(test, folder.path(), settings);
+    injected(&mut command, folder.path(), options);
+    Some(record(command, folder.path(), |_, _| {}))
+}
+
+/// Runs a command and reads its rings until it has ended. `watch` is called again and again with what came so far.
+pub(crate) fn record(
+    mut command: Command,
+    folder: &Path,
+    mut watch: impl FnMut(&mut Child, &[Ring]),
+) -> Recorded {
+    let listener = Listener::bind(&folder.join("rendezvous")).expect("bound");
+    let output = std::fs::File::create(folder.join("output")).expect("created");
+    let errors = output.try_clone().expect("cloned");
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .expect("it starts");
+    let (mut rings, begun) = (Vec::new(), Instant::now());
+    let status = loop {
+        let ended = child.try_wait().expect("waited for");
+        accept(&listener, &mut rings);
+        rings.iter_mut().for_each(|ring| ring.read(ended.is_some()));
+        if let Some(status) = ended {
+            break status;
+        }
+        watch(&mut child, &rings);
+        if begun.elapsed() > Duration::from_secs(120) {
+            child.kill().expect("killed");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let output = std::fs::read(folder.join("output")).expect("read");
+    Recorded {
+        status,
+        output: String::from_utf8_lossy(&output).into_owned(),
+        rings,
+        log: Log::read(folder),
+    }
+}
+
+fn accept(listener: &Listener, rings: &mut Vec<Ring>) {
+    while let Some(offered) = listener.accept().expect("no error") {
+        rings.push(Ring {
+            hello: offered.hello,
+            pid: offered.pid,
+            records: Vec::new(),
+            lost: 0,
+            consumer: Consumer::open(offered.ring.as_fd()).expect("a ring"),
+            texts: BTreeMap::new(),
+        });
+    }
+}

@@ -1,0 +1,152 @@
+//! Compares what came through the ring with the truth log.
+
+use super::Ring;
+use crate::common::log::Call;
+use crate::common::log::Log;
+use gctrace_ring::ApiLayer;
+use gctrace_ring::GpuWork;
+use gctrace_ring::Record;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+/// What, kernel's name, device, start, end, correlation id, bytes.
+pub(crate) type Work = (&'static str, String, u32, u64, u64, u32, u64);
+
+/// The work of the log.
+pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
+    let work = log.work().into_iter().map(|op| {
+        let kind = match op.kind.as_str() {
+            "kernel" | "collective" => "kernel",
+            "memcpy" => "memcpy",
+            "memset" => "memset",
+            other => panic!("{other}"),
+        };
+        let name = if kind == "kernel" {
+            op.name.clone()
+        } else {
+            String::new()
+        };
+        let bytes = if kind == "kernel" { 0 } else { op.bytes };
+        (
+            kind,
+            name,
+            op.device,
+            op.start_ns,
+            op.end_ns,
+            op.correlation,
+            bytes,
+        )
+    });
+    work.collect()
+}
+
+/// The work that came through the ring.
+pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
+    let mut count = 0;
+    let work = ring.records.iter().filter_map(|record| {
+        let Record::Gpu {
+            moment,
+            work,
+            device,
+            correlation,
+            bytes,
+            name,
+            ..
+        } = record
+        else {
+            return None;
+        };
+        let kind = match work {
+            GpuWork::Kernel => "kernel",
+            GpuWork::Memcpy | GpuWork::PeerCopy => "memcpy",
+            GpuWork::Memset => "memset",
+        };
+        count += 1;
+        let name = ring.text(*name).to_owned();
+        Some((
+            kind,
+            name,
+            *device,
+            moment.begin_ns,
+            moment.end_ns,
+            *correlation,
+            *bytes,
+        ))
+    });
+    let work: BTreeSet<_> = work.collect();
+    assert_eq!(work.len(), count, "nothing came twice");
+    work
+}
+
+/// Function, layer, thread, begin, end, correlation id.
+pub(crate) type CallSeen = (String, &'static str, u32, u64, u64, u32);
+
+/// Calls of these functions that lie within no other with their correlation id.
+pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> {
+    let cuda = || log.calls.iter().filter(|call| call.layer != "nccl");
+    let mut together: BTreeMap<(u32, u32), Vec<&Call>> = BTreeMap::new();
+    for call in cuda() {
+        let key = (call.tid, call.correlation);
+        together.entry(key).or_default().push(call);
+    }
+    let is_outermost = |call: &&Call| {
+        let mut others = together[&(call.tid, call.correlation)].iter();
+        !others.any(|outer| {
+            let is_around = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
+            is_around && outer.function != call.function
+        })
+    };
+    let calls = cuda().filter(|call| functions.contains(&call.function.as_str()));
+    let seen = calls.filter(is_outermost).map(|call| {
+        let layer = if call.layer == "driver" {
+            "driver"
+        } else {
+            "runtime"
+        };
+        let (begin_ns, end_ns) = (call.begin_ns, call.end_ns);
+        (
+            call.function.clone(),
+            layer,
+            call.tid,
+            begin_ns,
+            end_ns,
+            call.correlation,
+        )
+    });
+    seen.collect()
+}
+
+/// Calls that came through the ring.
+pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
+    let mut count = 0;
+    let calls = ring.records.iter().filter_map(|record| {
+        let Record::Api {
+            moment,
+            layer,
+            tid,
+            correlation,
+            name,
+            ..
+        } = record
+        else {
+            return None;
+        };
+        count += 1;
+        let layer = match layer {
+            ApiLayer::Driver => "driver",
+            ApiLayer::Runtime => "runtime",
+        };
+        let name = ring.text(*name).to_owned();
+        Some((
+            name,
+            layer,
+            *tid,
+            moment.begin_ns,
+            moment.end_ns,
+            *correlation,
+        ))
+    });
+    let calls: BTreeSet<_> = calls.collect();
+    assert_eq!(calls.len(), count, "nothing came twice");
+    calls
+}

@@ -1,0 +1,396 @@
+//! Processes and interpreters that come, go, fork, are killed, or take the hook out.
+
+#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::Seen;
+use common::interpreters;
+use common::run;
+use common::run_with_children;
+use gctrace_ring::HookState;
+use gctrace_ring::Options;
+use std::process::Command;
+use std::time::Duration;
+
+fn full(ring: &Seen) -> usize {
+    let pauses = ring.pauses();
+    pauses.iter().filter(|pause| pause.generation == 2).count()
+}
+
+#[test]
+fn forked_children_have_rings_of_their_own() {
+    // A child that collects and ends normally, one that leaves by os._exit without any collection, a grandchild.
+    let script = r"
+import gc, os
+gc.disable()
+def collect(times):
+    for _ in range(times): gc.collect()
+collect(3)
+first = os.fork()
+if first == 0:
+    collect(5)
+    grandchild = os.fork()
+    if grandchild == 0:
+        collect(7)
+        os._exit(0)
+    os.waitpid(grandchild, 0)
+    print(grandchild, flush=True)
+    raise SystemExit
+os.waitpid(first, 0)
+second = os.fork()
+if second == 0:
+    os._exit(0)
+os.waitpid(second, 0)
+collect(2)
+print(first, second, os.getpid(), flush=True)
+os._exit(0)
+";
+    for python in interpreters("forked_children_have_rings_of_their_own") {
+        let run = run(Options::default(), &mut python.command(script));
+        assert_eq!(run.errors, "", "{}", python.name);
+        let pids: Vec<u32> = run.numbers().iter().map(|pid| *pid as u32).collect();
+        let [grandchild, first, second, parent] = pids[..] else {
+            panic!("{pids:?}")
+        };
+        assert_eq!(run.rings.len(), 4, "{}", python.name);
+        let count = |pid| full(run.of(pid));
+        assert_eq!(count(parent), 5, "{}", python.name);
+        assert_eq!(count(grandchild), 7, "{}", python.name);
+        assert_eq!(count(second), 0, "{}", python.name);
+        // Its own five, and what the interpreter does at its end.
+        assert!(
+            (5..=9).contains(&count(first)),
+            "{}: {}",
+            python.name,
+            count(first)
+        );
+        for pid in [first, second, grandchild] {
+            let ring = run.of(pid);
+            assert!(ring.hello.is_fork && ring.hello.own_pid == pid);
+            assert!(ring.interpreter().is_some());
+            assert!(ring.pauses().iter().all(|pause| pause.tid == pid));
+            assert_eq!(ring.settings().len(), 1);
+            assert!(!ring.settings()[0].1, "disabled before the fork");
+        }
+    }
+}
+
+#[test]
+fn killed_workers_lose_nothing() {
+    let script = r"
+import gc, multiprocessing, os, sys, time
+def work(number):
+    gc.disable()
+    for _ in range(11): gc.collect()
+    time.sleep(0.2)
+    return os.getpid()
+if __name__ == '__main__':
+    multiprocessing.set_start_method(sys.argv[1])
+    pool = multiprocessing.Pool(2)
+    pids = pool.map(work, range(2), 1)
+    pool.map_async(time.sleep, [1000, 1000])
+    pool.terminate()
+    pool.join()
+    print(*pids)
+";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pool.py");
+    std::fs::write(&file, script).unwrap();
+    for python in interpreters("killed_workers_lose_nothing") {
+        for method in ["fork", "spawn"] {
+            let mut command = Command::new(&python.path);
+            let run = run(Options::default(), command.arg(&file).arg(method));
+            assert_eq!(run.errors, "", "{} {method}", python.name);
+            for pid in run.numbers() {
+                let ring = run.of(pid as u32);
+                assert!(
+                    full(ring) % 11 == 0 && full(ring) > 0,
+                    "{} {method}: {}",
+                    python.name,
+                    full(ring)
+                );
+                assert_eq!(ring.hello.is_fork, method == "fork");
+                assert_eq!(ring.lost.total(), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_seen_before_sigkill_is_there() {
+    let script = "import gc, os, signal\ngc.disable()\nfor _ in range(13): gc.collect()\n\
+                  os.kill(os.getpid(), signal.SIGKILL)";
+    for python in interpreters("what_was_seen_before_sigkill_is_there") {
+        let run = run(Options::default(), &mut python.command(script));
+        assert!(!run.status.success());
+        assert_eq!(full(run.only()), 13, "{}", python.name);
+    }
+}
+
+#[test]
+fn threads_have_their_own_ids() {
+    let script = r"
+import gc, threading
+gc.disable()
+turn = threading.Lock()
+def work():
+    with turn:
+        gc.collect(1)
+        print(threading.get_native_id())
+threads = [threading.Thread(target=work) for _ in range(20)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+";
+    for python in interpreters("threads_have_their_own_ids") {
+        let run = run(Options::default(), &mut python.command(script));
+        let pauses = run.only().pauses().into_iter();
+        let of_threads =
+            pauses.filter(|pause| pause.generation == 1 && pause.tid != run.only().pid);
+        let tids: Vec<u64> = of_threads.map(|pause| pause.tid.into()).collect();
+        assert_eq!(tids, run.numbers(), "{}", python.name);
+    }
+}
+
+/// Subinterpreters by the names their module had, with locks of their own and without.
+const SUBINTERPRETERS: &str = r"
+import sys
+try:
+    import _interpreters as module
+except ImportError:
+    try:
+        import _xxsubinterpreters as module
+    except ImportError:
+        print('none')
+        raise SystemExit
+import gc
+gc.disable()
+made = []
+for config in ('isolated', 'legacy'):
+    for _ in range(3):
+        try:
+            made.append(module.create(config))
+        except TypeError:
+            made.append(module.create())
+for number, one in enumerate(made):
+    code = 'import gc; gc.disable(); [gc.collect() for _ in range(%d)]' % (number + 1)
+    (module.run_string if hasattr(module, 'run_string') else module.exec)(one, code)
+gc.collect()
+for one in made[:3]:
+    module.destroy(one)
+print(*[int(one) for one in made], flush=True)
+import os
+os._exit(0)  # 3.14 warns of those that are left
+";
+
+#[test]
+fn subinterpreters_by_their_ids() {
+    for python in interpreters("subinterpreters_by_their_ids") {
+        let run = run(Options::default(), &mut python.command(SUBINTERPRETERS));
+        assert_eq!(run.errors, "", "{}", python.name);
+        if run.output.trim() == "none" {
+            eprintln!("{}: has no subinterpreters", python.name);
+            continue;
+        }
+        let ring = run.only();
+        let ids = run.numbers();
+        if python.version < (3, 10, 0) {
+            // 3.8: one state for all. 3.9: states of their own, which read no callbacks.
+            eprintln!("{}: {:?}", python.name, ring.hooks());
+            continue;
+        }
+        for (index, id) in ids.into_iter().enumerate() {
+            let pauses = ring.pauses().into_iter();
+            let own =
+                pauses.filter(|pause| pause.interpreter as u64 == id && pause.generation == 2);
+            let count = own.count();
+            // Its own, and what it does at its end.
+            assert!(
+                (index + 1..=index + 4).contains(&count),
+                "{} {id}: {count} {:?} {:?}",
+                python.name,
+                ring.hooks(),
+                ring.pauses()
+            );
+            let installed = (HookState::Installed, id as i64, 0, String::new());
+            assert!(ring.hooks().contains(&installed), "{}", python.name);
+        }
+    }
+}
+
+#[test]
+fn taken_out_once_and_put_back() {
+    let ways = [
+        "gc.callbacks.clear()",
+        "del gc.callbacks[:]",
+        "gc.callbacks[:] = []",
+        "gc.callbacks.pop()",
+        "gc.callbacks = []; import gc as other; other.collect()",
+    ];
+    for python in interpreters("taken_out_once_and_put_back") {
+        for way in ways {
+            let script = format!(
+                "import gc\ngc.disable()\ngc.collect()\n{way}\nfor _ in range(6): gc.collect()\nimport os\nos._exit(0)"
+            );
+            let run = run(Options::default(), &mut python.command(&script));
+            assert_eq!(run.errors, "", "{} {way}", python.name);
+            let ring = run.only();
+            let replaced = way.starts_with("gc.callbacks = ");
+            assert_eq!(
+                full(ring),
+                7 + usize::from(replaced),
+                "{} {way}",
+                python.name
+            );
+            let states: Vec<_> = ring.hooks().iter().map(|hook| (hook.0, hook.2)).collect();
+            let expected = [(HookState::Installed, 0), (HookState::Restored, 0)];
+            assert_eq!(
+                states,
+                expected[..2 - usize::from(replaced)],
+                "{} {way}",
+                python.name
+            );
+        }
+    }
+}
+
+#[test]
+fn taken_out_twice_is_final() {
+    let script = "import gc, os\ngc.disable()\ngc.callbacks.clear()\ngc.collect()\ngc.callbacks.clear()\n\
+                  gc.collect()\nprint(gc.callbacks, flush=True)\n";
+    for python in interpreters("taken_out_twice_is_final") {
+        let run = run(Options::default(), &mut python.command(script));
+        assert_eq!(
+            (run.output.trim(), run.errors.as_str()),
+            ("[]", ""),
+            "{}",
+            python.name
+        );
+        let states: Vec<_> = run.only().hooks().iter().map(|hook| hook.0).collect();
+        let expected = [
+            HookState::Installed,
+            HookState::Restored,
+            HookState::GivenUp,
+            HookState::GivenUp,
+        ];
+        assert!(
+            states == expected || states == expected[..3],
+            "{} {states:?}",
+            python.name
+        );
+        assert_eq!(full(run.only()), 1, "{}", python.name);
+    }
+}
+
+#[test]
+fn taken_out_and_kept_is_counted_at_the_end() {
+    let script = "import gc\ngc.disable()\nkept = gc.callbacks[:]\ngc.callbacks.clear()\n\
+                  for _ in range(9): gc.collect()\ngc.callbacks.extend(kept)\ngc.collect()";
+    for python in interpreters("taken_out_and_kept_is_counted_at_the_end") {
+        let run = run(Options::default(), &mut python.command(script));
+        assert_eq!(run.errors, "", "{}", python.name);
+        let hooks = run.only().hooks();
+        let said: Vec<_> = hooks.iter().map(|hook| (hook.0, hook.2)).collect();
+        // The incremental collector's statistics leave out what only marks. 3.8 also counts collections without
+        // callbacks (at the ends of subinterpreters), so there nothing can be said.
+        let missed = match python.version {
+            (3, 8, _) => continue,
+            _ if python.is("incremental") => 8,
+            _ => 9,
+        };
+        let expected = [(HookState::Installed, 0), (HookState::Restored, missed)];
+        assert_eq!(said, expected, "{}", python.name);
+    }
+}
+
+#[test]
+fn programs_without_python_have_no_ring_and_say_nothing() {
+    let commands = [
+        "/bin/true",
+        "/bin/ls",
+        "/bin/sh",
+        "/bin/bash",
+        "/usr/bin/env",
+    ];
+    for command in commands {
+        let mut program = Command::new(command);
+        match command {
+            "/bin/sh" | "/bin/bash" => program.args(["-c", "/bin/echo 1 | /bin/cat; (:)"]),
+            "/bin/ls" => program.arg("/"),
+            _ => &mut program,
+        };
+        let run = run(Options::default(), &mut program);
+        assert!(run.status.success(), "{command}");
+        assert_eq!((run.errors.as_str(), run.rings.len()), ("", 0), "{command}");
+    }
+}
+
+#[test]
+fn children_see_no_variables_where_they_are_not_followed() {
+    let ask = "env | grep -E 'GCTRACE_(INJECT|RENDEZVOUS)=|LD_PRELOAD|CUDA_INJ' || echo none";
+    let script = format!(
+        "import subprocess, gc, os\ngc.collect()\nassert 'LD_PRELOAD' not in os.environ\n\
+                  if os.fork() == 0:\n gc.collect()\n os._exit(0)\nos.wait()\n\
+                  print(subprocess.run(['sh', '-c', {ask:?}], stdout=-1).stdout.decode())"
+    );
+    let alone = Options {
+        follow: false,
+        ..Options::default()
+    };
+    for python in interpreters("children_see_no_variables_where_they_are_not_followed") {
+        let run = run(alone, &mut python.command(&script));
+        assert_eq!(
+            (run.output.trim(), run.errors.as_str()),
+            ("none", ""),
+            "{}",
+            python.name
+        );
+        assert_eq!(run.rings.len(), 1, "the fork is not followed either");
+        assert!(full(run.only()) >= 1);
+    }
+    let mut shell = Command::new("/bin/sh");
+    let run = run_with_children(alone, shell.args(["-c", ask]), Duration::ZERO);
+    assert_eq!(run.output.trim(), "none");
+}
+
+#[test]
+fn the_line_that_triggered() {
+    let script = "import gc, os\ngc.disable()\ndef inner():\n    gc.collect(0)\ndef outer():\n    inner()\nouter()\n\
+                  kept = [[i] for i in range(300000)]\ndef slow():\n    gc.collect()\n    gc.collect()\nslow()\nos._exit(0)";
+    for python in interpreters("the_line_that_triggered") {
+        let run = run(Options::default(), &mut python.command(script));
+        let ring = run.only();
+        let stacks: Vec<Vec<(String, u32)>> = (ring.pauses().iter())
+            .map(|pause| ring.stack(pause.frame))
+            .map(|stack| {
+                stack
+                    .into_iter()
+                    .map(|(function, _, line)| (function, line))
+                    .collect()
+            })
+            .collect();
+        let frame = |name: &str, line| (name.to_owned(), line);
+        let short = stacks
+            .iter()
+            .find(|stack| stack.first() == Some(&frame("inner", 4)));
+        assert!(short.is_some(), "{}: {stacks:?}", python.name);
+        for line in [10, 11] {
+            // Long enough for a whole stack.
+            let expected = vec![frame("slow", line), frame("<module>", 12)];
+            let found = stacks.iter().any(|stack| stack.starts_with(&expected));
+            assert!(found, "{}: {stacks:?}", python.name);
+        }
+    }
+}
+
+#[test]
+fn settings_when_they_change() {
+    let script = "import gc\ngc.set_threshold(123, 4, 5)\ngc.collect()\ngc.disable()\ngc.collect()\nimport os\nos._exit(0)";
+    for python in interpreters("settings_when_they_change") {
+        let run = run(Options::default(), &mut python.command(script));
+        let settings = run.only().settings();
+        assert_eq!(settings.len(), 3, "{}: {settings:?}", python.name);
+        assert!(settings[0].1 && settings[1].1 && !settings[2].1);
+        assert_eq!(settings[1].0[..2], [123, 4], "{}", python.name);
+    }
+}

@@ -49,7 +49,7 @@ lints() {
         note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh tests/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi

@@ -11,6 +11,7 @@
 )]
 
 pub mod allocations;
+pub mod user;
 
 use serde_json::Value;
 use std::collections::BTreeMap;

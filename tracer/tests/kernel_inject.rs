@@ -1,0 +1,335 @@
+//! Kernel tier (it makes an ordinary user): recordings from within, without any capability, on every
+//! interpreter, against what the interpreter itself says; and beside the probes, in one run.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
+mod common;
+
+use common::Pause;
+use common::Python;
+use common::Trace;
+use common::user::OrdinaryUser;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+macro_rules! on_interpreters {
+    ($($test:ident => $name:literal,)*) => {
+        mod without_capabilities {
+            $(
+                #[test]
+                fn $test() {
+                    super::as_ordinary_user(concat!("without_capabilities_", stringify!($test)), $name);
+                }
+            )*
+        }
+        mod beside_the_probes {
+            $(
+                #[test]
+                fn $test() {
+                    super::beside_probes(concat!("beside_the_probes_", stringify!($test)), $name);
+                }
+            )*
+        }
+    };
+}
+
+on_interpreters! {
+    system_python => "system-3.11",
+    cpython_3_8 => "pyenv-3.8",
+    cpython_3_9 => "pyenv-3.9",
+    cpython_3_10 => "pyenv-3.10",
+    cpython_3_11 => "pyenv-3.11",
+    cpython_3_12 => "pyenv-3.12",
+    cpython_3_13 => "pyenv-3.13",
+    debian_3_13 => "debian-3.13",
+    debian_3_13_shared => "debian-3.13-shared",
+    debian_3_14 => "debian-3.14",
+    debian_3_14_shared => "debian-3.14-shared",
+    debian_3_15 => "debian-3.15",
+    debian_3_15_shared => "debian-3.15-shared",
+    incremental_3_14 => "manylinux-3.14-incremental",
+    manylinux_3_15 => "manylinux-3.15",
+    free_threaded_3_13 => "manylinux-3.13t",
+    free_threaded_3_14_early => "manylinux-3.14t-early",
+    free_threaded_3_14 => "manylinux-3.14t",
+    free_threaded_3_15 => "manylinux-3.15t",
+}
+
+/// What an interpreter needs of the file system: its prefix, and the folder of all those made for tests.
+fn trees(python: &Python) -> Vec<&Path> {
+    let prefix = python.path.ancestors().nth(2).unwrap();
+    let made = python
+        .path
+        .ancestors()
+        .find(|folder| folder.ends_with(".interpreters"));
+    vec![made.unwrap_or(prefix)]
+}
+
+fn as_ordinary_user(test: &str, name: &str) {
+    let (Some(python), Some(user)) = (common::python(test, name), OrdinaryUser::for_test(test))
+    else {
+        return;
+    };
+    let (script, truth_path) = (common::scripts().join("truth.py"), user.file("truth.json"));
+    let command = [&python.path, &script, &truth_path].map(|path| path.to_str().unwrap());
+    let options = ["--mode", "inject", "-o", "trace.json", "--"];
+    user.gctrace(&trees(&python), &[&options[..], &command].concat());
+    let trace = Trace::read(&user.file("trace.json"));
+    let truth = common::json(&truth_path);
+    trace.assert_nothing_lost();
+    assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
+    let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
+    for pause in &pauses {
+        assert_eq!(pause.args["source"], "injected", "{pause:?}");
+        assert_eq!(pause.reason, "unknown", "{pause:?}");
+    }
+    interpreter_is_named(&trace, &truth, &python);
+    counts_are_equal(&pauses, &truth, &python);
+    every_callback_has_its_pause(&pauses, &truth, &trace.frames());
+}
+
+fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
+    let processes = trace.named("gctrace_process");
+    let (_, process) = processes.last().unwrap();
+    let interpreter = &process["interpreter"];
+    assert_eq!(interpreter["version"], truth["version"], "{interpreter}");
+    assert_eq!(
+        interpreter["free_threaded"], truth["free_threaded"],
+        "{interpreter}"
+    );
+    let collector = interpreter["collector"].as_str().unwrap();
+    assert!(python.is(collector), "{interpreter} {python:?}");
+}
+
+/// Until 3.9 subinterpreters share the list of callbacks, and 3.8 all of the collector.
+fn interpreters<'a>(truth: &'a Value) -> impl Iterator<Item = &'a Value> {
+    let others = truth["interpreters"].as_array().unwrap();
+    std::iter::once(truth).chain(others)
+}
+
+/// From when the script began to listen, which is after our hook was in, to the end of the script.
+fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
+    let time = |name: &str| truth[name].as_u64().unwrap();
+    let listened = time("made_ns")..time("finished_ns");
+    let own = pauses
+        .iter()
+        .filter(|pause| listened.contains(&pause.begin_ns) && of_interpreter(pause, 0));
+    let callbacks = truth["collections"].as_array().unwrap();
+    if python.is("incremental") {
+        // Increments that only mark are not in gc.get_stats().
+        assert_eq!(common::by_generation(own), by_generation(callbacks));
+        return;
+    }
+    assert_eq!(
+        common::by_generation(own.clone()),
+        common::collections_since_base(truth)
+    );
+    let collected: u64 = own.filter_map(|pause| pause.number("collected")).sum();
+    let sum = |which: &str| -> u64 {
+        let of = |entry: &Value| entry["collected"].as_u64().unwrap();
+        truth[which].as_array().unwrap().iter().map(of).sum()
+    };
+    assert_eq!(collected, sum("stats") - sum("base"));
+}
+
+fn of_interpreter(pause: &Pause, id: u64) -> bool {
+    pause.number("interpreter").is_none_or(|own| own == id)
+}
+
+fn by_generation(callbacks: &[Value]) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::from([(0, 0), (1, 0), (2, 0)]);
+    for callback in callbacks {
+        let generation = callback["generation"].as_u64().unwrap();
+        *counts.entry(generation).or_default() += 1;
+    }
+    counts
+}
+
+/// Every collection that a callback of the script saw is exactly one pause.
+fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, frames: &BTreeMap<u64, &Value>) {
+    for one in interpreters(truth) {
+        let id = one["interpreter"].as_u64().unwrap();
+        for callback in one["collections"].as_array().unwrap() {
+            let mut found = pauses
+                .iter()
+                .filter(|pause| of_interpreter(pause, id) && is_of(pause, callback));
+            let pause = found
+                .next()
+                .unwrap_or_else(|| panic!("no pause for {callback}"));
+            assert!(found.next().is_none(), "two pauses for {callback}");
+            for field in ["generation", "collected", "uncollectable"] {
+                assert_eq!(pause.args[field], callback[field], "{pause:?} {callback}");
+            }
+            has_line(pause, callback, frames);
+        }
+    }
+}
+
+/// Our entry is the first in the list of callbacks: told before the script's at the begin and at the end.
+fn is_of(pause: &Pause, callback: &Value) -> bool {
+    let time = |name: &str| callback[name].as_u64().unwrap();
+    pause.tid == time("tid")
+        && pause.begin_ns <= time("start_ns")
+        && time("start_ns") <= pause.end_ns
+        && pause.end_ns <= time("stop_ns")
+}
+
+/// The innermost frame is that of `sys._getframe()` in the callback.
+fn has_line(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
+    let expected = callback["stack"].as_array().unwrap().first();
+    let recorded = pause.stack.map(|id| {
+        let frame = frames[&id];
+        serde_json::json!([frame["file"], frame["function"], frame["line"]])
+    });
+    assert_eq!(recorded.as_ref(), expected, "{pause:?} {callback}");
+}
+
+/// In mode both, every collection that the script heard of was seen by both sources, once, and one lies within
+/// the other: until 3.12 callbacks are told around the function, from 3.13 on within it.
+fn beside_probes(test: &str, name: &str) {
+    if !common::privileged(test) {
+        return;
+    }
+    let Some(python) = common::python(test, name) else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let truth_path = place.path().join("truth.json");
+    let script = common::scripts().join("truth.py");
+    let command = [&python.path, &script, &truth_path].map(|path| path.to_str().unwrap());
+    let options = ["--mode", "both", "-o", "trace.json", "--"];
+    let output = common::gctrace(&[&options[..], &command].concat(), place.path());
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    let truth = common::json(&truth_path);
+    trace.assert_nothing_lost();
+    let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
+    let mut apart = Vec::new();
+    for callback in truth["collections"].as_array().unwrap() {
+        let heard = callback["start_ns"].as_u64().unwrap();
+        let mut of_callback = pauses.iter().filter(|pause| {
+            let (begin_ns, end_ns) = injected(pause).unwrap_or((pause.begin_ns, pause.end_ns));
+            pause.tid == callback["tid"].as_u64().unwrap()
+                && begin_ns.min(pause.begin_ns) <= heard
+                && heard <= end_ns.max(pause.end_ns)
+        });
+        let pause = of_callback
+            .next()
+            .unwrap_or_else(|| panic!("no pause for {callback}"));
+        assert!(of_callback.next().is_none(), "two pauses for {callback}");
+        let (begin_ns, end_ns) =
+            injected(pause).unwrap_or_else(|| panic!("seen by one source: {pause:?}"));
+        let nested = if python.version < (3, 13, 0) {
+            begin_ns <= pause.begin_ns && pause.end_ns <= end_ns
+        } else {
+            pause.begin_ns <= begin_ns && end_ns <= pause.end_ns
+        };
+        assert!(nested, "{pause:?}");
+        assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str());
+        apart.push([
+            begin_ns.abs_diff(pause.begin_ns),
+            end_ns.abs_diff(pause.end_ns),
+        ]);
+    }
+    for (at, what) in ["begin", "end"].into_iter().enumerate() {
+        let mut differences: Vec<u64> = apart.iter().map(|pair| pair[at]).collect();
+        differences.sort_unstable();
+        let quantile = |percent: usize| differences[(differences.len() - 1) * percent / 100];
+        println!(
+            "\n| {name} | {what} | {} | {} ns | {} ns |",
+            differences.len(),
+            quantile(50),
+            quantile(95)
+        );
+    }
+}
+
+/// Begin and end as seen from within, of a pause that both sources saw.
+fn injected(pause: &Pause) -> Option<(u64, u64)> {
+    (pause.args["source"] == "both").then(|| {
+        let begin_ns = common::nanoseconds(&pause.args["injected_ts"]);
+        (
+            begin_ns,
+            begin_ns + common::nanoseconds(&pause.args["injected_dur"]),
+        )
+    })
+}
+
+/// Forked, spawned and executed children that return, exit, raise, or are killed, and a pool that is terminated
+/// while it works: whatever a process had counted when it last wrote is in the trace.
+#[test]
+fn however_a_process_ends_nothing_is_lost() {
+    let test = "however_a_process_ends_nothing_is_lost";
+    let Some(user) = OrdinaryUser::for_test(test) else {
+        return;
+    };
+    let (python, script) = (common::any_python(), common::scripts().join("endings.py"));
+    let folder = user.file("bin/truths");
+    user.command(&[], Path::new("mkdir"))
+        .arg(&folder)
+        .status()
+        .unwrap();
+    let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
+    let options = ["--mode", "inject", "-o", "trace.json", "--"];
+    user.gctrace(&[], &[&options[..], &command].concat());
+    let trace = Trace::read(&user.file("trace.json"));
+    trace.assert_nothing_lost();
+    let mut ends = BTreeMap::new();
+    for truth in common::truths(&folder) {
+        let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
+        let time = |name: &str| truth[name].as_u64().unwrap();
+        let life = time("since_ns")..time("until_ns");
+        let own = pauses.iter().filter(|pause| life.contains(&pause.begin_ns));
+        assert_eq!(
+            common::by_generation(own),
+            common::collections_since_base(&truth),
+            "{truth}"
+        );
+        *ends
+            .entry(truth["end"].as_str().unwrap().to_owned())
+            .or_insert(0) += 1;
+    }
+    assert_eq!(ends.values().sum::<u32>(), 5 * 3 + 3, "{ends:?}");
+}
+
+/// A storm of short processes, each of which hands over a ring of its own.
+#[test]
+fn a_storm_of_processes() {
+    let test = "a_storm_of_processes";
+    let Some(user) = OrdinaryUser::for_test(test) else {
+        return;
+    };
+    let (python, script) = (common::any_python(), common::scripts().join("storm.py"));
+    let folder = user.file("truths");
+    user.command(&[], Path::new("mkdir"))
+        .arg(&folder)
+        .status()
+        .unwrap();
+    let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
+    let options = ["--mode", "inject", "-o", "trace.json", "--"];
+    user.gctrace(&[], &[&options[..], &command].concat());
+    let trace = Trace::read(&user.file("trace.json"));
+    trace.assert_nothing_lost();
+    let truths = common::truths(&folder);
+    assert_eq!(truths.len(), 221);
+    for truth in truths.iter().filter(|truth| truth["number"] != -1) {
+        let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
+        let expected = truth["explicit"].as_array().unwrap();
+        let seen = common::by_generation(&pauses);
+        for (generation, count) in expected.iter().enumerate() {
+            let at_least = count.as_u64().unwrap();
+            let seen = seen[&(generation as u64)];
+            // A normal exit collects beyond that.
+            let exact = truth["exit"] == "_exit";
+            assert!(
+                seen == at_least || (!exact && seen > at_least),
+                "{truth} {seen}"
+            );
+        }
+    }
+}

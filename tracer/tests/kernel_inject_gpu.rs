@@ -1,0 +1,273 @@
+//! Kernel tier (it makes an ordinary user): GPU work recorded from within, without any capability, against the
+//! simulated GPU's own log, for each version of CUPTI's records and each of its faults.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::Trace;
+use common::user::OrdinaryUser;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Output;
+
+/// An operation: kind, device, stream, start, end.
+type Operation = (String, u64, u64, u64, u64);
+
+/// Folder of the simulated libraries, or a named skip.
+fn simulated_gpu(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
+    if folder.is_none() {
+        eprintln!(
+            "skipped {test}: GCTRACE_SIMGPU names no folder of simulated libraries; cargo run -p gctrace-simgpu --example lay_out -- DIR makes one"
+        );
+    }
+    folder.map(PathBuf::from)
+}
+
+/// Trains on two streams, with these settings of the simulator, as a user without rights.
+fn train(
+    test: &str,
+    settings: &[(&str, &str)],
+    options: &[&str],
+) -> Option<(OrdinaryUser, Output)> {
+    let (libraries, user) = (simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
+    let script = common::scripts().join("../../examples/train_simgpu.py");
+    let examples = script.parent().unwrap().canonicalize().unwrap();
+    let mut command = user.command(&[&libraries, &examples], &user.file("bin/gctrace"));
+    command
+        .args(["--mode", "inject", "-o", "trace.json"])
+        .args(options)
+        .arg("--")
+        .arg(common::any_python())
+        .arg(examples.join("train_simgpu.py"))
+        .arg("--library")
+        .arg(&libraries)
+        .args([
+            "--steps",
+            "60",
+            "--streams",
+            "2",
+            "--kernel-us",
+            "60",
+            "--sync-every",
+            "4",
+        ])
+        .env("LD_LIBRARY_PATH", &libraries)
+        .env("SIMGPU_LOG", user.file("log"))
+        .env("SIMGPU_SHARED", user.file("shared"))
+        .envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    Some((user, output))
+}
+
+/// `op,kind,name,pid,device,stream handle,stream id,launched,start,end,..` of all logs of a folder.
+fn logged(folder: &Path) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "csv") {
+            continue;
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        for line in text.lines().filter(|line| line.starts_with("op,")) {
+            let fields: Vec<&str> = line.split(',').collect();
+            let number = |at: usize| fields[at].parse::<u64>().unwrap();
+            let kind = match fields[1] {
+                "kernel" => "kernel",
+                "memcpy" => "gpu_memcpy",
+                "memset" => "gpu_memset",
+                _ => continue,
+            };
+            operations.push((kind.to_owned(), number(4), number(6), number(8), number(9)));
+        }
+    }
+    operations.sort_unstable();
+    operations
+}
+
+fn recorded(trace: &Trace) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = trace.events.iter().filter_map(operation).collect();
+    operations.sort_unstable();
+    operations
+}
+
+fn operation(event: &Value) -> Option<Operation> {
+    let category = event["cat"].as_str()?;
+    let begin_ns = || common::nanoseconds(&event["ts"]);
+    matches!(category, "kernel" | "gpu_memcpy" | "gpu_memset").then(|| {
+        (
+            category.to_owned(),
+            event["args"]["device"].as_u64().unwrap(),
+            event["args"]["stream"].as_u64().unwrap(),
+            begin_ns(),
+            begin_ns() + common::nanoseconds(&event["dur"]),
+        )
+    })
+}
+
+/// Each operation was asked for by a call of the trace, which began before it.
+fn every_operation_has_its_call(trace: &Trace) {
+    let mut calls = BTreeMap::new();
+    for event in &trace.events {
+        if matches!(event["cat"].as_str(), Some("cuda_runtime" | "cuda_driver"))
+            && let Some(correlation) = event["args"]["correlation"].as_u64()
+        {
+            let twice = calls.insert(correlation, event);
+            assert!(twice.is_none(), "one call of each id: {event} {twice:?}");
+        }
+    }
+    for event in trace
+        .events
+        .iter()
+        .filter(|event| operation(event).is_some())
+    {
+        let correlation = event["args"]["correlation"].as_u64().unwrap();
+        let call = calls[&correlation];
+        assert!(common::nanoseconds(&call["ts"]) <= common::nanoseconds(&event["ts"]));
+    }
+}
+
+fn notes(trace: &Trace) -> Vec<String> {
+    let notes = trace.named("gctrace_note").into_iter();
+    notes
+        .map(|(_, note)| note["message"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn whole(test: &str, version: &str) {
+    let Some((user, output)) = train(test, &[("SIMGPU_CUPTI", version)], &[]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    trace.assert_nothing_lost();
+    let (seen, truth) = (recorded(&trace), logged(user.folder.path()));
+    assert!(truth.len() > 1000, "{}", truth.len());
+    let difference = seen.iter().zip(&truth).find(|(seen, truth)| seen != truth);
+    assert_eq!(difference, None, "first difference");
+    assert_eq!(seen.len(), truth.len());
+    every_operation_has_its_call(&trace);
+    assert!(!trace.pauses().is_empty());
+    println!(
+        "{test}: {} operations, each with its true times",
+        seen.len()
+    );
+}
+
+/// The program is as without gctrace, its collections are recorded, and one sentence says what is missing.
+fn fault(test: &str, fault: &str, word: &str) {
+    let Some((user, output)) = train(test, &[("SIMGPU_FAULT", fault)], &[]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    assert!(!trace.pauses().is_empty());
+    let said = notes(&trace);
+    let about = said.iter().filter(|note| note.contains(word)).count();
+    assert_eq!(about, 1, "{said:?}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(printed.matches(word).count(), 1, "{printed}");
+}
+
+#[test]
+fn records_of_cupti_11_8() {
+    whole("records_of_cupti_11_8", "11.8");
+}
+
+#[test]
+fn records_of_cupti_12_4() {
+    whole("records_of_cupti_12_4", "12.4");
+}
+
+#[test]
+fn records_of_cupti_13_0() {
+    whole("records_of_cupti_13_0", "13.0");
+}
+
+#[test]
+fn records_of_a_future_cupti() {
+    whole("records_of_a_future_cupti", "future");
+}
+
+#[test]
+fn somebody_else_subscribed() {
+    fault("somebody_else_subscribed", "subscribe-busy", "CUPTI");
+}
+
+#[test]
+fn cupti_without_driver() {
+    fault("cupti_without_driver", "cupti-15", "CUPTI");
+}
+
+#[test]
+fn cupti_with_unknown_error() {
+    fault("cupti_with_unknown_error", "cupti-999", "CUPTI");
+}
+
+#[test]
+fn left_to_the_programs_own_profiler() {
+    let test = "left_to_the_programs_own_profiler";
+    let Some((user, output)) = train(test, &[], &["--gpu-yield"]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    assert!(recorded(&trace).is_empty());
+    assert!(!trace.pauses().is_empty());
+}
+
+/// CUPTI's own clock is an hour off: calibrated, so times are near the truth, and that is said.
+#[test]
+fn another_clock() {
+    let test = "another_clock";
+    let Some((user, output)) = train(test, &[("SIMGPU_FAULT", "wrong-clock")], &[]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    let (seen, truth) = (recorded(&trace), logged(user.folder.path()));
+    assert_eq!(seen.len(), truth.len());
+    let off = seen
+        .iter()
+        .zip(&truth)
+        .map(|(seen, truth)| seen.3.abs_diff(truth.3));
+    let worst = off.max().unwrap();
+    println!("{test}: at most {worst} ns off");
+    // Far more than calibration is off, far less than the clock.
+    assert!(worst < 10_000_000, "{worst} ns");
+    assert!(notes(&trace).iter().any(|note| note.contains("calibrated")));
+}
+
+#[test]
+fn dropped_records_are_counted() {
+    let test = "dropped_records_are_counted";
+    let Some((user, output)) = train(test, &[("SIMGPU_FAULT", "dropped-records")], &[]) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    let (seen, truth) = (recorded(&trace).len(), logged(user.folder.path()).len());
+    assert!(seen < truth, "the simulator has dropped some");
+    let lost = trace.end()["lost"].as_object().unwrap();
+    let dropped: u64 = lost.values().filter_map(Value::as_u64).sum();
+    // Calls are dropped as well.
+    assert!(
+        dropped >= (truth - seen) as u64,
+        "{lost:?}, {seen} of {truth}"
+    );
+}
+
+#[test]
+fn a_crash_at_exit_is_the_programs_own() {
+    let test = "a_crash_at_exit_is_the_programs_own";
+    let Some((user, output)) = train(test, &[("SIMGPU_FAULT", "crash-at-exit")], &[]) else {
+        return;
+    };
+    assert!(!output.status.success(), "{output:?}");
+    let trace = Trace::read(&user.file("trace.json"));
+    assert!(!trace.pauses().is_empty());
+    assert!(!recorded(&trace).is_empty());
+}

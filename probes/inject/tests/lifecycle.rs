@@ -178,7 +178,9 @@ for number, one in enumerate(made):
 gc.collect()
 for one in made[:3]:
     module.destroy(one)
-print(*[int(one) for one in made])
+print(*[int(one) for one in made], flush=True)
+import os
+os._exit(0)  # 3.14 warns of those that are left
 ";
 
 #[test]
@@ -205,8 +207,10 @@ fn subinterpreters_by_their_ids() {
             // Its own, and what it does at its end.
             assert!(
                 (index + 1..=index + 4).contains(&count),
-                "{} {id}: {count}",
-                python.name
+                "{} {id}: {count} {:?} {:?}",
+                python.name,
+                ring.hooks(),
+                ring.pauses()
             );
             let installed = (HookState::Installed, id as i64, 0, String::new());
             assert!(ring.hooks().contains(&installed), "{}", python.name);
@@ -287,12 +291,15 @@ fn taken_out_and_kept_is_counted_at_the_end() {
         assert_eq!(run.errors, "", "{}", python.name);
         let hooks = run.only().hooks();
         let said: Vec<_> = hooks.iter().map(|hook| (hook.0, hook.2)).collect();
-        assert_eq!(
-            said,
-            [(HookState::Installed, 0), (HookState::Restored, 9)],
-            "{}",
-            python.name
-        );
+        // The incremental collector's statistics leave out what only marks. 3.8 also counts collections without
+        // callbacks (at the ends of subinterpreters), so there nothing can be said.
+        let missed = match python.version {
+            (3, 8, _) => continue,
+            _ if python.is("incremental") => 8,
+            _ => 9,
+        };
+        let expected = [(HookState::Installed, 0), (HookState::Restored, missed)];
+        assert_eq!(said, expected, "{}", python.name);
     }
 }
 

@@ -83,7 +83,6 @@ functions! {
         fn Py_AddPendingCall(unsafe extern "C" fn(*mut c_void) -> c_int, *mut c_void) -> c_int;
         fn Py_IncRef(Object);
         fn Py_DecRef(Object);
-        fn PyErr_Occurred() -> Object;
         fn PyErr_Clear();
         fn PyErr_Fetch(*mut Object, *mut Object, *mut Object);
         fn PyErr_Restore(Object, Object, Object);
@@ -107,6 +106,8 @@ functions! {
         fn PyEval_GetFrame() -> Object;
         fn PyFrame_GetLineNumber(Object) -> c_int;
         fn PyInterpreterState_GetID(*mut c_void) -> c_longlong;
+        fn PyInterpreterState_GetDict(*mut c_void) -> Object;
+        fn PyObject_Type(Object) -> Object;
     }
     optional {
         // 3.9
@@ -180,17 +181,37 @@ impl Api {
         version.windows(said.len()).any(|part| part == said)
     }
 
-    /// The id of the interpreter whose lock is held.
+    /// The interpreter whose lock is held.
+    fn interpreter(&self) -> *mut c_void {
+        match self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) {
+            // SAFETY: the lock is held.
+            Some(get) => unsafe { get() },
+            None => NULL,
+        }
+    }
+
+    /// Its id.
     pub(crate) fn interpreter_id(&self) -> i64 {
-        let Some(get) = self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) else {
+        let interpreter = self.interpreter();
+        if interpreter.is_null() {
             return 0;
-        };
+        }
         // SAFETY: the lock is held.
-        let id = unsafe { (self.PyInterpreterState_GetID)(get()) };
+        let id = unsafe { (self.PyInterpreterState_GetID)(interpreter) };
         if id < 0 {
             // SAFETY: as above; the call has set an exception.
             unsafe { (self.PyErr_Clear)() };
         }
         id
+    }
+
+    /// The dictionary in which extensions may keep what belongs to the interpreter; null if it cannot be had.
+    pub(crate) fn interpreter_dictionary(&self) -> Object {
+        let interpreter = self.interpreter();
+        if interpreter.is_null() {
+            return NULL;
+        }
+        // SAFETY: the lock is held; sets no exception.
+        unsafe { (self.PyInterpreterState_GetDict)(interpreter) }
     }
 }

@@ -79,6 +79,9 @@ pub(crate) const CAPSULE: &CStr = c"gctrace";
 /// Hooks into the interpreter whose lock is held; `Err`: why not.
 pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
     let options = options().ok_or("not asked for")?;
+    if !is_first_time(api) {
+        return Ok(());
+    }
     let gc = Owned::import(api, c"gc").ok_or("there is no module gc")?;
     let missing = "the module gc lacks a function";
     let callbacks = gc.attribute(c"callbacks").ok_or(missing)?;
@@ -127,6 +130,26 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
     Ok(())
+}
+
+/// Whether this is the first call in the interpreter: a module can be imported again.
+fn is_first_time(api: &'static Api) -> bool {
+    let dictionary = api.interpreter_dictionary();
+    let Some(mark) = text(api, CAPSULE) else {
+        return true;
+    };
+    if dictionary.is_null() {
+        return true;
+    }
+    // SAFETY: the lock is held; the interpreter owns the dictionary.
+    unsafe {
+        let dictionary = Owned::share(api, dictionary);
+        let is_first = dictionary.value(&mark).is_none();
+        if (api.PyDict_SetItemString)(dictionary.object(), CAPSULE.as_ptr(), mark.object()) != 0 {
+            (api.PyErr_Clear)();
+        }
+        is_first
+    }
 }
 
 fn text(api: &'static Api, text: &CStr) -> Option<Owned> {

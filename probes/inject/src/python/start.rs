@@ -1,20 +1,26 @@
 //! Being there when an interpreter comes up, before any code of the user's.
 //!
-//! Where the program holds a CPython from its start (all but those that load libpython late), its table of
+//! Where the program holds a CPython from its start (for those that load one later see `late`), its table of
 //! built-in modules (`PyImport_Inittab`, a public variable that embedders change before `Py_Initialize`) is
-//! exchanged for a copy in which the function that makes the module `_abc` is ours, and calls the real one. Each
-//! interpreter, subinterpreters included, imports `_abc` for the sake of `io` when it opens its standard
-//! streams: after the import system is up and before `site` or any other code of the user's. The lock is held
-//! then. That costs nothing afterwards. (An audit hook would be as early, but stays for good and has an argument
+//! exchanged for a copy in which the function that makes the module `_abc` is ours: it calls the real one, and
+//! appends a step of ours to what that says. Each interpreter, subinterpreters included, imports `_abc` for the
+//! sake of `io` when it opens its standard streams: after the import system is up and before `site` or any other
+//! code of the user's. The lock is held then. That costs nothing afterwards. (An audit hook would be as early, but stays for good and has an argument
 //! tuple made for each audited event; a thread that polls comes milliseconds late, and `os.fork` warns of it.)
 
 use super::api::Api;
+use super::api::NULL;
+use super::api::Object;
 use super::api::find;
+use super::object::Owned;
 use std::ffi::CStr;
 use std::ffi::c_char;
+use std::ffi::c_int;
 use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// `PyInit_*`.
 type Init = unsafe extern "C" fn() -> *mut c_void;
@@ -35,15 +41,45 @@ const LONGEST: usize = 10_000;
 
 static REAL: OnceLock<Init> = OnceLock::new();
 
-/// To be called before the program's own code. Does nothing in a program without CPython.
+/// A CPython is worth looking for: collections or allocations are asked for, and none was found yet.
+static WAITING: AtomicBool = AtomicBool::new(false);
+
+/// To be called once, before the program's own code. Does nothing in a program without CPython.
 pub(crate) fn begin() {
-    let Some(api) = find(libc::RTLD_DEFAULT) else {
+    WAITING.store(true, Ordering::Release);
+    look_in(libc::RTLD_DEFAULT);
+}
+
+/// Whether a CPython is looked for.
+#[inline]
+pub(super) fn is_waiting() -> bool {
+    WAITING.load(Ordering::Acquire)
+}
+
+/// Looks for a CPython in a library, or in all that the program sees; the first one that is found is it.
+pub(super) fn look_in(library: *mut c_void) {
+    let Some(api) = find(library) else {
         return;
     };
-    // SAFETY: reads a flag.
-    if unsafe { (api.Py_IsInitialized)() } == 0 {
-        exchange(libc::RTLD_DEFAULT);
+    if !WAITING.swap(false, Ordering::AcqRel) {
+        return;
     }
+    // SAFETY: reads a flag.
+    let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
+    if is_up || !exchange(library) {
+        // SAFETY: may be called at any time by any thread once it is up; before that, nothing comes of it.
+        unsafe { (api.Py_AddPendingCall)(pending, std::ptr::null_mut()) };
+    }
+}
+
+/// In the main thread of an interpreter that is up.
+unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(api) = super::api::api() {
+            super::install(api);
+        }
+    });
+    0
 }
 
 /// Exchanges the table; `false` where it cannot be.
@@ -71,20 +107,91 @@ fn exchange(library: *mut c_void) -> bool {
     }
 }
 
-/// Makes `_abc`, and hooks into the interpreter that asks for it.
+/// Makes `_abc`, or says how it is made.
 unsafe extern "C" fn init() -> *mut c_void {
+    let Some(real) = REAL.get() else {
+        return NULL; // Cannot be: set before the table was exchanged.
+    };
+    // SAFETY: called as the interpreter would have called it.
+    let made = unsafe { real() };
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        if let Some(api) = super::api::api() {
-            install_once(api);
+        if let Some(api) = super::api::api()
+            && !made.is_null()
+            && !extend(api, made)
+        {
+            super::install(api);
         }
     }));
-    match REAL.get() {
-        // SAFETY: called as the interpreter would have called it.
-        Some(real) => unsafe { real() },
-        None => std::ptr::null_mut(), // Cannot be: set before the table was exchanged.
+    made
+}
+
+/// Appends a step to how the module is made: from 3.13 on `init` always runs in the main interpreter, the steps
+/// (`Py_mod_exec`, PEP 489) in the one that imports. `false` where there are no steps (3.8).
+fn extend(api: &'static Api, definition: Object) -> bool {
+    static STEPS: OnceLock<usize> = OnceLock::new();
+    let Some(place) = slots_of(api, definition) else {
+        return false;
+    };
+    let steps = *STEPS.get_or_init(|| {
+        // SAFETY: the definition's own array, which ends with a zero; it is short.
+        let own = unsafe {
+            let first = *place;
+            let length =
+                (0..LONGEST).take_while(|at| !first.is_null() && (*first.add(*at)).kind != 0);
+            std::slice::from_raw_parts(first, length.count())
+        };
+        let mut steps = own.to_vec();
+        steps.push(Slot {
+            kind: EXEC,
+            value: step as *mut c_void,
+        });
+        steps.push(Slot {
+            kind: 0,
+            value: NULL,
+        });
+        steps.leak().as_mut_ptr().expose_provenance()
+    });
+    // SAFETY: static and writable; `steps` lives for ever.
+    unsafe { *place = std::ptr::with_exposed_provenance_mut(steps) };
+    true
+}
+
+/// `PyModuleDef_Slot` (Include/moduleobject.h).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Slot {
+    kind: c_int,
+    value: *mut c_void,
+}
+
+/// `Py_mod_exec`.
+const EXEC: c_int = 2;
+
+/// Where a `PyModuleDef` (part of the stable ABI) says how the module is made: after the object's head, which is
+/// larger in free-threaded builds, come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`, `m_methods`.
+/// `None` if it is not one: a module that is made already.
+fn slots_of(api: &'static Api, object: Object) -> Option<*mut *mut Slot> {
+    // SAFETY: the lock is held, the object alive.
+    let kind = unsafe { Owned::new(api, (api.PyObject_Type)(object)) }?;
+    if kind.attribute(c"__name__")?.text()? != "moduledef" {
+        return None;
+    }
+    let plain = Owned::import(api, c"builtins")?.attribute(c"object")?;
+    let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()).ok()?;
+    // SAFETY: within the definition, as its type says.
+    unsafe {
+        let name = object.byte_add(head + 24).cast::<*const c_char>().read();
+        let is_early = !name.is_null() && CStr::from_ptr(name) == EARLY;
+        is_early.then(|| object.byte_add(head + 56).cast())
     }
 }
 
-fn install_once(api: &'static Api) {
-    super::install(api);
+/// In each interpreter that makes the module.
+unsafe extern "C" fn step(_module: Object) -> c_int {
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(api) = super::api::api() {
+            super::install(api);
+        }
+    });
+    0
 }

@@ -117,8 +117,10 @@ impl Interpreter {
         };
         if let (Some(live), Some(ring)) = (&state.live, existing_ring(Role::Python)) {
             let missed = live.collections().saturating_sub(state.before + state.seen);
-            if missed > 0 {
-                let said = if live.has_entry() {
+            let has_entry = live.has_entry();
+            // 3.8 counts collections without callbacks too, at the ends of subinterpreters.
+            if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
+                let said = if has_entry {
                     HookState::Restored
                 } else {
                     HookState::GivenUp

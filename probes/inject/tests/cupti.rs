@@ -1,6 +1,6 @@
 //! GPU work through the injected library against the truth log, for all versions of CUPTI's records.
 
-#![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
+#![expect(clippy::panic, reason = "a helper that fails is a failed test")]
 
 #[path = "../../simgpu/tests/common/mod.rs"]
 mod common;

@@ -7,7 +7,8 @@
 //!
 //! - `environment`: what is asked, by which variables;
 //! - `process`: the rings, and forks;
-//! - `python`: the interpreter's hooks.
+//! - `python`: the interpreter's hooks;
+//! - `cupti`: GPU work.
 //!
 //! Needs the C library to be at least as new as the one it was linked with asks for (glibc 2.34 on systems
 //! from 2021 on: `objdump -T`), and nothing else: libgcc is inside, see build.rs.
@@ -38,6 +39,7 @@ extern "C" fn begin() {
         if !options.follow {
             // SAFETY: the loader runs this before any thread of the program can be.
             unsafe { environment::scrub() };
+            cupti::watch_for_driver();
         }
     });
 }

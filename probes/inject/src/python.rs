@@ -1,6 +1,6 @@
 //! CPython: its collections, its allocations.
 //!
-//! - `start`: being there when an interpreter comes up;
+//! - `start`, `late`: being there when an interpreter comes up;
 //! - `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `frames`: the lines;
 //! - `allocations`: counting;
@@ -11,6 +11,8 @@ mod api;
 mod callback;
 mod frames;
 mod interpreter;
+#[cfg(target_arch = "x86_64")]
+mod late;
 mod object;
 mod start;
 mod watch;

@@ -1,6 +1,6 @@
 //! Being there when an interpreter comes up, before any code of the user's.
 //!
-//! Where the program holds a CPython from its start (all but those that load libpython late), its table of
+//! Where the program holds a CPython from its start (for those that load one later see `late`), its table of
 //! built-in modules (`PyImport_Inittab`, a public variable that embedders change before `Py_Initialize`) is
 //! exchanged for a copy in which the function that makes the module `_abc` is ours: it calls the real one, and
 //! appends a step of ours to what that says. Each interpreter, subinterpreters included, imports `_abc` for the
@@ -19,6 +19,8 @@ use std::ffi::c_int;
 use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// `PyInit_*`.
 type Init = unsafe extern "C" fn() -> *mut c_void;
@@ -39,15 +41,45 @@ const LONGEST: usize = 10_000;
 
 static REAL: OnceLock<Init> = OnceLock::new();
 
-/// To be called before the program's own code. Does nothing in a program without CPython.
+/// A CPython is worth looking for: collections or allocations are asked for, and none was found yet.
+static WAITING: AtomicBool = AtomicBool::new(false);
+
+/// To be called once, before the program's own code. Does nothing in a program without CPython.
 pub(crate) fn begin() {
-    let Some(api) = find(libc::RTLD_DEFAULT) else {
+    WAITING.store(true, Ordering::Release);
+    look_in(libc::RTLD_DEFAULT);
+}
+
+/// Whether a CPython is looked for.
+#[inline]
+pub(super) fn is_waiting() -> bool {
+    WAITING.load(Ordering::Acquire)
+}
+
+/// Looks for a CPython in a library, or in all that the program sees; the first one that is found is it.
+pub(super) fn look_in(library: *mut c_void) {
+    let Some(api) = find(library) else {
         return;
     };
-    // SAFETY: reads a flag.
-    if unsafe { (api.Py_IsInitialized)() } == 0 {
-        exchange(libc::RTLD_DEFAULT);
+    if !WAITING.swap(false, Ordering::AcqRel) {
+        return;
     }
+    // SAFETY: reads a flag.
+    let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
+    if is_up || !exchange(library) {
+        // SAFETY: may be called at any time by any thread once it is up; before that, nothing comes of it.
+        unsafe { (api.Py_AddPendingCall)(pending, std::ptr::null_mut()) };
+    }
+}
+
+/// In the main thread of an interpreter that is up.
+unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(api) = super::api::api() {
+            super::install(api);
+        }
+    });
+    0
 }
 
 /// Exchanges the table; `false` where it cannot be.

@@ -2,6 +2,12 @@
 //!
 //! Where the tests run as root, gctrace is started as a user that owns nothing.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 mod common;
 
 use common::Trace;

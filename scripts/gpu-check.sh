@@ -39,7 +39,8 @@ if [ -z "$python" ]; then
 fi
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || die "the PyTorch of $python does not use the GPU"
 
-options=(--nvml-hz 20)
+# CUPTI serves one tool at a time, and here that is torch.profiler: gctrace sees launches by its probes.
+options=(--nvml-hz 20 --mode ebpf)
 if "$GCTRACE" record --help | grep -q -- --cuda; then
     options+=(--cuda all)
 else

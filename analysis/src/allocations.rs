@@ -1,4 +1,4 @@
-//! Allocations of one process, as windows on the allocator saw them.
+//! Allocations of one process, as windows on the allocator saw them, or as they were counted within it.
 
 use crate::report::AllocatingLine;
 use crate::report::AllocationsReport;
@@ -35,8 +35,11 @@ impl AllocationState {
             .iter()
             .filter(|(size, _)| size.is_some())
             .fold(0, |sum, (_, count)| sum.saturating_add(*count));
-        let mean_bytes = ratio(summary.bytes, known);
+        // Counted ones all have a size, if not all a class with an end.
+        let sized = if summary.exact { summary.hits } else { known };
+        let mean_bytes = ratio(summary.bytes, sized);
         Some(AllocationsReport {
+            exact: summary.exact,
             windows: summary.windows,
             allocations_seen: summary.hits,
             per_cpu_s,
@@ -130,5 +133,24 @@ mod tests {
         assert_eq!(report.cost_ratio, Some(0.009));
         assert_eq!(report.relative_error, Some(0.02));
         assert_eq!(report.sizes.len(), 2);
+    }
+
+    #[test]
+    fn counted_ones_need_no_size_of_a_class() {
+        let mut state = AllocationState::default();
+        let summary = Allocations {
+            at_ns: 10_000_000_000,
+            exact: true,
+            hits: 1000,
+            bytes: 64_000,
+            classes: vec![(Some(32), 800), (None, 200)],
+            per_cpu_second: Some(100),
+            cpu_ns: 10_000_000_000,
+            ..Allocations::default()
+        };
+        state.set(summary, Vec::new());
+        let report = state.report(&StackTree::default()).unwrap();
+        assert!(report.exact && report.relative_error.is_none());
+        assert_eq!(report.bytes_per_cpu_s, Some(6400.0));
     }
 }

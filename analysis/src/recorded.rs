@@ -1,12 +1,16 @@
 //! How traces were recorded: pauses counted by who saw them, and what each mode cannot see.
 
 use crate::analysis::TraceState;
+use crate::distribution::Distribution;
 use crate::report::RecordedReport;
 use crate::report::Sources;
 use gctrace_event::Source;
 
 /// Mode of traces from before there was a choice.
 const EBPF: &str = "ebpf";
+
+/// Of percentiles of more than 4,096 values.
+const DIGITS: u8 = 2;
 
 /// What is not seen from within.
 const NOT_FROM_WITHIN: [&str; 3] = [
@@ -16,13 +20,12 @@ const NOT_FROM_WITHIN: [&str; 3] = [
 ];
 
 /// Pauses by source.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SourceCounts {
     probes: u64,
     injected: u64,
-    both: u64,
-    apart_max_ns: u64,
-    apart_sum_ns: u64,
+    /// How far the two were apart, of pauses seen by both, in ns.
+    apart: Option<Distribution>,
 }
 
 impl SourceCounts {
@@ -36,21 +39,24 @@ impl SourceCounts {
                 end_ns: end,
             } => {
                 let apart_ns = begin.abs_diff(begin_ns).max(end.abs_diff(end_ns));
-                self.apart_max_ns = self.apart_max_ns.max(apart_ns);
-                self.apart_sum_ns = self.apart_sum_ns.saturating_add(apart_ns);
-                &mut self.both
+                let apart = self.apart.get_or_insert_with(|| Distribution::new(DIGITS));
+                apart.add(apart_ns);
+                return;
             }
         };
         *counted = counted.saturating_add(1);
     }
 
     fn report(&self) -> Sources {
+        let apart = self.apart.as_ref();
+        let percentiles = apart.and_then(|apart| apart.percentiles([50.0, 99.0]));
         Sources {
             probes: self.probes,
             injected: self.injected,
-            both: self.both,
-            both_apart_max_ns: (self.both > 0).then_some(self.apart_max_ns),
-            both_apart_mean_ns: self.apart_sum_ns.checked_div(self.both),
+            both: apart.map_or(0, Distribution::count),
+            both_apart_p50_ns: percentiles.map(|[half, _]| half),
+            both_apart_p99_ns: percentiles.map(|[_, most]| most),
+            both_apart_max_ns: apart.and_then(Distribution::max),
         }
     }
 }
@@ -87,8 +93,9 @@ mod tests {
             probes: 1,
             injected: 1,
             both: 2,
+            both_apart_p50_ns: Some(2),
+            both_apart_p99_ns: Some(4),
             both_apart_max_ns: Some(4),
-            both_apart_mean_ns: Some(3),
         };
         assert_eq!(counts.report(), expected);
     }

@@ -142,6 +142,9 @@ impl Recording {
         let file = create_trace(&config.output, &invoker)?;
         let output = Output::begin(&config.output, file, &header)?;
         let mut trace = Trace::new(output, collections == Collections::Both);
+        if let Some(opening) = &decision.opening {
+            tracing::warn!("{opening}");
+        }
         for note in &decision.notes {
             trace.note(note);
         }

@@ -86,7 +86,7 @@ fn two_processes_with_two_devices() {
     let place = tempfile::tempdir().unwrap();
     let script = common::scripts().join("../../examples/train_simgpu.py");
     let output = Command::new(common::GCTRACE)
-        .args(["--cuda", "all", "--"])
+        .args(["--mode", "ebpf", "--cuda", "all", "--"])
         .arg(common::any_python())
         .arg(script)
         .arg("--library")

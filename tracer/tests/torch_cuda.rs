@@ -20,7 +20,9 @@ fn backward_passes_and_device_memory() {
     let place = tempfile::tempdir().unwrap();
     let script = common::scripts().join("torch_steps.py");
     let (python, script) = (python.to_str().unwrap(), script.to_str().unwrap());
-    let line = ["--cuda", "all", "--", python, script, "60"];
+    let line = [
+        "--mode", "ebpf", "--cuda", "all", "--", python, script, "60",
+    ];
     let output = common::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let truth: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -1,15 +1,18 @@
-//! The part of a report about what windows on the allocator saw.
+//! The part of a report about what a process allocated.
 
 use super::Location;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Calls of `PyObject_Malloc`, estimated from short windows.
+/// Allocations of the interpreter, estimated from short windows or counted one by one.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AllocationsReport {
+    /// Each was counted, within the process: there are no windows and no errors, and `cost_ratio` and
+    /// `budget_ratio` mean nothing.
+    pub exact: bool,
     /// Windows opened.
     pub windows: u64,
-    /// Allocations in them.
+    /// Allocations in them; where each was counted, all.
     pub allocations_seen: u64,
     /// Allocations per second of CPU time of the undisturbed program; absent where nothing tells.
     pub per_cpu_s: Option<f64>,

@@ -23,8 +23,11 @@ pub struct Sources {
     pub injected: u64,
     /// Seen by both; the times are those of the probes.
     pub both: u64,
-    /// Most that the two were apart at the begin or the end of a pause; absent where no pause was seen by both.
+    /// How far the two were apart at the begin or the end of a pause, whichever was more: the median. Absent
+    /// where no pause was seen by both.
+    pub both_apart_p50_ns: Option<u64>,
+    /// 99 % were no farther apart.
+    pub both_apart_p99_ns: Option<u64>,
+    /// The most: the thread may have been preempted in between.
     pub both_apart_max_ns: Option<u64>,
-    /// The same on average.
-    pub both_apart_mean_ns: Option<u64>,
 }

@@ -43,6 +43,7 @@ use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self says.
 const SYSTEM_THREADS: u32 = 1;
@@ -62,7 +63,8 @@ extern "C" fn InitializeInjection() -> c_int {
 /// CUDA_INJECTION64_PATH. May be called again and again, from a thread of ours only. Whether there is nothing left to
 /// do.
 pub(crate) fn begin_if_driver_is_mapped() -> bool {
-    if BEGUN.load(Ordering::Relaxed) || !process::options().is_some_and(|options| options.cuda) {
+    let wants = process::options().is_some_and(|options| options.cuda);
+    if BEGUN.load(Ordering::Relaxed) || !wants || process::is_forked() {
         return true;
     }
     let is_initialised = driver_is_initialised();
@@ -84,6 +86,20 @@ fn driver_is_initialised() -> bool {
         // CUDA_ERROR_NOT_INITIALIZED (3) before.
         get_count(&raw mut devices) == 0
     })
+}
+
+/// Looks for the driver again and again, on a thread of its own: for a program whose environment must not name this
+/// library, so that its children are left alone.
+pub(crate) fn watch_for_driver() {
+    /// GPU work of the first such moments is missed.
+    const STEP: Duration = Duration::from_millis(20);
+    if process::options().is_some_and(|options| options.cuda) {
+        ending::spawn_quietly("gctrace-driver", || {
+            while !begin_if_driver_is_mapped() {
+                std::thread::sleep(STEP);
+            }
+        });
+    }
 }
 
 /// This process, or one that it was forked off, has begun.
@@ -122,16 +138,11 @@ fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
     let clock = Clock::new(is_taken, &|| Session::read_clock(&api));
     let session = Session::new(api, ring, clock, Functions::new(only_waits)).publish();
     set_up(session);
-    let code = (session.api.register_callbacks)(session::request, session::complete);
-    let enabled = if code == 0 { enable(session) } else { 0 };
-    if enabled == 0 {
+    if let Err(failure) = ask_for_records(session) {
         if let Some(unsubscribe) = session.api.unsubscribe {
             let _ = unsubscribe(subscriber);
         }
-        return Err(refused(
-            "cuptiActivityRegisterCallbacks or cuptiActivityEnable",
-            code,
-        ));
+        return Err(failure);
     }
     session.functions.mute(&session.api);
     let version = i64::from(session.api.version());
@@ -177,17 +188,29 @@ fn set_up(session: &Session) {
     }
 }
 
-/// Enables one kind of record after the other; how many were.
-fn enable(session: &Session) -> usize {
-    let kinds = decode::KINDS.iter().filter(|(kind, name)| {
-        let code = (session.api.enable)(*kind);
+/// Enables one kind of record after the other; those that are refused are missing.
+fn ask_for_records(session: &Session) -> Result<(), Failure> {
+    let code = (session.api.register_callbacks)(session::request, session::complete);
+    if code != 0 {
+        return Err(refused("cuptiActivityRegisterCallbacks", code));
+    }
+    let mut refusals = Vec::new();
+    for (kind, name) in decode::KINDS {
+        let code = (session.api.enable)(kind);
         if code != 0 {
-            let why = format!("{name}: cuptiActivityEnable returned {code}");
-            say(session.ring, CuptiState::Partial, i64::from(*kind), &why);
+            refusals.push((kind, name, code));
         }
-        code == 0
-    });
-    kinds.count()
+    }
+    if let [(_, _, code), ..] = refusals.as_slice()
+        && refusals.len() == decode::KINDS.len()
+    {
+        return Err(refused("cuptiActivityEnable", *code));
+    }
+    for (kind, name, code) in refusals {
+        let why = format!("{name}: cuptiActivityEnable returned {code}");
+        say(session.ring, CuptiState::Partial, i64::from(kind), &why);
+    }
+    Ok(())
 }
 
 /// Says what became of CUPTI. An empty detail is none.

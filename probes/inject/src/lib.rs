@@ -7,7 +7,8 @@
 //!
 //! - `environment`: what is asked, by which variables;
 //! - `process`: the rings, and forks;
-//! - `python`: the interpreter's hooks.
+//! - `python`: the interpreter's hooks;
+//! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` (see `python::late`) and nothing else of its own. Needs the C library and its loader, of the
 //! version that it was linked with or newer, and no other library: libgcc is inside, see build.rs. Linked on
@@ -41,6 +42,7 @@ extern "C" fn begin() {
         if !options.follow {
             // SAFETY: the loader runs this before any thread of the program can be.
             unsafe { environment::scrub() };
+            cupti::watch_for_driver();
         }
     });
 }

@@ -186,12 +186,6 @@ impl Ring {
         self.number
     }
 
-    /// Made by this process, not by one that it was forked from.
-    #[inline]
-    pub(crate) fn is_mine(&self) -> bool {
-        self.mark.is_mine()
-    }
-
     /// Puts a record in; `false`, and counted as lost, if there is no room.
     #[inline]
     pub(crate) fn push(&self, record: &Record) -> bool {

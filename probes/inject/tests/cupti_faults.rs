@@ -1,6 +1,10 @@
 //! Whatever CUPTI does: it is said once, and the program ends as it would have.
 
-#![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a helper that fails is a failed test"
+)]
 
 #[path = "../../simgpu/tests/common/mod.rs"]
 mod common;

@@ -242,3 +242,47 @@ fn a_library_that_lies_alone_is_absent() {
     assert!(recorded.status.success(), "{}", recorded.output);
     assert_eq!(recorded.ring().states(), [(CuptiState::Absent, 0, "")]);
 }
+
+#[test]
+fn children_that_are_not_followed_see_nothing_of_us() {
+    let test = "children_that_are_not_followed_see_nothing_of_us";
+    if common::playing().is_some() {
+        let ours = [
+            "LD_PRELOAD",
+            "CUDA_INJECTION64_PATH",
+            "GCTRACE_RENDEZVOUS",
+            "GCTRACE_INJECT",
+        ];
+        let environment = std::process::Command::new("env")
+            .output()
+            .expect("it starts")
+            .stdout;
+        let environment = String::from_utf8(environment).expect("text");
+        assert!(
+            ours.iter().all(|name| !environment.contains(name)),
+            "{environment}"
+        );
+        let gpu = Gpu::ready();
+        // The driver is looked for every 20 ms.
+        std::thread::sleep(Duration::from_millis(500));
+        return work::stream(&gpu, 5_000, 300);
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = common::command(test, folder.path(), &[]);
+    let options = gctrace_ring::Options {
+        follow: false,
+        ..options()
+    };
+    injected(&mut command, folder.path(), &options);
+    command.env("LD_PRELOAD", cupti_harness::library());
+    let recorded = record(command, folder.path(), |_, _| {});
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    assert!(matches!(
+        ring.states()[..],
+        [(CuptiState::Recording, 22, _)]
+    ));
+    let truth = truth::work_of_log(&recorded.log);
+    assert_eq!(truth.len(), 4 * 300);
+    assert_eq!(truth::work_of_ring(ring), truth);
+}

@@ -58,6 +58,8 @@ pub(crate) struct Decision {
     pub(crate) collections: Collections,
     /// The library; `None`: nothing is injected.
     pub(crate) injection: Option<Injection>,
+    /// What the user should know at the start, in one line. Not for the trace, whose header says the mode.
+    pub(crate) opening: Option<String>,
     /// What the user should know: sentences, to be said once and written as notes.
     pub(crate) notes: Vec<String>,
 }

@@ -28,8 +28,14 @@ pub(crate) fn allocations(report: &Report) -> Section {
         } else {
             String::new()
         };
-        lines.extend(wrap(&format!("{who}{}", rate(allocations)), INDENT, INDENT));
-        lines.extend(wrap(&cost(allocations), INDENT, INDENT));
+        let sentence = match allocations.exact {
+            true => counted(allocations),
+            false => rate(allocations),
+        };
+        lines.extend(wrap(&format!("{who}{sentence}"), INDENT, INDENT));
+        if !allocations.exact {
+            lines.extend(wrap(&cost(allocations), INDENT, INDENT));
+        }
         lines.extend(wrap(&sizes(&allocations.sizes), INDENT, INDENT));
         lines.extend(places(allocations));
     }
@@ -37,6 +43,21 @@ pub(crate) fn allocations(report: &Report) -> Section {
         heading: "Allocations",
         lines,
     }
+}
+
+/// Each was counted.
+fn counted(allocations: &AllocationsReport) -> String {
+    let seen = short_count(allocations.allocations_seen);
+    let rate = allocations.per_cpu_s.map_or(String::new(), |rate| {
+        let bytes = allocations
+            .bytes_per_cpu_s
+            .map_or(String::new(), |bytes| format!(" and {:.3} GB", bytes / 1e9));
+        format!(
+            ": {}{bytes} per second of CPU time",
+            short_count(rate as u64)
+        )
+    });
+    format!("{seen} allocations were counted{rate}.")
 }
 
 fn rate(allocations: &AllocationsReport) -> String {

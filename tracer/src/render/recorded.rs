@@ -50,18 +50,19 @@ fn by_both(traces: &[&RecordedReport], all: usize) -> Option<String> {
         return None;
     }
     let sum = |of: fn(&RecordedReport) -> u64| traces.iter().map(|trace| of(trace)).sum::<u64>();
-    let apart = traces
-        .iter()
-        .filter_map(|trace| trace.sources.both_apart_max_ns)
-        .max();
+    let largest =
+        |of: fn(&RecordedReport) -> Option<u64>| traces.iter().filter_map(|trace| of(trace)).max();
+    let half = largest(|trace| trace.sources.both_apart_p50_ns);
+    let apart = half.zip(largest(|trace| trace.sources.both_apart_p99_ns));
     Some(format!(
         "{} from the kernel and from within (--mode both): {} seen by both{}, {} by probes alone, {} from within \
          alone.",
         subject(traces.len(), all),
         counted(sum(|trace| trace.sources.both), "pause"),
-        apart.map_or_else(String::new, |ns| format!(
-            " (at most {} apart)",
-            duration(ns)
+        apart.map_or_else(String::new, |(half, most)| format!(
+            " (half of them at most {} apart, 99 % {})",
+            duration(half),
+            duration(most)
         )),
         sum(|trace| trace.sources.probes),
         sum(|trace| trace.sources.injected),

@@ -2,11 +2,11 @@
 //!
 //! `cudaLaunchKernel` calls `cuLaunchKernel`: CUPTI records both, with the same correlation id, the
 //! inner one within the outer one's time on the same thread. It writes a record when a call returns,
-//! the inner one first, and gives buffers back when it likes: the two may come in different buffers, in
-//! either order, with a flush in between. So the decision is made here, once after each flush, over all
-//! calls that came since the last one; and at the edges between flushes
-//! - a thread's last calls are held back for some flushes as long as no call with another
-//!   correlation id shows that their outermost one has returned,
+//! the inner one first, and gives buffers back when it likes, on several threads: the two may come in different
+//! buffers, in either order, with a flush in between. So the decision is made here, once after each flush, over all
+//! calls that came since the last one; and at the edges between buffers
+//! - a call of the driver that is within no other is held back for one flush, and a thread's last one for some
+//!   more: its outer one may not have returned,
 //! - calls that others may have been within are remembered for as many flushes.
 //!
 //! What stays: an inner call of one that returns, or whose buffer comes, later than that is kept as well.
@@ -17,7 +17,7 @@ use gctrace_ring::ApiLayer;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Flushes for which the edges are kept: about a second.
+/// Flushes for which the edges are remembered: about a second.
 const TURNS: u32 = 4;
 
 /// Calls of the edges, remembered or held back. Half a million: 20 MB, reached in no program seen.
@@ -71,9 +71,9 @@ impl Outermost {
                 continue;
             }
             outer = Some(call);
-            let may_be_within = call.layer == ApiLayer::Driver
-                && newest.get(&call.tid) == Some(&call.correlation)
-                && known.turns < TURNS;
+            let is_newest = newest.get(&call.tid) == Some(&call.correlation);
+            let patience = if is_newest { TURNS } else { 1 };
+            let may_be_within = call.layer == ApiLayer::Driver && known.turns < patience;
             if !known.is_decided && (last || !may_be_within) {
                 known.is_decided = true;
                 kept.push(call);

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering;
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Between flushes: what a killed program loses at most.
-const INTERVAL: Duration = Duration::from_millis(300);
+/// Between flushes: what a killed program loses of its GPU work at most, where CUPTI gives back what has ended. Of
+/// calls of the driver, which are held back once, it is twice as much.
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// How long the end of the program waits for a flush that is under way.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,8 +48,16 @@ fn stay_loaded() {
     }
 }
 
-/// Signals are for the program's threads.
 fn start_thread(session: &'static Session) {
+    // Without it, buffers come when they are full, and at the end.
+    let thread = spawn_quietly("gctrace-cupti", move || flush_regularly(session));
+    if let Some(thread) = thread {
+        let _ = THREAD.set(thread);
+    }
+}
+
+/// Starts a thread of ours: signals are for the program's. `None` if the kernel refuses.
+pub(super) fn spawn_quietly(name: &str, work: impl FnOnce() + Send + 'static) -> Option<Thread> {
     let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: both places are writable; the first is filled before it is read.
@@ -56,14 +65,11 @@ fn start_thread(session: &'static Session) {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
     }
-    let builder = std::thread::Builder::new().name("gctrace-cupti".to_owned());
-    // Without it, buffers come when they are full, and at the end.
-    let spawned = builder.spawn(move || guarded(|| flush_regularly(session)));
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    let spawned = builder.spawn(|| guarded(work));
     // SAFETY: filled above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    if let Ok(handle) = spawned {
-        let _ = THREAD.set(handle.thread().clone());
-    }
+    spawned.ok().map(|handle| handle.thread().clone())
 }
 
 fn flush_regularly(session: &Session) {

@@ -100,9 +100,13 @@ fn mapped(prefix: &str) -> Vec<String> {
     search.found
 }
 
-/// Whether the driver is in the process.
+/// The driver, if it is in the process.
 pub(super) fn driver() -> Option<Library> {
-    Library::open("libcuda.so.1", libc::RTLD_NOLOAD)
+    // By its path: by its name, the loader would look into all its folders.
+    let files = mapped("libcuda.so");
+    files
+        .iter()
+        .find_map(|file| Library::open(file, libc::RTLD_NOLOAD))
 }
 
 /// CUPTI, loaded where it was not; `None` where there is none to be found.

@@ -23,13 +23,16 @@ use crate::process::Ring;
 use gctrace_ring::CuptiState;
 use gctrace_ring::Moment;
 use gctrace_ring::Record;
+use gctrace_ring::Role;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: buffers with work that has not ended come too.
 const FORCED: u32 = 1;
@@ -42,6 +45,8 @@ pub(super) struct Session {
     pub(super) functions: Functions,
     calls: Batches,
     outermost: Mutex<Outermost>,
+    /// Threads that read a buffer.
+    readers: AtomicU32,
     /// Work without an end or without times: not yet told.
     unmeasured: AtomicU64,
     flush_failed: AtomicBool,
@@ -60,6 +65,7 @@ impl Session {
             functions,
             calls: Batches::new(),
             outermost: Mutex::new(Outermost::default()),
+            readers: AtomicU32::new(0),
             unmeasured: AtomicU64::new(0),
             flush_failed: AtomicBool::new(false),
             calibration_told: AtomicU64::new(0),
@@ -73,7 +79,9 @@ impl Session {
 
     /// The one of this process, if it was not forked off since.
     pub(super) fn current() -> Option<&'static Self> {
-        SESSION.get().filter(|session| session.ring.is_mine())
+        SESSION
+            .get()
+            .filter(|_| process::existing_ring(Role::Gpu).is_some())
     }
 
     /// Reads CUPTI's clock.
@@ -92,6 +100,7 @@ impl Session {
         if last {
             code = code.max((self.api.flush_all)(FORCED));
         }
+        self.await_readers();
         self.write_calls(last);
         self.count_dropped();
         self.tell_calibration();
@@ -99,6 +108,16 @@ impl Session {
             self.ring.push(&Record::Flushed { at_ns });
         } else if !self.flush_failed.swap(true, Ordering::Relaxed) {
             self.refused("cuptiActivityFlushAll", code);
+        }
+    }
+
+    /// Waits for other threads that are reading buffers just now: milliseconds.
+    fn await_readers(&self) {
+        const STEP: Duration = Duration::from_micros(200);
+        const STEPS: u32 = 5_000;
+        let mut steps = 0..STEPS;
+        while self.readers.load(Ordering::Acquire) > 0 && steps.next().is_some() {
+            std::thread::sleep(STEP);
         }
     }
 
@@ -296,7 +315,9 @@ pub(super) extern "C" fn complete(
     }
     super::guarded(|| {
         if let Some(session) = Session::current() {
+            session.readers.fetch_add(1, Ordering::AcqRel);
             session.read_buffer(buffer, valid.min(BUFFER_BYTES));
+            session.readers.fetch_sub(1, Ordering::AcqRel);
         }
     });
     // SAFETY: CUPTI only gives back what `request` gave it, and does not use it any more.

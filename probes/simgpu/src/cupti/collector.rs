@@ -264,9 +264,13 @@ pub(crate) fn deliver_full_buffers() {
     }
 }
 
-/// Hands completed records to the buffers' callbacks; `forced`: others too. No lock is held while
+/// Who delivers: a flush returns once what others are delivering has arrived too.
+static DELIVERY: Mutex<()> = Mutex::new(());
+
+/// Hands completed records to the buffers' callbacks; `forced`: others too. The collector is free while
 /// they run.
 pub(super) fn deliver(forced: bool) {
+    let _delivering = DELIVERY.hold();
     let (ready, callbacks) = with(|collector| (collector.take_ready(forced), collector.callbacks));
     let Some((request, complete)) = callbacks else {
         return;

@@ -57,7 +57,13 @@ fn auto(machine: &Machine) -> Line {
         (Collections::Injected, _) | (_, false) => Verdict::Note,
         _ => Verdict::Ok,
     };
-    Line::new(verdict, what, chosen(decision)).mend(decision.notes.join("\n"))
+    let said: Vec<String> = decision
+        .opening
+        .iter()
+        .chain(&decision.notes)
+        .cloned()
+        .collect();
+    Line::new(verdict, what, chosen(decision)).mend(said.join("\n"))
 }
 
 fn chosen(decision: &Decision) -> &'static str {

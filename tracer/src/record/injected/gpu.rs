@@ -133,7 +133,7 @@ impl GpuRing {
                     function,
                     name,
                 };
-                self.call(correlation, call);
+                self.call(correlation, call, said);
             }
             Raw::Overhead { moment, kind } => said.push(Said::Overhead {
                 ns: moment.end_ns.saturating_sub(moment.begin_ns),
@@ -194,7 +194,7 @@ impl GpuRing {
             },
             begin_ns: moment.begin_ns,
             end_ns: moment.end_ns.max(moment.begin_ns),
-            correlation: Some(u64::from(correlation)),
+            correlation: (correlation != 0).then_some(u64::from(correlation)),
             bytes: (work != GpuWork::Kernel).then_some(bytes),
             collective: None,
         })));
@@ -227,8 +227,12 @@ impl GpuRing {
         }
     }
 
-    /// Driver and runtime records of nested calls have one correlation id.
-    fn call(&mut self, correlation: u32, call: Call) {
+    /// Driver and runtime records of nested calls have one correlation id; 0 is none.
+    fn call(&mut self, correlation: u32, call: Call, said: &mut Vec<Said>) {
+        if correlation == 0 {
+            said.push(Said::Record(call.record(self.pid, None, &self.texts)));
+            return;
+        }
         let known = self.calls.entry(correlation).or_insert(call);
         if call.moment.begin_ns < known.moment.begin_ns || call.layer == ApiLayer::Runtime {
             *known = call;
@@ -246,19 +250,7 @@ impl GpuRing {
         self.calls.retain(|correlation, call| {
             let is_due = call.moment.end_ns <= until_ns;
             if is_due {
-                said.push(Said::Record(Record::CudaCall(CudaCall {
-                    pid,
-                    tid: call.tid,
-                    layer: layer(call.layer),
-                    function: function(call, texts),
-                    begin_ns: call.moment.begin_ns,
-                    end_ns: call.moment.end_ns.max(call.moment.begin_ns),
-                    stream: None,
-                    bytes: None,
-                    grid: None,
-                    correlation: Some(u64::from(*correlation)),
-                    error: None,
-                })));
+                said.push(Said::Record(call.record(pid, Some(*correlation), texts)));
             }
             !is_due
         });
@@ -310,6 +302,24 @@ impl GpuRing {
             ),
             text: cupti_text(state, code, detail),
         }));
+    }
+}
+
+impl Call {
+    fn record(&self, pid: u32, correlation: Option<u32>, texts: &Texts) -> Record {
+        Record::CudaCall(CudaCall {
+            pid,
+            tid: self.tid,
+            layer: layer(self.layer),
+            function: function(self, texts),
+            begin_ns: self.moment.begin_ns,
+            end_ns: self.moment.end_ns.max(self.moment.begin_ns),
+            stream: None,
+            bytes: None,
+            grid: None,
+            correlation: correlation.map(u64::from),
+            error: None,
+        })
     }
 }
 

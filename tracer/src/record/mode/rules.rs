@@ -95,6 +95,7 @@ fn probes_alone() -> Decision {
         collections: Collections::Probes,
         injection: None,
         notes: Vec::new(),
+        opening: None,
     }
 }
 
@@ -157,6 +158,7 @@ fn within(
         collections,
         injection: Some(Injection { library, options }),
         notes: warnings(config, facts),
+        opening: None,
     })
 }
 
@@ -239,7 +241,7 @@ fn unprivileged(
             }
         ))
     })?;
-    decision.notes.insert(0, said(no_probes));
+    decision.opening = Some(said(no_probes));
     Ok(decision)
 }
 

@@ -46,7 +46,7 @@ fn several_modes() {
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
         "1 of 3 traces recorded from within the programs (--mode inject): the reason",
-        "1 of 3 traces recorded from the kernel and from within (--mode both): 1 pause seen by both (at most 2.00 us apart), \
+        "1 of 3 traces recorded from the kernel and from within (--mode both): 1 pause seen by both (half of them at most 2.00 µs apart, 99 % 2.00 µs), \
          1 by probes alone, 1 from within alone.",
         "not known",
         "look for calls",

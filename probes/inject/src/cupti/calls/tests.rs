@@ -44,11 +44,21 @@ fn the_inner_call_goes_when_the_outer_one_comes_after_the_flush_or_before() {
 }
 
 #[test]
-fn calls_of_the_driver_alone_are_kept_once_something_follows_or_time_passes() {
+fn the_inner_call_goes_when_the_outer_ones_buffer_is_late() {
+    let mut outermost = Outermost::default();
+    let (outer, inner, later) = (runtime(1, 10, 20), driver(1, 12, 18), runtime(2, 30, 40));
+    assert_eq!(outermost.turn(vec![inner, later], false), [later]);
+    assert_eq!(outermost.turn(vec![outer], false), [outer]);
+    assert_eq!(outermost.turn(vec![], true), []);
+}
+
+#[test]
+fn calls_of_the_driver_alone_are_kept_a_flush_later_and_the_last_one_once_time_passes() {
     let mut outermost = Outermost::default();
     let (first, second) = (driver(1, 10, 20), driver(2, 30, 40));
-    assert_eq!(outermost.turn(vec![first, second], false), [first]);
-    for _ in 1..TURNS {
+    assert_eq!(outermost.turn(vec![first, second], false), []);
+    assert_eq!(outermost.turn(vec![], false), [first]);
+    for _ in 2..TURNS {
         assert_eq!(outermost.turn(vec![], false), []);
     }
     assert_eq!(outermost.turn(vec![], false), [second]);

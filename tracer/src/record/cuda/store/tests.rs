@@ -162,7 +162,7 @@ fn device_memory_is_thinned_and_known_around_pauses() {
 
 #[test]
 fn a_process_that_ended_is_forgotten() {
-    let (mut store, mut records) = (Store::new(CudaMode::All), Vec::new());
+    let (mut store, mut records) = (Store::new(CudaMode::All), Vec::<Record>::new());
     store.memory(&memory(5, 8, 1, 1), &mut records);
     store.ended(7, &mut records);
     store.pause(&pause(0, 100), &mut records);

@@ -1,1 +1,236 @@
+//! What is written of CUPTI's records, without CUPTI.
 
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+const fn at(begin_ns: u64, end_ns: u64) -> Moment {
+    Moment { begin_ns, end_ns }
+}
+
+fn text(id: u32, text: &str) -> Vec<Raw> {
+    gctrace_ring::pieces(id, text).collect()
+}
+
+fn call(layer: ApiLayer, moment: Moment, correlation: u32, name: u32) -> Raw {
+    Raw::Api {
+        moment,
+        layer,
+        tid: 8,
+        correlation,
+        function: 211,
+        name,
+    }
+}
+
+fn kernel(moment: Moment, correlation: u32, name: u32) -> Raw {
+    Raw::Gpu {
+        moment,
+        work: GpuWork::Kernel,
+        copy_kind: 0,
+        device: 1,
+        context: 2,
+        stream: 7,
+        correlation,
+        bytes: 0,
+        name,
+        graph: 0,
+    }
+}
+
+fn wait(kind: u8, moment: Moment, correlation: u32) -> Raw {
+    Raw::Sync {
+        moment,
+        kind,
+        correlation,
+        context: 2,
+        stream: 9,
+        event: 5,
+    }
+}
+
+fn recorded(correlation: u32, stream: u32) -> Raw {
+    Raw::Event {
+        correlation,
+        context: 2,
+        stream,
+        event: 5,
+    }
+}
+
+fn said(records: &[Raw]) -> Vec<Said> {
+    let mut ring = GpuRing::new(7);
+    let mut said = Vec::new();
+    for record in records {
+        ring.take(record, &mut said);
+    }
+    ring.finish(&mut said);
+    said
+}
+
+fn records(said: &[Said]) -> Vec<&Record> {
+    let record = |one: &'_ Said| matches!(one, Said::Record(_));
+    let found = said.iter().filter(|one| record(one));
+    found
+        .filter_map(|one| match one {
+            Said::Record(record) => Some(record),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn kernels_have_the_names_of_their_authors() {
+    let mut given = text(
+        1,
+        "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+    );
+    given.extend(text(2, "plain_kernel"));
+    given.extend([1, 2, 3].map(|name| kernel(at(10, 30), name, name)));
+    let said = said(&given);
+    let names: Vec<&str> = records(&said)
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::GpuOp(op) => Some(op.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<(unsigned long)4096>)",
+            "plain_kernel",
+            "[name lost]"
+        ]
+    );
+}
+
+#[test]
+fn of_nested_calls_the_outermost_is_written() {
+    let mut given = text(1, "cudaLaunchKernel_v7000");
+    given.extend(text(2, "cuLaunchKernel"));
+    given.push(call(ApiLayer::Driver, at(12, 18), 3, 2));
+    given.push(call(ApiLayer::Runtime, at(10, 20), 3, 1));
+    given.push(call(ApiLayer::Driver, at(30, 40), 4, 2));
+    given.push(call(ApiLayer::Driver, at(50, 60), 0, 0));
+    given.push(call(ApiLayer::Driver, at(70, 80), 0, 0));
+    let said = said(&given);
+    let mut calls: Vec<_> = records(&said)
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::CudaCall(call) => {
+                Some((call.begin_ns, call.function.as_ref(), call.correlation))
+            }
+            _ => None,
+        })
+        .collect();
+    calls.sort_unstable();
+    assert_eq!(
+        calls,
+        [
+            (10, "cudaLaunchKernel", Some(3)),
+            (30, "cuLaunchKernel", Some(4)),
+            (50, "driver function 211", None),
+            (70, "driver function 211", None),
+        ]
+    );
+}
+
+#[test]
+fn a_wait_is_for_the_last_recording_before_it_however_late_that_is_told() {
+    let given = [
+        kernel(at(1, 2), 1, 0),
+        wait(2, at(50, 60), 20),
+        wait(4, at(70, 80), 30),
+        recorded(10, 3),
+        recorded(15, 4),
+        recorded(25, 6),
+    ];
+    let said = said(&given);
+    let waits: Vec<_> = records(&said)
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::GpuSync(wait) => Some(wait),
+            _ => None,
+        })
+        .collect();
+    let [event, context] = waits.as_slice() else {
+        panic!("two waits: {waits:?}");
+    };
+    assert_eq!(event.kind, GpuSyncKind::StreamWaitEvent);
+    assert_eq!((event.stream, event.device), (Some(9), Some(1)));
+    assert_eq!(
+        (event.event_stream, event.event_correlation),
+        (Some(4), Some(15))
+    );
+    assert_eq!(
+        (
+            context.stream,
+            context.event_stream,
+            context.event_correlation
+        ),
+        (None, None, None)
+    );
+}
+
+#[test]
+fn calls_are_written_one_flush_later() {
+    let mut ring = GpuRing::new(7);
+    let mut said = Vec::new();
+    ring.take(&call(ApiLayer::Driver, at(10, 20), 3, 0), &mut said);
+    ring.take(&Raw::Flushed { at_ns: 30 }, &mut said);
+    assert!(said.is_empty(), "the call around it may not have ended");
+    ring.take(&call(ApiLayer::Runtime, at(5, 31), 3, 0), &mut said);
+    ring.take(&Raw::Flushed { at_ns: 60 }, &mut said);
+    assert!(said.is_empty());
+    ring.take(&Raw::Flushed { at_ns: 90 }, &mut said);
+    assert_eq!(records(&said).len(), 1);
+}
+
+#[test]
+fn states_are_sentences() {
+    let state = |state, code| Raw::Cupti {
+        at_ns: 5,
+        state,
+        code,
+        detail: 1,
+    };
+    let mut given = text(1, "cuptiActivityEnable");
+    given.push(state(CuptiState::Refused, 35));
+    given.push(state(CuptiState::Recording, 28));
+    given.push(Raw::Dropped { at_ns: 9, count: 4 });
+    let said = said(&given);
+    let [refused, since, recording, dropped] = said.as_slice() else {
+        panic!("four: {said:?}");
+    };
+    assert_eq!(
+        *refused,
+        Said::Notice(Notice {
+            at_ns: 5,
+            is_warning: true,
+            text: "GPU work is not recorded: CUPTI refused cuptiActivityEnable (error 35)"
+                .to_owned(),
+        })
+    );
+    assert_eq!(*since, Said::CuptiSince(5));
+    assert!(matches!(recording, Said::Notice(notice) if !notice.is_warning));
+    assert_eq!(*dropped, Said::Missed(DROPPED, 4));
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_memory_holds_nothing_breaks_and_no_work_is_lost(
+        words in vec(any::<[u64; 7]>(), 0..200),
+        kinds in vec(1..16_u8, 200),
+    ) {
+        let mut decoded = Vec::new();
+        for (mut words, kind) in words.into_iter().zip(kinds) {
+            words[0] = words[0] & !0xffff | u64::from(kind) | 1 << 8;
+            decoded.extend(Raw::decode(words));
+        }
+        let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Gpu { .. })).count();
+        let said = said(&decoded);
+        let work = records(&said).into_iter().filter(|record| matches!(record, Record::GpuOp(_)));
+        prop_assert_eq!(work.count(), expected);
+    }
+}

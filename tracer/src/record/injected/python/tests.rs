@@ -1,1 +1,167 @@
+//! What is written of an interpreter's records, without an interpreter.
 
+use super::*;
+use gctrace_ring::Record as Raw;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn said(ring: &mut PythonRing, frames: &mut Frames, records: &[Raw]) -> Vec<Said> {
+    let mut said = Vec::new();
+    for record in records {
+        ring.take(record, frames, &mut said);
+    }
+    said
+}
+
+fn begin(at_ns: u64, tid: u32) -> Raw {
+    Raw::PauseBegin {
+        at_ns,
+        tid,
+        generation: 2,
+        interpreter: 0,
+    }
+}
+
+fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
+    Raw::Pause {
+        moment: Moment { begin_ns, end_ns },
+        tid,
+        generation: 2,
+        interpreter: 0,
+        collected: 5,
+        uncollectable: 1,
+        frame,
+    }
+}
+
+fn frame(id: u32, parent: u32, line: u32) -> Raw {
+    Raw::Frame {
+        id,
+        parent,
+        function: 1,
+        file: 2,
+        line,
+    }
+}
+
+fn names() -> Vec<Raw> {
+    let function = gctrace_ring::pieces(1, "work");
+    function.chain(gctrace_ring::pieces(2, "a.py")).collect()
+}
+
+#[test]
+fn frames_of_two_processes_share_their_names() {
+    let mut frames = Frames::default();
+    let mut given = names();
+    given.extend([frame(1, 0, 3), frame(2, 1, 4), pause(10, 20, 7, 2)]);
+    let first = said(&mut PythonRing::new(7), &mut frames, &given);
+    // The other met them in another order, under other numbers.
+    let mut given = names();
+    given.extend([
+        frame(5, 0, 9),
+        frame(6, 0, 3),
+        frame(7, 6, 4),
+        pause(30, 40, 8, 7),
+    ]);
+    let second = said(&mut PythonRing::new(8), &mut frames, &given);
+    let stack = |said: &[Said]| match said.last() {
+        Some(Said::Record(Record::Pause(pause))) => pause.stack,
+        other => panic!("a pause: {other:?}"),
+    };
+    assert_eq!(stack(&first), Some(2));
+    assert_eq!(stack(&second), Some(2));
+    assert_eq!(
+        (first.len(), second.len()),
+        (3, 2),
+        "known frames are not written again"
+    );
+}
+
+#[test]
+fn a_collection_in_which_the_process_died_is_unfinished() {
+    let mut frames = Frames::default();
+    let mut ring = PythonRing::new(7);
+    let given = [begin(10, 7), pause(10, 20, 7, 0), begin(30, 8)];
+    assert_eq!(said(&mut ring, &mut frames, &given).len(), 1);
+    let mut left = Vec::new();
+    ring.ended(50, false, &mut left);
+    let [Said::Record(Record::Pause(pause))] = left.as_slice() else {
+        panic!("one pause: {left:?}");
+    };
+    assert!(pause.unfinished);
+    assert_eq!((pause.tid, pause.begin_ns, pause.end_ns), (8, 30, 50));
+    assert_eq!(pause.source, Source::Injected);
+}
+
+#[test]
+fn where_ends_were_lost_nothing_is_called_unfinished() {
+    let mut ring = PythonRing::new(7);
+    said(&mut ring, &mut Frames::default(), &[begin(30, 8)]);
+    let mut left = Vec::new();
+    ring.ended(50, true, &mut left);
+    assert!(left.is_empty());
+}
+
+#[test]
+fn collections_missed_are_counted_and_told() {
+    let given = [
+        Raw::Hook {
+            at_ns: 3,
+            state: HookState::Installed,
+            interpreter: 0,
+            detail: 0,
+            count: 0,
+        },
+        Raw::Hook {
+            at_ns: 5,
+            state: HookState::Restored,
+            interpreter: 0,
+            detail: 0,
+            count: 12,
+        },
+    ];
+    let told = said(&mut PythonRing::new(7), &mut Frames::default(), &given);
+    let [
+        Said::SeenSince(3),
+        Said::Missed(MISSED, 12),
+        Said::Notice(notice),
+    ] = told.as_slice()
+    else {
+        panic!("since when, how many, why: {told:?}");
+    };
+    assert!(notice.is_warning && notice.text.contains("gc.callbacks"));
+}
+
+#[test]
+fn collectors_by_version() {
+    assert_eq!(collector("3.14.0rc2", false), "incremental");
+    assert_eq!(collector("3.14.4+", false), "incremental");
+    assert_eq!(collector("3.14.5", false), "generational");
+    assert_eq!(collector("3.14.10", false), "generational");
+    assert_eq!(collector("3.14.2", true), "free-threaded");
+    assert_eq!(collector("3.9.18", false), "generational");
+    assert_eq!(collector("", false), "generational");
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_memory_holds_every_pause_is_written_once(
+        words in vec(any::<[u64; 7]>(), 0..200),
+        kinds in vec(1..8_u8, 200),
+    ) {
+        let mut decoded = Vec::new();
+        for (mut words, kind) in words.into_iter().zip(kinds) {
+            words[0] = words[0] & !0xff | u64::from(kind);
+            decoded.extend(Raw::decode(words));
+        }
+        let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Pause { .. })).count();
+        let told = said(&mut PythonRing::new(7), &mut Frames::default(), &decoded);
+        let pauses = told.iter().filter(|one| matches!(one, Said::Record(Record::Pause(_))));
+        prop_assert_eq!(pauses.count(), expected);
+        for one in &told {
+            if let Said::Record(Record::Pause(pause)) = one {
+                prop_assert!(pause.end_ns >= pause.begin_ns);
+            }
+        }
+    }
+}

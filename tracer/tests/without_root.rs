@@ -1,0 +1,184 @@
+//! As an ordinary user without any capability: what gctrace does, what it refuses, and what it says.
+//!
+//! Where the tests run as root, gctrace is started as a user that owns nothing.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
+mod common;
+
+use common::Trace;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+
+/// `nobody` of Debian; any id without files would do.
+const NOBODY: u32 = 65534;
+
+/// gctrace and its libraries where that user may read them, and a folder that it may write.
+struct Place {
+    _folder: tempfile::TempDir,
+    gctrace: PathBuf,
+    work: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(folder.path(), 0o755);
+        let built = Path::new(common::GCTRACE).parent().unwrap();
+        let gctrace = folder.path().join("gctrace");
+        fs::copy(common::GCTRACE, &gctrace).unwrap();
+        for name in ["libgctrace_inject.so", "libgctrace_simgpu.so"] {
+            let copy = folder.path().join(name);
+            fs::copy(built.join("deps").join(name), &copy).expect("cargo builds it with gctrace");
+            open(&copy, 0o755);
+        }
+        let work = folder.path().join("work");
+        fs::create_dir(&work).unwrap();
+        open(&work, 0o777);
+        Self {
+            _folder: folder,
+            gctrace,
+            work,
+        }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(&self.gctrace);
+        command
+            .args(arguments)
+            .current_dir(&self.work)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", &self.work)
+            .env("TMPDIR", &self.work);
+        if nix::unistd::Uid::effective().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.output().unwrap()
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Programs with a free-standing `gctrace` have no rights: file capabilities do not come with a copy.
+#[test]
+fn auto_records_from_within_and_says_so_once() {
+    let place = Place::new();
+    let program = "import gc\nfor n in range(50): gc.collect()";
+    let output = place.run(&["-o", "t.json", "--", "python3", "-c", program]);
+    assert!(output.status.success(), "{output:?}");
+    let text = said(&output);
+    assert_eq!(text.matches("recording from within").count(), 1, "{text}");
+    let trace = Trace::read(&place.work.join("t.json"));
+    assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
+    let pauses = trace.pauses();
+    assert!(pauses.len() >= 50, "{}", pauses.len());
+    assert!(pauses.iter().all(|pause| pause.reason == "unknown"));
+    assert!(
+        pauses
+            .iter()
+            .all(|pause| pause.args["source"] == "injected")
+    );
+
+    let report = place.run(&["analyze", "t.json"]);
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    assert!(report.contains("--mode inject"), "{report}");
+    assert_eq!(report.matches("first milliseconds").count(), 1, "{report}");
+}
+
+#[test]
+fn what_needs_rights_says_what_works_without() {
+    let place = Place::new();
+    let refused = |arguments: &[&str]| {
+        let output = place.run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
+        said(&output)
+    };
+    let kernel = refused(&["--mode", "ebpf", "--", "python3", "a b.py"]);
+    assert!(
+        kernel.contains("gctrace --mode inject -- python3 'a b.py'"),
+        "{kernel}"
+    );
+    assert!(refused(&["--mode", "both", "--", "true"]).contains("missing CAP_BPF"));
+    let running = refused(&["-p", &std::process::id().to_string()]);
+    assert!(running.contains("gctrace -- COMMAND"), "{running}");
+    let running = refused(&["--mode", "inject", "-p", &std::process::id().to_string()]);
+    assert!(running.contains("(-p)"), "{running}");
+    assert!(!place.work.join("trace.json").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_program_with_other_rights_is_refused_before_it_starts() {
+    let place = Place::new();
+    let Some(su) = ["/usr/bin/su", "/bin/su"]
+        .into_iter()
+        .find(|su| Path::new(su).exists())
+    else {
+        eprintln!(
+            "skipped a_program_with_other_rights_is_refused_before_it_starts: there is no su"
+        );
+        return;
+    };
+    let output = place.run(&["--mode", "inject", "--", su, "--version"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("(setuid)"), "{output:?}");
+}
+
+#[test]
+fn doctor_says_that_recording_works() {
+    let place = Place::new();
+    let output = place.run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("inject: a library in the programs"), "{text}");
+    let library = place.gctrace.with_file_name("libgctrace_inject.so");
+    assert!(text.contains(&library.display().to_string()), "{text}");
+    fs::remove_file(&library).unwrap();
+    if ["/usr/local/lib/gctrace", "/usr/lib/gctrace"]
+        .iter()
+        .any(|folder| Path::new(folder).exists())
+    {
+        eprintln!("gctrace without its library was not tried: one is installed");
+        return;
+    }
+    let output = place.run(&["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("sudo install -D"), "{text}");
+}
+
+#[test]
+fn the_demonstration_needs_no_rights() {
+    let place = Place::new();
+    let output = place.run(&["demo", "--steps", "60"]);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    for expected in [
+        "60 steps in",
+        "--mode inject",
+        "measured by CUPTI",
+        "gctrace simulated GPU",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let left = fs::read_dir(&place.work).unwrap().flatten();
+    let left: Vec<_> = left
+        .map(|entry| entry.file_name())
+        .filter(|name| name != ".cache")
+        .collect();
+    assert_eq!(left, ["demo.json"]);
+}

@@ -201,3 +201,34 @@ fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
     );
     assert!(matches!(ring.records.last(), Some(Record::Flushed { .. })));
 }
+
+/// NVIDIA's own library where there is no driver: `CUPTI_LIBRARY=.../libcupti.so.12 cargo test`.
+#[test]
+fn the_real_cupti_without_a_driver() {
+    let Some(cupti) = std::env::var_os("CUPTI_LIBRARY") else {
+        return eprintln!("skipped: CUPTI_LIBRARY names no libcupti");
+    };
+    let test = "the_real_cupti_without_a_driver";
+    let recorded = recorded(test, &[], &options(), |_| {
+        use common::gpu::c;
+        // SAFETY: libraries that are made to be loaded, with functions of this type.
+        let (cupti, inject) = unsafe {
+            let load = |path: std::ffi::OsString| libloading::Library::new(path).expect("it loads");
+            (load(cupti), load(cupti_harness::library().into_os_string()))
+        };
+        assert_eq!(c!(inject, InitializeInjection()), 1);
+        assert_eq!(
+            c!(inject, InitializeInjection()),
+            1,
+            "and nothing more is done"
+        );
+        std::mem::forget((cupti, inject));
+    });
+    let Some(recorded) = recorded else { return };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let states = recorded.ring().states();
+    let [(CuptiState::NoDriver, 15 | 999, function)] = states[..] else {
+        panic!("{states:?}");
+    };
+    assert_eq!(function, "cuptiSubscribe");
+}

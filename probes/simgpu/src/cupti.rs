@@ -184,6 +184,10 @@ exported! {
         Ok(())
     });
     fn cuptiGetThreadIdType(kind: *mut u32) => collecting(|collector| c::write(kind, u32::from(collector.system_threads)));
+    fn cuptiGetCallbackName(domain: u32, id: u32, name: *mut *const c_char) => {
+        let known = ids::callback_name(domain, id).ok_or(INVALID_PARAMETER)?;
+        c::write(name, collector::with(|collector| collector.interned(&known)))
+    };
     fn cuptiFinalize() => collecting(|collector| {
         collector.enabled.clear();
         collector.subscribed = false;

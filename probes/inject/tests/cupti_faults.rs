@@ -104,6 +104,23 @@ fn nobody_asked_for_cuda() {
 }
 
 #[test]
+fn kinds_that_are_refused_are_missing() {
+    let Some(recorded) = with_fault("kinds_that_are_refused_are_missing", "cupti-partial") else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let states = ring
+        .states()
+        .into_iter()
+        .map(|(state, code, _)| (state, code));
+    let partial = [CuptiState::Partial; 2].into_iter().zip([38, 36]);
+    let expected: Vec<_> = partial.chain([(CuptiState::Recording, 22)]).collect();
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    assert_eq!(truth::work_of_ring(ring), truth::work_of_log(&recorded.log));
+}
+
+#[test]
 fn dropped_records_are_counted() {
     let Some(recorded) = with_fault("dropped_records_are_counted", "dropped-records") else {
         return;

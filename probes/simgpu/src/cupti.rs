@@ -90,8 +90,10 @@ fn unsubscribe(collector: &mut Collector, subscriber: u64) -> Status {
 }
 
 fn enable(collector: &mut Collector, kind: u32) -> Status {
+    let refused = [layout::EVENT, layout::SYNCHRONIZATION];
+    let is_partial = collector.settings.has(Fault::CuptiPartial);
     // Kinds that are never written can be enabled like the others: 12, 3, 51 and so on.
-    if kind == 0 {
+    if kind == 0 || (is_partial && refused.contains(&kind)) {
         return Err(INVALID_KIND);
     }
     collector.enabled.insert(kind);

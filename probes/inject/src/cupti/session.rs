@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub(super) ring: &'static Ring,
     pub(super) clock: Clock,
     pub(super) functions: Functions,
+    /// Calls carry the kernel's thread ids.
+    names_threads: bool,
     calls: Batches,
     outermost: Mutex<Outermost>,
     /// Threads that read a buffer.
@@ -57,12 +59,19 @@ static POOL: Pool = Pool::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 
 impl Session {
-    pub(super) fn new(api: Api, ring: &'static Ring, clock: Clock, functions: Functions) -> Self {
+    pub(super) fn new(
+        api: Api,
+        ring: &'static Ring,
+        clock: Clock,
+        functions: Functions,
+        names_threads: bool,
+    ) -> Self {
         Self {
             api,
             ring,
             clock,
             functions,
+            names_threads,
             calls: Batches::new(),
             outermost: Mutex::new(Outermost::default()),
             readers: AtomicU32::new(0),
@@ -150,7 +159,7 @@ impl Session {
                 end_ns: call.span.end_ns,
             },
             layer: call.layer,
-            tid: call.tid,
+            tid: if self.names_threads { call.tid } else { 0 },
             correlation: call.correlation,
             function,
             name,

@@ -11,6 +11,7 @@
   cuda       what recording a launch costs, see bench_cuda.py
   hta        gctrace analyze beside HolisticTraceAnalysis, see bench_hta.py
   parts      what the parts of a recording cost per collection
+  inject     what the injected library costs, see bench_inject.py
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the
 same function's entry and return. The three take turns within every repetition, in an
@@ -36,6 +37,7 @@ import time
 import bench_alloc
 import bench_cuda
 import bench_hta
+import bench_inject
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -369,7 +371,7 @@ def machine():
 def main():
     all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
              "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "hta": bench_hta.hta,
-             "parts": parts}
+             "parts": parts, "inject": bench_inject.inject}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)

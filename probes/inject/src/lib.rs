@@ -10,8 +10,11 @@
 //! - `python`: the interpreter's hooks;
 //! - `cupti`: GPU work.
 //!
-//! Needs the C library to be at least as new as the one it was linked with asks for (glibc 2.34 on systems
-//! from 2021 on: `objdump -T`), and nothing else: libgcc is inside, see build.rs.
+//! Exports `dlopen` (see `python::late`) and nothing else of its own. Needs the C library and its loader, of the
+//! version that it was linked with or newer, and no other library: libgcc is inside, see build.rs. Linked on
+//! Debian 12 (glibc 2.36, gcc 12) it asks for glibc 2.35, for `_dl_find_object` (`objdump -T` tells): to run in
+//! older containers it must be linked on as old a system. Where a program's C library is older the loader would
+//! refuse the whole program, so whoever preloads it has to look first.
 
 mod cupti;
 mod environment;

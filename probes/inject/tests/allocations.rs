@@ -1,6 +1,6 @@
 //! Allocations as the library counts them, against a known number.
 
-#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 mod common;
 

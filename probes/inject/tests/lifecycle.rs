@@ -1,7 +1,5 @@
 //! Processes and interpreters that come, go, fork, are killed, or take the hook out.
 
-#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
-
 mod common;
 
 use common::Seen;
@@ -105,7 +103,7 @@ if __name__ == '__main__':
             for pid in run.numbers() {
                 let ring = run.of(pid as u32);
                 assert!(
-                    full(ring) % 11 == 0 && full(ring) > 0,
+                    full(ring).is_multiple_of(11) && full(ring) > 0,
                     "{} {method}: {}",
                     python.name,
                     full(ring)

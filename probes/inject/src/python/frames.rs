@@ -22,7 +22,7 @@ const CODE_3_8: usize = 32;
 
 struct Line {
     code: Owned,
-    /// Last instruction; before 3.11 the line.
+    /// Last instruction.
     at: i32,
     frame: u32,
 }
@@ -72,7 +72,7 @@ impl Frames {
             return 0;
         };
         let at = position(api, frame);
-        let place = (code.object().addr() / 16 ^ at.cast_unsigned() as usize) % PLACES;
+        let place = ((code.object().addr() / 16) ^ at.cast_unsigned() as usize) % PLACES;
         match self.lines.get(place) {
             Some(Some(line)) if line.code.object() == code.object() && line.at == at => {
                 return line.frame;
@@ -159,13 +159,17 @@ impl Frames {
     }
 }
 
-/// What tells the line within a code object, as cheaply as the version allows.
-fn position(api: &Api, frame: Object) -> i32 {
-    // SAFETY: the lock is held, the frame alive.
+/// The last instruction within the code object. (Its line would do as well, but is found by a walk through the
+/// code's table of lines.)
+fn position(api: &'static Api, frame: Object) -> i32 {
+    // SAFETY: the lock is held, the frame alive; the attribute exists in all versions.
     unsafe {
         match api.PyFrame_GetLasti {
             Some(last) => last(frame),
-            None => (api.PyFrame_GetLineNumber)(frame),
+            None => {
+                let last = (api.PyObject_GetAttrString)(frame, c"f_lasti".as_ptr());
+                Owned::new(api, last).map_or(-1, |last| last.number() as i32)
+            }
         }
     }
 }

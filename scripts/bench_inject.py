@@ -1,0 +1,169 @@
+"""What the injected library costs a program, per collection and per allocation; part `inject` of bench.py.
+
+    bench_inject.py --library libgctrace_inject.so --python PYTHON... [--repetitions 15]
+
+The library hands its ring to whoever listens; here that is this script, which empties it every 5 ms without
+looking at what is in it. Each repetition runs all variants in turns.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import pathlib
+import socket
+import statistics
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+
+# Offsets of the ring's header (probes/ring/src/layout.rs).
+HEAD, TAIL = 64, 128
+
+LOOPS = """
+import gc, json, sys, time
+def timed(work, count):
+    loop = range(count)
+    begin = time.process_time_ns()
+    for _ in loop:
+        work()
+    return (time.process_time_ns() - begin) / count
+gc.disable()
+young = lambda: gc.collect(0)
+# Where every collection is of the whole heap there is time for fewer.
+count = 100_000 if timed(young, 100) < 20_000 else 1000
+print(json.dumps({"collection": timed(young, count), "allocation": timed(object, 1_000_000)}))
+"""
+
+VARIANTS = {
+    "nothing": None,
+    "library": "gc=1,stack=16,alloc=0,cuda=0",
+    "library, no lines": "gc=1,stack=0,alloc=0,cuda=0",
+    "library, --alloc": "gc=1,stack=16,alloc=1,cuda=0",
+}
+
+
+class Reader:
+    """Takes rings and empties them."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(path)
+        self.socket.listen()
+        self.socket.setblocking(False)
+        self.rings = []
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        while True:
+            time.sleep(0.005)
+            try:
+                connection, _ = self.socket.accept()
+            except BlockingIOError:
+                pass
+            else:
+                connection.setblocking(True)
+                _, (descriptor,), _, _ = socket.recv_fds(connection, 1024, 1)
+                self.rings.append(mmap.mmap(descriptor, 0))
+                os.close(descriptor)
+            for ring in self.rings:
+                ring[TAIL:TAIL + 8] = ring[HEAD:HEAD + 8]
+
+    def forget(self):
+        """How many records the rings had, and no more of them."""
+        rings, self.rings = self.rings, []
+        return sum(struct.unpack_from("<Q", ring, HEAD)[0] for ring in rings)
+
+
+def environment(library, variant, path):
+    own = dict(os.environ)
+    if VARIANTS[variant]:
+        own |= {"LD_PRELOAD": library, "GCTRACE_RENDEZVOUS": path, "GCTRACE_INJECT": VARIANTS[variant]}
+    return own
+
+
+def measure(library, python, command, repetitions, value, path, reader):
+    """{variant: values}, all variants in turns."""
+    values = {variant: [] for variant in VARIANTS}
+    for turn in range(repetitions):
+        names = list(VARIANTS)
+        for variant in names[turn % len(names):] + names[:turn % len(names)]:
+            said = subprocess.run([python, *command], env=environment(library, variant, path),
+                                  check=True, capture_output=True, text=True).stdout
+            values[variant].append(value(json.loads(said)))
+            if bool(reader.forget()) != bool(VARIANTS[variant]):
+                raise RuntimeError(f"{variant}: records where there should be none, or none where there should be")
+    return values
+
+
+def spread(numbers, form):
+    low, middle, high = statistics.quantiles(numbers, n=4)
+    return f"{middle:{form}} ({low:{form}} - {high:{form}})"
+
+
+def added(values, unit, form):
+    """Median and middle half of what each variant costs beyond doing nothing, pair by pair."""
+    print(f"| | {unit}, median | beyond doing nothing, median (middle half) |\n|---|---|---|")
+    for variant, own in values.items():
+        extra = [mine - base for mine, base in zip(own, values["nothing"])]
+        print(f"| {variant} | {statistics.median(own):{form}} | "
+              + (spread(extra, form) if VARIANTS[variant] else "") + " |")
+
+
+def version(python):
+    return subprocess.run([python, "-V"], capture_output=True, text=True).stdout.strip()
+
+
+def loops(library, python, repetitions, path, reader):
+    both = measure(library, python, ["-c", LOOPS], repetitions, lambda said: said, path, reader)
+    print(f"\n### Injected library, {version(python)}: an empty `gc.collect(0)`, ns\n")
+    added({variant: [one["collection"] for one in own] for variant, own in both.items()}, "ns", ".0f")
+    print(f"\n### Injected library, {version(python)}: `object()`, made and freed, ns\n")
+    added({variant: [one["allocation"] for one in own] for variant, own in both.items()}, "ns", ".1f")
+
+
+def busy(library, python, repetitions, iterations, path, reader):
+    command = [str(CHECKOUT / "tests/python/busy.py"), "--iterations", str(iterations)]
+    values = measure(library, python, command, repetitions, lambda said: said["elapsed_ns"] / 1e9, path, reader)
+    print(f"\n### Injected library, {version(python)}: `tests/python/busy.py --iterations {iterations}`\n")
+    print("| | median s | ratio to nothing, median (middle half) |\n|---|---|---|")
+    for variant, own in values.items():
+        ratios = [mine / base for mine, base in zip(own, values["nothing"])]
+        print(f"| {variant} | {statistics.median(own):.4g} | {spread(ratios, '.4f')} |")
+
+
+def measure_all(library, pythons, repetitions, iterations):
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(pathlib.Path(folder) / "socket")
+        reader = Reader(path)
+        for python in pythons:
+            loops(library, python, repetitions, path, reader)
+        if iterations:
+            busy(library, pythons[0], repetitions, iterations, path, reader)
+
+
+def inject(options, folder):
+    """As a part of bench.py: the library beside the binary."""
+    library = pathlib.Path(options.gctrace).with_name("libgctrace_inject.so")
+    if not library.exists():
+        print(f"\n### Injected library\n\nleft out: no {library}")
+        return
+    measure_all(str(library), [options.python], max(options.repetitions, 3), options.iterations)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--library", required=True, type=os.path.abspath)
+    parser.add_argument("--python", required=True, nargs="+")
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--iterations", type=int, default=0, help="of busy.py; 0: leave it out")
+    options = parser.parse_args()
+    measure_all(options.library, options.python, options.repetitions, options.iterations)
+
+
+if __name__ == "__main__":
+    main()

@@ -131,10 +131,10 @@ type Failure = (CuptiState, Code, String);
 fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
     let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
     let api = Api::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
-    // First of all: whatever gets a time later gets it from there.
+    let subscriber = subscribe(&api)?;
+    // Before anything is enabled, as CUPTI demands; not before it is ours: another profiler's times would change.
     let register = api.register_timestamp;
     let is_taken = register.is_some_and(|register| register(clock::monotonic) == 0);
-    let subscriber = subscribe(&api)?;
     let clock = Clock::new(is_taken, &|| Session::read_clock(&api));
     let names_threads = set_up(&api, ring);
     let functions = Functions::new(only_waits);

@@ -131,13 +131,14 @@ type Failure = (CuptiState, Code, String);
 fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
     let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
     let api = Api::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
-    // First of all: whatever gets a time later gets it from there.
+    let subscriber = subscribe(&api)?;
+    // Before anything is enabled, as CUPTI demands; not before it is ours: another profiler's times would change.
     let register = api.register_timestamp;
     let is_taken = register.is_some_and(|register| register(clock::monotonic) == 0);
-    let subscriber = subscribe(&api)?;
     let clock = Clock::new(is_taken, &|| Session::read_clock(&api));
-    let session = Session::new(api, ring, clock, Functions::new(only_waits)).publish();
-    set_up(session);
+    let names_threads = set_up(&api, ring);
+    let functions = Functions::new(only_waits);
+    let session = Session::new(api, ring, clock, functions, names_threads).publish();
     if let Err(failure) = ask_for_records(session) {
         if let Some(unsubscribe) = session.api.unsubscribe {
             let _ = unsubscribe(subscriber);
@@ -172,20 +173,19 @@ fn subscribe(api: &Api) -> Result<u64, Failure> {
     Err((state, code, "cuptiSubscribe".to_owned()))
 }
 
-/// What must be said before the first record.
-fn set_up(session: &Session) {
-    let api = &session.api;
-    let code = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS));
-    if code != Some(0) {
+/// What must be set before the first record. Whether calls will carry the kernel's thread ids.
+fn set_up(api: &Api, ring: &Ring) -> bool {
+    let names_threads = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS)) == Some(0);
+    if !names_threads {
         let kind = i64::from(decode::RUNTIME);
-        let why = "calls carry no thread ids: cuptiSetThreadIdType";
-        say(session.ring, CuptiState::Partial, kind, why);
+        say(ring, CuptiState::Partial, kind, "calls carry no thread ids");
     }
     if let Some(set) = api.set_attribute {
         let (mut bytes, mut yes) = (size_of::<u8>(), 1_u8);
         // Refused, it costs time and nothing else.
         let _ = set(ZEROED_BUFFERS, &raw mut bytes, (&raw mut yes).cast());
     }
+    names_threads
 }
 
 /// Enables one kind of record after the other; those that are refused are missing.

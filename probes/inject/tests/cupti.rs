@@ -47,6 +47,11 @@ fn check(recorded: &Recorded, version: i64) {
         first.collect::<Vec<_>>()
     );
     assert!(rest.iter().all(|call| call.0 != "cudaGetDevice"));
+    // A function that only CUPTI names.
+    let creations = rest
+        .iter()
+        .filter(|call| call.0 == "cudaStreamCreateWithFlags");
+    assert_eq!(creations.count(), 4);
     let events = ring
         .records
         .iter()

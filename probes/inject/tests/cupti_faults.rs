@@ -104,6 +104,23 @@ fn nobody_asked_for_cuda() {
 }
 
 #[test]
+fn kinds_that_are_refused_are_missing() {
+    let Some(recorded) = with_fault("kinds_that_are_refused_are_missing", "cupti-partial") else {
+        return;
+    };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let ring = recorded.ring();
+    let states = ring
+        .states()
+        .into_iter()
+        .map(|(state, code, _)| (state, code));
+    let partial = [CuptiState::Partial; 2].into_iter().zip([38, 36]);
+    let expected: Vec<_> = partial.chain([(CuptiState::Recording, 22)]).collect();
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    assert_eq!(truth::work_of_ring(ring), truth::work_of_log(&recorded.log));
+}
+
+#[test]
 fn dropped_records_are_counted() {
     let Some(recorded) = with_fault("dropped_records_are_counted", "dropped-records") else {
         return;
@@ -200,4 +217,35 @@ fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
         5
     );
     assert!(matches!(ring.records.last(), Some(Record::Flushed { .. })));
+}
+
+/// NVIDIA's own library where there is no driver: `CUPTI_LIBRARY=.../libcupti.so.12 cargo test`.
+#[test]
+fn the_real_cupti_without_a_driver() {
+    let Some(cupti) = std::env::var_os("CUPTI_LIBRARY") else {
+        return eprintln!("skipped: CUPTI_LIBRARY names no libcupti");
+    };
+    let test = "the_real_cupti_without_a_driver";
+    let recorded = recorded(test, &[], &options(), |_| {
+        use common::gpu::c;
+        // SAFETY: libraries that are made to be loaded, with functions of this type.
+        let (cupti, inject) = unsafe {
+            let load = |path: std::ffi::OsString| libloading::Library::new(path).expect("it loads");
+            (load(cupti), load(cupti_harness::library().into_os_string()))
+        };
+        assert_eq!(c!(inject, InitializeInjection()), 1);
+        assert_eq!(
+            c!(inject, InitializeInjection()),
+            1,
+            "and nothing more is done"
+        );
+        std::mem::forget((cupti, inject));
+    });
+    let Some(recorded) = recorded else { return };
+    assert!(recorded.status.success(), "{}", recorded.output);
+    let states = recorded.ring().states();
+    let [(CuptiState::NoDriver, 15 | 999, function)] = states[..] else {
+        panic!("{states:?}");
+    };
+    assert_eq!(function, "cuptiSubscribe");
 }

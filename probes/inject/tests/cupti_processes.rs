@@ -8,6 +8,7 @@ mod cupti_harness;
 
 use common::gpu::Gpu;
 use common::gpu::c;
+use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
 use cupti_harness::record;
@@ -18,6 +19,7 @@ use gctrace_ring::CuptiState;
 use gctrace_ring::Record;
 use nix::libc;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -220,27 +222,53 @@ fn without_a_listener_nothing_is_tried() {
     );
 }
 
-#[test]
-fn a_library_that_lies_alone_is_absent() {
-    let test = "a_library_that_lies_alone_is_absent";
+/// A driver that has no CUPTI of its own: what is said where its folder holds this instead.
+fn with_the_driver_alone(test: &str, cupti: Option<&Path>) -> Option<Recorded> {
     if common::playing().is_some() {
         let driver = std::env::var_os("ALONE").expect("set below");
         // SAFETY: the simulated driver runs nothing when it is loaded.
         let driver = unsafe { libloading::Library::new(driver) }.expect("it loads");
         assert_eq!(c!(driver, cuInit(0 => u32)), 0);
-        return std::mem::forget(driver);
+        std::mem::forget(driver);
+        return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
     let alone = folder.path().join("libcuda.so.1");
     std::fs::copy(common::libraries().join("libcuda.so.1"), &alone).expect("copied");
+    if let Some(cupti) = cupti {
+        std::fs::copy(cupti, folder.path().join("libcupti.so.12")).expect("copied");
+    }
     let mut command = common::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
-    command
-        .env("ALONE", &alone)
-        .env("LD_LIBRARY_PATH", folder.path());
+    command.env("ALONE", &alone);
+    command.env("LD_LIBRARY_PATH", folder.path());
     let recorded = record(command, folder.path(), |_, _| {});
     assert!(recorded.status.success(), "{}", recorded.output);
+    Some(recorded)
+}
+
+#[test]
+fn where_there_is_no_cupti_it_is_absent() {
+    let recorded = with_the_driver_alone("where_there_is_no_cupti_it_is_absent", None);
+    let Some(recorded) = recorded else { return };
     assert_eq!(recorded.ring().states(), [(CuptiState::Absent, 0, "")]);
+}
+
+#[test]
+fn a_cupti_that_lacks_functions_is_too_old() {
+    // Any library but CUPTI.
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("read");
+    let mut files = maps.split_whitespace();
+    let other = files.find(|file| file.contains("/libgcc_s.so") || file.contains("/libm.so"));
+    let Some(other) = other else {
+        return eprintln!("skipped: this test is linked statically");
+    };
+    let test = "a_cupti_that_lacks_functions_is_too_old";
+    let Some(recorded) = with_the_driver_alone(test, Some(Path::new(other))) else {
+        return;
+    };
+    let lacks = [(CuptiState::TooOld, 0, "cuptiSubscribe")];
+    assert_eq!(recorded.ring().states(), lacks);
 }
 
 #[test]

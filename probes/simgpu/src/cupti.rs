@@ -90,8 +90,10 @@ fn unsubscribe(collector: &mut Collector, subscriber: u64) -> Status {
 }
 
 fn enable(collector: &mut Collector, kind: u32) -> Status {
+    let refused = [layout::EVENT, layout::SYNCHRONIZATION];
+    let is_partial = collector.settings.has(Fault::CuptiPartial);
     // Kinds that are never written can be enabled like the others: 12, 3, 51 and so on.
-    if kind == 0 {
+    if kind == 0 || (is_partial && refused.contains(&kind)) {
         return Err(INVALID_KIND);
     }
     collector.enabled.insert(kind);
@@ -184,6 +186,10 @@ exported! {
         Ok(())
     });
     fn cuptiGetThreadIdType(kind: *mut u32) => collecting(|collector| c::write(kind, u32::from(collector.system_threads)));
+    fn cuptiGetCallbackName(domain: u32, id: u32, name: *mut *const c_char) => {
+        let known = ids::callback_name(domain, id).ok_or(INVALID_PARAMETER)?;
+        c::write(name, collector::with(|collector| collector.interned(&known)))
+    };
     fn cuptiFinalize() => collecting(|collector| {
         collector.enabled.clear();
         collector.subscribed = false;

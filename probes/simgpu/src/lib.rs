@@ -21,7 +21,7 @@
 //! | `SIMGPU_LOG_MS` | 100 | how often they are written; what measures on few processors has them written at exit |
 //! | `SIMGPU_SHARED` | `shared` beside the libraries | folder in which processes meet |
 //! | `SIMGPU_CUPTI` | 12.4 | version of CUPTI's records: `11.8`, `12.4`, `13.0` or `future` (longer ones) |
-//! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
+//! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `cupti-partial`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
 //!
 //! # Kernels
 //!

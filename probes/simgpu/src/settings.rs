@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     Cupti15,
     /// CUPTI calls fail with 999, `CUPTI_ERROR_UNKNOWN`.
     Cupti999,
+    /// CUPTI gives no events and no synchronisations: enabling them fails with 21, `CUPTI_ERROR_INVALID_KIND`.
+    CuptiPartial,
     /// Every tenth activity record is dropped and counted as dropped.
     DroppedRecords,
     /// CUPTI's time stamps ignore the registered callback: they stay on CLOCK_REALTIME.
@@ -37,6 +39,7 @@ impl FromStr for Fault {
             "subscribe-busy" => Self::SubscribeBusy,
             "cupti-15" => Self::Cupti15,
             "cupti-999" => Self::Cupti999,
+            "cupti-partial" => Self::CuptiPartial,
             "dropped-records" => Self::DroppedRecords,
             "wrong-clock" => Self::WrongClock,
             "never-completing" => Self::NeverCompleting,

@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 /// Pairs of readings, of which the closest counts.
 const PAIRS: usize = 100;
 
+/// Work may have begun before we did: an hour.
+const BEFORE_NS: u64 = 3_600_000_000_000;
+
 /// Moments are CLOCK_MONOTONIC as they are.
 const OURS: u8 = 0;
 /// CUPTI took the callback, but its clock says otherwise: the first record decides.
@@ -73,6 +76,13 @@ impl Clock {
         self.error_ns.fetch_max(error_ns, Ordering::Relaxed);
     }
 
+    /// Whether a converted moment can be: not long before the begin, not after `latest_ns`. Somebody else may register
+    /// a clock of his own with CUPTI while it records.
+    pub(super) fn is_plausible(&self, moment_ns: u64, latest_ns: u64) -> bool {
+        let earliest_ns = self.begun_ns.saturating_sub(BEFORE_NS);
+        (earliest_ns..=latest_ns).contains(&moment_ns)
+    }
+
     /// A moment of CUPTI's in CLOCK_MONOTONIC.
     pub(super) fn convert(&self, moment_ns: u64) -> u64 {
         let state = self.state.load(Ordering::Acquire);
@@ -85,10 +95,7 @@ impl Clock {
     /// Whether records have moments of our clock: the first of them lies between the begin and now.
     /// CLOCK_REALTIME is decades away from that.
     fn is_proven_by(&self, moment_ns: u64) -> bool {
-        /// Work may have begun before we did: an hour.
-        const BEFORE_NS: u64 = 3_600_000_000_000;
-        let earliest = self.begun_ns.saturating_sub(BEFORE_NS);
-        let is_ours = (earliest..=now_ns()).contains(&moment_ns);
+        let is_ours = self.is_plausible(moment_ns, now_ns());
         let state = if is_ours { OURS } else { CALIBRATED };
         // Another thread may have decided at the same time, by a record of the same clock.
         self.state.store(state, Ordering::Release);
@@ -173,6 +180,14 @@ mod tests {
         let converted = clock.convert(now + AHEAD_NS);
         let error_ns = clock.error_ns().expect("calibrated");
         assert!(converted.abs_diff(now) <= error_ns);
+    }
+
+    #[test]
+    fn moments_of_another_clock_are_not_believed() {
+        let clock = Clock::new(true, &ours);
+        let now = now_ns();
+        assert!(clock.is_plausible(clock.convert(now), now));
+        assert!(!clock.is_plausible(clock.convert(now + AHEAD_NS), now + 1_000_000_000));
     }
 
     #[test]

@@ -2,7 +2,12 @@
 
 use super::api::Api;
 use crate::process::Ring;
+use Class::Chatter;
+use Class::Launch;
+use Class::Wait;
 use gctrace_ring::ApiLayer;
+use gctrace_ring::ApiLayer::Driver;
+use gctrace_ring::ApiLayer::Runtime;
 use gctrace_ring::TextId;
 use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
@@ -18,12 +23,6 @@ enum Class {
     /// Called all the time, and asks the GPU for nothing: never recorded.
     Chatter,
 }
-
-use ApiLayer::Driver;
-use ApiLayer::Runtime;
-use Class::Chatter;
-use Class::Launch;
-use Class::Wait;
 
 /// Functions by their numbers in `cupti_runtime_cbid.h` and `cupti_driver_cbid.h` of CUPTI 12.4, whose
 /// numbers are never changed, only added. Names are for a CUPTI that does not tell them.

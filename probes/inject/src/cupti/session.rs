@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub(super) ring: &'static Ring,
     pub(super) clock: Clock,
     pub(super) functions: Functions,
+    /// Calls carry the kernel's thread ids.
+    names_threads: bool,
     calls: Batches,
     outermost: Mutex<Outermost>,
     /// Threads that read a buffer.
@@ -57,12 +59,19 @@ static POOL: Pool = Pool::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 
 impl Session {
-    pub(super) fn new(api: Api, ring: &'static Ring, clock: Clock, functions: Functions) -> Self {
+    pub(super) fn new(
+        api: Api,
+        ring: &'static Ring,
+        clock: Clock,
+        functions: Functions,
+        names_threads: bool,
+    ) -> Self {
         Self {
             api,
             ring,
             clock,
             functions,
+            names_threads,
             calls: Batches::new(),
             outermost: Mutex::new(Outermost::default()),
             readers: AtomicU32::new(0),
@@ -93,6 +102,9 @@ impl Session {
 
     /// Has everything delivered that has ended, and writes down what only makes sense together. `last`: what has
     /// not ended too, and nothing is held back.
+    ///
+    /// CUPTI keeps a buffer back as long as anything in it has not ended: what ended in it before comes with it, later
+    /// than `Flushed` says. Buffers are small for that reason.
     pub(super) fn flush(&self, last: bool) {
         let at_ns = process::now_ns();
         self.clock.calibrate(&|| Self::read_clock(&self.api));
@@ -150,7 +162,7 @@ impl Session {
                 end_ns: call.span.end_ns,
             },
             layer: call.layer,
-            tid: call.tid,
+            tid: if self.names_threads { call.tid } else { 0 },
             correlation: call.correlation,
             function,
             name,
@@ -189,8 +201,12 @@ impl Session {
     fn read_buffer(&self, buffer: *mut u8, valid: usize) {
         // SAFETY: of the pool, so many bytes long, initialised, and ours until it is given back.
         let bytes = unsafe { std::slice::from_raw_parts(buffer, valid) };
-        let mut names = Names::default();
-        let mut calls = Vec::new();
+        let mut reading = Reading {
+            names: Names::default(),
+            calls: Vec::new(),
+            // A calibrated clock may be off by a little.
+            latest_ns: process::now_ns().saturating_add(1_000_000_000),
+        };
         let mut record = std::ptr::null_mut();
         let mut before = None;
         while (self.api.next_record)(buffer, valid, &raw mut record) == 0 {
@@ -204,21 +220,21 @@ impl Session {
                 break;
             };
             if let Some(activity) = decode(rest) {
-                self.take(activity, &mut names, &mut calls);
+                self.take(activity, &mut reading);
             }
         }
-        self.calls.push(calls);
+        self.calls.push(reading.calls);
     }
 
-    fn take(&self, activity: Activity, names: &mut Names, calls: &mut Vec<Call>) {
+    fn take(&self, activity: Activity, reading: &mut Reading) {
         let record = match activity {
-            Activity::Work(work) => self.work(&work, names),
+            Activity::Work(work) => self.work(&work, reading),
             Activity::Call(mut call) => {
-                let moment = self.moment(call.span);
+                let moment = self.measured(call.span, reading);
                 if let Some(moment) = moment {
                     call.span.start_ns = moment.begin_ns;
                     call.span.end_ns = moment.end_ns;
-                    calls.push(call);
+                    reading.calls.push(call);
                 }
                 return;
             }
@@ -229,7 +245,7 @@ impl Session {
                 context,
                 stream,
                 event,
-            } => self.moment(span).map(|moment| Record::Sync {
+            } => self.moment(span, reading).map(|moment| Record::Sync {
                 moment,
                 kind: u8::try_from(kind).unwrap_or(0),
                 correlation,
@@ -249,7 +265,7 @@ impl Session {
                 event,
             }),
             Activity::Overhead { span, kind } => self
-                .moment(span)
+                .moment(span, reading)
                 .map(|moment| Record::Overhead { moment, kind }),
         };
         if let Some(record) = record {
@@ -257,10 +273,10 @@ impl Session {
         }
     }
 
-    fn work(&self, work: &Work, names: &mut Names) -> Option<Record> {
-        let moment = self.moment(work.span)?;
+    fn work(&self, work: &Work, reading: &mut Reading) -> Option<Record> {
+        let moment = self.measured(work.span, reading)?;
         // SAFETY: the address comes from a record that CUPTI has just handed over.
-        let name = unsafe { names.text(work.name, self.ring) };
+        let name = unsafe { reading.names.text(work.name, self.ring) };
         Some(Record::Gpu {
             moment,
             work: work.work,
@@ -275,17 +291,35 @@ impl Session {
         })
     }
 
-    /// In our clock; `None`, and counted, for what has no times: it has not ended, or CUPTI had no memory for them.
-    fn moment(&self, span: Span) -> Option<Moment> {
-        if span.start_ns == 0 || span.end_ns == 0 {
+    /// As [`moment`](Self::moment); what has none is counted.
+    fn measured(&self, span: Span, reading: &Reading) -> Option<Moment> {
+        let moment = self.moment(span, reading);
+        if moment.is_none() {
             self.unmeasured.fetch_add(1, Ordering::Relaxed);
+        }
+        moment
+    }
+
+    /// In our clock; `None` for what has no times, because it has not ended or CUPTI had no memory for them, and for
+    /// times that cannot be.
+    fn moment(&self, span: Span, reading: &Reading) -> Option<Moment> {
+        if span.start_ns == 0 || span.end_ns == 0 {
             return None;
         }
-        Some(Moment {
-            begin_ns: self.clock.convert(span.start_ns),
-            end_ns: self.clock.convert(span.end_ns),
-        })
+        let begin_ns = self.clock.convert(span.start_ns);
+        let end_ns = self.clock.convert(span.end_ns);
+        let is_plausible = |moment_ns| self.clock.is_plausible(moment_ns, reading.latest_ns);
+        let is_measured = is_plausible(begin_ns) && is_plausible(end_ns);
+        is_measured.then_some(Moment { begin_ns, end_ns })
     }
+}
+
+/// What is kept while a buffer is read.
+struct Reading {
+    names: Names,
+    calls: Vec<Call>,
+    /// No moment in it is later.
+    latest_ns: u64,
 }
 
 /// CUPTI wants a buffer, on any thread.

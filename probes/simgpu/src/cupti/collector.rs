@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
 use std::ffi::CString;
+use std::ffi::c_char;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -123,6 +124,11 @@ impl Collector {
 
     pub(super) fn now(&self) -> u64 {
         shifted(self.offset_ns, clock::now_ns())
+    }
+
+    /// A C string that stays.
+    pub(super) fn interned(&mut self, text: &str) -> *const c_char {
+        std::ptr::with_exposed_provenance(interned(&mut self.names, text) as usize)
     }
 
     /// Makes a record of a kind that is enabled.

@@ -73,6 +73,8 @@ struct Told {
     describes_processes: bool,
     notices: Notices,
     lost: BTreeMap<String, u64>,
+    /// As above, not yet told.
+    lost_by_process: BTreeMap<(u32, &'static str), u64>,
     overhead: Overhead,
     /// Processes whose calls CUPTI tells from now on.
     cupti: Vec<(u32, u64)>,
@@ -133,6 +135,7 @@ impl Injected {
                 describes_processes,
                 notices: Notices::default(),
                 lost: BTreeMap::new(),
+                lost_by_process: BTreeMap::new(),
                 overhead: Overhead::default(),
                 cupti: Vec::new(),
             },
@@ -397,12 +400,22 @@ fn raise_descriptor_limit() {
 }
 
 impl Told {
-    /// Counts what was lost, and tells the trace from whom.
-    fn lose(&mut self, pid: u32, what: &str, count: u64, output: &mut Output) {
-        let lost = self.lost.entry(what.to_owned()).or_default();
-        *lost = lost.saturating_add(count);
-        let message = format!("lost: {count} ({what})");
-        output.note(Some(pid), clock::monotonic_ns(), message);
+    /// Counts what was lost, and of whom.
+    fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
+        for lost in [
+            self.lost.entry(what.to_owned()).or_default(),
+            self.lost_by_process.entry((pid, what)).or_default(),
+        ] {
+            *lost = lost.saturating_add(count);
+        }
+    }
+
+    /// Tells the trace of whom something was lost, after a process is over.
+    fn say_lost(&mut self, output: &mut Output) {
+        let now_ns = clock::monotonic_ns();
+        for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {
+            output.note(Some(pid), now_ns, format!("lost: {count} ({what})"));
+        }
     }
 }
 

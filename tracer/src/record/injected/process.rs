@@ -132,7 +132,8 @@ impl Ring {
             consumer, meaning, ..
         } = self;
         let mut said = Vec::new();
-        loop {
+        // All that the dead have left is one ringful, whatever else the memory says.
+        for _ in 0..if dead { 2 } else { 1 } {
             let read = consumer.read(dead, |record| {
                 if let Ok(record) = record {
                     meaning.take(&record, &mut trace.frames, &mut said);
@@ -140,10 +141,6 @@ impl Ring {
                 }
             });
             self.damaged += read.damaged;
-            // Of one that writes faster than we read, a ringful at a time.
-            if !dead || read.records + read.damaged == 0 {
-                break;
-            }
         }
         if let Some(counted) = &mut self.counted
             && let Some(record) = counted.look(&self.consumer, false)
@@ -187,9 +184,10 @@ impl Ring {
         );
         for (what, count) in kinds.into_iter().chain([damaged]) {
             if count > 0 {
-                told.lose(facts.process.pid, what, count, &mut trace.output);
+                told.lose(facts.process.pid, what, count);
             }
         }
+        told.say_lost(&mut trace.output);
     }
 }
 
@@ -258,7 +256,7 @@ impl Facts {
                         .say(self.process.pid, notice, &mut trace.output);
                 }
                 Said::Missed(what, count) => {
-                    told.lose(self.process.pid, what, count, &mut trace.output);
+                    told.lose(self.process.pid, what, count);
                 }
                 Said::CuptiSince(at_ns) => told.cupti.push((self.process.pid, at_ns)),
                 Said::Overhead { ns, queue_full } => told.overhead.add(ns, queue_full),

@@ -156,8 +156,7 @@ def second_thread(bench):
                 bench.launch("long", after_us=40)
             done.put(True)
 
-    thread = threading.Thread(target=backward, name="backward")
-    thread.start()
+    thread = bench.start("backward", backward)
     for _ in bench.steps(40):
         for _ in range(20):
             bench.launch("long", after_us=40)
@@ -181,8 +180,7 @@ def loader(bench, processors=None):
             if collecting:
                 gc.collect()
 
-    thread = threading.Thread(target=serve, name="loader")
-    thread.start()
+    thread = bench.start("loader", serve)
 
     def end():
         asked.put(False)
@@ -236,8 +234,7 @@ def native_thread(bench):
                                      c_void_p(bench.device.streams[0]), 400, c_int64(40_000))
             done.put(True)
 
-    thread = threading.Thread(target=backward, name="backward")
-    thread.start()
+    thread = bench.start("backward", backward)
     for step in bench.steps(12):
         for _ in range(20):
             bench.host.work(60)

@@ -120,8 +120,9 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
         .iter()
         .filter(|pause| listened.contains(&pause.begin_ns) && of_interpreter(pause, 0));
     let callbacks = truth["collections"].as_array().unwrap();
-    if python.is("incremental") {
-        // Increments that only mark are not in gc.get_stats().
+    // Increments that only mark are not in gc.get_stats(); in 3.8, which has one collector for all interpreters,
+    // what runs when a subinterpreter ends is, and no callback is told of that.
+    if python.is("incremental") || python.version < (3, 9, 0) {
         assert_eq!(common::by_generation(own), by_generation(callbacks));
         return;
     }

@@ -2,6 +2,7 @@
 //!
 //! Owns starting the programs and reading what they wrote. What is made of it is `trial.rs`.
 
+pub(crate) mod figure;
 pub(crate) mod trial;
 
 use gctrace_analysis::Analysis;
@@ -30,6 +31,9 @@ pub(crate) enum Form {
 pub(crate) struct Recorded {
     /// By rank.
     pub(crate) ranks: Vec<Timeline>,
+    /// For how long its threads waited for a processor: all of all ranks, and the machine as a whole
+    /// for a hypervisor. `None` where the kernel does not count that.
+    pub(crate) waited_ns: Option<i64>,
 }
 
 /// The folder of the simulated libraries: that of `GCTRACE_SIMGPU`, else one made of this build's.
@@ -97,6 +101,8 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
     program
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("SIMGPU_LOG", folder.path().join("log"))
+        // At exit: writing it takes a processor.
+        .env("SIMGPU_LOG_MS", "3600000")
         .env("SIMGPU_SHARED", folder.path().join("shared"));
     succeed(&mut program);
     let mut convert = Command::new("python3");
@@ -104,37 +110,67 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
         .arg(script("kineto_of_simgpu.py"))
         .arg(folder.path());
     succeed(convert.env("PYTHONDONTWRITEBYTECODE", "1"));
+    let waited_ns = waited(folder.path(), runs, ranks);
     Ok(Played {
         folder,
-        runs,
         ranks,
+        waited_ns,
     })
 }
 
 /// What a case left behind.
 pub(crate) struct Played {
     folder: tempfile::TempDir,
-    runs: usize,
     ranks: usize,
+    /// By run, as in [`Recorded`].
+    waited_ns: Vec<Option<i64>>,
 }
 
 impl Played {
-    /// The runs as the PyTorch profiler would have recorded them.
-    pub(crate) fn recorded(&self, form: Form) -> Vec<Recorded> {
-        let form = |run: usize| match form {
-            // Of runs without collections only the length is of interest.
-            Form::WithWaits if run.is_multiple_of(2) => "",
-            Form::WithWaits | Form::Plain => ".plain",
+    /// The runs with collections as the PyTorch profiler would have recorded them.
+    pub(crate) fn with(&self, form: Form) -> Vec<Recorded> {
+        let form = match form {
+            Form::WithWaits => "",
+            Form::Plain => ".plain",
         };
-        let run = |run: usize| {
-            let file = |rank| format!("run{run}.rank{rank}{}.json", form(run));
+        self.recorded(0, form)
+    }
+
+    /// The runs without. Only their figures are of interest, so in one form.
+    pub(crate) fn without(&self) -> Vec<Recorded> {
+        self.recorded(1, ".plain")
+    }
+
+    /// Every second run.
+    fn recorded(&self, first: usize, form: &str) -> Vec<Recorded> {
+        let runs = self.waited_ns.iter().enumerate().skip(first).step_by(2);
+        let run = |(run, waited_ns): (usize, &Option<i64>)| {
+            let file = |rank| format!("run{run}.rank{rank}{form}.json");
             let files = (0..self.ranks).map(|rank| self.folder.path().join(file(rank)));
             Recorded {
                 ranks: timelines(files),
+                waited_ns: *waited_ns,
             }
         };
-        (0..self.runs).map(run).collect()
+        runs.map(run).collect()
     }
+}
+
+/// For how long threads waited in each run: program.<rank>.json.
+fn waited(folder: &Path, runs: usize, ranks: usize) -> Vec<Option<i64>> {
+    let program = |rank| {
+        let text = std::fs::read(folder.join(format!("program.{rank}.json"))).unwrap();
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()
+    };
+    let programs: Vec<_> = (0..ranks).map(program).collect();
+    let of_run = |run: usize| {
+        let ranks = || programs.iter().map(|program| &program["runs"][run]);
+        let waited: Option<i64> = ranks().map(|rank| rank["waited"].as_i64()).sum();
+        // Each rank tells the same of the one machine.
+        let stolen = ranks().map(|rank| rank["stolen"].as_i64().unwrap()).max();
+        Some(waited? + stolen?)
+    };
+    (0..runs).map(of_run).collect()
 }
 
 /// The processes of several traces, one each, by rank.

@@ -1,7 +1,15 @@
-//! A case judged: what the replay predicts for every run with collections against what the runs
-//! without took.
+//! A case: what the replay predicts for every run with collections, beside what the runs without took,
+//! and which runs count.
+//!
+//! How figures are judged is `figure.rs`.
 
 use super::Recorded;
+use super::figure;
+use super::figure::Figure;
+use super::figure::RIGHT_RUNS;
+use super::figure::Verdict;
+use super::figure::With;
+use super::figure::Without;
 use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::Change;
 use gctrace_analysis::gpu::replay::Job;
@@ -10,11 +18,6 @@ use gctrace_analysis::gpu::replay::Schedule;
 use gctrace_analysis::gpu::timeline::Timeline;
 use std::collections::BTreeSet;
 
-/// A prediction may be off by this share of the real difference, ...
-const SHARE_PERCENT: i64 = 5;
-/// ... or by this, whichever is more.
-const LEAST_NS: i64 = 1_000_000;
-
 /// The traces of each rank say times that are so much later than those of the rank before:
 /// kineto_of_simgpu.py.
 const AHEAD_NS: i64 = 3_000_000;
@@ -22,7 +25,8 @@ const AHEAD_NS: i64 = 3_000_000;
 /// once, but the ranks read their wall clocks one after the other.
 const CLOCKS_NS: u64 = 100_000;
 
-/// Medians over the runs, in nanoseconds.
+/// Of runs whose threads had the processors that they needed, where there are enough of them: medians,
+/// in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Of runs with collections: all pauses together.
@@ -33,94 +37,125 @@ pub(crate) struct Outcome {
     pub(crate) length: Figure,
     /// Time between the first and the last operation in which none ran; of all ranks together.
     pub(crate) idle: Figure,
+    pub(crate) calm: Calm,
 }
 
 impl Outcome {
-    pub(crate) fn figures(&self) -> [&Figure; 2] {
-        [&self.length, &self.idle]
-    }
-}
-
-/// What collections add to a figure.
-#[derive(Debug)]
-pub(crate) struct Figure {
-    /// With collections less without.
-    pub(crate) real: i64,
-    /// The same as the replay says of the runs with collections.
-    pub(crate) predicted: i64,
-    /// Predicted less real.
-    pub(crate) error: i64,
-    /// By how much the error can be off by chance, with a probability of about 5 %: from how much runs
-    /// without collections differ, and those with them once replayed without.
-    pub(crate) noise: i64,
-}
-
-impl Figure {
-    /// `with`: as measured and as replayed without the collections.
-    fn of(with: &[(i64, i64)], without: &[i64]) -> Self {
-        let median = |values: Vec<i64>| quantile(&values, 50);
-        let measured = median(with.iter().map(|run| run.0).collect());
-        let truth = quantile(without, 50);
-        let replayed: Vec<i64> = with.iter().map(|run| run.1).collect();
-        Self {
-            real: measured - truth,
-            predicted: median(with.iter().map(|run| run.0 - run.1).collect()),
-            // Of each run for itself: runs differ by their pauses.
-            error: truth - quantile(&replayed, 50),
-            noise: noise([without, &replayed]),
+    pub(crate) fn verdict(&self) -> Verdict {
+        let verdicts = [&self.length, &self.idle].map(Figure::verdict);
+        if !self.calm.is_enough() {
+            Verdict::Open
+        } else if verdicts.contains(&Verdict::Wrong) {
+            Verdict::Wrong
+        } else if verdicts == [Verdict::Right; 2] {
+            Verdict::Right
+        } else {
+            Verdict::Open
         }
     }
+}
 
-    /// The runs are alike enough to tell whether a prediction is within its bound.
-    pub(crate) fn can_be_judged(&self) -> bool {
-        self.noise <= self.bound()
+/// How many runs of each kind, with collections and without, nothing disturbed.
+///
+/// Threads that compete for processors are no part of the replay's model. So a run in which they
+/// waited for one longer than a prediction may be off shows nothing about it, be it that other
+/// programs run or that the case has more busy threads than there are processors.
+#[derive(Debug)]
+pub(crate) struct Calm {
+    pub(crate) runs: [usize; 2],
+    /// Of so many of each kind.
+    pub(crate) of: usize,
+    /// Medians over all runs of a kind.
+    pub(crate) waited: [i64; 2],
+    /// What a run may have waited.
+    pub(crate) allowed: i64,
+}
+
+impl Calm {
+    pub(crate) fn is_enough(&self) -> bool {
+        self.runs.iter().all(|runs| *runs >= RIGHT_RUNS)
     }
 
-    pub(crate) fn is_right(&self) -> bool {
-        self.error.abs() <= self.bound()
-    }
-
-    /// How far off a prediction may be.
-    pub(crate) fn bound(&self) -> i64 {
-        (self.real.abs() * SHARE_PERCENT / 100).max(LEAST_NS)
+    /// At this rate there will not be enough after so many tries either. The first try may be bad luck.
+    pub(crate) fn is_hopeless(&self, tries: usize, of: usize) -> bool {
+        tries > 1 && self.runs.iter().any(|runs| runs * of < RIGHT_RUNS * tries)
     }
 }
 
-/// `runs`: with collections and without in turn.
-pub(crate) fn judge(runs: &[Recorded]) -> Outcome {
-    let with: Vec<Prediction> = runs.iter().step_by(2).map(predict).collect();
-    let without: Vec<Measured> = runs.iter().skip(1).step_by(2).map(measure).collect();
-    let pairs = |figure: fn(&Measured) -> i64| -> Vec<(i64, i64)> {
-        let both = |run: &Prediction| (figure(&run.measured), figure(&run.replayed));
-        with.iter().map(both).collect()
-    };
-    let alone = |figure: fn(&Measured) -> i64| -> Vec<i64> { without.iter().map(figure).collect() };
-    let median = |figure: fn(&Prediction) -> i64| -> i64 {
-        quantile(&with.iter().map(figure).collect::<Vec<_>>(), 50)
-    };
+/// All runs of a case so far.
+#[derive(Default)]
+pub(crate) struct Trial {
+    with: Vec<Prediction>,
+    without: Vec<Run>,
+}
+
+impl Trial {
+    pub(crate) fn add(&mut self, with: &[Recorded], without: &[Recorded]) {
+        self.with.extend(with.iter().map(predict));
+        self.without.extend(without.iter().map(Run::of));
+    }
+
+    /// The kernel counts how long threads wait for a processor.
+    pub(crate) fn knows_waits(&self) -> bool {
+        self.without.iter().all(|run| run.waited_ns.is_some())
+    }
+
+    pub(crate) fn judge(&self) -> Outcome {
+        let with: Vec<&Prediction> = self.with.iter().collect();
+        let without: Vec<&Run> = self.without.iter().collect();
+        let all = figures(&with, &without);
+        let allowed = all.iter().map(Figure::bound).min().unwrap_or(0);
+        let calm_with = with.iter().filter(|with| with.run.waited() <= allowed);
+        let calm_with: Vec<_> = calm_with.copied().collect();
+        let calm_without = without.iter().filter(|run| run.waited() <= allowed);
+        let calm_without: Vec<_> = calm_without.copied().collect();
+        let calm = Calm {
+            runs: [calm_with.len(), calm_without.len()],
+            of: with.len(),
+            waited: [
+                median_of(&with, |with| with.run.waited()),
+                median_of(&without, |run| run.waited()),
+            ],
+            allowed,
+        };
+        if calm.is_enough() {
+            outcome(&calm_with, figures(&calm_with, &calm_without), calm)
+        } else {
+            outcome(&with, all, calm)
+        }
+    }
+}
+
+fn outcome(with: &[&Prediction], figures: [Figure; 2], calm: Calm) -> Outcome {
+    let [length, idle] = figures;
     Outcome {
-        pauses: median(|run| run.pauses),
-        overlap: median(|run| run.overlap),
-        length: Figure::of(&pairs(|run| run.length), &alone(|run| run.length)),
-        idle: Figure::of(&pairs(|run| run.idle), &alone(|run| run.idle)),
+        pauses: median_of(with, |run| run.pauses),
+        overlap: median_of(with, |run| run.overlap),
+        length,
+        idle,
+        calm,
     }
 }
 
-/// Twice the standard error of the difference of two medians. That of a median of n normal values is
-/// 1.25 standard deviations by the root of n, and 1.35 of these lie between the quartiles.
-fn noise(of: [&[i64]; 2]) -> i64 {
-    let errors = of.map(|values| {
-        let quartiles = quantile(values, 75) - quantile(values, 25);
-        1.25 / 1.35 * quartiles as f64 / (values.len() as f64).sqrt()
-    });
-    (2.0 * errors[0].hypot(errors[1])) as i64
+/// Length and idle time.
+fn figures(with: &[&Prediction], without: &[&Run]) -> [Figure; 2] {
+    let values: [fn(&Measured) -> i64; 2] = [|run| run.length, |run| run.idle];
+    values.map(|value| {
+        let with = with.iter().map(|with| With {
+            measured: value(&with.run.measured),
+            replayed: value(&with.replayed),
+            waited: with.run.waited(),
+        });
+        let without = without.iter().map(|run| Without {
+            measured: value(&run.measured),
+            waited: run.waited(),
+        });
+        Figure::of(&with.collect::<Vec<_>>(), &without.collect::<Vec<_>>())
+    })
 }
 
-fn quantile(values: &[i64], percent: usize) -> i64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let at = (sorted.len().saturating_sub(1) * percent + 50) / 100;
-    sorted.get(at).copied().unwrap_or(0)
+fn median_of<T>(runs: &[&T], value: fn(&T) -> i64) -> i64 {
+    figure::median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>())
 }
 
 struct Measured {
@@ -128,16 +163,32 @@ struct Measured {
     idle: i64,
 }
 
-fn measure(run: &Recorded) -> Measured {
-    let (begin, end) = span(&job(run));
-    Measured {
-        length: end - begin,
-        idle: run.ranks.iter().map(idle).sum(),
+/// A run as it was.
+struct Run {
+    measured: Measured,
+    waited_ns: Option<i64>,
+}
+
+impl Run {
+    fn of(run: &Recorded) -> Self {
+        let (begin, end) = span(&job(run));
+        Self {
+            measured: Measured {
+                length: end - begin,
+                idle: run.ranks.iter().map(idle).sum(),
+            },
+            waited_ns: run.waited_ns,
+        }
+    }
+
+    /// Where the kernel does not count, nothing is left out.
+    fn waited(&self) -> i64 {
+        self.waited_ns.unwrap_or(0)
     }
 }
 
 struct Prediction {
-    measured: Measured,
+    run: Run,
     replayed: Measured,
     pauses: i64,
     overlap: i64,
@@ -160,7 +211,7 @@ fn predict(run: &Recorded) -> Prediction {
     let idle = idle.map(|(at, device)| without.idle_ns(at, device).cast_signed());
     let pauses = run.ranks.iter().flat_map(|rank| &rank.pauses);
     Prediction {
-        measured: measure(run),
+        run: Run::of(run),
         replayed: Measured {
             length: without.makespan_end_ns().cast_signed() - begin,
             idle: idle.sum(),

@@ -18,6 +18,7 @@
 //! | `SIMGPU_COPY_GBPS` | 12 | speed of copies between host and device |
 //! | `SIMGPU_LINK_GBPS` | 100 | speed of collectives |
 //! | `SIMGPU_LOG` | | prefix of the truth logs |
+//! | `SIMGPU_LOG_MS` | 100 | how often they are written; what measures on few processors has them written at exit |
 //! | `SIMGPU_SHARED` | `shared` beside the libraries | folder in which processes meet |
 //! | `SIMGPU_CUPTI` | 12.4 | version of CUPTI's records: `11.8`, `12.4`, `13.0` or `future` (longer ones) |
 //! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
@@ -41,7 +42,7 @@
 //! The layer is `driver`, `runtime` or `nccl`; calls within calls are logged too, before the outer
 //! one and with its correlation id. Kinds of operation: `kernel`, `memcpy`, `memset`, `collective`,
 //! `event`, `wait`. An operation is logged when its times are known, which may be before it ends.
-//! Lines are written every 100 ms and at exit; a program that leaves by `_exit` or `exec` calls
+//! Lines are written every `SIMGPU_LOG_MS` milliseconds and at exit; a program that leaves by `_exit` or `exec` calls
 //! `simgpuFlush()` first, and a killed one loses the last lines, one of which may be cut. The stream handle of a call is
 //! the one the caller passed (0: none or default), the event handle too (0: none). Of a `wait`, `awaited`
 //! is the correlation id of the call that recorded the event (0 otherwise). Of a `collective`,

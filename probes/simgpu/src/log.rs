@@ -1,7 +1,7 @@
 //! The truth log: every host call and every operation, for tests to compare with.
 //!
-//! Lines are kept as they are and written as text by the simulator's own thread every 100 ms and at
-//! exit, so that a caller pays little and a killed process loses no more than the last of them.
+//! Lines are kept as they are and written as text by the simulator's own thread every 100 ms (or
+//! as `SIMGPU_LOG_MS` says) and at exit, so that a caller pays little and a killed process loses no more than the last of them.
 //! The format is in the crate's documentation.
 
 use crate::core::Finished;

@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     /// Between ranks, bytes per nanosecond.
     pub(crate) link_bytes_per_ns: u64,
     pub(crate) log: Option<OsString>,
+    pub(crate) log_every_ns: u64,
     pub(crate) shared: PathBuf,
     pub(crate) faults: Vec<Fault>,
 }
@@ -84,6 +85,7 @@ impl Settings {
             copy_bytes_per_ns: number("SIMGPU_COPY_GBPS", 12).max(1),
             link_bytes_per_ns: number("SIMGPU_LINK_GBPS", 100).max(1),
             log: env::var_os("SIMGPU_LOG").filter(|prefix| !prefix.is_empty()),
+            log_every_ns: number("SIMGPU_LOG_MS", 100).saturating_mul(1_000_000),
             shared,
             faults: faults
                 .split(',')

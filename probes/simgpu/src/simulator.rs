@@ -227,8 +227,9 @@ fn start_thread() {
     let builder = std::thread::Builder::new().name("simgpu".into());
     // Without the thread only the log's flushes and ranks that wait for this one suffer.
     let _ = builder.spawn(|| {
+        let mut logged_ns = clock::now_ns();
         while let Ok(simulator) = simulator() {
-            simulator.turn();
+            simulator.turn(&mut logged_ns);
         }
     });
 }
@@ -267,8 +268,9 @@ impl Simulator {
             .wrapping_add(1)
     }
 
-    /// One turn of the simulator's own thread: settles what waits for other ranks, writes the log.
-    fn turn(&self) {
+    /// One turn of the simulator's own thread: settles what waits for other ranks, writes the log
+    /// where it is time for that. `logged_ns`: when it did so last.
+    fn turn(&self, logged_ns: &mut u64) {
         let state = self.state();
         let open = !state.machine.all_settled();
         let pause = Duration::from_micros(if open { 100 } else { 100_000 });
@@ -279,8 +281,11 @@ impl Simulator {
         let settled = state.machine.all_settled();
         drop(state);
         cupti::deliver_full_buffers();
-        if let Some(log) = self.log.as_ref().filter(|_| settled) {
+        let now_ns = clock::now_ns();
+        let due = now_ns.saturating_sub(*logged_ns) >= self.settings.log_every_ns;
+        if let Some(log) = self.log.as_ref().filter(|_| settled && due) {
             log.flush();
+            *logged_ns = now_ns;
         }
     }
 

@@ -46,7 +46,9 @@ struct Threads {
     named: HashSet<u32>,
     /// By their ids inside the process's pid namespace; empty where that is gctrace's own.
     by_own: HashMap<u32, u32>,
-    /// Ids that were looked for in vain since the last look.
+    /// Those of gctrace's that were asked for the other.
+    asked: HashSet<u32>,
+    /// An id was looked for in vain since the last look.
     missed: bool,
 }
 
@@ -103,7 +105,7 @@ impl Process {
 
     /// Reads what its rings hold. `dead`: nothing more will come.
     pub(super) fn read(&mut self, dead: bool, trace: &mut Trace, told: &mut Told) {
-        self.facts.threads.missed = false;
+        self.facts.meet_threads();
         for ring in &mut self.rings {
             ring.read(dead, &mut self.facts, trace, told);
         }
@@ -304,6 +306,14 @@ impl Facts {
         }
     }
 
+    /// Of another pid namespace's process: while its threads are there, they can be asked who they are here.
+    fn meet_threads(&mut self) {
+        self.threads.missed = false;
+        if self.own_pid != self.process.pid {
+            self.threads.look(self.process.pid);
+        }
+    }
+
     /// The thread in gctrace's own pid namespace; as the process sees it where that cannot be found out.
     fn thread(&mut self, own_tid: u32) -> u32 {
         let pid = self.process.pid;
@@ -314,7 +324,7 @@ impl Facts {
             return pid;
         }
         if !self.threads.by_own.contains_key(&own_tid) && !self.threads.missed {
-            self.threads.by_own = threads_of(pid);
+            self.threads.look(pid);
             self.threads.missed = !self.threads.by_own.contains_key(&own_tid);
         }
         let known = self.threads.by_own.get(&own_tid);
@@ -322,12 +332,16 @@ impl Facts {
     }
 }
 
-/// Threads of a process by their ids in its own pid namespace.
-fn threads_of(pid: u32) -> HashMap<u32, u32> {
-    let threads = process::threads(pid).unwrap_or_default();
-    let own = threads.into_iter().filter_map(|tid| {
-        let status = process::status(tid).ok()?;
-        Some((status.inner_pid()?, tid))
-    });
-    own.collect()
+impl Threads {
+    /// Asks those that are new for their ids in the process's own pid namespace.
+    fn look(&mut self, pid: u32) {
+        for tid in process::threads(pid).unwrap_or_default() {
+            if self.asked.insert(tid) {
+                let own = process::status(tid)
+                    .ok()
+                    .and_then(|status| status.inner_pid());
+                self.by_own.extend(own.map(|own| (own, tid)));
+            }
+        }
+    }
 }

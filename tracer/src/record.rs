@@ -15,6 +15,7 @@ mod interpreters;
 mod merge;
 pub(crate) mod mode;
 pub(crate) mod nvml;
+mod opened;
 mod output;
 mod plan;
 mod pressure;
@@ -24,11 +25,9 @@ mod stacks;
 mod trace;
 mod watch;
 
-use crate::args::CounterChoice;
 use crate::args::RecordConfig;
 use crate::args::Target;
 use crate::guardian::Guardian;
-use crate::launch::Cache;
 use crate::launch::Decision;
 use crate::launch::Ended;
 use crate::launch::Invoker;
@@ -37,21 +36,14 @@ use crate::launch::Launched;
 use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
-use crate::record::allocations::AllocationWindows;
-use crate::record::counters::Counting;
-use crate::record::cuda::CudaProbes;
 use crate::record::injected::Injected;
-use crate::record::interpreters::Interpreters;
 use crate::record::mode::Collections;
 use crate::record::nvml::GpuSampling;
+use crate::record::opened::Opened;
 use crate::record::output::Output;
 use crate::record::trace::Trace;
 use crate::record::watch::Watch;
 use anyhow::Context as _;
-use gctrace_ebpf::Config;
-use gctrace_ebpf::HeldProcesses;
-use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::Session;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
@@ -355,59 +347,6 @@ impl Recording {
     }
 }
 
-/// The BPF programs, loaded, before the trace is made.
-struct Opened {
-    session: Session,
-    counting: Counting,
-    /// Why arenas are not counted, if so.
-    arenas: Result<(), gctrace_ebpf::Error>,
-}
-
-impl Opened {
-    fn open(config: &RecordConfig) -> anyhow::Result<Self> {
-        let mut counting = count(&config.counters);
-        let mut session = Session::open(
-            Config {
-                follow_children: config.follow,
-                ring_bytes: config.ring_size,
-                stack_depth: config.stack_depth,
-                counters: counting.set(),
-            },
-            &KernelSupport::probe(),
-        )?;
-        counting.open(&session);
-        let arenas = session.count_arenas();
-        Ok(Self {
-            session,
-            counting,
-            arenas,
-        })
-    }
-
-    fn into_watch(
-        self,
-        config: &RecordConfig,
-        invoker: &Invoker,
-        trace: &mut Trace,
-    ) -> anyhow::Result<(Watch, Option<Guardian>)> {
-        let held = self.session.held()?;
-        let guardian = start_guardian(&held);
-        let interpreters = Interpreters::new(Cache::open(invoker));
-        let mut watch = Watch::new(self.session, interpreters, held, self.counting);
-        watch.cuda = CudaProbes::start(config.cuda, config.ring_size, &mut watch.session);
-        if let Err(error) = self.arenas {
-            watch.degraded(trace, error);
-        }
-        if let Some(budget) = config.alloc_budget {
-            let shared = watch.session.shared_maps()?;
-            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
-            watch.allocations =
-                Some(windows.context("cannot start the thread that counts allocations")?);
-        }
-        Ok((watch, guardian))
-    }
-}
-
 /// Waits for the command as a recording would, without recording.
 fn stay(mut launched: Launched, signals: &mut Signals, policy: &mut Policy) -> anyhow::Result<u8> {
     loop {
@@ -431,30 +370,8 @@ fn stay(mut launched: Launched, signals: &mut Signals, policy: &mut Policy) -> a
     }
 }
 
-/// What is missing of counters that were asked for by name is a warning; the default list is longer
-/// than what many machines have.
-fn count(asked: &CounterChoice) -> Counting {
-    let counting = Counting::examine(asked.counters());
-    for sentence in counting.missing() {
-        match asked {
-            CounterChoice::Default => tracing::info!("{sentence}"),
-            CounterChoice::Named(_) => tracing::warn!("{sentence}"),
-        }
-    }
-    counting
-}
-
 fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {
     PollFd::new(descriptor, PollFlags::POLLIN)
-}
-
-/// Without a guardian a recording still works; only a killed gctrace could leave a process held.
-fn start_guardian(held: &HeldProcesses) -> Option<Guardian> {
-    Guardian::start(held.descriptor())
-        .inspect_err(|error| {
-            tracing::warn!("no guardian ({error:#}): should gctrace be killed while it holds a program, continue that with kill -CONT");
-        })
-        .ok()
 }
 
 /// The process to attach to must be there, and visible.

@@ -62,6 +62,7 @@ pub(crate) struct Injected {
     lacks_python: bool,
     /// The command handed over a ring.
     has_launched: bool,
+    reserve: Reserve,
     /// Dropped last.
     folder: Folder,
 }
@@ -72,6 +73,8 @@ struct Told {
     describes_processes: bool,
     notices: Notices,
     lost: BTreeMap<String, u64>,
+    /// As above, not yet told.
+    lost_by_process: BTreeMap<(u32, &'static str), u64>,
     overhead: Overhead,
     /// Processes whose calls CUPTI tells from now on.
     cupti: Vec<(u32, u64)>,
@@ -132,11 +135,13 @@ impl Injected {
                 describes_processes,
                 notices: Notices::default(),
                 lost: BTreeMap::new(),
+                lost_by_process: BTreeMap::new(),
                 overhead: Overhead::default(),
                 cupti: Vec::new(),
             },
             lacks_python: collections,
             has_launched: false,
+            reserve: Reserve::default(),
             folder,
         };
         injected.listen();
@@ -161,6 +166,7 @@ impl Injected {
 
     /// Takes new rings, reads all, and buries the dead.
     pub(crate) fn tick(&mut self, trace: &mut Trace) {
+        self.listen();
         // Who is found dead here has written all it will, which is read below.
         let dead = self.dead();
         self.accept(trace);
@@ -178,7 +184,6 @@ impl Injected {
         for pid in gone {
             self.bury(pid, now_ns, trace);
         }
-        self.listen();
     }
 
     /// Processes, and since when CUPTI tells of their calls; each once.
@@ -194,19 +199,20 @@ impl Injected {
     }
 
     fn accept(&mut self, trace: &mut Trace) {
-        loop {
+        while self.reserve.fill() {
+            // A ring whose descriptor finds no room when it is received is lost.
+            self.reserve.empty();
             match self.listener.accept() {
                 Ok(Some(offered)) => self.take(offered, trace),
                 Ok(None) => return,
                 Err(error) => {
-                    let text = format!(
-                        "rings of new processes cannot be taken now: {error} (ulimit -n raises the limit of open files)"
-                    );
-                    self.warn(0, text, trace);
+                    tracing::debug!("accept: {error}");
                     return self.stop_listening();
                 }
             }
         }
+        self.warn(0, TOO_MANY_FILES.to_owned(), trace);
+        self.stop_listening();
     }
 
     fn take(&mut self, offered: Offered, trace: &mut Trace) {
@@ -337,6 +343,9 @@ impl AsFd for Injected {
     }
 }
 
+const TOO_MANY_FILES: &str = "more processes are there than gctrace may open files: new ones are recorded once others \
+    have ended; ulimit -n raises the limit";
+
 const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
     library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
     its own)";
@@ -355,6 +364,28 @@ fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {
     }));
 }
 
+/// Descriptors kept free for taking a ring: the socket, what comes over it, a file of `/proc`.
+#[derive(Default)]
+struct Reserve(Vec<std::fs::File>);
+
+impl Reserve {
+    /// Whether there is room for all.
+    fn fill(&mut self) -> bool {
+        const KEPT: usize = 4;
+        while self.0.len() < KEPT {
+            match std::fs::File::open("/dev/null") {
+                Ok(file) => self.0.push(file),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn empty(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// Each living process takes one descriptor. The command gets the limit that gctrace was given.
 fn raise_descriptor_limit() {
     use nix::sys::resource::Resource;
@@ -369,12 +400,22 @@ fn raise_descriptor_limit() {
 }
 
 impl Told {
-    /// Counts what was lost, and tells the trace from whom.
-    fn lose(&mut self, pid: u32, what: &str, count: u64, output: &mut Output) {
-        let lost = self.lost.entry(what.to_owned()).or_default();
-        *lost = lost.saturating_add(count);
-        let message = format!("lost: {count} ({what})");
-        output.note(Some(pid), clock::monotonic_ns(), message);
+    /// Counts what was lost, and of whom.
+    fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
+        for lost in [
+            self.lost.entry(what.to_owned()).or_default(),
+            self.lost_by_process.entry((pid, what)).or_default(),
+        ] {
+            *lost = lost.saturating_add(count);
+        }
+    }
+
+    /// Tells the trace of whom something was lost, after a process is over.
+    fn say_lost(&mut self, output: &mut Output) {
+        let now_ns = clock::monotonic_ns();
+        for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {
+            output.note(Some(pid), now_ns, format!("lost: {count} ({what})"));
+        }
     }
 }
 

@@ -114,8 +114,13 @@ impl Side {
     /// How many pauses went.
     fn release(&mut self, which: impl Fn(u32) -> bool, released: &mut Vec<Pause>) -> u64 {
         let before = released.len();
-        let gone = self.0.extract_if(.., |_, (_, round)| which(*round));
-        released.extend(gone.map(|(_, (pause, _))| pause));
+        self.0.retain(|_, (pause, round)| {
+            let goes = which(*round);
+            if goes {
+                released.push(pause.clone());
+            }
+            !goes
+        });
         (released.len() - before) as u64
     }
 }

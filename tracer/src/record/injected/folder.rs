@@ -132,7 +132,7 @@ impl Folder {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
         // The socket first: afterwards its user could put something else there.
         nix::unistd::fchownat(
-            &self.locked.as_fd(),
+            self.locked.as_fd(),
             SOCKET,
             Some(uid),
             Some(gid),

@@ -46,7 +46,9 @@ struct Threads {
     named: HashSet<u32>,
     /// By their ids inside the process's pid namespace; empty where that is gctrace's own.
     by_own: HashMap<u32, u32>,
-    /// Ids that were looked for in vain since the last look.
+    /// Those of gctrace's that were asked for the other.
+    asked: HashSet<u32>,
+    /// An id was looked for in vain since the last look.
     missed: bool,
 }
 
@@ -103,7 +105,7 @@ impl Process {
 
     /// Reads what its rings hold. `dead`: nothing more will come.
     pub(super) fn read(&mut self, dead: bool, trace: &mut Trace, told: &mut Told) {
-        self.facts.threads.missed = false;
+        self.facts.meet_threads();
         for ring in &mut self.rings {
             ring.read(dead, &mut self.facts, trace, told);
         }
@@ -132,7 +134,8 @@ impl Ring {
             consumer, meaning, ..
         } = self;
         let mut said = Vec::new();
-        loop {
+        // All that the dead have left is one ringful, whatever else the memory says.
+        for _ in 0..if dead { 2 } else { 1 } {
             let read = consumer.read(dead, |record| {
                 if let Ok(record) = record {
                     meaning.take(&record, &mut trace.frames, &mut said);
@@ -140,10 +143,6 @@ impl Ring {
                 }
             });
             self.damaged += read.damaged;
-            // Of one that writes faster than we read, a ringful at a time.
-            if !dead || read.records + read.damaged == 0 {
-                break;
-            }
         }
         if let Some(counted) = &mut self.counted
             && let Some(record) = counted.look(&self.consumer, false)
@@ -187,9 +186,10 @@ impl Ring {
         );
         for (what, count) in kinds.into_iter().chain([damaged]) {
             if count > 0 {
-                told.lose(facts.process.pid, what, count, &mut trace.output);
+                told.lose(facts.process.pid, what, count);
             }
         }
+        told.say_lost(&mut trace.output);
     }
 }
 
@@ -258,7 +258,7 @@ impl Facts {
                         .say(self.process.pid, notice, &mut trace.output);
                 }
                 Said::Missed(what, count) => {
-                    told.lose(self.process.pid, what, count, &mut trace.output);
+                    told.lose(self.process.pid, what, count);
                 }
                 Said::CuptiSince(at_ns) => told.cupti.push((self.process.pid, at_ns)),
                 Said::Overhead { ns, queue_full } => told.overhead.add(ns, queue_full),
@@ -306,6 +306,14 @@ impl Facts {
         }
     }
 
+    /// Of another pid namespace's process: while its threads are there, they can be asked who they are here.
+    fn meet_threads(&mut self) {
+        self.threads.missed = false;
+        if self.own_pid != self.process.pid {
+            self.threads.look(self.process.pid);
+        }
+    }
+
     /// The thread in gctrace's own pid namespace; as the process sees it where that cannot be found out.
     fn thread(&mut self, own_tid: u32) -> u32 {
         let pid = self.process.pid;
@@ -316,7 +324,7 @@ impl Facts {
             return pid;
         }
         if !self.threads.by_own.contains_key(&own_tid) && !self.threads.missed {
-            self.threads.by_own = threads_of(pid);
+            self.threads.look(pid);
             self.threads.missed = !self.threads.by_own.contains_key(&own_tid);
         }
         let known = self.threads.by_own.get(&own_tid);
@@ -324,12 +332,16 @@ impl Facts {
     }
 }
 
-/// Threads of a process by their ids in its own pid namespace.
-fn threads_of(pid: u32) -> HashMap<u32, u32> {
-    let threads = process::threads(pid).unwrap_or_default();
-    let own = threads.into_iter().filter_map(|tid| {
-        let status = process::status(tid).ok()?;
-        Some((status.inner_pid()?, tid))
-    });
-    own.collect()
+impl Threads {
+    /// Asks those that are new for their ids in the process's own pid namespace.
+    fn look(&mut self, pid: u32) {
+        for tid in process::threads(pid).unwrap_or_default() {
+            if self.asked.insert(tid) {
+                let own = process::status(tid)
+                    .ok()
+                    .and_then(|status| status.inner_pid());
+                self.by_own.extend(own.map(|own| (own, tid)));
+            }
+        }
+    }
 }

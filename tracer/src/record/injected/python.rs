@@ -111,11 +111,9 @@ impl PythonRing {
                 tid,
                 generation,
                 interpreter,
-            } => {
-                if self.open.len() < MOST_OPEN {
-                    let begun = Begun { at_ns, generation };
-                    self.open.insert((tid, interpreter), begun);
-                }
+            } if self.open.len() < MOST_OPEN => {
+                let begun = Begun { at_ns, generation };
+                self.open.insert((tid, interpreter), begun);
             }
             From::Pause {
                 moment,

@@ -6,6 +6,10 @@ use gctrace_event::Record;
 
 /// One thing that follows from the records of a ring. Threads are named as the process sees them.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all are records, and none is kept"
+)]
 pub(super) enum Said {
     /// For the trace.
     Record(Record),

@@ -1,0 +1,307 @@
+//! Plain tier: what gctrace makes of rings that a process hands over. The process is this test itself, run as
+//! the command: it says what the injected library would, so that what must be written is known exactly.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
+mod common;
+
+use common::Trace;
+use gctrace_ring::GpuWork;
+use gctrace_ring::Hello;
+use gctrace_ring::Moment;
+use gctrace_ring::Producer;
+use gctrace_ring::Record;
+use gctrace_ring::Role;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::process::Output;
+
+/// Names the part that a process started as the command plays.
+const PART: &str = "GCTRACE_TEST_PART";
+
+/// Not a test: what the recorded process does.
+#[test]
+#[ignore = "run by the other tests as the command that is recorded"]
+fn command() {
+    match std::env::var(PART).as_deref() {
+        Ok("collects") => collects(),
+        Ok("dies") => dies(),
+        Ok("floods") => floods(),
+        Ok("forks") => forks(),
+        Ok("lies") => lies(),
+        part => panic!("{part:?} is no part"),
+    }
+}
+
+fn now_ns() -> u64 {
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    let now = nix::time::clock_gettime(clock).unwrap();
+    u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap()
+}
+
+fn ring(role: Role, records: usize, own_pid: u32) -> Producer {
+    let (ring, descriptor) = Producer::create(records).unwrap();
+    let hello = Hello {
+        role,
+        own_pid,
+        at_ns: now_ns(),
+        is_fork: false,
+    };
+    let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
+    assert!(gctrace_ring::offer(
+        socket.as_bytes(),
+        descriptor.as_fd(),
+        &hello
+    ));
+    ring
+}
+
+fn say(ring: &Producer, text: &str, id: u32) {
+    gctrace_ring::pieces(id, text).for_each(|piece| assert!(ring.push(&piece)));
+}
+
+fn begin(at_ns: u64, tid: u32) -> Record {
+    Record::PauseBegin {
+        at_ns,
+        tid,
+        generation: 2,
+        interpreter: 0,
+    }
+}
+
+fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Record {
+    Record::Pause {
+        moment: Moment { begin_ns, end_ns },
+        tid,
+        generation: 2,
+        interpreter: 0,
+        collected: 3,
+        uncollectable: 0,
+        frame,
+    }
+}
+
+/// An interpreter, a line, two collections, a kernel.
+fn collects() {
+    let pid = std::process::id();
+    let python = ring(Role::Python, 1 << 10, pid);
+    say(&python, "3.11.7 (main, Dec  4 2023)", 1);
+    say(&python, "/opt/python/libpython3.11.so.1.0", 2);
+    say(&python, "Trainer.step", 3);
+    say(&python, "/home/me/train.py", 4);
+    let records = [
+        Record::Interpreter {
+            at_ns: now_ns(),
+            version: 1,
+            file: 2,
+            free_threaded: false,
+        },
+        Record::Frame {
+            id: 1,
+            parent: 0,
+            function: 3,
+            file: 4,
+            line: 12,
+        },
+        begin(1_000_000, pid),
+        pause(1_000_000, 3_000_000, pid, 1),
+        begin(5_000_000, pid),
+        pause(5_000_000, 5_000_250, pid, 1),
+    ];
+    assert!(records.iter().all(|record| python.push(record)));
+    let gpu = ring(Role::Gpu, 1 << 10, pid);
+    say(&gpu, "_Z10add_kernelPfS_i", 1);
+    assert!(gpu.push(&Record::Gpu {
+        moment: Moment {
+            begin_ns: 2_000_000,
+            end_ns: 2_500_000,
+        },
+        work: GpuWork::Kernel,
+        copy_kind: 0,
+        device: 1,
+        context: 1,
+        stream: 7,
+        correlation: 9,
+        bytes: 0,
+        name: 1,
+        graph: 0,
+    }));
+    std::process::exit(3);
+}
+
+/// Killed in a collection, at once after it said so.
+fn dies() {
+    let pid = std::process::id();
+    let python = ring(Role::Python, 1 << 10, pid);
+    assert!(python.push(&begin(now_ns(), pid)));
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
+}
+
+/// More than its ring holds before gctrace can look.
+fn floods() {
+    let pid = std::process::id();
+    let (python, descriptor) = Producer::create(64).unwrap();
+    for index in 0..1000 {
+        python.push(&pause(index * 1000, index * 1000 + 10, pid, 0));
+    }
+    let hello = Hello {
+        role: Role::Python,
+        own_pid: pid,
+        at_ns: now_ns(),
+        is_fork: false,
+    };
+    let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
+    assert!(gctrace_ring::offer(
+        socket.as_bytes(),
+        descriptor.as_fd(),
+        &hello
+    ));
+}
+
+/// A hundred processes of one collection each.
+fn forks() {
+    let executable = std::env::current_exe().unwrap();
+    let start = |_| {
+        let mut child = std::process::Command::new(&executable);
+        child.args(["--exact", "command", "--ignored"]);
+        child.env(PART, "dies").stdout(std::process::Stdio::null());
+        child.spawn().unwrap()
+    };
+    let children: Vec<_> = (0..100).map(start).collect();
+    for mut child in children {
+        child.wait().unwrap();
+    }
+}
+
+/// Hands over what is no ring, and says what nobody can mean.
+fn lies() {
+    let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
+    let hello = Hello {
+        role: Role::Python,
+        own_pid: 1,
+        at_ns: u64::MAX,
+        is_fork: true,
+    };
+    let file = std::fs::File::open("/dev/null").unwrap();
+    assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
+    // A process that gives another's thread ids, and times that run backwards.
+    let python = ring(Role::Python, 64, 1);
+    assert!(python.push(&pause(50, 10, u32::MAX, 77)));
+}
+
+fn record(part: &str, folder: &Path) -> (Output, Trace) {
+    let executable = std::env::current_exe().unwrap();
+    let output = std::process::Command::new(common::GCTRACE)
+        .args([
+            "record",
+            "--mode",
+            "inject",
+            "--nvml-hz",
+            "0",
+            "-o",
+            "trace.json",
+            "--",
+        ])
+        .arg(executable)
+        .args(["--exact", "command", "--ignored"])
+        .current_dir(folder)
+        .env(PART, part)
+        .env_remove("SUDO_UID")
+        .output()
+        .expect("gctrace runs");
+    let trace = Trace::read(&folder.join("trace.json"));
+    (output, trace)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn what_a_process_says_is_what_is_written() {
+    let folder = folder();
+    let (output, trace) = record("collects", folder.path());
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    trace.assert_nothing_lost();
+    let pauses = trace.pauses();
+    let times: Vec<_> = pauses
+        .iter()
+        .map(|pause| (pause.begin_ns, pause.end_ns))
+        .collect();
+    assert_eq!(times, [(1_000_000, 3_000_000), (5_000_000, 5_000_250)]);
+    let frames = trace.frames();
+    let frame = frames.values().next().expect("a frame");
+    assert_eq!(frame["function"], "Trainer.step");
+    assert_eq!(
+        (&frame["file"], &frame["line"]),
+        (&"/home/me/train.py".into(), &12.into())
+    );
+    let kernel = trace
+        .events
+        .iter()
+        .find(|event| event["cat"] == "kernel")
+        .expect("a kernel");
+    assert_eq!(kernel["name"], "add_kernel(float*, float*, int)");
+    assert_eq!(kernel["args"]["device"], 1);
+    let processes = trace.named("gctrace_process");
+    let (_, last) = processes.last().expect("a process");
+    assert_eq!(last["origin"], "launched");
+    assert_eq!(last["interpreter"]["version"], "3.11.7");
+    let exits = trace.named("gctrace_process_exit");
+    assert_eq!(exits.len(), 1);
+    assert_eq!(exits[0].1["code"], 3);
+}
+
+#[test]
+fn a_process_killed_in_a_collection() {
+    let folder = folder();
+    let (output, trace) = record("dies", folder.path());
+    assert_eq!(output.status.code(), Some(137));
+    let unfinished: Vec<_> = trace
+        .events
+        .iter()
+        .filter(|event| event["cat"] == "gc" && event["args"]["unfinished"] == true)
+        .collect();
+    assert_eq!(unfinished.len(), 1, "{:?}", trace.events);
+}
+
+#[test]
+fn what_the_ring_had_no_room_for_is_counted() {
+    let folder = folder();
+    let (output, trace) = record("floods", folder.path());
+    assert_eq!(trace.pauses().len(), 64);
+    let lost = trace.end()["lost"].as_object().unwrap().clone();
+    let counts: Vec<_> = lost
+        .values()
+        .filter_map(serde_json::Value::as_u64)
+        .collect();
+    assert_eq!(counts, [1000 - 64], "{lost:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("936 events LOST"), "{told}");
+}
+
+#[test]
+fn of_a_hundred_processes_that_are_killed_none_is_missed() {
+    let folder = folder();
+    let (_, trace) = record("forks", folder.path());
+    trace.assert_nothing_lost();
+    assert_eq!(trace.pauses().len(), 100);
+    assert_eq!(trace.named("gctrace_process_exit").len(), 100);
+}
+
+#[test]
+fn what_is_no_ring_is_refused_and_nonsense_breaks_nothing() {
+    let folder = folder();
+    let (output, trace) = record("lies", folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("a ring was refused"), "{told}");
+    let pauses = trace.pauses();
+    assert_eq!(pauses.len(), 1);
+    assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (50, 50));
+}

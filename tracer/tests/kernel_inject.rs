@@ -107,7 +107,7 @@ fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
 }
 
 /// Until 3.9 subinterpreters share the list of callbacks, and 3.8 all of the collector.
-fn interpreters<'a>(truth: &'a Value) -> impl Iterator<Item = &'a Value> {
+fn interpreters(truth: &Value) -> impl Iterator<Item = &Value> {
     let others = truth["interpreters"].as_array().unwrap();
     std::iter::once(truth).chain(others)
 }

@@ -226,8 +226,9 @@ impl AsFd for Listener {
 /// The producer sends before its `connect` can be seen as readable data only in theory: it may have been
 /// preempted in between, so a moment is waited for.
 fn receive(socket: BorrowedFd<'_>) -> Option<Offered> {
-    /// Milliseconds; the two system calls follow each other.
-    const PATIENCE: i32 = 20;
+    /// Milliseconds; the two system calls follow each other, but on a machine with more to do than processors a
+    /// thread waits for tens of milliseconds in between.
+    const PATIENCE: i32 = 500;
     let mut waiting = libc::pollfd {
         fd: socket.as_raw_fd(),
         events: libc::POLLIN,

@@ -115,8 +115,8 @@ impl Recording {
         let opened = by_probes.then(|| Opened::open(config)).transpose()?;
         let mut injected = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
-            let from_within = collections != Collections::Probes;
-            let started = Injected::start(&invoker, config.as_root, !by_probes, from_within)?;
+            let asked = &injection.options;
+            let started = Injected::start(&invoker, config.as_root, !by_probes, asked)?;
             let library = injection.library.display();
             launch
                 .inject(injection, &started.rendezvous())

@@ -5,7 +5,6 @@
 //! that writes a name.
 
 use crate::names::Names;
-use gctrace_ring::GPU_RECORDS;
 use gctrace_ring::Hello;
 use gctrace_ring::LostKind;
 use gctrace_ring::NO_TEXT;
@@ -127,7 +126,8 @@ fn first_ring(role: Role) -> Option<&'static Ring> {
     if before == refused() || (is_forked() && !request.options.follow) {
         return None;
     }
-    let made = make(role).map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
+    let made = make(role, &request.options)
+        .map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
     let after = made.as_ref().map_or(refused(), |(pointer, _)| *pointer);
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
     let (pointer, descriptor) = made?;
@@ -161,10 +161,10 @@ pub(crate) fn count_allocations() {
     }
 }
 
-fn make(role: Role) -> Option<(Ring, OwnedFd)> {
+fn make(role: Role, options: &Options) -> Option<(Ring, OwnedFd)> {
     let records = match role {
         Role::Python => PYTHON_RECORDS,
-        Role::Gpu => GPU_RECORDS,
+        Role::Gpu => options.gpu_records as usize,
     };
     let (producer, descriptor) = Producer::create(records)?;
     if role == Role::Python && COUNTS_ALLOCATIONS.load(Ordering::Relaxed) {

@@ -6,6 +6,7 @@ use crate::Malformed;
 use crate::Record;
 use crate::allocations::CLASSES;
 use crate::layout::MAGIC;
+use crate::layout::MOST_RECORDS;
 use crate::layout::Mapping;
 use crate::layout::bytes;
 use std::fmt;
@@ -161,10 +162,8 @@ fn records(descriptor: i32) -> Result<usize, OpenError> {
     if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
         return Err(OpenError::Map);
     }
-    /// No ring of ours is larger: 1 GiB.
-    const MOST: u32 = 24;
     let length = u64::try_from(status.st_size).unwrap_or(0);
-    let mut sizes = (0..=MOST).map(|power| 1_usize << power);
+    let mut sizes = (0..=MOST_RECORDS.ilog2()).map(|power| 1_usize << power);
     let fitting = sizes.find(|records| bytes(*records) as u64 == length);
     fitting.ok_or(OpenError::Length { bytes: length })
 }

@@ -16,6 +16,9 @@ pub const PYTHON_RECORDS: usize = 1 << 14;
 /// ten thousand records, at once.
 pub const GPU_RECORDS: usize = 1 << 18;
 
+/// No ring is larger: 1 GiB.
+pub(crate) const MOST_RECORDS: u32 = 1 << 24;
+
 /// The header has a page of its own.
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Counters of allocations: one page.

@@ -1,5 +1,8 @@
 //! What gctrace asks of the injected library, in one environment variable.
 
+use crate::layout::GPU_RECORDS;
+use crate::layout::MOST_RECORDS;
+use crate::layout::SLOT_BYTES;
 use std::fmt;
 
 /// Environment variable that holds the [`Options`].
@@ -20,6 +23,8 @@ pub struct Options {
     pub only_waits: bool,
     /// Leave CUPTI to the program's own profiler (`--gpu-yield`).
     pub yields: bool,
+    /// Slots of the ring for GPU work: a power of two.
+    pub gpu_records: u32,
     /// Children are recorded too; if not, they find none of our variables in their environment.
     pub follow: bool,
 }
@@ -34,12 +39,19 @@ impl Default for Options {
             cuda: true,
             only_waits: false,
             yields: false,
+            gpu_records: GPU_RECORDS as u32,
             follow: true,
         }
     }
 }
 
 impl Options {
+    /// So many bytes for the ring for GPU work, as nearly as a ring can have them.
+    #[must_use]
+    pub fn gpu_ring_of(bytes: u32) -> u32 {
+        power_of_two(bytes / SLOT_BYTES as u32)
+    }
+
     /// What the variable's value says; unknown words are passed over, missing ones are as in the default.
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
@@ -57,6 +69,7 @@ impl Options {
                 b"alloc" => options.allocations = number != 0,
                 b"cuda" => options.cuda = number != 0,
                 b"waits" => options.only_waits = number != 0,
+                b"ring" => options.gpu_records = power_of_two(number),
                 b"yield" => options.yields = number != 0,
                 b"follow" => options.follow = number != 0,
                 _ => {}
@@ -66,18 +79,26 @@ impl Options {
     }
 }
 
+/// The nearest below that a ring can have.
+fn power_of_two(records: u32) -> u32 {
+    /// 64 KiB.
+    const LEAST: u32 = 1 << 10;
+    1 << records.clamp(LEAST, MOST_RECORDS).ilog2()
+}
+
 /// The variable's value.
 impl fmt::Display for Options {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},cuda={},waits={},yield={},follow={}",
+            "gc={},stack={},alloc={},cuda={},waits={},yield={},ring={},follow={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
             u8::from(self.cuda),
             u8::from(self.only_waits),
             u8::from(self.yields),
+            self.gpu_records,
             u8::from(self.follow),
         )
     }
@@ -96,6 +117,7 @@ mod tests {
             cuda: false,
             only_waits: true,
             yields: true,
+            gpu_records: 1 << 12,
             follow: false,
         };
         assert_eq!(Options::parse(asked.to_string().as_bytes()), asked);

@@ -59,6 +59,7 @@ pub(crate) fn finish(
         why: words(why).to_owned(),
         exit_code: ended.map(|ended| i32::from(ended.exit_code())),
         lost: within.lost,
+        probes: within.hooks,
         ..End::default()
     };
     if let (Some(probes), Some(counters)) = (probes, counters) {
@@ -122,7 +123,7 @@ fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut 
     drop(turn);
     end.lost.extend(lost(counters, &watch.stacks));
     end.lost.extend(cuda_lost);
-    end.probes = costs(counters, calibration, watch.holds);
+    end.probes.extend(costs(counters, calibration, watch.holds));
     end.probes.extend(cuda_costs);
 }
 

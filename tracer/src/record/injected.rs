@@ -24,11 +24,13 @@ use crate::record::output::Output;
 use crate::record::trace::Trace;
 use anyhow::Context as _;
 use gctrace_event::Origin;
+use gctrace_event::ProbeCost;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
 use gctrace_ring::Consumer;
 use gctrace_ring::Listener;
 use gctrace_ring::Offered;
+use gctrace_ring::Options;
 use gctrace_ring::Role;
 use nix::sys::epoll::Epoll;
 use nix::sys::epoll::EpollCreateFlags;
@@ -60,6 +62,8 @@ pub(crate) struct Injected {
     told: Told,
     /// Collections are to be seen from within, and no process has handed over a ring for them yet.
     lacks_python: bool,
+    /// GPU work is to be seen, and no process has handed over a ring for it yet.
+    lacks_cuda: bool,
     /// The command handed over a ring.
     has_launched: bool,
     reserve: Reserve,
@@ -76,6 +80,10 @@ struct Told {
     /// As above, not yet told.
     lost_by_process: BTreeMap<(u32, &'static str), u64>,
     overhead: Overhead,
+    /// Collections seen from within.
+    collections: u64,
+    /// Calls that CUPTI told of.
+    calls: u64,
     /// Processes whose calls CUPTI tells from now on.
     cupti: Vec<(u32, u64)>,
 }
@@ -97,16 +105,18 @@ pub(crate) struct Finished {
     pub alive: usize,
     /// Processes, and since when CUPTI tells of their calls, as far as not taken before.
     pub cupti: Vec<(u32, u64)>,
+    /// What was hooked, how often that ran. Its price cannot be measured from outside.
+    pub hooks: Vec<ProbeCost>,
 }
 
 impl Injected {
     /// Makes the private folder and listens in it. `describes_processes`: there are no probes that do;
-    /// `collections`: those are to be seen from within.
+    /// `asked`: what the library is to see.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
         describes_processes: bool,
-        collections: bool,
+        asked: &Options,
     ) -> anyhow::Result<Self> {
         let is_other = invoker.escalated_by().is_some() && !as_root;
         let own = nix::unistd::Uid::effective().as_raw();
@@ -137,9 +147,12 @@ impl Injected {
                 lost: BTreeMap::new(),
                 lost_by_process: BTreeMap::new(),
                 overhead: Overhead::default(),
+                collections: 0,
+                calls: 0,
                 cupti: Vec::new(),
             },
-            lacks_python: collections,
+            lacks_python: asked.collections,
+            lacks_cuda: asked.cuda && !asked.yields,
             has_launched: false,
             reserve: Reserve::default(),
             folder,
@@ -249,6 +262,7 @@ impl Injected {
             self.processes.insert(pid, process);
         }
         self.lacks_python &= hello.role != Role::Python;
+        self.lacks_cuda &= hello.role != Role::Gpu;
         self.has_launched |= self.launched == Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.add(&hello, consumer, trace, &mut self.told);
@@ -325,10 +339,13 @@ impl Injected {
         }
         if self.lacks_python {
             self.warn(0, NO_PYTHON.to_owned(), trace);
+        } else if self.lacks_cuda {
+            self.warn(0, NO_CUDA.to_owned(), trace);
         }
         self.told.overhead.note(&mut trace.output);
         self.told.notices.finish(&mut trace.output);
         Finished {
+            hooks: self.told.hooks(),
             lost: self.told.lost,
             alive,
             cupti: self.told.cupti,
@@ -349,6 +366,9 @@ const TOO_MANY_FILES: &str = "more processes are there than gctrace may open fil
 const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
     library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
     its own)";
+
+const NO_CUDA: &str = "no GPU times are in the trace: no program initialised CUDA, so that CUPTI was not loaded \
+    (--cuda off does not ask for it)";
 
 fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {
     let (code, signal) = match ended {
@@ -400,6 +420,20 @@ fn raise_descriptor_limit() {
 }
 
 impl Told {
+    fn hooks(&self) -> Vec<ProbeCost> {
+        let hooks = [
+            ("collection, seen from within", self.collections),
+            ("call of CUDA, told by CUPTI", self.calls),
+        ];
+        let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
+        used.map(|(probe, hits)| ProbeCost {
+            probe: probe.to_owned(),
+            hits,
+            ns_per_hit: None,
+        })
+        .collect()
+    }
+
     /// Counts what was lost, and of whom.
     fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
         for lost in [

@@ -207,8 +207,8 @@ fn lost_name(kind: LostKind) -> &'static str {
     match kind {
         LostKind::Pauses => "begins and ends of collections: the ring of the process was full",
         LostKind::Descriptions => "names and lines of code: the ring of the process was full",
-        LostKind::GpuWork => "GPU work: the ring of the process was full",
-        LostKind::Calls => "calls of CUDA: the ring of the process was full",
+        LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
+        LostKind::Calls => "calls of CUDA: the ring of the process was full (--ring-size)",
     }
 }
 
@@ -271,14 +271,16 @@ impl Facts {
         self.is_new = true;
     }
 
-    fn write(&mut self, record: Record, trace: &mut Trace, told: &Told) {
+    fn write(&mut self, record: Record, trace: &mut Trace, told: &mut Told) {
         match record {
             Record::Pause(mut pause) => {
+                told.collections += 1;
                 pause.tid = self.thread(pause.tid);
                 self.name_thread(pause.tid, trace, told);
                 trace.pause(&pause);
             }
             Record::CudaCall(mut call) => {
+                told.calls += 1;
                 call.tid = self.thread(call.tid);
                 self.name_thread(call.tid, trace, told);
                 trace.output.write(&Record::CudaCall(call));

@@ -170,6 +170,7 @@ fn options(config: &RecordConfig) -> Options {
         cuda: config.cuda != CudaMode::Off,
         only_waits: config.cuda == CudaMode::Sync,
         yields: config.gpu_yield,
+        gpu_records: Options::gpu_ring_of(config.ring_size),
         follow: config.follow,
     }
 }

@@ -223,6 +223,7 @@ fn the_library_is_asked_for_what_was_asked() {
         cuda: true,
         only_waits: true,
         yields: true,
+        gpu_records: 1 << 18,
         follow: false,
     };
     assert_eq!(options(&all, &facts()), expected);

@@ -83,6 +83,7 @@ fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Record {
         collected: 3,
         uncollectable: 0,
         frame,
+        at_exit: false,
     }
 }
 

@@ -181,6 +181,8 @@ pub enum Record {
         uncollectable: u64,
         /// Innermost Python frame; 0: none.
         frame: u32,
+        /// The interpreter was ending: what is registered with `atexit` had run.
+        at_exit: bool,
     },
     /// A hook in the interpreter was put in, taken out, ...
     Hook {

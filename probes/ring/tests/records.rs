@@ -49,15 +49,18 @@ fn python() -> impl Strategy<Value = Record> {
             interpreter,
         }
     });
-    let pause = (moment(), any::<(u32, u8, i64, u64, u64, u32)>()).prop_map(
-        |(moment, (tid, generation, interpreter, collected, uncollectable, frame))| Record::Pause {
-            moment,
-            tid,
-            generation,
-            interpreter,
-            collected,
-            uncollectable,
-            frame,
+    let pause = (moment(), any::<(u32, u8, i64, u64, u64, u32, bool)>()).prop_map(
+        |(moment, (tid, generation, interpreter, collected, uncollectable, frame, at_exit))| {
+            Record::Pause {
+                moment,
+                tid,
+                generation,
+                interpreter,
+                collected,
+                uncollectable,
+                frame,
+                at_exit,
+            }
         },
     );
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {

@@ -33,6 +33,7 @@ fn record(thread: u32, number: u64) -> Record {
         collected: number * 5,
         uncollectable: number * 7,
         frame: number as u32 ^ thread,
+        at_exit: number % 2 == 1,
     }
 }
 

@@ -21,6 +21,7 @@ use gctrace_ebpf::KernelSupport;
 use gctrace_probes::cuda::CudaFile;
 use gctrace_probes::cuda::Library;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -59,9 +60,24 @@ pub(crate) struct Decision {
     /// The library; `None`: nothing is injected.
     pub(crate) injection: Option<Injection>,
     /// What the user should know at the start, in one line. Not for the trace, whose header says the mode.
-    pub(crate) opening: Option<String>,
+    pub(crate) opening: Option<Opening>,
     /// What the user should know: sentences, to be said once and written as notes.
     pub(crate) notes: Vec<String>,
+}
+
+/// One line at the start of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    /// How it is recorded, why, and what that does not see.
+    pub(crate) sentence: String,
+    /// Where to turn for more.
+    pub(crate) more: &'static str,
+}
+
+impl fmt::Display for Opening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.sentence, self.more)
+    }
 }
 
 /// The library, and what it is asked.

@@ -100,6 +100,7 @@ impl Interpreter {
                     collected: value(self.keys.collected).cast_unsigned(),
                     uncollectable: value(self.keys.uncollectable).cast_unsigned(),
                     frame: 0,
+                    at_exit: state.live.is_none(),
                 };
                 self.ended(&mut state, ring, record);
             }

@@ -166,6 +166,7 @@ impl Seen {
                 collected,
                 uncollectable,
                 frame,
+                ..
             } => Some(Pause {
                 begin_ns: moment.begin_ns,
                 end_ns: moment.end_ns,

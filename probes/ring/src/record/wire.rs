@@ -104,8 +104,9 @@ impl Record {
                 collected,
                 uncollectable,
                 frame,
+                at_exit,
             } => [
-                first(PAUSE, generation, tid),
+                first(PAUSE, generation, tid) | u64::from(at_exit) << 16,
                 moment.begin_ns,
                 moment.end_ns,
                 collected,
@@ -279,6 +280,7 @@ impl Record {
                 uncollectable: d,
                 interpreter: e.cast_signed(),
                 frame: low(f),
+                at_exit: (head >> 16) as u8 != 0,
             },
             HOOK => Self::Hook {
                 at_ns: a,

@@ -60,6 +60,7 @@ fn auto(machine: &Machine) -> Line {
     let said: Vec<String> = decision
         .opening
         .iter()
+        .map(|opening| &opening.sentence)
         .chain(&decision.notes)
         .cloned()
         .collect();

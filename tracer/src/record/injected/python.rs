@@ -123,9 +123,14 @@ impl PythonRing {
                 collected,
                 uncollectable,
                 frame,
+                at_exit,
             } => {
                 self.open.remove(&(tid, interpreter));
                 said.push(Said::Record(Record::Pause(Pause {
+                    reason: match at_exit {
+                        true => Reason::Shutdown,
+                        false => Reason::Unknown,
+                    },
                     collected: Some(collected),
                     uncollectable: Some(uncollectable),
                     stack: self.frames.get(&frame).copied(),

@@ -5,6 +5,7 @@ use super::Decision;
 use super::Facts;
 use super::Injection;
 use super::NoProbes;
+use super::Opening;
 use crate::args::CudaMode;
 use crate::args::Mode;
 use crate::args::RecordConfig;
@@ -247,7 +248,7 @@ fn unprivileged(
 }
 
 /// The one line at the start.
-fn said(no_probes: &NoProbes) -> String {
+fn said(no_probes: &NoProbes) -> Opening {
     let (why, more) = match no_probes {
         NoProbes::Denied(denied) if denied.sudo_helps() => (
             "without privileges".to_owned(),
@@ -259,10 +260,11 @@ fn said(no_probes: &NoProbes) -> String {
         ),
         NoProbes::Kernel(why) => (format!("because {why}"), "gctrace doctor says more"),
     };
-    format!(
+    let sentence = format!(
         "recording from within the program, {why}: why collections ran is not known, and those of the first \
-         milliseconds and the last at exit are not seen ({more})"
-    )
+         milliseconds and the last at exit are not seen"
+    );
+    Opening { sentence, more }
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
         collected: 5,
         uncollectable: 1,
         frame,
+        at_exit: false,
     }
 }
 

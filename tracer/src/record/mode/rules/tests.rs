@@ -263,7 +263,8 @@ fn what_is_said() {
         choose(&asked(Mode::Auto), &unprivileged())
             .expect("a decision")
             .opening
-            .expect("one line"),
+            .expect("one line")
+            .to_string(),
         refusal(&asked(Mode::Ebpf), &unprivileged()),
         refusal(&attach(Mode::Auto), &unprivileged()),
         refusal(&asked(Mode::Auto), &no_library(unprivileged())),

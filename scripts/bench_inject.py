@@ -1,9 +1,10 @@
 """What the injected library costs a program, per collection and per allocation; part `inject` of bench.py.
 
-    bench_inject.py --library libgctrace_inject.so --python PYTHON... [--repetitions 15]
+    bench_inject.py --library libgctrace_inject.so --python PYTHON... [--gctrace BINARY] [--repetitions 15]
 
 The library hands its ring to whoever listens; here that is this script, which empties it every 5 ms without
-looking at what is in it. Each repetition runs all variants in turns; times are of the processor.
+looking at what is in it. With --gctrace (and root) whole recordings stand beside that, from within and by eBPF.
+Each repetition runs all variants in turns; times are of the program's processor.
 """
 
 import argparse
@@ -46,6 +47,12 @@ VARIANTS = {
     "library, --alloc": "gc=1,stack=16,alloc=1,cuda=0",
 }
 
+RECORDINGS = {
+    "gctrace --mode inject": ["--mode", "inject"],
+    "gctrace --mode inject --alloc": ["--mode", "inject", "--alloc"],
+    "gctrace --mode ebpf": ["--mode", "ebpf"],
+}
+
 
 class Reader:
     """Takes rings and empties them."""
@@ -81,21 +88,30 @@ class Reader:
 
 def environment(library, variant, path):
     own = dict(os.environ)
-    if VARIANTS[variant]:
+    if VARIANTS.get(variant):
         own |= {"LD_PRELOAD": library, "GCTRACE_RENDEZVOUS": path, "GCTRACE_INJECT": VARIANTS[variant]}
     return own
 
 
-def measure(library, python, command, repetitions, value, path, reader):
+def recording(gctrace, variant, path):
+    """The beginning of a command line."""
+    if variant not in RECORDINGS:
+        return []
+    trace = str(pathlib.Path(path).with_name("trace.json"))
+    return [gctrace, "-q", "--cuda", "off", "--nvml-hz", "0", *RECORDINGS[variant], "-o", trace, "--"]
+
+
+def measure(library, gctrace, python, command, repetitions, value, path, reader):
     """{variant: values}, all variants in turns."""
-    values = {variant: [] for variant in VARIANTS}
+    names = [*VARIANTS, *(RECORDINGS if gctrace else [])]
+    values = {variant: [] for variant in names}
     for turn in range(repetitions):
-        names = list(VARIANTS)
         for variant in names[turn % len(names):] + names[:turn % len(names)]:
-            said = subprocess.run([python, *command], env=environment(library, variant, path),
+            line = [*recording(gctrace, variant, path), python, *command]
+            said = subprocess.run(line, env=environment(library, variant, path),
                                   check=True, capture_output=True, text=True).stdout
             values[variant].append(value(json.loads(said)))
-            if bool(reader.forget()) != bool(VARIANTS[variant]):
+            if bool(reader.forget()) != bool(VARIANTS.get(variant)):
                 raise RuntimeError(f"{variant}: records where there should be none, or none where there should be")
     return values
 
@@ -111,24 +127,24 @@ def added(values, unit, form):
     for variant, own in values.items():
         extra = [mine - base for mine, base in zip(own, values["nothing"])]
         print(f"| {variant} | {statistics.median(own):{form}} | "
-              + (spread(extra, form) if VARIANTS[variant] else "") + " |")
+              + (spread(extra, form) if variant != "nothing" else "") + " |")
 
 
 def version(python):
     return subprocess.run([python, "-V"], capture_output=True, text=True).stdout.strip()
 
 
-def loops(library, python, repetitions, path, reader):
-    both = measure(library, python, ["-c", LOOPS], repetitions, lambda said: said, path, reader)
+def loops(library, gctrace, python, repetitions, path, reader):
+    both = measure(library, gctrace, python, ["-c", LOOPS], repetitions, lambda said: said, path, reader)
     print(f"\n### Injected library, {version(python)}: an empty `gc.collect(0)`, ns\n")
     added({variant: [one["collection"] for one in own] for variant, own in both.items()}, "ns", ".0f")
     print(f"\n### Injected library, {version(python)}: `object()`, made and freed, ns\n")
     added({variant: [one["allocation"] for one in own] for variant, own in both.items()}, "ns", ".1f")
 
 
-def busy(library, python, repetitions, iterations, path, reader):
+def busy(library, gctrace, python, repetitions, iterations, path, reader):
     command = [str(CHECKOUT / "tests/python/busy.py"), "--iterations", str(iterations)]
-    values = measure(library, python, command, repetitions, lambda said: said["cpu_ns"] / 1e9, path, reader)
+    values = measure(library, gctrace, python, command, repetitions, lambda said: said["cpu_ns"] / 1e9, path, reader)
     print(f"\n### Injected library, {version(python)}: `tests/python/busy.py --iterations {iterations}`\n")
     print("| | median s of processor | ratio to nothing, median (middle half) |\n|---|---|---|")
     for variant, own in values.items():
@@ -136,14 +152,14 @@ def busy(library, python, repetitions, iterations, path, reader):
         print(f"| {variant} | {statistics.median(own):.4g} | {spread(ratios, '.4f')} |")
 
 
-def measure_all(library, pythons, repetitions, iterations):
+def measure_all(library, gctrace, pythons, repetitions, iterations):
     with tempfile.TemporaryDirectory() as folder:
         path = str(pathlib.Path(folder) / "socket")
         reader = Reader(path)
         for python in pythons:
-            loops(library, python, repetitions, path, reader)
+            loops(library, gctrace, python, repetitions, path, reader)
         if iterations:
-            busy(library, pythons[0], repetitions, iterations, path, reader)
+            busy(library, gctrace, pythons[0], repetitions, iterations, path, reader)
 
 
 def inject(options, folder):
@@ -152,17 +168,19 @@ def inject(options, folder):
     if not library.exists():
         print(f"\n### Injected library\n\nleft out: no {library}")
         return
-    measure_all(str(library), [options.python], max(options.repetitions, 3), options.iterations)
+    gctrace = options.gctrace if os.geteuid() == 0 else None
+    measure_all(str(library), gctrace, [options.python], max(options.repetitions, 3), options.iterations)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True, nargs="+")
+    parser.add_argument("--gctrace", type=os.path.abspath)
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--iterations", type=int, default=0, help="of busy.py; 0: leave it out")
     options = parser.parse_args()
-    measure_all(options.library, options.python, options.repetitions, options.iterations)
+    measure_all(options.library, options.gctrace, options.python, options.repetitions, options.iterations)
 
 
 if __name__ == "__main__":

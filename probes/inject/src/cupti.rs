@@ -88,18 +88,41 @@ fn driver_is_initialised() -> bool {
     })
 }
 
-/// Looks for the driver again and again, on a thread of its own: for a program whose environment must not name this
-/// library, so that its children are left alone.
+/// The program may open the driver's library, and is to be watched from then on.
+static WAITS_FOR_DRIVER: AtomicBool = AtomicBool::new(false);
+
+/// For a program whose environment must not name this library, so that its children are left alone: begins once it
+/// has the driver's library and initialises it. No thread is there before (`os.fork` of Python 3.12 and later would
+/// warn the program's user of it).
 pub(crate) fn watch_for_driver() {
+    if process::options().is_some_and(|options| options.cuda) {
+        WAITS_FOR_DRIVER.store(true, Ordering::Release);
+        opens(b"");
+    }
+}
+
+/// The program is about to open a library of this name.
+pub(crate) fn opens(name: &[u8]) {
+    /// Of the driver's file, whatever its folder and version.
+    const DRIVER: &[u8] = b"libcuda.so";
+    if !WAITS_FOR_DRIVER.load(Ordering::Acquire) {
+        return;
+    }
+    let is_driver = name.windows(DRIVER.len()).any(|part| part == DRIVER);
+    if (is_driver || find::driver().is_some()) && WAITS_FOR_DRIVER.swap(false, Ordering::AcqRel) {
+        await_driver();
+    }
+}
+
+/// Looks again and again whether the driver is initialised, on a thread of our own.
+fn await_driver() {
     /// GPU work of the first such moments is missed.
     const STEP: Duration = Duration::from_millis(20);
-    if process::options().is_some_and(|options| options.cuda) {
-        ending::spawn_quietly("gctrace-driver", || {
-            while !begin_if_driver_is_mapped() {
-                std::thread::sleep(STEP);
-            }
-        });
-    }
+    ending::spawn_quietly("gctrace-driver", || {
+        while !begin_if_driver_is_mapped() {
+            std::thread::sleep(STEP);
+        }
+    });
 }
 
 /// This process, or one that it was forked off, has begun.

@@ -2,21 +2,23 @@
 //!
 //! Loaded by `LD_PRELOAD` into every program that gctrace starts, and by the CUDA driver where
 //! `CUDA_INJECTION64_PATH` names it. Without `GCTRACE_RENDEZVOUS` in the environment it does nothing. It prints
-//! nothing, installs no signal handler, starts no thread in programs that hold no CPython, opens nothing but its
-//! rings, and never lets a panic out.
+//! nothing, installs no signal handler, starts no thread in programs that use no CUDA, opens nothing but its rings
+//! and CUPTI, and never lets a panic out.
 //!
+//! - `dlopen`: libraries that the program opens while it runs;
 //! - `environment`: what is asked, by which variables;
 //! - `process`: the rings, and forks;
 //! - `python`: the interpreter's hooks;
 //! - `cupti`: GPU work.
 //!
-//! Exports `dlopen` (see `python::late`) and nothing else of its own. Needs the C library and its loader, of the
+//! Exports `dlopen` (see there) and nothing else of its own. Needs the C library and its loader, of the
 //! version that it was linked with or newer, and no other library: libgcc is inside, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it asks for glibc 2.35, for `_dl_find_object` (`objdump -T` tells): to run in
 //! older containers it must be linked on as old a system. Where a program's C library is older the loader would
-//! refuse the whole program, so whoever preloads it has to look first.
+//! refuse the whole program, so gctrace first has the loader load it into itself.
 
 mod cupti;
+mod dlopen;
 mod environment;
 mod find;
 mod names;

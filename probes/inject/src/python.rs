@@ -11,12 +11,12 @@ mod api;
 mod callback;
 mod frames;
 mod interpreter;
-#[cfg(target_arch = "x86_64")]
 mod late;
 mod object;
 mod start;
 mod watch;
 
+pub(crate) use late::opens;
 pub(crate) use start::begin;
 
 use crate::process::Ring;

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::Pause;
 use common::Seen;
 use common::interpreters;
 use common::run;
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 fn full(ring: &Seen) -> usize {
     let pauses = ring.pauses();
-    pauses.iter().filter(|pause| pause.generation == 2).count()
+    let full = |pause: &&Pause| pause.generation == 2 && !pause.at_exit;
+    pauses.iter().filter(full).count()
 }
 
 #[test]

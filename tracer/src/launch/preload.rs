@@ -9,6 +9,8 @@ use crate::record::mode::Injection;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use nix::unistd::Uid;
+use std::ffi::CStr;
+use std::ffi::CString;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -214,6 +216,7 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     }
     version_matches(&path)?;
     readable(&path, launch)?;
+    loads(&path)?;
     Ok(path)
 }
 
@@ -232,6 +235,33 @@ fn version_matches(path: &Path) -> Result<(), LibraryError> {
         path: path.to_owned(),
         found: String::from_utf8_lossy(&version).into_owned(),
     })
+}
+
+/// The loader of this system takes it: one with an older C library than it was linked with would not let a program
+/// start that it is preloaded into. Its constructor does nothing without the variables that ask it to.
+fn loads(path: &Path) -> Result<(), LibraryError> {
+    let unusable = |reason: String| LibraryError::Unusable {
+        path: path.to_owned(),
+        reason,
+    };
+    let name = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| unusable("there is a zero in its path".to_owned()))?;
+    // SAFETY: a C string; what runs is the library's constructor, which is ours (its version was checked).
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if !handle.is_null() {
+        // SAFETY: opened above, used by nobody.
+        unsafe { libc::dlclose(handle) };
+        return Ok(());
+    }
+    // SAFETY: the loader's text lives until its next call on this thread.
+    let reason = unsafe {
+        let text = libc::dlerror();
+        match text.is_null() {
+            true => "the loader refuses it".to_owned(),
+            false => CStr::from_ptr(text).to_string_lossy().into_owned(),
+        }
+    };
+    Err(unusable(reason))
 }
 
 /// The loader opens it with the rights of the command's user.

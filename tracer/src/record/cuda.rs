@@ -61,7 +61,7 @@ pub(crate) struct CudaProbes {
     /// What the ring held at the last look, not yet written.
     polled: Vec<CudaEvent>,
     /// Processes whose calls of driver and runtime CUPTI tells, and since when.
-    told_by_cupti: HashMap<u32, u64>,
+    told_by_cupti: HashMap<u32, Vec<u64>>,
 }
 
 impl CudaProbes {
@@ -131,7 +131,14 @@ impl CudaProbes {
 
     /// CUPTI tells of the calls of a process from then on: those of driver and runtime are its alone.
     pub(crate) fn told_by_cupti(&mut self, pid: u32, since_ns: u64) {
-        self.told_by_cupti.entry(pid).or_insert(since_ns);
+        self.told_by_cupti.entry(pid).or_default().push(since_ns);
+    }
+
+    /// A process runs another program since then: whether CUPTI tells of its calls is open again.
+    pub(crate) fn executed(&mut self, pid: u32, at_ns: u64) {
+        if let Some(since) = self.told_by_cupti.get_mut(&pid) {
+            since.retain(|since_ns| *since_ns > at_ns);
+        }
     }
 
     /// Looks for libraries that were mapped meanwhile, and writes what was polled.
@@ -209,7 +216,7 @@ impl CudaProbes {
         };
         let since = self.told_by_cupti.get(&call.pid);
         let layer = function(call.function).map(|function| function.layer);
-        since.is_some_and(|since| call.begin_ns >= *since)
+        since.is_some_and(|since| since.iter().any(|since_ns| call.begin_ns >= *since_ns))
             && matches!(layer, Some(Layer::Driver | Layer::Runtime))
     }
 

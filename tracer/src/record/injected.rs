@@ -304,7 +304,7 @@ impl Injected {
     fn warn(&mut self, pid: u32, text: String, trace: &mut Trace) {
         let notice = said::Notice {
             at_ns: clock::monotonic_ns(),
-            is_warning: true,
+            weight: said::Weight::Warning,
             text,
         };
         self.told.notices.say(pid, notice, &mut trace.output);

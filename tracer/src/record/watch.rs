@@ -269,6 +269,9 @@ impl Watch {
         }
         self.processes.new_program(pid, at_ns);
         self.programs.insert(pid, file);
+        if let Some(cuda) = &mut self.cuda {
+            cuda.executed(pid, at_ns);
+        }
     }
 
     /// Its libraries are looked at once they are mapped, see `look_again`.

@@ -153,6 +153,7 @@ pub struct Pause {
     pub collected: u64,
     pub uncollectable: u64,
     pub frame: u32,
+    pub at_exit: bool,
 }
 
 impl Seen {
@@ -166,7 +167,7 @@ impl Seen {
                 collected,
                 uncollectable,
                 frame,
-                ..
+                at_exit,
             } => Some(Pause {
                 begin_ns: moment.begin_ns,
                 end_ns: moment.end_ns,
@@ -176,6 +177,7 @@ impl Seen {
                 collected,
                 uncollectable,
                 frame,
+                at_exit,
             }),
             _ => None,
         };

@@ -5,6 +5,7 @@
 
 use super::said::Notice;
 use super::said::Said;
+use super::said::Weight;
 use super::texts::NAME_LOST;
 use super::texts::Texts;
 use gctrace_event::CudaCall;
@@ -296,10 +297,11 @@ impl GpuRing {
         let detail = self.texts.get(detail).unwrap_or_default();
         said.push(Said::Notice(Notice {
             at_ns,
-            is_warning: !matches!(
-                state,
-                CuptiState::Recording | CuptiState::Calibrated | CuptiState::Yielded
-            ),
+            weight: match state {
+                CuptiState::Recording => Weight::Detail,
+                CuptiState::Calibrated | CuptiState::Yielded => Weight::Note,
+                _ => Weight::Warning,
+            },
             text: cupti_text(state, code, detail),
         }));
     }

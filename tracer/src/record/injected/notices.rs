@@ -1,6 +1,7 @@
 //! What processes complain about, each sentence once.
 
 use super::said::Notice;
+use super::said::Weight;
 use crate::record::clock;
 use crate::record::output::Output;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub(super) struct Notices(BTreeMap<String, Told>);
 struct Told {
     last_pid: u32,
     processes: u64,
+    /// In the trace.
+    is_written: bool,
 }
 
 impl Notices {
@@ -30,15 +33,19 @@ impl Notices {
             *told = Told {
                 last_pid: pid,
                 processes: told.processes + 1,
+                is_written: notice.weight != Weight::Detail,
             };
         }
         if !is_new {
             return;
         }
-        if notice.is_warning {
+        if notice.weight == Weight::Warning {
             tracing::warn!("{}", notice.text);
         } else {
             tracing::info!("{}", notice.text);
+        }
+        if notice.weight == Weight::Detail {
+            return;
         }
         output.note((pid > 0).then_some(pid), notice.at_ns, notice.text);
     }
@@ -46,7 +53,7 @@ impl Notices {
     /// Tells the trace what held for several processes.
     pub(super) fn finish(&mut self, output: &mut Output) {
         for (text, told) in std::mem::take(&mut self.0) {
-            if told.processes > 1 {
+            if told.is_written && told.processes > 1 {
                 let message = format!("in {} processes: {text}", told.processes);
                 output.note(None, clock::monotonic_ns(), message);
             }

@@ -2,6 +2,7 @@
 
 use super::said::Notice;
 use super::said::Said;
+use super::said::Weight;
 use super::texts::NAME_LOST;
 use super::texts::Texts;
 use crate::record::frames::Frames;
@@ -227,7 +228,7 @@ impl PythonRing {
         }
         said.push(Said::Notice(Notice {
             at_ns,
-            is_warning: true,
+            weight: Weight::Warning,
             text,
         }));
     }

@@ -37,10 +37,21 @@ pub(super) enum Said {
 pub(super) struct Notice {
     /// When.
     pub at_ns: u64,
-    /// Something does not work as it should; otherwise only who asks for details is told.
-    pub is_warning: bool,
+    /// Whom it is for.
+    pub weight: Weight,
     /// The sentence.
     pub text: String,
+}
+
+/// Whom a sentence is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// All is well: for who asks for details.
+    Detail,
+    /// As asked for, but a reader of the trace should know.
+    Note,
+    /// Something does not work as it should: for user and reader.
+    Warning,
 }
 
 impl Sink for Vec<Said> {

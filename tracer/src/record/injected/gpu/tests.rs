@@ -207,13 +207,13 @@ fn states_are_sentences() {
         *refused,
         Said::Notice(Notice {
             at_ns: 5,
-            is_warning: true,
+            weight: Weight::Warning,
             text: "GPU work is not recorded: CUPTI refused cuptiActivityEnable (error 35)"
                 .to_owned(),
         })
     );
     assert_eq!(*since, Said::CuptiSince(5));
-    assert!(matches!(recording, Said::Notice(notice) if !notice.is_warning));
+    assert!(matches!(recording, Said::Notice(notice) if notice.weight == Weight::Detail));
     assert_eq!(*dropped, Said::Missed(DROPPED, 4));
 }
 

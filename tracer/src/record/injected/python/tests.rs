@@ -130,7 +130,7 @@ fn collections_missed_are_counted_and_told() {
     else {
         panic!("since when, how many, why: {told:?}");
     };
-    assert!(notice.is_warning && notice.text.contains("gc.callbacks"));
+    assert!(notice.weight == Weight::Warning && notice.text.contains("gc.callbacks"));
 }
 
 #[test]

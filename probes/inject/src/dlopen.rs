@@ -1,0 +1,73 @@
+//! Libraries that the program opens while it runs: told to whoever waits for one.
+//!
+//! The library's own `dlopen` stands before the C library's. It looks at the name, and then jumps to the real one
+//! with registers and stack as they came, so that the loader sees the real caller (whose RUNPATH counts). No
+//! thread polls.
+
+use std::ffi::CStr;
+use std::ffi::c_char;
+use std::ffi::c_void;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering;
+
+/// dlopen(3).
+pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
+
+/// Stands before the C library's: see above.
+///
+/// # Safety
+/// As of dlopen(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn dlopen(_name: *const c_char, _flags: i32) -> *mut c_void {
+    // Both arguments are kept; three words keep the stack aligned to 16 bytes for the call.
+    std::arch::naked_asm!(
+        "endbr64",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {before}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        before = sym before,
+    )
+}
+
+/// The real function's address. What the program is about to open is looked at.
+unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
+    let Some(open) = real() else {
+        return refuse as *const c_void;
+    };
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the program passes a C string or null.
+        let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
+        look(open, name, flags);
+    }));
+    open as *const c_void
+}
+
+/// Where there is no dlopen at all.
+unsafe extern "C" fn refuse(_name: *const c_char, _flags: i32) -> *mut c_void {
+    std::ptr::null_mut()
+}
+
+fn real() -> Option<Open> {
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut known = REAL.load(Ordering::Relaxed);
+    if known.is_null() {
+        // SAFETY: looks for the next function of this name.
+        known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr()) };
+        REAL.store(known, Ordering::Relaxed);
+    }
+    // SAFETY: null, or a function of this name, which has this type.
+    unsafe { std::mem::transmute::<*mut c_void, Option<Open>>(known) }
+}
+
+fn look(open: Open, name: Option<&CStr>, flags: i32) {
+    let name = name.map(CStr::to_bytes).unwrap_or_default();
+    crate::cupti::opens(name);
+    crate::python::opens(open, name, flags);
+}

@@ -264,39 +264,39 @@ fn injected(pause: &Pause) -> Option<(u64, u64)> {
     })
 }
 
-/// Forked, spawned and executed children that return, exit, raise, or are killed, and a pool that is terminated
-/// while it works: whatever a process had counted when it last wrote is in the trace.
-#[test]
-fn however_a_process_ends_nothing_is_lost() {
-    let test = "however_a_process_ends_nothing_is_lost";
-    let Some(user) = OrdinaryUser::for_test(test) else {
-        return;
-    };
-    let (python, script) = (common::any_python(), common::scripts().join("endings.py"));
-    let folder = user.file("bin/truths");
-    user.command(&[], Path::new("mkdir"))
-        .arg(&folder)
-        .status()
-        .unwrap();
+/// Records a script of `tests/python` as an ordinary user; it writes its truths into the folder that it is given.
+fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
+    let user = OrdinaryUser::for_test(test)?;
+    let (python, script) = (common::any_python(), common::scripts().join(script));
+    let folder = user.file("truths");
+    let made = user.command(&[], Path::new("mkdir")).arg(&folder).status();
+    assert!(made.unwrap().success());
     let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
     let options = ["--mode", "inject", "-o", "trace.json", "--"];
     user.gctrace(&[], &[&options[..], &command].concat());
     let trace = Trace::read(&user.file("trace.json"));
     trace.assert_nothing_lost();
+    Some((trace, common::truths(&folder)))
+}
+
+/// Forked, spawned and executed children that return, exit, raise, or are killed, and a pool that is terminated
+/// while it works: whatever a process had counted when it last wrote is in the trace.
+#[test]
+fn however_a_process_ends_nothing_is_lost() {
+    let test = "however_a_process_ends_nothing_is_lost";
+    let Some((trace, truths)) = record_truths(test, "endings.py") else {
+        return;
+    };
     let mut ends = BTreeMap::new();
-    for truth in common::truths(&folder) {
+    for truth in truths {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
         let own = pauses.iter().filter(|pause| life.contains(&pause.begin_ns));
-        assert_eq!(
-            common::by_generation(own),
-            common::collections_since_base(&truth),
-            "{truth}"
-        );
-        *ends
-            .entry(truth["end"].as_str().unwrap().to_owned())
-            .or_insert(0) += 1;
+        let counted = common::collections_since_base(&truth);
+        assert_eq!(common::by_generation(own), counted, "{truth}");
+        let end = truth["end"].as_str().unwrap().to_owned();
+        *ends.entry(end).or_insert(0) += 1;
     }
     assert_eq!(ends.values().sum::<u32>(), 5 * 3 + 3, "{ends:?}");
 }
@@ -304,22 +304,9 @@ fn however_a_process_ends_nothing_is_lost() {
 /// A storm of short processes, each of which hands over a ring of its own.
 #[test]
 fn a_storm_of_processes() {
-    let test = "a_storm_of_processes";
-    let Some(user) = OrdinaryUser::for_test(test) else {
+    let Some((trace, truths)) = record_truths("a_storm_of_processes", "storm.py") else {
         return;
     };
-    let (python, script) = (common::any_python(), common::scripts().join("storm.py"));
-    let folder = user.file("truths");
-    user.command(&[], Path::new("mkdir"))
-        .arg(&folder)
-        .status()
-        .unwrap();
-    let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
-    let options = ["--mode", "inject", "-o", "trace.json", "--"];
-    user.gctrace(&[], &[&options[..], &command].concat());
-    let trace = Trace::read(&user.file("trace.json"));
-    trace.assert_nothing_lost();
-    let truths = common::truths(&folder);
     assert_eq!(truths.len(), 221);
     for truth in truths.iter().filter(|truth| truth["number"] != -1) {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());

@@ -10,22 +10,10 @@ use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::path::PathBuf;
 use std::process::Output;
 
 /// An operation: kind, device, stream, start, end.
 type Operation = (String, u64, u64, u64, u64);
-
-/// Folder of the simulated libraries, or a named skip.
-fn simulated_gpu(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
-    if folder.is_none() {
-        eprintln!(
-            "skipped {test}: GCTRACE_SIMGPU names no folder of simulated libraries; cargo run -p gctrace-simgpu --example lay_out -- DIR makes one"
-        );
-    }
-    folder.map(PathBuf::from)
-}
 
 /// Trains on two streams, with these settings of the simulator, as a user without rights.
 fn train(
@@ -33,7 +21,7 @@ fn train(
     settings: &[(&str, &str)],
     options: &[&str],
 ) -> Option<(OrdinaryUser, Output)> {
-    let (libraries, user) = (simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
+    let (libraries, user) = (common::simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
     let script = common::scripts().join("../../examples/train_simgpu.py");
     let examples = script.parent().unwrap().canonicalize().unwrap();
     let mut command = user.command(&[&libraries, &examples], &user.file("bin/gctrace"));

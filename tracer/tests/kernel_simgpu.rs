@@ -8,24 +8,12 @@ mod common;
 use common::Trace;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// A call: name, stream, bytes, first number of the grid.
 type Call = (String, u64, u64, u64);
 /// Outermost calls by process and thread, in order.
 type Calls = BTreeMap<(u64, u64), Vec<Call>>;
-
-/// Folder of the simulated libraries, or a named skip.
-fn simulated_gpu(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
-    if folder.is_none() {
-        eprintln!(
-            "skipped {test}: GCTRACE_SIMGPU names no folder of simulated libraries; cargo run -p gctrace-simgpu --example lay_out -- DIR makes one"
-        );
-    }
-    folder.map(PathBuf::from)
-}
 
 /// The calls of a log, those within another left out. `call,function,layer,pid,tid,begin,end,stream,bytes,gx,..`
 fn logged(path: &Path, calls: &mut Calls) {
@@ -80,7 +68,7 @@ fn recorded(trace: &Trace) -> Calls {
 #[test]
 fn two_processes_with_two_devices() {
     let test = "two_processes_with_two_devices";
-    let Some(libraries) = simulated_gpu(test).filter(|_| common::privileged(test)) else {
+    let Some(libraries) = common::simulated_gpu(test).filter(|_| common::privileged(test)) else {
         return;
     };
     let place = tempfile::tempdir().unwrap();

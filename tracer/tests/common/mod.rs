@@ -122,6 +122,17 @@ pub fn torch(test: &str) -> Option<PathBuf> {
     python
 }
 
+/// Folder of the simulated libraries, or a named skip.
+pub fn simulated_gpu(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("GCTRACE_SIMGPU").filter(|path| !path.is_empty());
+    if folder.is_none() {
+        eprintln!(
+            "skipped {test}: GCTRACE_SIMGPU names no folder of simulated libraries; cargo run -p gctrace-simgpu --example lay_out -- DIR makes one"
+        );
+    }
+    folder.map(PathBuf::from)
+}
+
 /// Some interpreter that every machine has.
 pub fn any_python() -> PathBuf {
     ["/usr/bin/python3", "/usr/local/bin/python3"]

@@ -17,6 +17,7 @@ pub(crate) use as_user::Cache;
 pub(crate) use as_user::FileError;
 pub(crate) use as_user::create_trace;
 pub(crate) use invoker::Invoker;
+pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
 pub(crate) use preload::library_for;
 pub(crate) use program::Obstacle;

@@ -144,6 +144,11 @@ impl Recording {
         if let Some(opened) = opened {
             let (watch, started) = opened.into_watch(config, &invoker, &mut trace)?;
             (probes, guardian) = (Some(watch), started);
+            let loads = injected.as_ref().and(launch.as_ref());
+            let library = loads.and_then(LaunchPlan::cuda_injection);
+            if let (Some(probes), Some(library)) = (&mut probes, library) {
+                probes.leave_calls_to(library.to_owned());
+            }
         }
         for note in launch.iter().flat_map(LaunchPlan::notes) {
             tracing::warn!("{note}");
@@ -266,13 +271,15 @@ impl Recording {
             Some(probes) => probes.poll()?,
             None => Vec::new(),
         };
-        let mut cupti = Vec::new();
+        let (mut cupti, mut without) = (Vec::new(), Vec::new());
         if let Some(injected) = &mut self.injected {
             injected.tick(&mut self.trace);
             cupti = injected.take_cupti();
+            without = injected.take_without_cupti();
         }
         if let Some(probes) = &mut self.probes {
             probes.told_by_cupti(cupti);
+            probes.without_cupti(without);
             for event in events {
                 probes.event(&mut self.trace, event);
             }

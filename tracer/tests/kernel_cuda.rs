@@ -104,7 +104,7 @@ impl Fake {
     /// known before it begins.
     fn record(&self, options: &[&str], search: bool, arguments: &[&str]) -> Trace {
         let mut command = Command::new(common::GCTRACE);
-        command.args(options).arg("--");
+        command.args(["--mode", "ebpf"]).args(options).arg("--");
         command.args(self.command(&common::any_python(), arguments));
         command
             .current_dir(self.place.path())
@@ -272,7 +272,9 @@ fn libraries_of_a_container() {
         script.display()
     );
     let output = Command::new(common::GCTRACE)
-        .args(["--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line])
+        .args([
+            "--mode", "ebpf", "--cuda", "all", "--", "unshare", "-m", "sh", "-c", &line,
+        ])
         .current_dir(fake.place.path())
         .env("FAKE_CUDA_LOG", fake.log())
         .env_remove("SUDO_UID")

@@ -9,6 +9,7 @@ use common::Trace;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// A call: name, stream, bytes, first number of the grid.
 type Call = (String, u64, u64, u64);
@@ -65,41 +66,69 @@ fn recorded(trace: &Trace) -> Calls {
     calls
 }
 
-#[test]
-fn two_processes_with_two_devices() {
-    let test = "two_processes_with_two_devices";
-    let Some(libraries) = common::simulated_gpu(test).filter(|_| common::privileged(test)) else {
-        return;
-    };
+/// Trains on the simulated GPU under gctrace, with these settings of the simulator; in its folder are trace and logs.
+fn train(
+    test: &str,
+    options: &[&str],
+    training: &[&str],
+    settings: &[(&str, &str)],
+) -> Option<(Trace, TempDir)> {
+    let libraries = common::simulated_gpu(test).filter(|_| common::privileged(test))?;
     let place = tempfile::tempdir().unwrap();
-    let script = common::scripts().join("../../examples/train_simgpu.py");
     let output = Command::new(common::GCTRACE)
-        .args(["--mode", "ebpf", "--cuda", "all", "--"])
+        .args(options)
+        .arg("--")
         .arg(common::any_python())
-        .arg(script)
+        .arg(common::scripts().join("../../examples/train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
-        .args(["--steps", "100", "--devices", "2", "--ranks", "2"])
-        .args(["--streams", "2", "--kernel-us", "60", "--sync-every", "4"])
+        .args([
+            "--steps",
+            "100",
+            "--streams",
+            "2",
+            "--kernel-us",
+            "60",
+            "--sync-every",
+            "4",
+        ])
+        .args(training)
         .current_dir(place.path())
         .env("SIMGPU_LOG", place.path().join("log"))
         .env("SIMGPU_SHARED", place.path().join("shared"))
         .env("LD_LIBRARY_PATH", &libraries)
+        .envs(settings.iter().copied())
         .env_remove("SUDO_UID")
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
+    Some((trace, place))
+}
 
-    let seen = recorded(&trace);
+/// The calls of all logs of a folder.
+fn truth(folder: &Path) -> Calls {
     let mut truth = Calls::new();
-    for entry in std::fs::read_dir(place.path()).unwrap() {
+    for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "csv") {
             logged(&path, &mut truth);
         }
     }
+    truth
+}
+
+#[test]
+fn two_processes_with_two_devices() {
+    let test = "two_processes_with_two_devices";
+    let options = ["--mode", "ebpf", "--cuda", "all"];
+    let training = ["--devices", "2", "--ranks", "2"];
+    let Some((trace, place)) = train(test, &options, &training, &[]) else {
+        return;
+    };
+    let seen = recorded(&trace);
+    let mut truth = truth(place.path());
     // Calls that gctrace does not probe (cudaSetDevice, ...) are in the log too.
     let probed = |name: &str| {
         let table = gctrace_probes::cuda::TABLE;
@@ -125,4 +154,66 @@ fn two_processes_with_two_devices() {
             calls.len()
         );
     }
+}
+
+/// Launches of a trace: those that CUPTI told of, and those that probes saw.
+fn launches(trace: &Trace) -> (usize, usize) {
+    let called = |event: &&serde_json::Value| {
+        event["cat"] == "cuda_runtime" && event["name"] == "cudaLaunchKernel"
+    };
+    let (told, probed): (Vec<_>, Vec<_>) = trace
+        .events
+        .iter()
+        .filter(called)
+        .partition(|event| event["args"]["correlation"].is_u64());
+    (told.len(), probed.len())
+}
+
+/// What the probes on launches cost, where there were any.
+fn probes_on_launches(trace: &Trace) -> Option<u64> {
+    let probes = trace.end()["probes"].as_array().unwrap();
+    let launches = probes.iter().find(|probe| probe["probe"] == "launches");
+    launches.and_then(|probe| probe["hits"].as_u64())
+}
+
+/// As root, where there is CUDA: collections by probes, GPU work and calls by CUPTI, and no launch is probed as well.
+#[test]
+fn calls_are_left_to_cupti() {
+    let test = "calls_are_left_to_cupti";
+    let Some((trace, place)) = train(test, &["--cuda", "all"], &[], &[]) else {
+        return;
+    };
+    assert_eq!(trace.named("gctrace_header")[0].1["mode"], "ebpf");
+    let truth = truth(place.path());
+    let launched = truth
+        .values()
+        .flatten()
+        .filter(|call| call.0 == "cudaLaunchKernel");
+    let launched = launched.count();
+    assert!(launched > 0);
+    assert_eq!(launches(&trace), (launched, 0));
+    assert_eq!(probes_on_launches(&trace), None);
+    let kernels = trace.events.iter().filter(|event| event["cat"] == "kernel");
+    assert!(kernels.count() >= launched, "graphs have kernels too");
+    assert!(trace.pauses().iter().all(|pause| pause.reason != "unknown"));
+}
+
+/// Where CUPTI cannot be had, the probes see the calls from then on, and that is said once.
+#[test]
+fn without_cupti_calls_are_probed() {
+    let test = "without_cupti_calls_are_probed";
+    let settings = [("SIMGPU_FAULT", "subscribe-busy")];
+    let Some((trace, _place)) = train(test, &["--cuda", "all"], &["--steps", "400"], &settings)
+    else {
+        return;
+    };
+    let (told, probed) = launches(&trace);
+    assert_eq!(told, 0);
+    assert!(probed > 0);
+    assert!(probes_on_launches(&trace).is_some_and(|hits| hits >= probed as u64));
+    let notes = trace.named("gctrace_note");
+    let said = notes
+        .iter()
+        .filter(|(_, note)| note["message"].as_str().unwrap().contains("CUPTI"));
+    assert_eq!(said.count(), 1, "{notes:?}");
 }

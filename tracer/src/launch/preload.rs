@@ -311,6 +311,12 @@ impl LaunchPlan {
         Ok(())
     }
 
+    /// Our own library in `CUDA_INJECTION64_PATH`.
+    pub(crate) fn cuda_injection(&self) -> Option<&OsStr> {
+        let named = self.variable(CUDA_INJECTION);
+        named.filter(|_| self.foreign_cuda_injection().is_none())
+    }
+
     /// Another tool's library in `CUDA_INJECTION64_PATH`.
     pub(crate) fn foreign_cuda_injection(&self) -> Option<&OsStr> {
         self.variable(CUDA_INJECTION).filter(|value| {

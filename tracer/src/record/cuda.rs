@@ -7,6 +7,7 @@ mod plan;
 mod store;
 
 use crate::args::CudaMode;
+use crate::launch::CUDA_INJECTION;
 use crate::record::clock;
 use crate::record::cuda::store::Store;
 use crate::record::output::Output;
@@ -22,9 +23,12 @@ use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
 use gctrace_probes::cuda::CudaFile;
 use gctrace_probes::cuda::Layer;
+use gctrace_probes::cuda::Library;
 use gctrace_probes::cuda::TABLE;
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -35,6 +39,9 @@ const AFTER_NEWS: [Duration; 3] = [
     Duration::from_millis(20),
     Duration::from_millis(200),
 ];
+/// How long a process that has the driver's library may take to be told of by CUPTI, before its calls are probed as
+/// well: programs initialise CUDA some seconds after their imports. What both tell of is written once.
+const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
 /// How often they are looked for where no news comes (no system call tracepoints on this kernel).
 const WITHOUT_NEWS: Duration = Duration::from_secs(1);
 
@@ -62,6 +69,13 @@ pub(crate) struct CudaProbes {
     polled: Vec<CudaEvent>,
     /// Processes whose calls of driver and runtime CUPTI tells, and since when.
     told_by_cupti: HashMap<u32, Vec<u64>>,
+    /// The injected library, in programs whose environment names it to the driver: driver and runtime are left to
+    /// it, a probed launch costs as much as CUPTI's record of it.
+    left_to: Option<OsString>,
+    /// Processes whose calls are left to it, since when.
+    left: Vec<(Instant, u32)>,
+    /// Processes in which it has no CUPTI.
+    without_cupti: HashSet<u32>,
 }
 
 impl CudaProbes {
@@ -86,13 +100,52 @@ impl CudaProbes {
             warnings: Vec::new(),
             polled: Vec::new(),
             told_by_cupti: HashMap::new(),
+            left_to: None,
+            left: Vec::new(),
+            without_cupti: HashSet::new(),
         })
+    }
+
+    /// Leaves driver and runtime of programs with this library in `CUDA_INJECTION64_PATH` to CUPTI.
+    pub(crate) fn leave_to(&mut self, library: OsString) {
+        self.left_to = Some(library);
+    }
+
+    /// A process has no CUPTI: its calls are seen by probes from now on.
+    pub(crate) fn without_cupti(&mut self, session: &Session, pid: u32) {
+        if self.left_to.is_some() && !self.told_by_cupti.contains_key(&pid) {
+            self.without_cupti.insert(pid);
+            self.attach_to(session, pid);
+        }
+    }
+
+    /// A driver that loads no library must not hide its calls; one that is not initialised yet has none.
+    fn stop_waiting(&mut self, session: &Session) {
+        let is_due = |since: &Instant| since.elapsed() >= PATIENCE_WITH_CUPTI;
+        let (due, left) = std::mem::take(&mut self.left)
+            .into_iter()
+            .partition(|(since, _)| is_due(since));
+        self.left = left;
+        let due: Vec<(Instant, u32)> = due;
+        for (_, pid) in due {
+            self.without_cupti(session, pid);
+        }
+    }
+
+    /// Whether CUPTI will tell of the calls of a process, as far as can be known before it starts to.
+    fn is_left(&self, pid: u32) -> bool {
+        let Some(library) = &self.left_to else {
+            return false;
+        };
+        let environment = gctrace_probes::process::environment(pid).unwrap_or_default();
+        let named = environment.get(OsStr::new(CUDA_INJECTION));
+        named == Some(library) && !self.without_cupti.contains(&pid)
     }
 
     /// A Python program begins: the libraries of its environment are probed before it maps them.
     pub(crate) fn program_begins(&mut self, session: &Session, pid: u32) {
         match gctrace_probes::cuda::from_environment(pid) {
-            Ok(files) => files.iter().for_each(|file| self.arm(session, file)),
+            Ok(files) => self.arm_all(session, pid, &files),
             Err(error) => tracing::debug!("libraries of CUDA: {error}"),
         }
     }
@@ -126,6 +179,8 @@ impl CudaProbes {
         self.due.retain(|(_, other)| *other != pid);
         self.threads.retain(|(other, _)| *other != pid);
         self.told_by_cupti.remove(&pid);
+        self.without_cupti.remove(&pid);
+        self.left.retain(|(_, other)| *other != pid);
         self.store.ended(pid, output);
     }
 
@@ -139,6 +194,8 @@ impl CudaProbes {
         if let Some(since) = self.told_by_cupti.get_mut(&pid) {
             since.retain(|since_ns| *since_ns > at_ns);
         }
+        self.without_cupti.remove(&pid);
+        self.left.retain(|(_, other)| *other != pid);
     }
 
     /// Looks for libraries that were mapped meanwhile, and writes what was polled.
@@ -151,6 +208,7 @@ impl CudaProbes {
         for pid in self.take_due(processes) {
             self.look(session, pid);
         }
+        self.stop_waiting(session);
         for warning in std::mem::take(&mut self.warnings) {
             tracing::warn!("{warning}");
             output.note(None, clock::monotonic_ns(), warning);
@@ -223,8 +281,20 @@ impl CudaProbes {
     /// Probes the libraries that a process has mapped.
     fn look(&mut self, session: &Session, pid: u32) {
         match gctrace_probes::cuda::mapped(pid) {
-            Ok(files) => files.iter().for_each(|file| self.arm(session, file)),
+            Ok(files) => self.arm_all(session, pid, &files),
             Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+        }
+    }
+
+    fn arm_all(&mut self, session: &Session, pid: u32, files: &[CudaFile]) {
+        let is_left = !files.is_empty() && self.is_left(pid);
+        if is_left && !self.left.iter().any(|(_, other)| *other == pid) {
+            self.left.push((Instant::now(), pid));
+        }
+        for file in files {
+            if !is_left || !matches!(file.library, Library::Driver | Library::Runtime) {
+                self.arm(session, file);
+            }
         }
     }
 

@@ -86,6 +86,8 @@ struct Told {
     calls: u64,
     /// Processes whose calls CUPTI tells from now on.
     cupti: Vec<(u32, u64)>,
+    /// Processes in which it does not.
+    without_cupti: Vec<u32>,
 }
 
 /// What CUPTI itself kept the programs' threads busy.
@@ -150,6 +152,7 @@ impl Injected {
                 collections: 0,
                 calls: 0,
                 cupti: Vec::new(),
+                without_cupti: Vec::new(),
             },
             lacks_python: asked.collections,
             lacks_cuda: asked.cuda && !asked.yields,
@@ -202,6 +205,11 @@ impl Injected {
     /// Processes, and since when CUPTI tells of their calls; each once.
     pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.told.cupti)
+    }
+
+    /// Processes that CUPTI tells nothing of; each once for each reason.
+    pub(crate) fn take_without_cupti(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.told.without_cupti)
     }
 
     fn dead(&self) -> Vec<u32> {

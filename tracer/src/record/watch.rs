@@ -23,6 +23,7 @@ use gctrace_ebpf::ProcessEvent;
 use gctrace_ebpf::Session;
 use gctrace_event::Origin;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// The probes of a recording, and what is known by them.
@@ -112,6 +113,22 @@ impl Watch {
         if let Some(cuda) = &mut self.cuda {
             for (pid, since_ns) in processes {
                 cuda.told_by_cupti(pid, since_ns);
+            }
+        }
+    }
+
+    /// CUPTI tells of the calls of programs whose environment names this library.
+    pub(crate) fn leave_calls_to(&mut self, library: OsString) {
+        if let Some(cuda) = &mut self.cuda {
+            cuda.leave_to(library);
+        }
+    }
+
+    /// CUPTI does not tell of the calls of these processes.
+    pub(crate) fn without_cupti(&mut self, processes: Vec<u32>) {
+        if let Some(cuda) = &mut self.cuda {
+            for pid in processes {
+                cuda.without_cupti(&self.session, pid);
             }
         }
     }

@@ -291,8 +291,10 @@ impl GpuRing {
         detail: TextId,
         said: &mut Vec<Said>,
     ) {
-        if state == CuptiState::Recording {
-            said.push(Said::CuptiSince(at_ns));
+        match state {
+            CuptiState::Recording => said.push(Said::CuptiSince(at_ns)),
+            CuptiState::Calibrated | CuptiState::Partial => {}
+            _ => said.push(Said::NoCupti),
         }
         let detail = self.texts.get(detail).unwrap_or_default();
         said.push(Said::Notice(Notice {

@@ -261,6 +261,7 @@ impl Facts {
                     told.lose(self.process.pid, what, count);
                 }
                 Said::CuptiSince(at_ns) => told.cupti.push((self.process.pid, at_ns)),
+                Said::NoCupti => told.without_cupti.push(self.process.pid),
                 Said::Overhead { ns, queue_full } => told.overhead.add(ns, queue_full),
             }
         }

@@ -23,6 +23,8 @@ pub(super) enum Said {
     Missed(&'static str, u64),
     /// CUPTI tells of its calls from then on.
     CuptiSince(u64),
+    /// CUPTI tells of none of its calls.
+    NoCupti,
     /// CUPTI kept its threads busy: how long, and whether because the launch queue was full.
     Overhead {
         /// In nanoseconds.

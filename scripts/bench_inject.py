@@ -26,7 +26,9 @@ CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 HEAD, TAIL = 64, 128
 
 LOOPS = """
-import gc, json, sys, time
+import gc, json, operator, os, sys, time
+if os.environ.get("BENCH_CALLBACK"):
+    gc.callbacks.append(operator.is_)
 def timed(work, count):
     loop = range(count)
     begin = time.process_time_ns()
@@ -42,6 +44,8 @@ print(json.dumps({"collection": timed(young, count), "allocation": timed(object,
 
 VARIANTS = {
     "nothing": None,
+    # What CPython itself takes to call anybody.
+    "a callback that does nothing": None,
     "library": "gc=1,stack=16,alloc=0,cuda=0",
     "library, no lines": "gc=1,stack=0,alloc=0,cuda=0",
     "library, --alloc": "gc=1,stack=16,alloc=1,cuda=0",
@@ -88,6 +92,8 @@ class Reader:
 
 def environment(library, variant, path):
     own = dict(os.environ)
+    if variant.startswith("a callback"):
+        own["BENCH_CALLBACK"] = "1"
     if VARIANTS.get(variant):
         own |= {"LD_PRELOAD": library, "GCTRACE_RENDEZVOUS": path, "GCTRACE_INJECT": VARIANTS[variant]}
     return own

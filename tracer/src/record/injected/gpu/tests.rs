@@ -200,9 +200,10 @@ fn states_are_sentences() {
     given.push(state(CuptiState::Recording, 28));
     given.push(Raw::Dropped { at_ns: 9, count: 4 });
     let said = said(&given);
-    let [refused, since, recording, dropped] = said.as_slice() else {
-        panic!("four: {said:?}");
+    let [without, refused, since, recording, dropped] = said.as_slice() else {
+        panic!("five: {said:?}");
     };
+    assert_eq!(*without, Said::NoCupti);
     assert_eq!(
         *refused,
         Said::Notice(Notice {

@@ -1,0 +1,61 @@
+//! Any bytes as the memory that a traced program shares with gctrace: the reader ends, hands out no more than a
+//! ringful, and what it takes for a record is one that it would write itself.
+//!
+//! `cargo +nightly fuzz run ring` in `probes/`.
+
+#![no_main]
+
+use gctrace_ring::Consumer;
+use gctrace_ring::Record;
+use libfuzzer_sys::fuzz_target;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::unix::fs::FileExt;
+
+/// Slots of the ring, and where they begin (probes/ring/src/layout.rs).
+const RECORDS: usize = 16;
+const SLOTS: usize = 2 * 4096;
+
+/// Sealed memory of a ring's length.
+fn memory() -> File {
+    // SAFETY: a name that ends with zero; the descriptor is new and owned by nobody else.
+    unsafe {
+        let raw = libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_ALLOW_SEALING);
+        assert!(raw >= 0);
+        let file = File::from_raw_fd(raw);
+        assert_eq!(libc::ftruncate(raw, (SLOTS + RECORDS * 64) as i64), 0);
+        assert_eq!(libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK), 0);
+        file
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let file = memory();
+    let (header, slots) = bytes.split_at(bytes.len().min(256));
+    file.write_all_at(header, 0).unwrap();
+    file.write_all_at(b"GCTRING1", 0).unwrap();
+    let slots = slots.get(..RECORDS * 64).unwrap_or(slots);
+    file.write_all_at(slots, SLOTS as u64).unwrap();
+    // Likely sequence numbers, or hardly any slot would be looked at.
+    for (slot, flag) in slots.chunks(64).enumerate() {
+        if flag.first().is_some_and(|byte| byte % 4 != 0) {
+            let sequence = (slot as u64 + 1).to_le_bytes();
+            file.write_all_at(&sequence, (SLOTS + slot * 64) as u64).unwrap();
+        }
+    }
+    let mut consumer = Consumer::open(file.as_fd()).unwrap();
+    for is_dead in [false, true, true] {
+        let mut taken = 0;
+        consumer.read(is_dead, |record| {
+            taken += 1;
+            if let Ok(record) = record {
+                assert_eq!(Record::decode(record.encode()), Ok(record));
+            }
+        });
+        assert!(taken <= RECORDS);
+    }
+    let _ = consumer.allocations();
+    let _ = consumer.lost().total();
+});

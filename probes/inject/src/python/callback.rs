@@ -71,9 +71,10 @@ impl Interpreter {
     /// # Safety
     /// The lock is held, the objects are alive.
     unsafe fn called(&'static self, phase: Object, info: Object) {
-        let now_ns = now_ns();
         // SAFETY: as the caller promises.
         let letter = unsafe { third_letter(self.api, phase) };
+        // The begin is read last, when all else of this call is done.
+        let end_ns = if letter == Some(b'o') { now_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
             if let Some(ring) = existing_ring(Role::Python) {
                 ring.lose(LostKind::Pauses, 1);
@@ -92,7 +93,7 @@ impl Interpreter {
                 let record = Record::Pause {
                     moment: Moment {
                         begin_ns: state.begin_ns,
-                        end_ns: now_ns,
+                        end_ns,
                     },
                     tid: tid(),
                     generation,

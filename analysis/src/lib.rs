@@ -16,6 +16,7 @@ pub mod gpu;
 mod gpu_cost;
 mod gpu_samples;
 mod growth;
+pub mod live;
 pub mod paths;
 mod pressure;
 mod process;

@@ -36,6 +36,7 @@ use crate::launch::Launched;
 use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
+pub(crate) use crate::record::clock::monotonic_ns;
 use crate::record::injected::Injected;
 use crate::record::mode::Collections;
 use crate::record::nvml::GpuSampling;

@@ -19,6 +19,7 @@ mod ring;
 mod snapshot;
 mod steps;
 mod sums;
+mod text;
 mod told;
 
 pub use snapshot::Collections;
@@ -256,7 +257,7 @@ impl Live {
                 .collect(),
             gpus: self.gpus.figures(),
             long_pauses: self.long_pauses.figures(&self.places, clock),
-            long_pause_ns: self.long_pauses.from_ns(),
+            long_pause_ns: self.long_pauses.limit_ns(),
             totals: self.totals(interval),
             recorder: self.cost.figures(interval_ns),
             notes: self.notes.figures(),

@@ -41,6 +41,7 @@ pub use snapshot::PressureFigures;
 pub use snapshot::ProcessFigures;
 pub use snapshot::ProcessGpu;
 pub use snapshot::Recorder;
+pub use snapshot::SCHEMA;
 pub use snapshot::Snapshot;
 pub use snapshot::StepFigures;
 pub use snapshot::TimelineCell;
@@ -245,6 +246,7 @@ impl Live {
         let interval_ns = (interval.until - interval.from).saturating_mul(BUCKET_NS);
         let detail = request.detail.and_then(|pid| self.processes.get(pid));
         Snapshot {
+            schema: SCHEMA,
             at_ns: now_ns,
             at_unix_ns: clock.unix_ns(now_ns),
             started_ns: self.header.started_ns,

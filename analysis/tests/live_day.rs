@@ -1,7 +1,5 @@
 //! A day of training, and the memory of the live figures after an hour and after all of it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod common;
 mod live_allocated;
 
@@ -99,7 +97,7 @@ impl Day {
         self.frames += 1;
         let frame = Frame {
             id: self.frames,
-            parent: (self.frames > 1).then(|| self.frames / 2),
+            parent: (self.frames > 1).then_some(self.frames / 2),
             function: format!("function_{}", self.frames),
             file: format!("/home/user/project/module_{}.py", self.frames % 100),
             line: Some(self.frames),

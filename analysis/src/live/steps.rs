@@ -1,7 +1,8 @@
 //! The last steps of training of one process.
 //!
 //! Owns what a step is, as the report of a trace does: an annotation `ProfilerStep#n` where there are such, else
-//! from the begin of one backward pass to that of the next; those of the thread with the most.
+//! from the begin of one backward pass to that of the next; those of the thread with the most. Of an annotation,
+//! which is told at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
 use super::covered::Covered;

@@ -1,0 +1,142 @@
+//! The log of long pauses.
+
+use super::LONG_PAUSES;
+use super::clock::WallClock;
+use super::places::Place;
+use super::places::Places;
+use super::snapshot::LongPause;
+use gctrace_event::Pause;
+use std::collections::VecDeque;
+
+/// The last long pauses, by begin.
+#[derive(Debug)]
+pub(super) struct LongPauses {
+    from_ns: u64,
+    entries: VecDeque<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pause: LongPause,
+    place: Option<Place>,
+}
+
+impl LongPauses {
+    /// Keeps pauses of this length and longer.
+    pub(super) fn new(from_ns: u64) -> Self {
+        Self {
+            from_ns,
+            entries: VecDeque::new(),
+        }
+    }
+
+    /// From which length on a pause is kept.
+    pub(super) fn limit_ns(&self) -> u64 {
+        self.from_ns
+    }
+
+    /// Takes a pause of a process with this rank.
+    pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<Place>) {
+        if pause.duration_ns() < self.from_ns {
+            return;
+        }
+        let later = |entry: &Entry| entry.pause.begin_ns <= pause.begin_ns;
+        let mut at = self.entries.partition_point(later);
+        if self.entries.len() >= LONG_PAUSES {
+            if at == 0 {
+                return;
+            }
+            self.entries.pop_front();
+            at -= 1;
+        }
+        self.entries.insert(
+            at,
+            Entry {
+                pause: entry(pause, rank),
+                place,
+            },
+        );
+    }
+
+    /// Oldest first.
+    pub(super) fn figures(&self, places: &Places, clock: WallClock) -> Vec<LongPause> {
+        let entries = self.entries.iter().map(|entry| {
+            let names = entry.place.map(|place| places.names(place));
+            let (line, below) = names.unwrap_or_default();
+            LongPause {
+                begin_unix_ns: clock.unix_ns(entry.pause.begin_ns),
+                line,
+                below,
+                ..entry.pause.clone()
+            }
+        });
+        entries.collect()
+    }
+}
+
+fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
+    LongPause {
+        pid: pause.pid,
+        tid: pause.tid,
+        rank,
+        begin_ns: pause.begin_ns,
+        duration_ns: pause.duration_ns(),
+        generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
+        reason: pause.reason.as_str(),
+        collected: pause.collected,
+        uncollectable: pause.uncollectable,
+        unfinished: pause.unfinished,
+        ..LongPause::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::Counters;
+    use gctrace_event::Header;
+    use gctrace_event::Reason;
+    use gctrace_event::Source;
+
+    fn pause(begin_ns: u64, duration_ns: u64) -> Pause {
+        Pause {
+            pid: 1,
+            tid: 1,
+            begin_ns,
+            end_ns: begin_ns + duration_ns,
+            generation: 2,
+            reason: Reason::Manual,
+            collected: None,
+            uncollectable: None,
+            interpreter: None,
+            cpu_ns: None,
+            stop_the_world_ns: None,
+            oldest_objects: None,
+            heap_objects: None,
+            unfinished: false,
+            stack: None,
+            young_count: None,
+            counters: Counters::default(),
+            source: Source::default(),
+        }
+    }
+
+    #[test]
+    fn the_last_are_kept_in_order() {
+        let mut log = LongPauses::new(10);
+        let last = LONG_PAUSES as u64 * 3;
+        for n in 0..last {
+            // Two at a time come in the wrong order, and each third is short.
+            log.add(&pause((n ^ 1) * 100, 8 + n % 3), Some(5), None);
+        }
+        log.add(&pause(0, 1000), None, None);
+        let clock = WallClock::new(&Header::default());
+        let figures = log.figures(&Places::default(), clock);
+        assert_eq!(figures.len(), LONG_PAUSES);
+        assert!(figures.is_sorted_by_key(|pause| pause.begin_ns));
+        assert!(figures.iter().all(|pause| pause.duration_ns == 10));
+        // 200 of every third of 600: all of them, but the one that made room.
+        assert!(figures[0].begin_ns < 700, "{}", figures[0].begin_ns);
+        assert_eq!(figures[0].rank, Some(5));
+    }
+}

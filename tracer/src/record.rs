@@ -7,6 +7,11 @@ mod allocations;
 mod clock;
 mod counters;
 mod cuda;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the live view is being built up")
+)]
+pub(crate) mod discovery;
 mod ending;
 mod frames;
 mod header;

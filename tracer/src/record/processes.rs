@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// When a process without a known interpreter is looked at again, after its program began: most
 /// that load a libpython late do it at once; a few, plug-in hosts, much later.
-const LOOK_AGAIN: [Duration; 4] = [
+pub(crate) const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(200),
     Duration::from_secs(2),

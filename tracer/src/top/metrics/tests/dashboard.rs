@@ -1,0 +1,1 @@
+//! docs/metrics.md and docs/grafana-dashboard.json name the metrics that there are.

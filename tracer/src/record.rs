@@ -30,6 +30,7 @@ use crate::args::Target;
 use crate::guardian::Guardian;
 use crate::launch::Decision;
 use crate::launch::Ended;
+use crate::launch::FileError;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Launched;
@@ -105,7 +106,7 @@ impl Recording {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
             Target::Command(command) => Some(LaunchPlan::new(command, &invoker, config.as_root)),
-            Target::Process { .. } => None,
+            Target::Process { .. } | Target::Everything => None,
         };
         let decision = mode::decide(config, launch.as_ref())?;
         if let Target::Process { pid, .. } = &config.target {
@@ -132,8 +133,9 @@ impl Recording {
         if let Some(opened) = &opened {
             opened.counting.describe(&mut header);
         }
-        let file = create_trace(&config.output, &invoker)?;
-        let output = Output::begin(&config.output, file, &header)?;
+        let created = |path| Ok::<_, FileError>((path, create_trace(path, &invoker)?));
+        let trace = config.output.as_deref().map(created).transpose()?;
+        let output = Output::begin(trace, &header, None)?;
         let mut trace = Trace::new(output, collections == Collections::Both);
         if let Some(opening) = &decision.opening {
             tracing::warn!("{opening}");
@@ -187,7 +189,7 @@ impl Recording {
                 self.policy.command_started();
                 self.launched = Some(launched);
             }
-            (Target::Command(_), None) => {}
+            (Target::Command(_), None) | (Target::Everything, _) => {}
         }
         self.sample_gpus(config)
     }

@@ -4,3 +4,12 @@
 //! drawn is `top/view/`, printed `top/lines.rs`, served `top/metrics/`.
 
 mod shared;
+
+pub(crate) use shared::Shared;
+
+use crate::args::TopConfig;
+
+/// Watches as configured; the exit code of gctrace.
+pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
+    crate::record::run(&config.recording)
+}

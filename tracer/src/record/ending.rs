@@ -18,6 +18,7 @@ use gctrace_ebpf::PointKind;
 use gctrace_event::End;
 use gctrace_event::ProbeCost;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 /// Ends a recording.
@@ -66,7 +67,10 @@ pub(crate) fn finish(
         take_out(probes, &counters, &mut trace, &mut end);
     }
     let sources = trace.finish();
-    let (totals, path) = (trace.output.totals(), trace.output.path().to_owned());
+    let (totals, path) = (
+        trace.output.totals(),
+        trace.output.path().map(Path::to_owned),
+    );
     let lost = end
         .lost
         .values()
@@ -74,10 +78,12 @@ pub(crate) fn finish(
     trace.output.finish(end)?;
     if verbosity > Verbosity::Quiet {
         eprintln!("gctrace: {}", summary(totals, sources, lost));
-        eprintln!(
-            "gctrace: gctrace analyze {}",
-            crate::hints::shell_line(&[path])
-        );
+        if let Some(path) = path {
+            eprintln!(
+                "gctrace: gctrace analyze {}",
+                crate::hints::shell_line(&[path])
+            );
+        }
     }
     Ok(())
 }

@@ -348,6 +348,20 @@ impl CudaProbes {
         self.store.finish(output);
     }
 
+    /// What was lost so far, by where, and how often probes in recorded processes were hit.
+    pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
+        let (mut lost, mut hits) = (Vec::new(), 0);
+        for (kind, name, _) in KINDS.iter().filter(|_| self.programs.is_some()) {
+            let counts = self.programs.as_ref().map(|programs| programs.counts(*kind));
+            let counts = counts.and_then(Result::ok).unwrap_or_default();
+            hits += counts.hits;
+            if counts.lost > 0 {
+                lost.push((where_lost(name), counts.lost));
+            }
+        }
+        (lost, hits)
+    }
+
     /// What was lost, by where, and what the probes cost. Measures that: what is in the ring is thrown away.
     pub(crate) fn counts(&mut self, session: &Session) -> (HashMap<String, u64>, Vec<ProbeCost>) {
         let Some(programs) = &mut self.programs else {
@@ -364,8 +378,7 @@ impl CudaProbes {
             .ok();
         for (name, both, counts) in counted {
             if counts.lost > 0 {
-                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
-                lost.insert(where_lost, counts.lost);
+                lost.insert(where_lost(name), counts.lost);
             }
             foreign += counts.foreign;
             let price = |prices: gctrace_ebpf::CudaCalibration| match both {

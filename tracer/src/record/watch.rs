@@ -152,6 +152,11 @@ impl Watch {
         }
         // Followed before the probes are in: a child born in between is followed too.
         self.session.follow(pid)?;
+        if !gctrace_probes::process::is_alive(pid) {
+            // Its end came before, and will not be told.
+            self.session.unfollow(pid);
+            return Ok(());
+        }
         self.counting
             .begin(&self.session, pid, clock::monotonic_ns());
         self.processes

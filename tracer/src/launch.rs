@@ -376,7 +376,10 @@ impl Launched {
         self.send(Signal::SIGINT)?;
         for pid in descendants {
             if signals::in_own_group(pid) {
-                let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid.cast_signed()), Signal::SIGINT);
+                let _ = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid.cast_signed()),
+                    Signal::SIGINT,
+                );
             }
         }
         Ok(())

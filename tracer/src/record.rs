@@ -297,10 +297,7 @@ impl Recording {
                 .as_ref()
                 .map(|injected| readable(injected.as_fd())),
         );
-        descriptors.extend(
-            self.command()
-                .map(|launched| readable(launched.as_fd())),
-        );
+        descriptors.extend(self.command().map(|launched| readable(launched.as_fd())));
         let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
         match nix::poll::poll(&mut descriptors, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),

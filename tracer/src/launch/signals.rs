@@ -322,10 +322,7 @@ mod tests {
     #[test]
     fn a_typed_interrupt_is_handed_on_once() {
         let mut policy = with_command();
-        assert_eq!(
-            policy.typed_interrupt(),
-            Decision::Forward(Signal::SIGINT)
-        );
+        assert_eq!(policy.typed_interrupt(), Decision::Forward(Signal::SIGINT));
         assert_eq!(policy.typed_interrupt(), Decision::EndRecording);
         assert_eq!(Policy::alone().typed_interrupt(), Decision::EndRecording);
     }

@@ -352,7 +352,10 @@ impl CudaProbes {
     pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
         let (mut lost, mut hits) = (Vec::new(), 0);
         for (kind, name, _) in KINDS.iter().filter(|_| self.programs.is_some()) {
-            let counts = self.programs.as_ref().map(|programs| programs.counts(*kind));
+            let counts = self
+                .programs
+                .as_ref()
+                .map(|programs| programs.counts(*kind));
             let counts = counts.and_then(Result::ok).unwrap_or_default();
             hits += counts.hits;
             if counts.lost > 0 {
@@ -440,6 +443,10 @@ fn wait_for_mapping(pid: u32, inode: u64) {
         }
         std::thread::sleep(BETWEEN);
     }
+}
+
+fn where_lost(kind: &str) -> String {
+    format!("{kind}: the ring buffer was full (--ring-size)")
 }
 
 /// The function of that number.

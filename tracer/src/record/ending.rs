@@ -1,6 +1,5 @@
 //! The end of a recording: probes out, their cost measured, the trace closed, the user told.
 
-use crate::args::Verbosity;
 use crate::record::Why;
 use crate::record::clock;
 use crate::record::cuda::CudaProbes;
@@ -21,7 +20,52 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// Ends a recording.
+/// What was lost so far, and how often probes were hit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Events lost, by where; only what was.
+    pub lost: BTreeMap<String, u64>,
+    /// Hits of probes and hooks in recorded programs.
+    pub hits: u64,
+}
+
+/// Counts what was lost and hit so far.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub(crate) fn tally(probes: Option<&Watch>, injected: Option<&Injected>) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    if let Some(injected) = injected {
+        tally.lost.extend(injected.lost().clone());
+        tally.hits = injected.hits();
+    }
+    if let Some(probes) = probes {
+        let counters = probes.session.counters()?;
+        tally.lost.extend(lost(&counters, &probes.stacks));
+        let hits = POINTS.into_iter().map(|point| counters.hits(point));
+        tally.hits = hits.fold(tally.hits, u64::saturating_add);
+        if let Some(cuda) = &probes.cuda {
+            let (lost, hits) = cuda.lost_and_hits();
+            tally.lost.extend(lost);
+            tally.hits = tally.hits.saturating_add(hits);
+        }
+    }
+    Ok(tally)
+}
+
+/// Where a process is probed, but for calls of CUDA.
+const POINTS: [PointKind; 8] = [
+    PointKind::POINT_COLLECT,
+    PointKind::POINT_GC_COLLECT,
+    PointKind::POINT_PYGC_COLLECT,
+    PointKind::POINT_STOP_WORLD,
+    PointKind::POINT_START_WORLD,
+    PointKind::POINT_USDT_START,
+    PointKind::POINT_USDT_DONE,
+    PointKind::POINT_CODE_DEALLOC,
+];
+
+/// Ends a recording: sentences for its user.
 ///
 /// # Errors
 /// What kept the trace from being complete.
@@ -29,8 +73,7 @@ pub(crate) fn finish(
     mut trace: Trace,
     (mut probes, injected): (Option<Watch>, Option<Injected>),
     why: Why,
-    verbosity: Verbosity,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let ended_ns = clock::monotonic_ns();
     let ended = match why {
         Why::CommandEnded(ended) => Some(ended),
@@ -76,16 +119,12 @@ pub(crate) fn finish(
         .values()
         .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
     trace.output.finish(end)?;
-    if verbosity > Verbosity::Quiet {
-        eprintln!("gctrace: {}", summary(totals, sources, lost));
-        if let Some(path) = path {
-            eprintln!(
-                "gctrace: gctrace analyze {}",
-                crate::hints::shell_line(&[path])
-            );
-        }
-    }
-    Ok(())
+    let mut sentences = vec![summary(totals, sources, lost)];
+    sentences.extend(path.map(|path| {
+        let path = crate::hints::shell_line(&[path]);
+        format!("gctrace analyze {path}")
+    }));
+    Ok(sentences)
 }
 
 /// Takes the probes out: what they still have to say, what they lost and cost.
@@ -150,6 +189,7 @@ fn words(why: Why) -> &'static str {
         Why::ProcessEnded => "the process ended",
         Why::TimeOver => "the time given with -d was over",
         Why::Interrupted => "interrupted",
+        Why::Left => "its user left the live view",
         Why::CannotWrite => "the trace could not be written any more",
     }
 }

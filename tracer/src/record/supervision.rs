@@ -115,7 +115,11 @@ impl Supervision {
     fn stay(mut self) -> anyhow::Result<u8> {
         loop {
             let mut descriptors = vec![readable(self.signals.as_fd())];
-            descriptors.extend(self.launched.iter().map(|command| readable(command.as_fd())));
+            descriptors.extend(
+                self.launched
+                    .iter()
+                    .map(|command| readable(command.as_fd())),
+            );
             match nix::poll::poll(&mut descriptors, PollTimeout::NONE) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(errno) => return Err(errno).context("cannot wait for the command"),

@@ -15,6 +15,7 @@ pub(crate) use shared::Shared;
 
 use crate::args::RecordConfig;
 use crate::args::Show;
+use crate::args::Target;
 use crate::args::TopConfig;
 use crate::args::Verbosity;
 use crate::launch::Ended;
@@ -46,11 +47,10 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
         anyhow::bail!("nobody is told of the recording");
     };
     recording.start(&config.recording)?;
-    let mut shown = top.show(&shared)?;
-    let why = follow(&mut recording, &shared, &mut shown, config)?;
-    let pid = recording.command().map(crate::launch::Launched::pid);
+    let shown = top.show(&shared)?;
+    let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
-    let mut sentences = vec![ended_words(why, pid)];
+    let mut sentences = vec![ended_words(why, &config.recording.target)];
     sentences.extend(closed.iter().flatten().cloned());
     shared.end(sentences.clone());
     shown.finish(&mut command)?;
@@ -69,7 +69,7 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
 fn follow(
     recording: &mut Recording,
     shared: &Shared,
-    shown: &mut Shown,
+    shown: &Shown,
     config: &RecordConfig,
 ) -> anyhow::Result<Why> {
     let mut resources = Resources::new(config.output.as_deref());
@@ -150,9 +150,13 @@ impl<'a> Top<'a> {
         if self.config.recording.verbosity == Verbosity::Quiet {
             return;
         }
-        let goes_on = command.command().filter(|_| !matches!(why, Why::CommandEnded(_)));
+        let goes_on = command
+            .command()
+            .filter(|_| !matches!(why, Why::CommandEnded(_)));
         let mut sentences = closing.to_vec();
-        sentences.extend(goes_on.map(|command| format!("the command goes on: process {}", command.pid())));
+        sentences.extend(
+            goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
+        );
         let failed = matches!(why, Why::CommandEnded(ended) if ended.exit_code() != 0);
         sentences.extend(self.output.farewell(goes_on.is_some(), failed));
         for sentence in sentences {
@@ -184,16 +188,16 @@ impl Shown {
 }
 
 /// How it ended, in words.
-fn ended_words(why: Why, attached: Option<u32>) -> String {
-    match (why, attached) {
+fn ended_words(why: Why, target: &Target) -> String {
+    match (why, target) {
         (Why::CommandEnded(Ended::Code(code)), _) => {
             format!("the command ended with exit code {code}")
         }
         (Why::CommandEnded(Ended::Signal(signal)), _) => {
             format!("the command was killed by {}", signal_name(signal))
         }
-        (Why::ProcessEnded, Some(pid)) => format!("process {pid} ended"),
-        (Why::ProcessEnded, None) => "the process ended".to_owned(),
+        (Why::ProcessEnded, Target::Process { pid, .. }) => format!("process {pid} ended"),
+        (Why::ProcessEnded, _) => "the process ended".to_owned(),
         (Why::TimeOver, _) => "the time is over".to_owned(),
         (Why::Interrupted, _) => "interrupted".to_owned(),
         (Why::Left, _) => "left".to_owned(),

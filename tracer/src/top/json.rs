@@ -14,7 +14,8 @@ pub(super) struct Json {
 impl Json {
     /// The line. Each long pause is in one of them only.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
-        let name = |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.begin_ns);
+        let name =
+            |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.begin_ns);
         let mut shown = snapshot.clone();
         shown
             .long_pauses

@@ -122,7 +122,9 @@ fn end_of(path: &Path) -> Option<String> {
         file.rewind().ok()?;
     }
     let mut bytes = Vec::new();
-    file.take(LAST_BYTES.unsigned_abs()).read_to_end(&mut bytes).ok()?;
+    file.take(LAST_BYTES.unsigned_abs())
+        .read_to_end(&mut bytes)
+        .ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().skip(usize::from(!is_short)).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..)?;

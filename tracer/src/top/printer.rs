@@ -11,7 +11,6 @@ use crate::top::nanoseconds;
 use crate::top::shared::Phase;
 use crate::top::shared::Shared;
 use crate::top::shared::Wish;
-use anyhow::Context as _;
 use gctrace_analysis::live::Request;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
@@ -27,6 +26,9 @@ use std::time::Duration;
 
 /// Between two looks at whether the printer is done.
 const LOOK_EVERY_MS: u8 = 20;
+
+/// Intervals are cut to whole multiples of this (`gctrace_analysis::live::Request`).
+const GRAIN_NS: u64 = 100_000_000;
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,7 @@ impl Printing {
             let now_ns = monotonic_ns();
             // What ended in the last moments has been read once the recording is over.
             let (until_ns, interval_ns) = match has_ended {
-                true => self.clock.last(now_ns.saturating_add(SETTLE_NS)),
+                true => self.clock.last(now_ns),
                 false => self.clock.passed(now_ns),
             };
             let snapshot = self.shared.live().snapshot(&Request {
@@ -205,9 +207,14 @@ impl Deadlines {
         (self.last_ns, since_ns)
     }
 
-    /// The rest, up to now.
+    /// The rest, nothing of which has still to be read.
     fn last(&self, now_ns: u64) -> (u64, u64) {
-        (now_ns, now_ns.saturating_sub(self.last_ns))
+        let begin_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
+        let end_ns = now_ns.div_ceil(GRAIN_NS).saturating_mul(GRAIN_NS);
+        (
+            end_ns.saturating_add(SETTLE_NS),
+            end_ns.saturating_sub(begin_ns),
+        )
     }
 }
 
@@ -224,6 +231,15 @@ mod tests {
         assert_eq!(clock.next_ns(), begin + 1000);
         // Held up for two of them.
         assert_eq!(clock.passed(begin + 2100), (begin + 2000, 1500));
-        assert_eq!(clock.last(begin + 2150), (begin + 2150, 150));
+    }
+
+    #[test]
+    fn the_rest_is_up_to_the_end() {
+        let mut clock = Deadlines::new(40 * GRAIN_NS + 7, 5 * GRAIN_NS);
+        let _ = clock.passed(clock.next_ns());
+        let end_ns = 48 * GRAIN_NS;
+        let rest = (end_ns + SETTLE_NS, 3 * GRAIN_NS);
+        assert_eq!(clock.last(end_ns - 1), rest);
+        assert_eq!(clock.last(end_ns), rest);
     }
 }

@@ -13,12 +13,10 @@ use std::time::Instant;
 
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
-/// When was sampled, and what the CPU time was then.
+/// When is sampled.
 pub(super) struct Resources {
     trace: Option<String>,
     next: Instant,
-    at_ns: u64,
-    cpu_ns: u64,
     page_bytes: u64,
     /// That the kernel does not tell was said.
     has_complained: bool,
@@ -28,12 +26,13 @@ impl Resources {
     /// Begins now; `trace` is written at the same time.
     pub(super) fn new(trace: Option<&Path>) -> Self {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-        let page = page.ok().flatten().and_then(|page| u64::try_from(page).ok());
+        let page = page
+            .ok()
+            .flatten()
+            .and_then(|page| u64::try_from(page).ok());
         Self {
             trace: trace.map(|path| path.display().to_string()),
             next: Instant::now(),
-            at_ns: monotonic_ns(),
-            cpu_ns: own_cpu_ns(),
             page_bytes: page.unwrap_or(4096),
             has_complained: false,
         }
@@ -56,7 +55,7 @@ impl Resources {
         for (pid, bytes) in resident {
             live.resident(pid, bytes);
         }
-        live.recorder(recorder);
+        live.recorder(monotonic_ns(), recorder);
     }
 
     fn recorder(&mut self, recording: &Recording) -> Recorder {
@@ -66,15 +65,11 @@ impl Resources {
             }
             Default::default()
         });
-        let (now_ns, cpu_ns) = (monotonic_ns(), own_cpu_ns());
-        let used = cpu_ns.saturating_sub(self.cpu_ns);
-        let passed = now_ns.saturating_sub(self.at_ns).max(1);
-        (self.at_ns, self.cpu_ns) = (now_ns, cpu_ns);
-        let ppm = u128::from(used) * 1_000_000 / u128::from(passed);
         Recorder {
             lost: tally.lost,
-            cpu_ns,
-            cpu_ppm: u64::try_from(ppm).unwrap_or(u64::MAX),
+            cpu_ns: own_cpu_ns(),
+            // Worked out from these samples.
+            cpu_ppm: 0,
             resident_bytes: self.resident_bytes("self").unwrap_or(0),
             hits: tally.hits,
             ns_per_hit: None,

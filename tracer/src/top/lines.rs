@@ -216,6 +216,7 @@ mod tests {
                     line: Some(120),
                 },
                 pauses: CountAndTime::default(),
+                below: None,
             }],
             ..Detail::default()
         });

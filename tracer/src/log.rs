@@ -16,6 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 pub(crate) fn start(action: &Action) {
     let level = match action {
         Action::Record(config) => level(config.verbosity),
+        Action::Top(config) => level(config.recording.verbosity),
         _ => LevelFilter::WARN,
     };
     tracing_subscriber::fmt()

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
 fn run(action: Action) -> anyhow::Result<u8> {
     match action {
         Action::Record(config) => record::run(&config),
+        Action::Top(config) => top::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {

@@ -134,6 +134,15 @@ impl Processes {
         self.table.keys().copied()
     }
 
+    /// Those that run Python.
+    pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
+        let python = self
+            .table
+            .iter()
+            .filter(|(_, entry)| entry.interpreter.is_some());
+        python.map(|(pid, _)| *pid)
+    }
+
     /// Whether a process is known.
     pub(crate) fn contains(&self, pid: u32) -> bool {
         self.table.contains_key(&pid)

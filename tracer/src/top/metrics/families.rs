@@ -124,7 +124,7 @@ families! {
     HITS = "gctrace_probe_hits"; Counter;
         "Times that probes or hooks in recorded programs were hit.";
     HIT_COST = "gctrace_probe_hit_cost", "seconds"; Gauge;
-        "What one hit costs the recorded program (estimated).";
+        "What one hit costs the recorded program, where that was measured (estimated).";
     OWN_CPU = "process_cpu", "seconds"; Counter;
         "CPU time of gctrace itself.";
     OWN_RESIDENT = "process_resident_memory", "bytes"; Gauge;

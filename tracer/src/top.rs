@@ -4,8 +4,11 @@
 //! drawn is `top/view/`, printed `top/lines.rs`, served `top/metrics/`.
 
 mod shared;
+mod view;
 
 pub(crate) use shared::Shared;
+pub(crate) use view::LEAVE;
+pub(crate) use view::raw;
 
 use crate::args::TopConfig;
 

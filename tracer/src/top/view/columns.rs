@@ -82,8 +82,9 @@ const EXTRA: [Column; 10] = [
     Column::Total,
 ];
 
-/// Least columns of the screen for the command line.
+/// Least columns of the screen for the command line, and on a wider screen.
 const COMMAND: u16 = 12;
+const COMMAND_WIDE: (u16, u16) = (100, 24);
 /// Columns of the history: six seconds each, or fewer.
 const HISTORY: u16 = 10;
 /// From that width on the history is drawn twice as fine, and again.
@@ -149,7 +150,7 @@ impl Column {
             Self::Device => "GPUs used; c: as CUDA counts within the process",
             Self::Interpreter => "version of CPython",
             Self::Total => "time in collections since the process was seen",
-            Self::Command => "command line, programs without their folders",
+            Self::Command => "command line, without python and folders",
         }
     }
 
@@ -158,10 +159,10 @@ impl Column {
             Self::Rank | Self::Busy => 4,
             Self::Device => 5,
             Self::Share | Self::Pauses | Self::GpuMemory => 6,
-            Self::Pid | Self::Rate | Self::Last | Self::Worst | Self::Heap | Self::Pressure => 7,
+            Self::Pid | Self::Last | Self::Worst | Self::Heap | Self::Pressure => 7,
             Self::Resident => 6,
             Self::Total => 7,
-            Self::Overlap | Self::Interpreter => 8,
+            Self::Rate | Self::Overlap | Self::Interpreter => 8,
             Self::History => HISTORY,
             Self::ByGeneration => 14,
             Self::Command => COMMAND,
@@ -226,6 +227,11 @@ pub(crate) fn most_scrolled(snapshot: &Snapshot) -> usize {
     movable.count().saturating_sub(1)
 }
 
+fn command_width(width: u16) -> u16 {
+    let (from, columns) = COMMAND_WIDE;
+    if width >= from { columns } else { COMMAND }
+}
+
 fn history_width(width: u16) -> u16 {
     let wide = WIDE.iter().find(|(from, _)| width >= *from);
     wide.map_or(HISTORY, |(_, columns)| *columns)
@@ -241,6 +247,7 @@ fn by_importance(width: u16, snapshot: &Snapshot) -> Vec<Column> {
         }
         let own = match column {
             Column::History => history_width(width),
+            Column::Command => command_width(width),
             column => column.width(),
         };
         let mut needed = own.saturating_add(1);

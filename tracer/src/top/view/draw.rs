@@ -57,8 +57,6 @@ const WITH_GPUS: u16 = 18;
 const WITH_BOTH: u16 = 40;
 /// Lines of the details that are worth having; more where the screen is high.
 const DETAIL: u16 = 13;
-/// Most lines of the details where the log is below them.
-const DETAIL_BESIDE_LOG: u16 = 26;
 
 /// Draws; says where things are.
 pub(crate) fn draw(picture: &Picture<'_>, buffer: &mut Buffer) -> Geometry {
@@ -116,7 +114,7 @@ fn draw_lower(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usi
         Lower::Notices => output::draw_notices(picture, buffer, area),
         Lower::Detail => {
             if buffer.area.height >= WITH_BOTH && area.height > DETAIL + 5 {
-                let most = (area.height * 2 / 3).min(DETAIL_BESIDE_LOG);
+                let most = (area.height * 2 / 3).min(detail::wanted(picture).max(DETAIL));
                 let scrolled = detail::draw(picture, buffer, top(&mut area, most));
                 log::draw(picture, buffer, area, false);
                 scrolled

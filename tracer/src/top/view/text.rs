@@ -161,14 +161,35 @@ pub(crate) fn time_of_day_ms(unix_ns: u64, offset_s: i64) -> String {
     format!("{}.{milliseconds:03}", time_of_day(unix_ns, offset_s))
 }
 
-/// A command line with programs and scripts named without their folders.
+/// A command line without what is the same for most: the interpreter with its options, and folders of programs
+/// and scripts.
 pub(crate) fn command(line: &str) -> String {
-    let words = line.split(' ').map(|word| {
-        let is_path = word.starts_with('/') && !word.ends_with('/');
-        let name = word.rsplit('/').next().unwrap_or(word);
-        if is_path { name } else { word }
-    });
-    clean(&words.collect::<Vec<_>>().join(" "))
+    let words: Vec<&str> = line.split(' ').map(without_folder).collect();
+    let python = words.first().is_some_and(|word| word.starts_with("python"));
+    let options = words
+        .iter()
+        .skip(1)
+        .take_while(|word| is_plain_option(word));
+    let skipped = 1 + options.count();
+    let kept = match words.get(skipped..) {
+        Some(kept) if python && !kept.is_empty() => kept,
+        _ => &words,
+    };
+    clean(&kept.join(" "))
+}
+
+fn without_folder(word: &str) -> &str {
+    let is_path = word.starts_with('/') && !word.ends_with('/');
+    if is_path { file_name(word) } else { word }
+}
+
+/// Options of python that neither take a word nor say what is run.
+fn is_plain_option(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    !letters.is_empty()
+        && letters
+            .chars()
+            .all(|letter| "bBdEiIOPqsSuvx".contains(letter))
 }
 
 /// The name of a file without its folders.
@@ -240,9 +261,21 @@ mod tests {
 
     #[test]
     fn commands_without_folders() {
-        assert_eq!(
-            command("/usr/bin/python3 -u /home/a/train.py --out /tmp/x/"),
-            "python3 -u train.py --out /tmp/x/"
-        );
+        for (line, shown) in [
+            (
+                "/usr/bin/python3 -u /home/a/train.py --out /tmp/x/",
+                "train.py --out /tmp/x/",
+            ),
+            (
+                "python3.12 -m torch.distributed.run x",
+                "-m torch.distributed.run x",
+            ),
+            ("python -X dev -c pass", "-X dev -c pass"),
+            ("/usr/bin/python3", "python3"),
+            ("python -", "-"),
+            ("/bin/sh -u /x/y", "sh -u y"),
+        ] {
+            assert_eq!(command(line), shown);
+        }
     }
 }

@@ -22,6 +22,8 @@ use ratatui::text::Line;
 
 /// From this width on two things stand beside each other.
 const SIDE_BY_SIDE: u16 = 70;
+/// Lines of the strips.
+const STRIPS: usize = 4;
 /// Most columns of the histogram.
 const HISTOGRAM: u16 = 60;
 
@@ -54,7 +56,7 @@ pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -
         );
         return 0;
     };
-    let strips = strips::lines(detail, usize::from(area.width));
+    let strips = strips::lines(process, detail, usize::from(area.width));
     let height = u16::try_from(strips.len())
         .unwrap_or(0)
         .min(area.height / 2);
@@ -65,6 +67,17 @@ pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
     draw_lines(buffer, right, detail, picture.state.scrolled)
+}
+
+/// Lines that everything takes.
+pub(super) fn wanted(picture: &Picture<'_>) -> u16 {
+    let Some(process) = picture.state.process(picture.snapshot) else {
+        return 0;
+    };
+    let detail = picture.snapshot.detail.as_ref();
+    let lines = detail.map_or(0, |detail| detail.lines.len() + 2);
+    let upper = histogram::wanted(&process.collections.histogram).max(lines);
+    u16::try_from(upper + 1 + STRIPS).unwrap_or(u16::MAX)
 }
 
 fn about(process: &ProcessFigures) -> String {

@@ -2,7 +2,6 @@
 
 use super::Picture;
 use super::name;
-use super::name_of;
 use super::plain;
 use super::put;
 use super::styled;
@@ -20,6 +19,8 @@ use ratatui::text::Line;
 use ratatui::text::Span;
 use std::time::Duration;
 
+const NAME: &str = "gctrace top";
+
 pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if screen.height >= 4 {
@@ -29,7 +30,7 @@ pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
         lines.push(answer(picture, usize::from(screen.width)));
     }
     if screen.height >= super::WITH_GPUS && !picture.snapshot.gpus.is_empty() {
-        lines.push(gpus(picture.snapshot));
+        lines.push(gpus(picture.snapshot, usize::from(screen.width)));
     }
     lines
 }
@@ -51,28 +52,22 @@ fn about(picture: &Picture<'_>, width: usize) -> Line<'static> {
         Phase::Recording if state.paused => (" PAUSED ", theme::reversed()),
         Phase::Recording => ("", theme::dim()),
     };
-    let right = format!("{every}  {time}");
+    let right = format!("  {every}  {time}");
+    let fixed = text::width(NAME) + text::width(mark) + text::width(&right);
     let mut left = String::new();
     for part in parts(snapshot) {
-        let longer = if left.is_empty() {
-            part
-        } else {
-            format!("{left} · {part}")
-        };
-        if 12 + text::width(&longer) + text::width(mark) + text::width(&right) > width {
+        let longer = format!("{left} · {part}");
+        if fixed + text::width(&longer) + 1 > width {
             break;
         }
         left = longer;
     }
-    let gap =
-        width.saturating_sub(12 + text::width(&left) + text::width(mark) + text::width(&right));
+    let gap = width.saturating_sub(fixed + text::width(&left));
     Line::from(vec![
-        styled("gctrace top", theme::bold()),
-        plain(" "),
+        styled(NAME, theme::bold()),
         plain(left),
-        plain(" ".repeat(gap.saturating_sub(usize::from(!mark.is_empty())))),
+        plain(" ".repeat(gap)),
         styled(mark, style),
-        plain(if mark.is_empty() { "" } else { " " }),
         styled(right, theme::dim()),
     ])
 }
@@ -112,7 +107,7 @@ fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
     };
     let mut spans = sentence(most, snapshot);
     let mut used: usize = spans.iter().map(|span| text::width(&span.content)).sum();
-    for part in more(snapshot) {
+    for part in more(snapshot, most) {
         let part = format!(" · {part}");
         used += text::width(&part);
         if used > width {
@@ -159,52 +154,61 @@ fn sentence(most: &ProcessFigures, snapshot: &Snapshot) -> Vec<Span<'static>> {
 }
 
 /// Of all processes.
-fn more(snapshot: &Snapshot) -> Vec<String> {
-    let pauses = snapshot.totals.interval_pauses.iter();
-    let pauses = pauses.fold(0_u64, |sum, count| sum.saturating_add(*count));
-    let mut more = vec![format!(
-        "{} GC/s in all",
-        text::rate(columns::per_second(pauses, snapshot))
-    )];
+fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
+    let mut more = Vec::new();
     let worst = snapshot
         .processes
         .iter()
         .filter_map(|process| Some((process, process.worst?)));
     if let Some((process, worst)) = worst.max_by_key(|(_, worst)| worst.duration_ns) {
-        let of = name_of(process.rank, process.pid);
-        more.push(format!(
-            "worst {} ({of})",
-            units::duration(worst.duration_ns)
-        ));
+        let of = match process.pid == most.pid {
+            true => String::new(),
+            false => format!(" ({})", name(process)),
+        };
+        more.push(format!("worst {}{of}", units::duration(worst.duration_ns)));
     }
+    let pauses = snapshot.totals.interval_pauses.iter();
+    let pauses = pauses.fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let rate = text::rate(columns::per_second(pauses, snapshot));
+    let all = if snapshot.processes.len() > 1 {
+        " in all"
+    } else {
+        ""
+    };
+    more.push(format!("{rate} GC/s{all}"));
     more
 }
 
-fn gpus(snapshot: &Snapshot) -> Line<'static> {
-    let mut spans = vec![styled("GPUs (NVML, sampled): ", theme::dim())];
-    for (index, gpu) in snapshot.gpus.iter().enumerate() {
-        if index > 0 {
-            spans.push(plain(" · "));
-        }
-        spans.push(plain(gpu_words(gpu, snapshot.gpus.len() == 1)));
-    }
-    Line::from(spans)
+/// As much of each GPU as there is room for.
+fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
+    const LABEL: &str = "GPUs (NVML, sampled): ";
+    let room = width.saturating_sub(text::width(LABEL));
+    let words = |detail| {
+        let words = snapshot.gpus.iter().map(|gpu| gpu_words(gpu, detail));
+        words.collect::<Vec<_>>().join(" · ")
+    };
+    let fitting = (0..=3)
+        .rev()
+        .map(words)
+        .find(|words| text::width(words) <= room);
+    let words = fitting.unwrap_or_else(|| text::cut(&words(0), room));
+    Line::from(vec![styled(LABEL, theme::dim()), plain(words)])
 }
 
-fn gpu_words(gpu: &GpuFigures, alone: bool) -> String {
+/// `detail`: 0 utilization alone, 1 with memory in use, 2 with all memory, 3 with its name.
+fn gpu_words(gpu: &GpuFigures, detail: u8) -> String {
     let mut words = gpu.index.to_string();
-    if let Some(name) = gpu.name.as_deref().filter(|_| alone) {
+    if let Some(name) = gpu.name.as_deref().filter(|_| detail >= 3) {
         words += &format!(" {}", text::clean(name));
     }
     if let Some(percent) = gpu.utilization_percent {
         words += &format!(" ~{percent} %");
     }
-    match (gpu.memory_used_bytes, gpu.memory_total_bytes) {
-        (Some(used), Some(total)) => {
-            words += &format!(" {}/{}", text::memory(used), text::memory(total));
+    if let Some(used) = gpu.memory_used_bytes.filter(|_| detail >= 1) {
+        words += &format!(" {}", text::memory(used));
+        if let Some(total) = gpu.memory_total_bytes.filter(|_| detail >= 2) {
+            words += &format!("/{}", text::memory(total));
         }
-        (Some(used), None) => words += &format!(" {}", text::memory(used)),
-        _ => {}
     }
     words
 }

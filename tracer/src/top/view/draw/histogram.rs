@@ -17,6 +17,11 @@ use ratatui::text::Line;
 const LABEL: usize = 9;
 const COUNT: usize = 7;
 
+/// Lines that the whole histogram takes, with its heading.
+pub(super) fn wanted(histograms: &[Histogram; GENERATIONS]) -> usize {
+    classes(histograms, PAUSE_CLASSES_NS.len() + 1).len() + 1
+}
+
 /// Some neighbouring classes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Class {
@@ -40,7 +45,10 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
         buffer,
         area,
         0,
-        Line::from(styled(heading(&shown), theme::bold())),
+        Line::from(styled(
+            heading(&shown, usize::from(area.width)),
+            theme::bold(),
+        )),
     );
     let most = classes.iter().map(Class::total).max().unwrap_or(0);
     let room = usize::from(area.width).saturating_sub(LABEL + COUNT * shown.len() + 1);
@@ -77,7 +85,7 @@ fn shown(histograms: &[Histogram; GENERATIONS]) -> Vec<usize> {
     if used.is_empty() { vec![0, 1, 2] } else { used }
 }
 
-fn heading(shown: &[usize]) -> String {
+fn heading(shown: &[usize], width: usize) -> String {
     let mut heading = text::fill("PAUSES", LABEL, true);
     for generation in shown {
         let name = match generation {
@@ -86,7 +94,11 @@ fn heading(shown: &[usize]) -> String {
         };
         heading += &text::fill(&name, COUNT, false);
     }
-    heading + " (bars: log)"
+    let hint = " (bars: log)";
+    if text::width(&heading) + text::width(hint) <= width {
+        heading += hint;
+    }
+    heading
 }
 
 fn label(class: &Class) -> String {

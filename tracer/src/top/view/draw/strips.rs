@@ -3,9 +3,11 @@
 use super::bar;
 use super::plain;
 use super::styled;
+use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
 use gctrace_analysis::live::Detail;
+use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
 use gctrace_analysis::units;
@@ -20,11 +22,11 @@ const WORDS: usize = 32;
 const NARROW: usize = 60;
 
 /// All lines, for a screen of so many columns.
-pub(super) fn lines(detail: &Detail, width: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(process: &ProcessFigures, detail: &Detail, width: usize) -> Vec<Line<'static>> {
     let words = if width < NARROW { 0 } else { WORDS };
     let room = width.saturating_sub(LABEL + words);
     let mut lines = steps(detail, room);
-    lines.extend(timeline(detail, room));
+    lines.extend(timeline(process, detail, room));
     lines
 }
 
@@ -78,7 +80,7 @@ fn step_words(detail: &Detail, shown: &[StepFigures], last: &StepFigures) -> (St
     (first, second)
 }
 
-fn timeline(detail: &Detail, room: usize) -> Vec<Line<'static>> {
+fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<'static>> {
     if detail.timeline.is_empty() || room == 0 || detail.cell_ns == 0 {
         return Vec::new();
     }
@@ -101,12 +103,7 @@ fn timeline(detail: &Detail, room: usize) -> Vec<Line<'static>> {
     if exact || sampled {
         let mut gpu = vec![label(if exact { "GPU" } else { "~GPU" })];
         gpu.extend(cells.iter().map(|cell| cell.gpu(exact)));
-        let basis = if exact {
-            "any operation (CUPTI)"
-        } else {
-            "sampled by NVML"
-        };
-        gpu.push(plain(format!("  {basis}")));
+        gpu.push(plain(format!("  {}", gpu_words(process, exact))));
         lines.push(Line::from(gpu));
     }
     let mut gc = vec![label("GC")];
@@ -118,6 +115,15 @@ fn timeline(detail: &Detail, room: usize) -> Vec<Line<'static>> {
     gc.push(plain(format!("  the last {span}, now at the right")));
     lines.push(Line::from(gc));
     lines
+}
+
+/// Idle time that GC ran in is no more than that: whether GC is the cause, `analyze` says.
+fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
+    match columns::overlap_ppm(process) {
+        Some(ppm) if exact => format!("idle while GC {} % (overlap)", text::percent(ppm)),
+        _ if exact => "busy, by CUPTI".to_owned(),
+        _ => "sampled by NVML".to_owned(),
+    }
 }
 
 /// Some neighbouring cells together.

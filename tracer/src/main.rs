@@ -39,6 +39,7 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Record(config) => record::run(&config),
         Action::Top(config) => top::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {
             Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?)

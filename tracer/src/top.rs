@@ -10,8 +10,11 @@ mod printer;
 mod resources;
 mod shared;
 mod time_of_day;
+mod view;
 
 pub(crate) use shared::Shared;
+pub(crate) use view::LEAVE;
+pub(crate) use view::raw;
 
 use crate::args::RecordConfig;
 use crate::args::Show;

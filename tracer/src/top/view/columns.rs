@@ -446,7 +446,8 @@ fn pressure(process: &ProcessFigures) -> String {
     optional(
         process
             .pressure
-            .map(|pressure| text::brief_count(pressure.net_containers_per_second)),
+            .and_then(|pressure| pressure.net_containers_per_second)
+            .map(text::brief_count),
     )
 }
 

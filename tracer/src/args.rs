@@ -33,6 +33,8 @@ use std::time::Duration;
 
 /// The hidden subcommand that gctrace starts as its guardian.
 pub(crate) const GUARDIAN: &str = "__guardian";
+/// The one that guards the terminal.
+pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -136,6 +138,9 @@ enum Subcommands {
     /// Continue held processes should gctrace be killed (started by gctrace itself)
     #[command(name = GUARDIAN, hide = true)]
     Guardian,
+    /// Give the terminal back should gctrace be killed (started by gctrace itself)
+    #[command(name = TERMINAL_GUARDIAN, hide = true)]
+    TerminalGuardian,
 }
 
 #[derive(Args, Debug)]
@@ -197,6 +202,8 @@ pub(crate) enum Action {
     Man(Option<PathBuf>),
     /// Be the guardian process (`guardian.rs`).
     Guardian,
+    /// Be the guardian of the terminal.
+    TerminalGuardian,
 }
 
 /// One recording, as asked for.
@@ -350,6 +357,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
         Some(Subcommands::Completions { shell }) => Action::Completions(shell),
         Some(Subcommands::Man { directory }) => Action::Man(directory),
         Some(Subcommands::Guardian) => Action::Guardian,
+        Some(Subcommands::TerminalGuardian) => Action::TerminalGuardian,
     })
 }
 

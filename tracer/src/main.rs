@@ -13,7 +13,6 @@ mod manual;
 mod privileges;
 mod record;
 mod render;
-#[expect(dead_code, reason = "the live view is being built up")]
 mod top;
 
 use crate::args::Action;
@@ -39,6 +38,7 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Record(config) => record::run(&config),
         Action::Top(config) => top::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {
             Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?)

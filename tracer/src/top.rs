@@ -11,14 +11,18 @@ mod printer;
 mod resources;
 mod shared;
 mod time_of_day;
+mod view;
 
 pub(crate) use shared::Shared;
+pub(crate) use view::LEAVE;
+pub(crate) use view::raw;
 
 use crate::args::RecordConfig;
 use crate::args::Show;
 use crate::args::Target;
 use crate::args::TopConfig;
 use crate::args::Verbosity;
+use crate::hints::shell_line;
 use crate::launch::Ended;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
@@ -33,9 +37,13 @@ use crate::top::printer::Form;
 use crate::top::printer::Printer;
 use crate::top::resources::Resources;
 use crate::top::shared::Wish;
+use crate::top::view::View;
+use crate::top::view::ViewConfig;
 use anyhow::Context as _;
 use gctrace_analysis::live::Live;
 use gctrace_event::Header;
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,11 +60,12 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let shown = top.show(&shared)?;
     let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
-    let mut sentences = vec![ended_words(why, &config.recording.target)];
-    sentences.extend(closed.iter().flatten().cloned());
-    shared.end(sentences.clone());
-    shown.finish(&mut command)?;
-    top.say(why, &command, &sentences);
+    let closing: Vec<String> = closed.iter().flatten().cloned().collect();
+    let ended = ended_words(why, &config.recording.target);
+    shared.end(std::iter::once(ended).chain(closing.clone()).collect());
+    let stays = stays(why, &command, config);
+    shown.finish(stays, &mut command)?;
+    top.say(why, &command, &closing);
     let closed = match (why, closed) {
         (Why::CommandEnded(_), Err(error)) => {
             tracing::error!("{error:#}");
@@ -103,7 +112,7 @@ struct Top<'a> {
     show: Show,
     shared: Option<Arc<Shared>>,
     output: CommandOutput,
-    /// Serves the figures for as long as it is kept.
+    /// Serves until gctrace ends.
     server: Option<Server>,
 }
 
@@ -111,8 +120,14 @@ impl Audience for Top<'_> {
     fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(Shared::new(Live::new(header.clone(), long_pause_ns)));
+        if let Some(address) = self.config.listen {
+            let server = Server::start(address, Arc::clone(&shared))?;
+            if self.config.recording.verbosity > Verbosity::Quiet {
+                eprintln!("gctrace: metrics at http://{}/metrics", server.address());
+            }
+            self.server = Some(server);
+        }
         self.shared = Some(Arc::clone(&shared));
-        self.serve(&shared)?;
         Ok(shared)
     }
 
@@ -124,41 +139,57 @@ impl Audience for Top<'_> {
 }
 
 impl<'a> Top<'a> {
+    /// Lines where there is no screen for a view.
     fn new(config: &'a TopConfig) -> Self {
+        let show = match (config.show, view::possible()) {
+            (Show::View, Err(why)) => {
+                tracing::warn!("a line per interval instead of the view: {why}");
+                Show::Lines
+            }
+            (show, _) => show,
+        };
         Self {
             config,
-            show: config.show,
+            show,
             shared: None,
             output: CommandOutput::default(),
             server: None,
         }
     }
 
-    /// Serves the figures, where that is asked for.
-    fn serve(&mut self, shared: &Arc<Shared>) -> anyhow::Result<()> {
-        if let Some(address) = self.config.listen {
-            let server = Server::start(address, Arc::clone(shared))?;
-            tracing::info!("metrics are at http://{}/metrics", server.address());
-            self.server = Some(server);
-        }
-        Ok(())
-    }
-
     /// Begins to show.
     fn show(&self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
+        let config = self.config;
         let form = match self.show {
+            Show::View => {
+                return Ok(Shown::OnScreen(View::start(
+                    Arc::clone(shared),
+                    self.view(),
+                )?));
+            }
+            Show::Lines => Form::Lines,
             Show::Json => Form::Json,
-            Show::Lines | Show::View => Form::Lines,
         };
-        let printer = Printer::start(
-            Arc::clone(shared),
-            form,
-            self.config.interval,
-            self.config.iterations,
-        );
-        Ok(Shown::Printed(printer.context(
-            "cannot start the thread that prints the figures",
-        )?))
+        let shared = Arc::clone(shared);
+        let printer = Printer::start(shared, form, config.interval, config.iterations);
+        let printer = printer.context("cannot start the thread that prints the figures")?;
+        Ok(Shown::Printed(printer))
+    }
+
+    fn view(&self) -> ViewConfig {
+        let command = match &self.config.recording.target {
+            Target::Command(words) => Some(shell_line(words)),
+            Target::Process { .. } | Target::Everything => None,
+        };
+        // Set and not empty: no colours (no-color.org).
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        ViewConfig {
+            interval: self.config.interval,
+            iterations: self.config.iterations,
+            output: self.output.file().map(Path::to_owned),
+            command,
+            colors: !no_color,
+        }
     }
 
     /// Says what remains to be said once nothing is shown any more.
@@ -169,7 +200,16 @@ impl<'a> Top<'a> {
         let goes_on = command
             .command()
             .filter(|_| !matches!(why, Why::CommandEnded(_)));
-        let mut sentences = closing.to_vec();
+        // Of figures that were printed, the last are there to be read; a picture is gone.
+        let is_told = self.show == Show::View || self.config.recording.output.is_some();
+        let mut sentences = match (why, is_told) {
+            (Why::Left, _) => Vec::new(),
+            (_, true) | (Why::ProcessEnded, _) => {
+                vec![ended_words(why, &self.config.recording.target)]
+            }
+            _ => Vec::new(),
+        };
+        sentences.extend(closing.iter().filter(|_| is_told).cloned());
         sentences.extend(
             goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
         );
@@ -183,6 +223,8 @@ impl<'a> Top<'a> {
 
 /// Where the figures are shown.
 enum Shown {
+    /// On the whole screen.
+    OnScreen(View),
     /// On standard output.
     Printed(Printer),
 }
@@ -191,16 +233,35 @@ impl Shown {
     /// Whether anybody still looks.
     fn is_on(&self) -> bool {
         match self {
+            Self::OnScreen(view) => view.is_on(),
             Self::Printed(printer) => printer.is_on(),
         }
     }
 
-    /// The recording has ended: shows the last state. A signal ends that too.
-    fn finish(self, command: &mut Supervision) -> anyhow::Result<()> {
-        match self {
-            Self::Printed(printer) => printer.finish(command),
+    /// The recording has ended: shows the last state. A picture stays until its user leaves, if it `stays`; a
+    /// signal ends that too.
+    fn finish(self, stays: bool, command: &mut Supervision) -> anyhow::Result<()> {
+        let mut view = match self {
+            Self::Printed(printer) => return printer.finish(command),
+            Self::OnScreen(view) => view,
+        };
+        while stays && view.is_on() {
+            view.stay(command.as_fd()).context("cannot wait for keys")?;
+            if command.was_told_to_end()? {
+                break;
+            }
         }
+        Ok(view.leave()?)
     }
+}
+
+/// Whether the last picture is to be looked at: the end came by itself, and nobody set another one.
+fn stays(why: Why, command: &Supervision, config: &TopConfig) -> bool {
+    let by_itself = matches!(
+        why,
+        Why::CommandEnded(_) | Why::ProcessEnded | Why::TimeOver
+    );
+    by_itself && !command.handed_on() && config.iterations.is_none()
 }
 
 /// How it ended, in words.

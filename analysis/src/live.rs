@@ -3,7 +3,23 @@
 //! Pure, and of bounded memory however long it runs: what is kept of each process has a fixed size, and
 //! processes that have ended are dropped into the totals. Who shows a snapshot, and when, is not known here.
 
+mod clock;
+mod covered;
+mod device_work;
+mod figures;
+mod gpus;
+mod history;
+mod long_pauses;
+mod places;
+mod pressure;
+mod process;
+mod process_gpus;
+mod processes;
+mod ring;
 mod snapshot;
+mod steps;
+mod sums;
+mod told;
 
 pub use snapshot::Collections;
 pub use snapshot::CountAndTime;
@@ -29,8 +45,21 @@ pub use snapshot::StepFigures;
 pub use snapshot::TimelineCell;
 pub use snapshot::Totals;
 
+use clock::WallClock;
+use figures::Interval;
+use gctrace_event::GpuOp;
 use gctrace_event::Header;
+use gctrace_event::Pause;
 use gctrace_event::Record;
+use gpus::Gpus;
+use long_pauses::LongPauses;
+use places::Places;
+use processes::ENDED_SHOWN_NS;
+use processes::Processes;
+use ring::BUCKET_NS;
+use ring::bucket;
+use told::Cost;
+use told::Notes;
 
 /// Long pauses that are kept.
 pub const LONG_PAUSES: usize = 200;
@@ -40,13 +69,20 @@ pub const HISTORY_SECONDS: usize = 60;
 pub const LINES: usize = 20;
 /// Steps of a [`Detail`].
 pub const STEPS: usize = 60;
+/// Intervals end so long before now: what happened before has been read. Sources are read at least every 40 ms,
+/// and where two tell of a pause (`--mode both`) it waits for the other.
+pub const SETTLE_NS: u64 = 200_000_000;
+
+/// How recordings were made before their header told the mode.
+const EBPF: &str = "ebpf";
 
 /// What a snapshot is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Now.
     pub now_ns: u64,
-    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`].
+    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; cut to whole 100 ms, and to what has been
+    /// recorded.
     pub interval_ns: u64,
     /// The process to tell more about.
     pub detail: Option<u32>,
@@ -56,38 +92,207 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Live {
     header: Header,
+    processes: Processes,
+    places: Places,
+    long_pauses: LongPauses,
+    gpus: Gpus,
+    cost: Cost,
+    notes: Notes,
+    /// The last moment of a record that tells one.
+    last_ns: u64,
 }
 
 impl Live {
     /// Begins. Pauses of `long_pause_ns` and longer are kept one by one.
     #[must_use]
     pub fn new(header: Header, long_pause_ns: u64) -> Self {
-        let _ = long_pause_ns;
-        Self { header }
+        let last_ns = header.started_ns;
+        Self {
+            header,
+            processes: Processes::default(),
+            places: Places::default(),
+            long_pauses: LongPauses::new(long_pause_ns),
+            gpus: Gpus::default(),
+            cost: Cost::default(),
+            notes: Notes::default(),
+            last_ns,
+        }
     }
 
     /// Takes one record, as it is written to the trace.
     pub fn record(&mut self, record: &Record) {
-        let _ = record;
+        match record {
+            Record::Pause(pause) => self.pause(pause),
+            Record::Process(process) => self.describe(process),
+            Record::ProcessExit(exit) => {
+                self.last_ns = exit.at_ns;
+                self.processes.end(exit);
+            }
+            Record::Settings(settings) => {
+                if let Some(process) = self.processes.at(settings.pid, settings.at_ns) {
+                    process.set(settings);
+                }
+            }
+            Record::Frame(frame) => self.frame(frame),
+            Record::Pressure(pressure) => {
+                self.processes.forget_ended(pressure.at_ns);
+                if let Some(process) = self.processes.at(pressure.pid, pressure.since_ns) {
+                    process.pressure.add(pressure);
+                }
+            }
+            Record::Allocations(summary) => {
+                if let Some(process) = self.processes.at(summary.pid, summary.since_ns) {
+                    process.pressure.add_allocations(summary);
+                }
+            }
+            Record::GpuDevice(device) => self.gpus.describe(device),
+            Record::GpuSample(sample) => self.gpus.add(sample),
+            Record::DeviceMemory(memory) => {
+                if let Some(process) = self.processes.at(memory.pid, memory.at_ns) {
+                    process.gpus.add_memory(memory);
+                }
+            }
+            Record::GpuOp(op) => self.op(op),
+            Record::Step(step) => {
+                if let Some(process) = self.processes.at(step.pid, step.begin_ns) {
+                    process.add_backward(step);
+                }
+            }
+            Record::Annotation(annotation) => {
+                let at = (annotation.pid, annotation.begin_ns);
+                if let Some(process) = self.processes.at(at.0, at.1) {
+                    process.add_annotation(annotation);
+                }
+            }
+            Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
+            Record::ThreadName { .. }
+            | Record::Counters(_)
+            | Record::CudaCall(_)
+            | Record::CudaLaunches(_)
+            | Record::PauseMemory(_)
+            | Record::GpuSync(_)
+            | Record::End(_) => {}
+        }
+    }
+
+    fn pause(&mut self, pause: &Pause) {
+        let place = self.places.of(pause.stack);
+        let rank = match self.processes.of_pause(pause) {
+            Some(process) => {
+                process.add_pause(pause, place);
+                process.rank()
+            }
+            None => {
+                self.processes.gone.add_pause(pause);
+                None
+            }
+        };
+        self.last_ns = pause.end_ns;
+        self.long_pauses.add(pause, rank, place);
+    }
+
+    fn describe(&mut self, process: &gctrace_event::Process) {
+        let too_many = self.processes.too_many;
+        self.processes.describe(process);
+        self.last_ns = process.since_ns;
+        if self.processes.too_many && !too_many {
+            let message = "More processes than can be shown at once: those that were silent longest are \
+                           counted in the totals only.";
+            self.notes.add(self.last_ns, None, message);
+        }
+    }
+
+    fn frame(&mut self, frame: &gctrace_event::Frame) {
+        if self.places.add(frame) {
+            let message = "More lines of Python than are kept: new ones are not named here. A trace \
+                           (--record FILE) has all of them.";
+            self.notes.add(self.last_ns, None, message);
+        }
+    }
+
+    fn op(&mut self, op: &GpuOp) {
+        let process = op.pid.and_then(|pid| self.processes.at(pid, op.begin_ns));
+        if let Some(process) = process {
+            process.add_op(op);
+        }
     }
 
     /// Resident memory of a process, as of now.
     pub fn resident(&mut self, pid: u32, bytes: u64) {
-        let _ = (pid, bytes);
+        if let Some(process) = self.processes.latest(pid) {
+            process.resident_bytes = Some(bytes);
+        }
     }
 
-    /// What gctrace lost and cost so far.
-    pub fn recorder(&mut self, recorder: Recorder) {
-        let _ = recorder;
+    /// What gctrace lost and cost up to a moment; `cpu_ppm` is worked out here.
+    pub fn recorder(&mut self, at_ns: u64, recorder: Recorder) {
+        self.cost.set(at_ns, recorder);
     }
 
     /// The figures at a moment.
     #[must_use]
     pub fn snapshot(&self, request: &Request) -> Snapshot {
+        let interval = self.interval(request);
+        let clock = WallClock::new(&self.header);
+        let now_ns = request.now_ns;
+        let shown = self.processes.iter().filter(|process| {
+            let ended = process.ended.as_ref();
+            let gone =
+                ended.is_some_and(|ended| ended.at_ns.saturating_add(ENDED_SHOWN_NS) < now_ns);
+            process.runs_python() && !gone
+        });
+        let interval_ns = (interval.until - interval.from).saturating_mul(BUCKET_NS);
+        let detail = request.detail.and_then(|pid| self.processes.get(pid));
         Snapshot {
-            at_ns: request.now_ns,
+            at_ns: now_ns,
+            at_unix_ns: clock.unix_ns(now_ns),
             started_ns: self.header.started_ns,
-            ..Snapshot::default()
+            host: self.header.host.clone(),
+            mode: self.header.mode.as_deref().unwrap_or(EBPF).to_owned(),
+            interval_ns,
+            interval_until_ns: interval.until.saturating_mul(BUCKET_NS),
+            processes: shown
+                .map(|process| process.figures(now_ns, interval, &self.gpus))
+                .collect(),
+            gpus: self.gpus.figures(),
+            long_pauses: self.long_pauses.figures(&self.places, clock),
+            long_pause_ns: self.long_pauses.from_ns(),
+            totals: self.totals(interval),
+            recorder: self.cost.figures(interval_ns),
+            notes: self.notes.figures(),
+            detail: detail.map(|process| process.detail(interval.until, &self.places, &self.gpus)),
+        }
+    }
+
+    /// One bucket at least.
+    fn interval(&self, request: &Request) -> Interval {
+        let until = bucket(request.now_ns.saturating_sub(SETTLE_NS));
+        let most = HISTORY_SECONDS as u64 * 1_000_000_000;
+        let length = bucket(request.interval_ns.min(most)).max(1);
+        let recorded = until.saturating_sub(bucket(self.header.started_ns)).max(1);
+        let from = until.saturating_sub(length.min(recorded));
+        Interval { from, until }
+    }
+
+    fn totals(&self, interval: Interval) -> Totals {
+        let gone = &self.processes.gone;
+        let mut sums = gone.sums.clone();
+        let mut stretch = gone.history.stretch(interval.from, interval.until);
+        let (mut processes, mut ended) = (gone.ran_python, gone.ended);
+        for process in self.processes.iter().filter(|one| one.runs_python()) {
+            processes += 1;
+            ended += u64::from(process.ended.is_some());
+            if let Some(work) = &process.work {
+                sums.merge(&work.sums);
+                stretch.merge(&work.history.stretch(interval.from, interval.until));
+            }
+        }
+        Totals {
+            collections: sums.figures(),
+            processes,
+            ended,
+            interval_pauses: stretch.pauses,
+            interval_pause_ns: stretch.pause_ns,
         }
     }
 }

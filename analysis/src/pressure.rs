@@ -98,7 +98,7 @@ impl Arenas {
 }
 
 /// Size of an arena in this version of CPython.
-fn arena_bytes(version: &str) -> Option<i64> {
+pub(crate) fn arena_bytes(version: &str) -> Option<i64> {
     let minor = version.strip_prefix("3.")?;
     let digits = minor.find(|c: char| !c.is_ascii_digit());
     let minor: u32 = minor.get(..digits.unwrap_or(minor.len()))?.parse().ok()?;

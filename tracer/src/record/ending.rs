@@ -141,35 +141,49 @@ fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut 
     if let Some(allocations) = &mut watch.allocations {
         allocations.tick(&mut trace.output);
     }
-    let turn = gctrace_ebpf::Turn::wait();
-    if turn.is_none() {
-        tracing::warn!(
-            "other recordings end at the same time: what the probes cost may be said too low"
-        );
-    }
-    let mut cuda_counts = Default::default();
     if let Some(cuda) = &mut watch.cuda {
         cuda.finish(&mut watch.processes, &mut trace.output);
-        cuda_counts = cuda.counts(&watch.session);
+        end.lost.extend(cuda.lost_and_hits().0);
     }
-    let (cuda_lost, cuda_costs) = cuda_counts;
-    let calibrated = watch.session.calibrate();
-    let (calibration, own_probes) = match calibrated {
-        Ok((calibration, probes)) => (Some(calibration), probes),
-        Err(error) => {
-            tracing::warn!("what the probes cost is not known: {error}");
-            (None, Vec::new())
-        }
+    end.lost.extend(lost(counters, &watch.stacks));
+    // What the probes cost is for the reader of a trace.
+    let measured = trace.output.path().is_some();
+    let (turn, own_probes) = match measured {
+        true => measure(&mut watch, counters, end),
+        false => Default::default(),
     };
     let arenas = watch.session.stop_counting_arenas();
     let probes = watch.interpreters.into_probes().chain(own_probes);
     let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     drop(turn);
-    end.lost.extend(lost(counters, &watch.stacks));
-    end.lost.extend(cuda_lost);
+}
+
+/// Measures what the probes cost. What is in the rings is thrown away. The turn lasts until the probes that were
+/// placed for this are taken out.
+fn measure(
+    watch: &mut Watch,
+    counters: &Counters,
+    end: &mut End,
+) -> (Option<gctrace_ebpf::Turn>, Vec<gctrace_ebpf::Attachment>) {
+    let turn = gctrace_ebpf::Turn::wait();
+    if turn.is_none() {
+        tracing::warn!(
+            "other recordings end at the same time: what the probes cost may be said too low"
+        );
+    }
+    let cuda = watch.cuda.as_mut();
+    let cuda_costs = cuda.map(|cuda| cuda.costs(&watch.session));
+    let (calibration, own_probes) = match watch.session.calibrate() {
+        Ok((calibration, probes)) => (Some(calibration), probes),
+        Err(error) => {
+            tracing::warn!("what the probes cost is not known: {error}");
+            (None, Vec::new())
+        }
+    };
     end.probes.extend(costs(counters, calibration, watch.holds));
-    end.probes.extend(cuda_costs);
+    end.probes.extend(cuda_costs.into_iter().flatten());
+    (turn, own_probes)
 }
 
 /// What was lost, by where; only what was.

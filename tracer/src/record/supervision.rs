@@ -74,6 +74,16 @@ impl Supervision {
         Ok(false)
     }
 
+    /// Takes the signals that have arrived when nothing is recorded any more. Whether one of them usually ends a
+    /// program.
+    pub(crate) fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
+        let mut told = false;
+        while let Some(received) = self.signals.next().context("cannot read signals")? {
+            told |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
+        }
+        Ok(told)
+    }
+
     /// Ctrl-C was typed where the terminal makes no signal of it. Whether the recording is to end.
     pub(crate) fn interrupt(&mut self) -> anyhow::Result<bool> {
         match (self.policy.typed_interrupt(), &self.launched) {

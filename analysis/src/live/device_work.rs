@@ -1,0 +1,216 @@
+//! What one process does on one GPU, by the exact times that CUPTI gives.
+//!
+//! Owns what busy and idle mean, which is what the report of a trace says too: busy is the union over streams
+//! of kernels, copies and fills, idle the rest between the first begin and the last end. Operations come
+//! seconds late, those of several streams not in order of time, and pauses are known only at their end: each
+//! counts for what it adds to the unions, so that the figures are exact as soon as both are there. What is
+//! kept to tell that is the last minute, and at most [`STRETCHES`] stretches.
+
+use super::covered::Covered;
+use super::ring::BUCKET_NS;
+use super::ring::KEPT_NS;
+use super::ring::Ring;
+use super::ring::bucket;
+use super::snapshot::GpuBusy;
+
+/// Stretches of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
+/// that came before it is not counted.
+const STRETCHES: usize = 1 << 16;
+
+/// The work of a process on a device.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceWork {
+    /// CUDA's index within the process.
+    pub(super) device: u32,
+    busy: Covered,
+    /// Begin of the first operation and end of the last.
+    span: Option<(u64, u64)>,
+    /// Time within the span in which a pause ran.
+    paused_ns: u64,
+    /// The part of that in which the device was busy.
+    busy_and_paused_ns: u64,
+    /// Time after the span in which a pause ran, as far as [`Covered`] of the pauses has forgotten it.
+    paused_after_ns: u64,
+    busy_by_bucket: Ring<u32>,
+    busy_and_paused_by_bucket: Ring<u32>,
+}
+
+impl DeviceWork {
+    pub(super) fn new(device: u32) -> Self {
+        Self {
+            device,
+            busy: Covered::new(STRETCHES),
+            span: None,
+            paused_ns: 0,
+            busy_and_paused_ns: 0,
+            paused_after_ns: 0,
+            busy_by_bucket: Ring::default(),
+            busy_and_paused_by_bucket: Ring::default(),
+        }
+    }
+
+    /// Takes an operation. `paused`: when pauses of the process ran.
+    pub(super) fn add(&mut self, begin_ns: u64, end_ns: u64, paused: &Covered) {
+        let end_ns = end_ns.max(begin_ns);
+        self.reach(begin_ns, end_ns, paused);
+        let (busy_by_bucket, both) = (
+            &mut self.busy_by_bucket,
+            &mut self.busy_and_paused_by_bucket,
+        );
+        let busy_and_paused_ns = &mut self.busy_and_paused_ns;
+        self.busy.add(begin_ns, end_ns, |begin, end| {
+            busy_by_bucket.cover(begin, end);
+            for (from, until) in paused.within(begin, end) {
+                *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
+                both.cover(from, until);
+            }
+        });
+        self.busy.trim(|_, _| {});
+    }
+
+    /// Lets the span reach so far, and counts the pauses of what is new of it.
+    fn reach(&mut self, begin_ns: u64, end_ns: u64, paused: &Covered) {
+        let Some((first, last)) = self.span else {
+            self.span = Some((begin_ns, end_ns));
+            self.paused_ns = paused.length_within(begin_ns, end_ns);
+            return;
+        };
+        if begin_ns < first {
+            let before = paused.length_within(begin_ns, first);
+            self.paused_ns = self.paused_ns.saturating_add(before);
+        }
+        if end_ns > last {
+            let after = paused.length_within(last, end_ns);
+            let forgotten = std::mem::take(&mut self.paused_after_ns);
+            let after = after.saturating_add(forgotten);
+            self.paused_ns = self.paused_ns.saturating_add(after);
+        }
+        self.span = Some((first.min(begin_ns), last.max(end_ns)));
+    }
+
+    /// Takes time in which a pause of the process ran and no other did.
+    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+        let Some((first, last)) = self.span else {
+            return;
+        };
+        let within = end_ns.min(last).saturating_sub(begin_ns.max(first));
+        self.paused_ns = self.paused_ns.saturating_add(within);
+        for (from, until) in self.busy.within(begin_ns, end_ns) {
+            self.busy_and_paused_ns = self.busy_and_paused_ns.saturating_add(until - from);
+            self.busy_and_paused_by_bucket.cover(from, until);
+        }
+    }
+
+    /// Time in pauses that is forgotten now.
+    pub(super) fn forget_paused(&mut self, begin_ns: u64, end_ns: u64) {
+        if let Some((_, last)) = self.span {
+            let after = end_ns.saturating_sub(begin_ns.max(last));
+            self.paused_after_ns = self.paused_after_ns.saturating_add(after);
+        }
+    }
+
+    /// The bucket of the first operation.
+    pub(super) fn known_from(&self) -> u64 {
+        self.span.map_or(0, |(first, _)| bucket(first))
+    }
+
+    /// The bucket up to which its work is known.
+    pub(super) fn known_until(&self) -> u64 {
+        self.span.map_or(0, |(_, last)| bucket(last))
+    }
+
+    /// Busy time by bucket.
+    pub(super) fn by_bucket(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, u32)> {
+        self.busy_by_bucket.within(from, until)
+    }
+
+    /// Of `buckets` buckets that end not after `until`. `paused_ns`: time in pauses of the process in buckets
+    /// from one on before another.
+    pub(super) fn figures(
+        &self,
+        until: u64,
+        buckets: u64,
+        paused_ns: impl Fn(u64, u64) -> u64,
+    ) -> GpuBusy {
+        let (first, last) = self.span.unwrap_or_default();
+        let span_ns = last.saturating_sub(first);
+        let idle_ns = span_ns.saturating_sub(self.busy.length_ns());
+        let idle_in_gc_ns = self.paused_ns.saturating_sub(self.busy_and_paused_ns);
+        let known = until.min(self.known_until());
+        let mut from = known.saturating_sub(buckets).max(bucket(first));
+        if from.saturating_mul(BUCKET_NS).saturating_add(KEPT_NS) < until.saturating_mul(BUCKET_NS)
+        {
+            from = known;
+        }
+        let window_ns = known.saturating_sub(from).saturating_mul(BUCKET_NS);
+        let busy_ns = self.busy_by_bucket.sum(from, known).min(window_ns);
+        let both_ns = self.busy_and_paused_by_bucket.sum(from, known);
+        let window_idle_ns = window_ns - busy_ns;
+        let window_paused_ns = paused_ns(from, known).saturating_sub(both_ns);
+        GpuBusy {
+            window_ns,
+            until_ns: known.saturating_mul(BUCKET_NS),
+            busy_ns,
+            idle_ns: window_idle_ns,
+            idle_in_gc_ns: window_paused_ns.min(window_idle_ns),
+            total_busy_ns: self.busy.length_ns().min(span_ns),
+            total_idle_ns: idle_ns,
+            total_idle_in_gc_ns: idle_in_gc_ns.min(idle_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        /// Operations and pauses in any order, as they may come.
+        #[test]
+        fn totals_equal_a_count_of_moments(
+            events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
+        ) {
+            let mut work = DeviceWork::new(0);
+            let mut paused = Covered::new(1000);
+            let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
+            for (is_op, begin, length) in events {
+                let end = begin + length;
+                if is_op {
+                    work.add(begin, end, &paused);
+                    busy.extend(begin..end);
+                } else {
+                    paused.add(begin, end, |from, until| work.add_paused(from, until));
+                    in_pauses.extend(begin..end);
+                }
+            }
+            let figures = work.figures(0, 0, |_, _| 0);
+            let (Some(first), Some(last)) = (busy.first(), busy.last()) else {
+                prop_assert_eq!(figures, GpuBusy::default());
+                return Ok(());
+            };
+            let idle: BTreeSet<u64> = &(*first..=*last).collect() - &busy;
+            prop_assert_eq!(figures.total_busy_ns, busy.len() as u64);
+            prop_assert_eq!(figures.total_idle_ns, idle.len() as u64);
+            prop_assert_eq!(figures.total_idle_in_gc_ns, idle.intersection(&in_pauses).count() as u64);
+        }
+    }
+
+    #[test]
+    fn pauses_of_a_long_silence_count_when_work_goes_on() {
+        let mut work = DeviceWork::new(0);
+        let mut paused = Covered::new(4);
+        work.add(0, 10, &paused);
+        for n in 1..100 {
+            paused.add(n * 20, n * 20 + 5, |from, until| {
+                work.add_paused(from, until)
+            });
+            paused.trim(|from, until| work.forget_paused(from, until));
+        }
+        work.add(3000, 3010, &paused);
+        let figures = work.figures(0, 0, |_, _| 0);
+        assert_eq!(figures.total_idle_in_gc_ns, 99 * 5);
+        assert_eq!(figures.total_idle_ns, 2990);
+    }
+}

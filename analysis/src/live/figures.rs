@@ -1,0 +1,156 @@
+//! What is shown of one process.
+
+use super::HISTORY_SECONDS;
+use super::LINES;
+use super::gpus::Gpus;
+use super::places::Places;
+use super::process::ProcessState;
+use super::ring::BUCKET_NS;
+use super::ring::bucket;
+use super::snapshot::Detail;
+use super::snapshot::ProcessFigures;
+use super::snapshot::TimelineCell;
+
+/// The buckets of an interval: from `from` on before `until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) from: u64,
+    pub(super) until: u64,
+}
+
+impl ProcessState {
+    pub(super) fn figures(&self, now_ns: u64, interval: Interval, gpus: &Gpus) -> ProcessFigures {
+        let mut figures = self.description();
+        self.add_pauses(&mut figures, interval);
+        let ended = self.ended.as_ref().map(|ended| ended.at_ns);
+        let wall_ns = ended.unwrap_or(now_ns).saturating_sub(self.since_ns);
+        figures.share_ppm = ppm(figures.paused_ns.min(wall_ns), wall_ns);
+        let settings = self.settings.as_ref();
+        figures.enabled = settings.and_then(|settings| settings.enabled);
+        figures.thresholds = settings.map(|settings| settings.thresholds);
+        let described = self.described.as_ref();
+        let interpreter = described.and_then(|described| described.interpreter.as_ref());
+        let version = interpreter.map(|(version, _)| version.as_str());
+        figures.pressure = self.pressure.figures(version);
+        figures.resident_bytes = self.resident_bytes;
+        let history = self.work.as_ref().map(|work| &work.history);
+        let length = interval.until.saturating_sub(interval.from);
+        // What has ended uses nothing any more, whatever NVML said last.
+        let by_nvml = gpus.used_by(self.pid).filter(|_| ended.is_none());
+        figures.gpus = self
+            .gpus
+            .figures((interval.until, length), history, by_nvml);
+        figures
+    }
+
+    fn description(&self) -> ProcessFigures {
+        let mut figures = ProcessFigures {
+            pid: self.pid,
+            since_ns: self.since_ns,
+            ended: self.ended.clone(),
+            ..ProcessFigures::default()
+        };
+        if let Some(described) = &self.described {
+            figures.namespace_pid = described.namespace_pid;
+            figures.parent = described.parent;
+            figures.rank = described.rank;
+            figures.command.clone_from(&described.command);
+            if let Some((version, free_threaded)) = &described.interpreter {
+                figures.interpreter.clone_from(version);
+                figures
+                    .interpreter
+                    .push_str(if *free_threaded { "t" } else { "" });
+            }
+        }
+        figures
+    }
+
+    fn add_pauses(&self, figures: &mut ProcessFigures, interval: Interval) {
+        let seconds = self.seconds(interval.until);
+        let Some(work) = &self.work else {
+            figures.history_ns = vec![0; usize::try_from(seconds).unwrap_or(0)];
+            return;
+        };
+        let stretch = work.history.stretch(interval.from, interval.until);
+        figures.collections = work.sums.figures();
+        figures.interval_pauses = stretch.pauses;
+        figures.interval_pause_ns = stretch.pause_ns;
+        figures.interval_paused_ns = stretch.paused_ns;
+        figures.history_ns = work.history.by_second(interval.until, seconds);
+        figures.paused_ns = self.paused.length_ns();
+        figures.last = work.last;
+        figures.worst = work.worst;
+        figures.heap_objects = work.heap;
+    }
+
+    /// Seconds of its life before a bucket, begun ones included; as many as are shown.
+    fn seconds(&self, until: u64) -> u64 {
+        let age_ns = until
+            .saturating_mul(BUCKET_NS)
+            .saturating_sub(self.since_ns);
+        age_ns.div_ceil(1_000_000_000).min(HISTORY_SECONDS as u64)
+    }
+
+    pub(super) fn detail(&self, until: u64, places: &Places, gpus: &Gpus) -> Detail {
+        let (lines, other_lines) = match &self.work {
+            Some(work) => work.places.figures(places, LINES),
+            None => Default::default(),
+        };
+        let (steps, step_basis) = match &self.steps {
+            Some(steps) => steps.figures(),
+            None => Default::default(),
+        };
+        Detail {
+            pid: self.pid,
+            lines,
+            other_lines,
+            steps,
+            step_basis,
+            timeline: self.timeline(until, gpus),
+            cell_ns: BUCKET_NS,
+            timeline_until_ns: until.saturating_mul(BUCKET_NS),
+        }
+    }
+
+    fn timeline(&self, until: u64, gpus: &Gpus) -> Vec<TimelineCell> {
+        let most = HISTORY_SECONDS as u64 * 1_000_000_000 / BUCKET_NS;
+        let from = until.saturating_sub(most);
+        let from = from.max(bucket(self.since_ns)).min(until);
+        let by_nvml = gpus.used_by(self.pid).map(|(index, _)| index).next();
+        let cells = (from..until).map(|bucket| TimelineCell {
+            gpu_utilization_percent: by_nvml.and_then(|index| gpus.utilization(index, bucket)),
+            ..TimelineCell::default()
+        });
+        let mut cells: Vec<TimelineCell> = cells.collect();
+        let at = |bucket: u64| usize::try_from(bucket - from).unwrap_or(usize::MAX);
+        if let Some(work) = &self.work {
+            for (bucket, ns) in work.history.paused_by_bucket(from, until) {
+                if let Some(cell) = cells.get_mut(at(bucket)) {
+                    cell.gc_ns = u64::from(ns).min(BUCKET_NS);
+                }
+            }
+        }
+        if let Some(work) = self.gpus.first() {
+            let begin = work.known_from().max(from);
+            let known = until.min(work.known_until());
+            for bucket in begin..known {
+                if let Some(cell) = cells.get_mut(at(bucket)) {
+                    cell.gpu_busy_ns = Some(0);
+                }
+            }
+            for (bucket, ns) in work.by_bucket(begin, known) {
+                if let Some(cell) = cells.get_mut(at(bucket)) {
+                    cell.gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
+                }
+            }
+        }
+        cells
+    }
+}
+
+/// `part` of `whole` in millionths.
+fn ppm(part: u64, whole: u64) -> u64 {
+    let millionths = u128::from(part) * 1_000_000;
+    let millionths = millionths.checked_div(u128::from(whole)).unwrap_or(0);
+    u64::try_from(millionths).unwrap_or(u64::MAX)
+}

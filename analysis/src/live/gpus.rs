@@ -1,0 +1,91 @@
+//! GPUs as NVML tells of them: the last word on each, and its utilization of the last minute.
+
+use super::ring::BUCKET_NS;
+use super::ring::Ring;
+use super::ring::bucket;
+use super::snapshot::GpuFigures;
+use gctrace_event::GpuDevice;
+use gctrace_event::GpuProcess;
+use gctrace_event::GpuSample;
+use std::collections::BTreeMap;
+
+/// GPUs that are kept; a host has sixteen, or with MIG some hundred.
+const GPUS: usize = 256;
+/// Processes of one GPU.
+const PROCESSES: usize = 4_096;
+/// Bytes of a product's name.
+const NAME_BYTES: usize = 128;
+/// So long a sample stands for what came after it: NVML's sample period is 1 s at most (nvml.h,
+/// `nvmlDeviceGetUtilizationRates`), and `--nvml-hz` may be as low as that.
+const STANDS: u64 = 2_000_000_000 / BUCKET_NS;
+
+/// By NVML's index.
+#[derive(Debug, Default)]
+pub(super) struct Gpus(BTreeMap<u32, Gpu>);
+
+#[derive(Debug, Default)]
+struct Gpu {
+    figures: GpuFigures,
+    /// Processes with a compute context, by pid.
+    processes: Vec<GpuProcess>,
+    utilization: Ring<Option<u8>>,
+}
+
+impl Gpus {
+    fn of(&mut self, index: u32) -> Option<&mut Gpu> {
+        let room = self.0.len() < GPUS || self.0.contains_key(&index);
+        let gpu = room.then(|| self.0.entry(index).or_default())?;
+        gpu.figures.index = index;
+        Some(gpu)
+    }
+
+    pub(super) fn describe(&mut self, device: &GpuDevice) {
+        let Some(gpu) = self.of(device.index) else {
+            return;
+        };
+        let name = device.name.as_deref();
+        let name = name.and_then(|name| name.get(..name.floor_char_boundary(NAME_BYTES)));
+        gpu.figures.name = name.map(str::to_owned);
+        gpu.figures.memory_total_bytes = device.memory_total_bytes;
+    }
+
+    pub(super) fn add(&mut self, sample: &GpuSample) {
+        let Some(gpu) = self.of(sample.device) else {
+            return;
+        };
+        gpu.figures.utilization_percent = sample.utilization_percent;
+        gpu.figures.memory_used_bytes = sample.memory_used_bytes;
+        gpu.figures.at_ns = sample.at_ns;
+        if let Some(processes) = &sample.processes {
+            gpu.processes.clear();
+            gpu.processes.extend(processes.iter().take(PROCESSES));
+            gpu.processes.sort_by_key(|process| process.pid);
+        }
+        let percent = sample.utilization_percent;
+        if let Some(slot) = gpu.utilization.slot(bucket(sample.at_ns)) {
+            *slot = percent.map(|percent| u8::try_from(percent).unwrap_or(u8::MAX));
+        }
+    }
+
+    pub(super) fn figures(&self) -> Vec<GpuFigures> {
+        self.0.values().map(|gpu| gpu.figures.clone()).collect()
+    }
+
+    /// The GPUs that a process has a context on, and its memory there.
+    pub(super) fn used_by(&self, pid: u32) -> impl Iterator<Item = (u32, Option<u64>)> {
+        self.0.iter().filter_map(move |(index, gpu)| {
+            let at = gpu.processes.binary_search_by_key(&pid, |one| one.pid);
+            let process = gpu.processes.get(at.ok()?)?;
+            Some((*index, process.memory_bytes))
+        })
+    }
+
+    /// Utilization of a GPU at the end of a bucket, in percent.
+    pub(super) fn utilization(&self, index: u32, bucket: u64) -> Option<u32> {
+        let gpu = self.0.get(&index)?;
+        let from = bucket.saturating_sub(STANDS);
+        let samples = gpu.utilization.within(from, bucket.saturating_add(1));
+        let last = samples.filter_map(|(_, percent)| percent).last();
+        last.map(u32::from)
+    }
+}

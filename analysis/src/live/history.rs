@@ -1,0 +1,118 @@
+//! The last minute of one process's pauses.
+
+use super::ring::BUCKET_NS;
+use super::ring::Ring;
+use super::ring::bucket;
+use super::snapshot::GENERATIONS;
+use crate::process::generation_index;
+use gctrace_event::Pause;
+
+/// Buckets of a second.
+const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
+
+/// Pauses by bucket.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    /// Time in pauses, added.
+    pause_ns: Ring<u64>,
+    /// Time in which at least one pause ran.
+    paused_ns: Ring<u32>,
+    /// Pauses that ended, by generation.
+    ended: Ring<[u32; GENERATIONS]>,
+}
+
+/// Sums over some buckets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) pauses: [u64; GENERATIONS],
+    pub(super) pause_ns: u64,
+    pub(super) paused_ns: u64,
+}
+
+impl Stretch {
+    /// Adds another process's.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (sum, count) in self.pauses.iter_mut().zip(other.pauses) {
+            *sum = sum.saturating_add(count);
+        }
+        self.pause_ns = self.pause_ns.saturating_add(other.pause_ns);
+        self.paused_ns = self.paused_ns.saturating_add(other.paused_ns);
+    }
+}
+
+impl History {
+    /// Takes a pause.
+    pub(super) fn add(&mut self, pause: &Pause) {
+        self.pause_ns.cover(pause.begin_ns, pause.end_ns);
+        let ended = self.ended.slot(bucket(pause.end_ns));
+        if let Some(count) = ended.and_then(|by| by.get_mut(generation_index(pause.generation))) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Takes time in which a pause ran and no other.
+    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+        self.paused_ns.cover(begin_ns, end_ns);
+    }
+
+    /// Adds the pauses of another process; time in which at least one ran is then known no more.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
+            if let Some(sum) = self.pause_ns.slot(bucket) {
+                *sum = sum.saturating_add(ns);
+            }
+        }
+        for (bucket, counts) in other
+            .ended
+            .all()
+            .filter(|(_, by)| by.iter().any(|count| *count > 0))
+        {
+            for (sum, count) in self.ended.slot(bucket).into_iter().flatten().zip(counts) {
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+
+    /// Of the buckets from `from` on before `until`.
+    pub(super) fn stretch(&self, from: u64, until: u64) -> Stretch {
+        let mut pauses = [0u64; GENERATIONS];
+        for (_, counts) in self.ended.within(from, until) {
+            for (sum, count) in pauses.iter_mut().zip(counts) {
+                *sum += u64::from(count);
+            }
+        }
+        Stretch {
+            pauses,
+            pause_ns: self.pause_ns.sum(from, until),
+            paused_ns: self.paused_ns.sum(from, until),
+        }
+    }
+
+    /// Time in pauses of each of the last `seconds` seconds before the bucket `until`.
+    pub(super) fn by_second(&self, until: u64, seconds: u64) -> Vec<u64> {
+        let back = seconds.min(until / SECOND);
+        let from = until - back * SECOND;
+        let mut sums = vec![0u64; usize::try_from(back).unwrap_or(0)];
+        for (bucket, ns) in self.pause_ns.within(from, until) {
+            let second = usize::try_from((bucket - from) / SECOND).unwrap_or(usize::MAX);
+            if let Some(sum) = sums.get_mut(second) {
+                *sum = sum.saturating_add(ns);
+            }
+        }
+        sums
+    }
+
+    /// Time in which at least one pause ran, in a stretch of buckets.
+    pub(super) fn paused_ns(&self, from: u64, until: u64) -> u64 {
+        self.paused_ns.sum(from, until)
+    }
+
+    /// The same by bucket; buckets that are not kept are left out.
+    pub(super) fn paused_by_bucket(
+        &self,
+        from: u64,
+        until: u64,
+    ) -> impl Iterator<Item = (u64, u32)> {
+        self.paused_ns.within(from, until)
+    }
+}

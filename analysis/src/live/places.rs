@@ -1,0 +1,187 @@
+//! Names of Python lines, and which of them pauses began in.
+//!
+//! Owns how many names are kept, whatever a program makes of them in a day, and what of a stack is shown: the
+//! program's own innermost line, and the library line below it.
+
+use super::snapshot::CountAndTime;
+use super::snapshot::Line;
+use super::snapshot::LineFigures;
+use crate::paths;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Frames of which it is kept which lines they are: 2 MiB. A frame is a line together with all that called it;
+/// training programs have some ten thousand.
+const FRAMES: usize = 1 << 18;
+/// Lines whose names are kept.
+const LINES: usize = 1 << 15;
+/// Bytes of a name that are kept.
+const NAME_BYTES: usize = 512;
+/// Lines of one process that are summed. When there are more, the half with the least time is put together.
+const SUMMED: usize = 1_024;
+/// Stands for a frame that is not known.
+const UNKNOWN: Place = Place {
+    innermost: u32::MAX,
+    own: u32::MAX,
+};
+
+/// Where a pause began: indices of [`Places`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// The line that was running.
+    innermost: u32,
+    /// The innermost that is no library's; `u32::MAX`: all are.
+    own: u32,
+}
+
+impl Place {
+    fn line(self) -> u32 {
+        match self.own {
+            u32::MAX => self.innermost,
+            own => own,
+        }
+    }
+}
+
+/// Lines by name, and which of them a frame is.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    lines: Vec<Arc<Line>>,
+    ids: HashMap<Arc<Line>, u32>,
+    /// By [`FrameId`], which are counted from 1 without gaps.
+    frames: Vec<Place>,
+    full: bool,
+}
+
+impl Places {
+    /// Takes a frame; those above it came before. `true`: from now on some have no name, for the first time.
+    pub(super) fn add(&mut self, frame: &Frame) -> bool {
+        let at = usize::try_from(frame.id).unwrap_or(usize::MAX);
+        let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
+            return !std::mem::replace(&mut self.full, true);
+        };
+        let is_own = !frame.file.is_empty() && !paths::is_library(&frame.file);
+        let above = frame.parent.and_then(|parent| self.of(Some(parent)));
+        let own = match is_own {
+            true => innermost,
+            false => above.map_or(u32::MAX, |above| above.own),
+        };
+        if self.frames.len() <= at {
+            self.frames.resize(at + 1, UNKNOWN);
+        }
+        if let Some(place) = self.frames.get_mut(at) {
+            *place = Place { innermost, own };
+        }
+        false
+    }
+
+    fn intern(&mut self, frame: &Frame) -> Option<u32> {
+        let line = Line {
+            function: cut(&frame.function),
+            file: cut(&frame.file),
+            line: frame.line,
+        };
+        if let Some(known) = self.ids.get(&line) {
+            return Some(*known);
+        }
+        if self.lines.len() >= LINES {
+            return None;
+        }
+        let (line, id) = (Arc::new(line), u32::try_from(self.lines.len()).ok()?);
+        self.lines.push(Arc::clone(&line));
+        self.ids.insert(line, id);
+        Some(id)
+    }
+
+    /// Where a stack is that is named by its innermost frame.
+    pub(super) fn of(&self, stack: Option<FrameId>) -> Option<Place> {
+        let at = usize::try_from(stack?).ok()?;
+        let place = self.frames.get(at).copied();
+        place.filter(|place| *place != UNKNOWN)
+    }
+
+    fn name(&self, line: u32) -> Option<Line> {
+        let line = self.lines.get(usize::try_from(line).ok()?);
+        line.map(|line| Line::clone(line))
+    }
+
+    /// The line to show, and the library's below it.
+    pub(super) fn names(&self, place: Place) -> (Option<Line>, Option<Line>) {
+        let below = (place.innermost != place.line()).then_some(place.innermost);
+        let below = below.and_then(|below| self.name(below));
+        (self.name(place.line()), below)
+    }
+}
+
+/// The first bytes of a name.
+fn cut(name: &str) -> String {
+    let end = name.floor_char_boundary(NAME_BYTES);
+    name.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Pauses of one process by where they began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PlaceSums {
+    sums: HashMap<Place, CountAndTime>,
+    /// Of places with little time, and of those not known.
+    other: CountAndTime,
+}
+
+impl PlaceSums {
+    pub(super) fn add(&mut self, place: Option<Place>, duration_ns: u64) {
+        let Some(place) = place else {
+            return self.other.add(duration_ns);
+        };
+        if self.sums.len() >= SUMMED && !self.sums.contains_key(&place) {
+            self.halve();
+        }
+        self.sums.entry(place).or_default().add(duration_ns);
+    }
+
+    /// Puts those with the least time together.
+    fn halve(&mut self) {
+        let mut times: Vec<(u64, Place)> = self
+            .sums
+            .iter()
+            .map(|(place, sum)| (sum.time_ns, *place))
+            .collect();
+        times.sort_unstable();
+        for (_, place) in times.iter().take(SUMMED / 2) {
+            if let Some(sum) = self.sums.remove(place) {
+                self.other.merge(sum);
+            }
+        }
+    }
+
+    /// The lines with the most time, and the others together.
+    pub(super) fn figures(&self, places: &Places, most: usize) -> (Vec<LineFigures>, CountAndTime) {
+        let mut by_line: HashMap<u32, (CountAndTime, (u64, Place))> = HashMap::new();
+        for (place, sum) in &self.sums {
+            let time = (sum.time_ns, *place);
+            let (all, longest) = by_line.entry(place.line()).or_insert((*sum, time));
+            if *longest != time {
+                all.merge(*sum);
+                *longest = time.max(*longest);
+            }
+        }
+        let mut ranked: Vec<_> = by_line.into_iter().collect();
+        ranked.sort_unstable_by_key(|(line, (sum, _))| (Reverse((sum.time_ns, sum.count)), *line));
+        let mut other = self.other;
+        for (_, (sum, _)) in ranked.iter().skip(most) {
+            other.merge(*sum);
+        }
+        let lines = ranked.into_iter().take(most);
+        let lines = lines.filter_map(|(_, (pauses, (_, place)))| {
+            let (line, below) = places.names(place);
+            Some(LineFigures {
+                line: line?,
+                below,
+                pauses,
+            })
+        });
+        (lines.collect(), other)
+    }
+}

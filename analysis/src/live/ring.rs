@@ -1,0 +1,187 @@
+//! The last minute in buckets of 100 ms.
+//!
+//! Owns how a stretch of time falls into buckets, and what is too old for them. Memory is fixed.
+
+/// Length of a bucket.
+pub(super) const BUCKET_NS: u64 = 100_000_000;
+/// Buckets that are kept: the 60 s that are shown, and some seconds for what is told late.
+const BUCKETS: u64 = 640;
+/// Length of what is kept.
+pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
+
+/// One value for each of the last buckets. Nothing is allocated before the first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ring<T> {
+    newest: u64,
+    slots: Vec<T>,
+}
+
+impl<T: Copy + Default> Ring<T> {
+    /// The value of a bucket; `None` for one that is too old. A bucket that is more than twice as far back as
+    /// what is kept comes from no clock that the newest came from: then the ring begins anew, so that one wrong
+    /// time cannot stop it.
+    pub(super) fn slot(&mut self, bucket: u64) -> Option<&mut T> {
+        if self.slots.is_empty() {
+            self.slots = vec![T::default(); usize::try_from(BUCKETS).ok()?];
+            self.newest = bucket;
+        }
+        if bucket > self.newest {
+            self.advance(bucket);
+        } else if self.newest - bucket >= BUCKETS {
+            if self.newest - bucket < 2 * BUCKETS {
+                return None;
+            }
+            self.slots.fill(T::default());
+            self.newest = bucket;
+        }
+        self.slots.get_mut(place(bucket))
+    }
+
+    fn advance(&mut self, bucket: u64) {
+        if bucket - self.newest >= BUCKETS {
+            self.slots.fill(T::default());
+        } else {
+            for passed in self.newest + 1..=bucket {
+                if let Some(slot) = self.slots.get_mut(place(passed)) {
+                    *slot = T::default();
+                }
+            }
+        }
+        self.newest = bucket;
+    }
+
+    /// The buckets from `from` on before `until`, and their values; those that are not kept are left out.
+    pub(super) fn within(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, T)> {
+        let end = self.newest.saturating_add(1);
+        let from = from.max(end.saturating_sub(BUCKETS));
+        let until = match self.slots.is_empty() {
+            true => from,
+            false => until.min(end),
+        };
+        let slots = &self.slots;
+        (from..until).filter_map(move |bucket| Some((bucket, *slots.get(place(bucket))?)))
+    }
+
+    /// All buckets and their values.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, T)> {
+        self.within(0, u64::MAX)
+    }
+}
+
+impl Ring<u64> {
+    /// Adds a stretch of time to the buckets that it covers.
+    pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
+        for (bucket, ns) in buckets(begin_ns, end_ns) {
+            if let Some(slot) = self.slot(bucket) {
+                *slot = slot.saturating_add(ns);
+            }
+        }
+    }
+
+    /// Sum over buckets.
+    pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
+        let values = self.within(from, until).map(|(_, value)| value);
+        values.fold(0, u64::saturating_add)
+    }
+}
+
+impl Ring<u32> {
+    /// Adds a stretch of time to the buckets that it covers; of stretches that do not overlap.
+    pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
+        for (bucket, ns) in buckets(begin_ns, end_ns) {
+            if let Some(slot) = self.slot(bucket) {
+                *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    /// Sum over buckets.
+    pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
+        let values = self.within(from, until).map(|(_, value)| u64::from(value));
+        values.sum()
+    }
+}
+
+fn place(bucket: u64) -> usize {
+    usize::try_from(bucket % BUCKETS).unwrap_or(0)
+}
+
+/// The bucket of a moment.
+pub(super) fn bucket(at_ns: u64) -> u64 {
+    at_ns / BUCKET_NS
+}
+
+/// The buckets that a stretch covers, and how much of it is in each. Of a stretch that is longer than what is
+/// kept only the end.
+fn buckets(begin_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+    let begin_ns = begin_ns.max(end_ns.saturating_sub(KEPT_NS));
+    let behind = end_ns.div_ceil(BUCKET_NS);
+    let first = match begin_ns < end_ns {
+        true => bucket(begin_ns),
+        false => behind,
+    };
+    (first..behind).map(move |bucket| {
+        let from = begin_ns.max(bucket * BUCKET_NS);
+        let until = end_ns.min((bucket + 1).saturating_mul(BUCKET_NS));
+        (bucket, until.saturating_sub(from))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const FAR: u64 = KEPT_NS * 3;
+
+    proptest! {
+        #[test]
+        fn stretches_fall_into_buckets(
+            stretches in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
+        ) {
+            let mut ring: Ring<u64> = Ring::default();
+            let mut naive: BTreeMap<u64, u64> = BTreeMap::new();
+            let mut newest = None;
+            // In order of their ends, as pauses come.
+            let mut stretches: Vec<_> = stretches.into_iter().map(|(b, l)| (b, b + l)).collect();
+            stretches.sort_by_key(|(_, end)| *end);
+            for (begin, end) in stretches {
+                ring.cover(begin, end);
+                if begin == end {
+                    continue;
+                }
+                newest = Some((end - 1) / BUCKET_NS);
+                for bucket in begin / BUCKET_NS..=(end - 1) / BUCKET_NS {
+                    let from = begin.max(bucket * BUCKET_NS);
+                    *naive.entry(bucket).or_default() += end.min((bucket + 1) * BUCKET_NS) - from;
+                }
+            }
+            let Some(newest) = newest else { return Ok(()) };
+            // The last bucket of a full minute may have been left out of a stretch that was cut.
+            for bucket in (newest + 2).saturating_sub(BUCKETS)..=newest {
+                prop_assert_eq!(ring.sum(bucket, bucket + 1), naive.get(&bucket).copied().unwrap_or(0));
+            }
+            prop_assert_eq!(ring.sum(newest + 1, u64::MAX), 0);
+        }
+
+        #[test]
+        fn no_time_is_too_wild(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20)) {
+            let mut ring: Ring<u64> = Ring::default();
+            for (begin, end) in times {
+                ring.cover(begin, end);
+                ring.slot(bucket(begin));
+            }
+            let _ = ring.all().count();
+        }
+    }
+
+    #[test]
+    fn a_time_of_another_clock_does_not_stop_the_ring() {
+        let mut ring: Ring<u64> = Ring::default();
+        ring.cover(0, 5);
+        ring.cover(u64::MAX - 10, u64::MAX);
+        ring.cover(100, 107);
+        assert_eq!(ring.sum(0, 1), 7);
+    }
+}

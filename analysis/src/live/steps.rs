@@ -1,0 +1,183 @@
+//! The last steps of training of one process.
+//!
+//! Owns what a step is, as the report of a trace does: an annotation `ProfilerStep#n` where there are such, else
+//! from the begin of one backward pass to that of the next; those of the thread with the most.
+
+use super::STEPS;
+use super::covered::Covered;
+use super::snapshot::CountAndTime;
+use super::snapshot::StepFigures;
+use gctrace_event::Annotation;
+use gctrace_event::Step;
+use std::collections::VecDeque;
+
+/// `name` of the PyTorch profiler's steps, before the number.
+const PROFILER_STEP: &str = "ProfilerStep#";
+/// Threads of a process whose steps are kept; training programs have one.
+const THREADS: usize = 4;
+
+/// Steps of one process, and what paused within them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    profiler: Vec<ThreadSteps>,
+    backward: Vec<ThreadSteps>,
+}
+
+/// Those of one thread.
+#[derive(Clone, Debug)]
+struct ThreadSteps {
+    tid: u32,
+    count: u64,
+    /// Begin of the last backward pass.
+    open_ns: Option<u64>,
+    /// By begin; they do not overlap.
+    closed: VecDeque<StepFigures>,
+}
+
+/// Where pauses were: when any ran, and when each began, in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pauses<'a> {
+    pub(super) covered: &'a Covered,
+    pub(super) begins: &'a VecDeque<u64>,
+}
+
+impl Pauses<'_> {
+    fn within(self, begin_ns: u64, end_ns: u64) -> CountAndTime {
+        let first = self.begins.partition_point(|begin| *begin < begin_ns);
+        let behind = self.begins.partition_point(|begin| *begin < end_ns);
+        CountAndTime {
+            count: behind.saturating_sub(first) as u64,
+            time_ns: self.covered.length_within(begin_ns, end_ns),
+        }
+    }
+}
+
+impl Steps {
+    /// Takes a backward pass.
+    pub(super) fn add_backward(&mut self, pass: &Step, pauses: Pauses<'_>) {
+        let Some(thread) = thread(&mut self.backward, pass.tid) else {
+            return;
+        };
+        let (before, begin_ns) = (thread.open_ns, pass.begin_ns);
+        thread.open_ns = Some(before.map_or(begin_ns, |before| before.max(begin_ns)));
+        if let Some(before) = before.filter(|before| *before < begin_ns) {
+            thread.close(before, begin_ns, pauses);
+        }
+    }
+
+    /// Whether an annotation is a step.
+    pub(super) fn is_step(annotation: &Annotation) -> bool {
+        let number = annotation.name.strip_prefix(PROFILER_STEP);
+        number.is_some_and(|number| number.parse::<u64>().is_ok())
+    }
+
+    /// Takes an annotation that is a step.
+    pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: Pauses<'_>) {
+        if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
+            thread.close(annotation.begin_ns, annotation.end_ns, pauses);
+        }
+    }
+
+    /// Takes a pause that may have begun in a step which is known already.
+    pub(super) fn add_pause(&mut self, begin_ns: u64) {
+        for thread in self.threads() {
+            if let Some(step) = thread.around(begin_ns) {
+                step.pauses.count = step.pauses.count.saturating_add(1);
+            }
+        }
+    }
+
+    /// Takes time in which a pause ran and no other.
+    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+        for thread in self.threads() {
+            let later = |step: &&mut StepFigures| step.end_ns() > begin_ns;
+            for step in thread.closed.iter_mut().rev().take_while(later) {
+                let from = begin_ns.max(step.begin_ns);
+                let within = end_ns.min(step.end_ns()).saturating_sub(from);
+                step.pauses.time_ns = step.pauses.time_ns.saturating_add(within);
+            }
+        }
+    }
+
+    fn threads(&mut self) -> impl Iterator<Item = &mut ThreadSteps> {
+        self.profiler.iter_mut().chain(&mut self.backward)
+    }
+
+    /// Oldest first, and what they are.
+    pub(super) fn figures(&self) -> (Vec<StepFigures>, String) {
+        let (threads, basis) = match self.profiler.is_empty() {
+            true => (&self.backward, "backward pass"),
+            false => (&self.profiler, "ProfilerStep"),
+        };
+        let Some(most) = threads.iter().max_by_key(|thread| thread.count) else {
+            return (Vec::new(), String::new());
+        };
+        let steps = most.closed.iter().map(|step| {
+            let mut step = *step;
+            step.pauses.count = step.pauses.count.max(u64::from(step.pauses.time_ns > 0));
+            step
+        });
+        (steps.collect(), basis.to_owned())
+    }
+}
+
+impl StepFigures {
+    fn end_ns(&self) -> u64 {
+        self.begin_ns.saturating_add(self.duration_ns)
+    }
+}
+
+impl ThreadSteps {
+    /// Takes a step. One that goes on when the next begins is cut there.
+    fn close(&mut self, begin_ns: u64, end_ns: u64, pauses: Pauses<'_>) {
+        self.count = self.count.saturating_add(1);
+        let at = self.closed.partition_point(|step| step.begin_ns < begin_ns);
+        let next = self.closed.get(at).map(|next| next.begin_ns);
+        let end_ns = end_ns.min(next.unwrap_or(end_ns)).max(begin_ns);
+        if next == Some(begin_ns) || (at == 0 && self.closed.len() >= STEPS) {
+            return;
+        }
+        let figures = |begin_ns: u64, end_ns: u64| StepFigures {
+            begin_ns,
+            duration_ns: end_ns.saturating_sub(begin_ns),
+            pauses: pauses.within(begin_ns, end_ns),
+        };
+        let before = at.checked_sub(1).and_then(|at| self.closed.get_mut(at));
+        if let Some(before) = before.filter(|before| before.end_ns() > begin_ns) {
+            *before = figures(before.begin_ns, begin_ns);
+        }
+        self.closed.insert(at, figures(begin_ns, end_ns));
+        if self.closed.len() > STEPS {
+            self.closed.pop_front();
+        }
+    }
+
+    /// The step that holds a moment.
+    fn around(&mut self, at_ns: u64) -> Option<&mut StepFigures> {
+        let last = self.closed.back()?;
+        if at_ns >= last.end_ns() {
+            return None;
+        }
+        let behind = self.closed.partition_point(|step| step.begin_ns <= at_ns);
+        let step = self.closed.get_mut(behind.checked_sub(1)?)?;
+        (at_ns < step.end_ns()).then_some(step)
+    }
+}
+
+/// The steps of a thread; `None` if there are too many threads.
+fn thread(threads: &mut Vec<ThreadSteps>, tid: u32) -> Option<&mut ThreadSteps> {
+    let at = threads.iter().position(|thread| thread.tid == tid);
+    let at = at.unwrap_or(threads.len());
+    if at == threads.len() {
+        if at >= THREADS {
+            return None;
+        }
+        threads.push(ThreadSteps {
+            tid,
+            count: 0,
+            open_ns: None,
+            closed: VecDeque::new(),
+        });
+    }
+    threads.get_mut(at)
+}

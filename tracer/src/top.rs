@@ -53,11 +53,11 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let shown = top.show(&shared)?;
     let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
-    let mut sentences = vec![ended_words(why, &config.recording.target)];
-    sentences.extend(closed.iter().flatten().cloned());
-    shared.end(sentences.clone());
+    let closing: Vec<String> = closed.iter().flatten().cloned().collect();
+    let ended = ended_words(why, &config.recording.target);
+    shared.end(std::iter::once(ended).chain(closing.clone()).collect());
     shown.finish(&mut command)?;
-    top.say(why, &command, &sentences);
+    top.say(why, &command, &closing);
     let closed = match (why, closed) {
         (Why::CommandEnded(_), Err(error)) => {
             tracing::error!("{error:#}");
@@ -156,7 +156,16 @@ impl<'a> Top<'a> {
         let goes_on = command
             .command()
             .filter(|_| !matches!(why, Why::CommandEnded(_)));
-        let mut sentences = closing.to_vec();
+        // Of figures that were printed, the last are there to be read; a picture is gone.
+        let is_told = self.show == Show::View || self.config.recording.output.is_some();
+        let mut sentences = match (why, is_told) {
+            (Why::Left, _) => Vec::new(),
+            (_, true) | (Why::ProcessEnded, _) => {
+                vec![ended_words(why, &self.config.recording.target)]
+            }
+            _ => Vec::new(),
+        };
+        sentences.extend(closing.iter().filter(|_| is_told).cloned());
         sentences.extend(
             goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
         );

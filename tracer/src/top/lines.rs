@@ -63,7 +63,7 @@ impl Lines {
 fn busiest(snapshot: &Snapshot) -> Option<&ProcessFigures> {
     snapshot.processes.iter().max_by_key(|process| {
         let total: u64 = process.collections.pause_ns.iter().sum();
-        (process.interval_pause_ns, total, process.ended.is_none())
+        (process.interval_pause_ns, process.ended.is_none(), total)
     })
 }
 

@@ -68,7 +68,7 @@ fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u6
         Column::Resident => process.resident_bytes,
         Column::Pressure => process
             .pressure
-            .map(|pressure| pressure.net_containers_per_second),
+            .and_then(|pressure| pressure.net_containers_per_second),
         Column::Total => Some(columns::total_ns(process)),
         _ => process.ended.is_none().then_some(process.interval_pause_ns),
     }

@@ -13,7 +13,6 @@ mod manual;
 mod privileges;
 mod record;
 mod render;
-#[expect(dead_code, reason = "the live view is being built up")]
 mod top;
 
 use crate::args::Action;

@@ -5,6 +5,7 @@
 
 mod json;
 mod lines;
+mod metrics;
 mod output;
 mod printer;
 mod resources;
@@ -21,6 +22,7 @@ use crate::args::Show;
 use crate::args::Target;
 use crate::args::TopConfig;
 use crate::args::Verbosity;
+use crate::hints::shell_line;
 use crate::launch::Ended;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
@@ -29,14 +31,19 @@ use crate::record::Audience;
 use crate::record::Recording;
 use crate::record::Supervision;
 use crate::record::Why;
+use crate::top::metrics::Server;
 use crate::top::output::CommandOutput;
 use crate::top::printer::Form;
 use crate::top::printer::Printer;
 use crate::top::resources::Resources;
 use crate::top::shared::Wish;
+use crate::top::view::View;
+use crate::top::view::ViewConfig;
 use anyhow::Context as _;
 use gctrace_analysis::live::Live;
 use gctrace_event::Header;
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,7 +63,8 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let closing: Vec<String> = closed.iter().flatten().cloned().collect();
     let ended = ended_words(why, &config.recording.target);
     shared.end(std::iter::once(ended).chain(closing.clone()).collect());
-    shown.finish(&mut command)?;
+    let stays = stays(why, &command, config);
+    shown.finish(stays, &mut command)?;
     top.say(why, &command, &closing);
     let closed = match (why, closed) {
         (Why::CommandEnded(_), Err(error)) => {
@@ -104,12 +112,21 @@ struct Top<'a> {
     show: Show,
     shared: Option<Arc<Shared>>,
     output: CommandOutput,
+    /// Serves until gctrace ends.
+    server: Option<Server>,
 }
 
 impl Audience for Top<'_> {
     fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(Shared::new(Live::new(header.clone(), long_pause_ns)));
+        if let Some(address) = self.config.listen {
+            let server = Server::start(address, Arc::clone(&shared))?;
+            if self.config.recording.verbosity > Verbosity::Quiet {
+                eprintln!("gctrace: metrics at http://{}/metrics", server.address());
+            }
+            self.server = Some(server);
+        }
         self.shared = Some(Arc::clone(&shared));
         Ok(shared)
     }
@@ -122,30 +139,57 @@ impl Audience for Top<'_> {
 }
 
 impl<'a> Top<'a> {
+    /// Lines where there is no screen for a view.
     fn new(config: &'a TopConfig) -> Self {
+        let show = match (config.show, view::possible()) {
+            (Show::View, Err(why)) => {
+                tracing::warn!("a line per interval instead of the view: {why}");
+                Show::Lines
+            }
+            (show, _) => show,
+        };
         Self {
             config,
-            show: config.show,
+            show,
             shared: None,
             output: CommandOutput::default(),
+            server: None,
         }
     }
 
     /// Begins to show.
     fn show(&self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
+        let config = self.config;
         let form = match self.show {
+            Show::View => {
+                return Ok(Shown::OnScreen(View::start(
+                    Arc::clone(shared),
+                    self.view(),
+                )?));
+            }
+            Show::Lines => Form::Lines,
             Show::Json => Form::Json,
-            Show::Lines | Show::View => Form::Lines,
         };
-        let printer = Printer::start(
-            Arc::clone(shared),
-            form,
-            self.config.interval,
-            self.config.iterations,
-        );
-        Ok(Shown::Printed(printer.context(
-            "cannot start the thread that prints the figures",
-        )?))
+        let shared = Arc::clone(shared);
+        let printer = Printer::start(shared, form, config.interval, config.iterations);
+        let printer = printer.context("cannot start the thread that prints the figures")?;
+        Ok(Shown::Printed(printer))
+    }
+
+    fn view(&self) -> ViewConfig {
+        let command = match &self.config.recording.target {
+            Target::Command(words) => Some(shell_line(words)),
+            Target::Process { .. } | Target::Everything => None,
+        };
+        // Set and not empty: no colours (no-color.org).
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        ViewConfig {
+            interval: self.config.interval,
+            iterations: self.config.iterations,
+            output: self.output.file().map(Path::to_owned),
+            command,
+            colors: !no_color,
+        }
     }
 
     /// Says what remains to be said once nothing is shown any more.
@@ -179,6 +223,8 @@ impl<'a> Top<'a> {
 
 /// Where the figures are shown.
 enum Shown {
+    /// On the whole screen.
+    OnScreen(View),
     /// On standard output.
     Printed(Printer),
 }
@@ -187,16 +233,35 @@ impl Shown {
     /// Whether anybody still looks.
     fn is_on(&self) -> bool {
         match self {
+            Self::OnScreen(view) => view.is_on(),
             Self::Printed(printer) => printer.is_on(),
         }
     }
 
-    /// The recording has ended: shows the last state. A signal ends that too.
-    fn finish(self, command: &mut Supervision) -> anyhow::Result<()> {
-        match self {
-            Self::Printed(printer) => printer.finish(command),
+    /// The recording has ended: shows the last state. A picture stays until its user leaves, if it `stays`; a
+    /// signal ends that too.
+    fn finish(self, stays: bool, command: &mut Supervision) -> anyhow::Result<()> {
+        let mut view = match self {
+            Self::Printed(printer) => return printer.finish(command),
+            Self::OnScreen(view) => view,
+        };
+        while stays && view.is_on() {
+            view.stay(command.as_fd()).context("cannot wait for keys")?;
+            if command.was_told_to_end()? {
+                break;
+            }
         }
+        Ok(view.leave()?)
     }
+}
+
+/// Whether the last picture is to be looked at: the end came by itself, and nobody set another one.
+fn stays(why: Why, command: &Supervision, config: &TopConfig) -> bool {
+    let by_itself = matches!(
+        why,
+        Why::CommandEnded(_) | Why::ProcessEnded | Why::TimeOver
+    );
+    by_itself && !command.handed_on() && config.iterations.is_none()
 }
 
 /// How it ended, in words.

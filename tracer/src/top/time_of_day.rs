@@ -1,18 +1,16 @@
 //! Wall-clock times as people write them.
 
+use crate::top::view::offset_s;
+
 /// `14:03:59` in the time zone of this machine's settings.
 pub(crate) fn time_of_day(unix_ns: u64) -> String {
-    let seconds = libc::time_t::try_from(unix_ns / 1_000_000_000).unwrap_or(libc::time_t::MAX);
-    // SAFETY: `tm` is plain numbers and a pointer that is only read by C; all zeros are valid.
-    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live values; the function keeps neither.
-    let converted = unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
-    if converted.is_null() {
-        return "--:--:--".to_owned();
-    }
+    let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
+    let seconds = seconds.saturating_add(offset_s(unix_ns)).rem_euclid(86_400);
     format!(
         "{:02}:{:02}:{:02}",
-        parts.tm_hour, parts.tm_min, parts.tm_sec
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
     )
 }
 

@@ -18,6 +18,7 @@ mod terminal;
 mod text;
 mod theme;
 
+pub(crate) use local_time::offset_s;
 pub(crate) use terminal::LEAVE;
 pub(crate) use terminal::raw;
 

@@ -11,6 +11,7 @@
 )]
 
 pub mod allocations;
+pub mod top;
 pub mod user;
 
 use serde_json::Value;

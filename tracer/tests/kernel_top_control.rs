@@ -270,6 +270,7 @@ def interrupted(*_):
     global count
     count += 1
 signal.signal(signal.SIGINT, interrupted)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # gctrace leads the session
 open('ready', 'w').close()
 while not count: time.sleep(0.01)
 time.sleep(0.5)

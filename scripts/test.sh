@@ -163,7 +163,7 @@ torch() {
 }
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils python3 python3-venv util-linux
+need_packages "the tests" binutils python3 python3-venv tmux util-linux
 need_cargo
 interpreters
 for tier in "${tiers[@]}"; do

@@ -84,7 +84,7 @@ const EXTRA: [Column; 10] = [
 
 /// Least columns of the screen for the command line, and on a wider screen.
 const COMMAND: u16 = 12;
-const COMMAND_WIDE: (u16, u16) = (100, 24);
+const COMMAND_WIDE: (u16, u16) = (100, 16);
 /// Columns of the history: six seconds each, or fewer.
 const HISTORY: u16 = 10;
 /// From that width on the history is drawn twice as fine, and again.
@@ -182,7 +182,10 @@ impl Column {
             Self::Device | Self::GpuMemory => any(|process| !process.gpus.is_empty()),
             Self::Busy => any(|process| !process.gpus.is_empty()) || !snapshot.gpus.is_empty(),
             Self::Overlap => any(|process| process.gpus.iter().any(|gpu| gpu.busy.is_some())),
-            Self::Pressure => any(|process| process.pressure.is_some()),
+            Self::Pressure => any(|process| {
+                let pressure = process.pressure;
+                pressure.is_some_and(|pressure| pressure.net_containers_per_second.is_some())
+            }),
             Self::Interpreter => any(|process| !process.interpreter.is_empty()),
             _ => true,
         }
@@ -389,17 +392,11 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     if let Some(ppm) = ppm(busy, window) {
         return rounded(ppm);
     }
-    let sampled = process
-        .gpus
-        .iter()
-        .filter(|gpu| gpu.by_nvml)
-        .filter_map(|gpu| {
-            let figures = snapshot
-                .gpus
-                .iter()
-                .find(|figures| figures.index == gpu.device)?;
-            figures.utilization_percent
-        });
+    let sampled = process.gpus.iter().filter_map(|gpu| {
+        let index = gpu.nvml_index?;
+        let figures = snapshot.gpus.iter().find(|gpu| gpu.index == index)?;
+        figures.utilization_percent
+    });
     optional(sampled.max().map(|percent| format!("~{percent}")))
 }
 
@@ -443,12 +440,10 @@ pub(crate) fn busy_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> Option<
 }
 
 fn pressure(process: &ProcessFigures) -> String {
-    optional(
-        process
-            .pressure
-            .and_then(|pressure| pressure.net_containers_per_second)
-            .map(text::brief_count),
-    )
+    let net = process
+        .pressure
+        .and_then(|pressure| pressure.net_containers_per_second);
+    optional(net.map(text::brief_count))
 }
 
 fn devices(process: &ProcessFigures) -> String {

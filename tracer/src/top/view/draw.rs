@@ -114,7 +114,7 @@ fn draw_lower(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usi
         Lower::Notices => output::draw_notices(picture, buffer, area),
         Lower::Detail => {
             if buffer.area.height >= WITH_BOTH && area.height > DETAIL + 5 {
-                let most = (area.height * 2 / 3).min(detail::wanted(picture).max(DETAIL));
+                let most = (area.height / 4 * 3).min(detail::wanted(picture).max(DETAIL));
                 let scrolled = detail::draw(picture, buffer, top(&mut area, most));
                 log::draw(picture, buffer, area, false);
                 scrolled

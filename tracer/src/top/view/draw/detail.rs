@@ -142,7 +142,7 @@ fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &Detail, scrolled: usize)
     let width = usize::from(area.width).saturating_sub(17);
     let mut rows: Vec<Line<'_>> = Vec::new();
     for figures in &detail.lines {
-        let place = log::place(&figures.line, width);
+        let place = log::place(&figures.line, figures.below.as_ref(), width);
         rows.push(row(figures.pauses.time_ns, figures.pauses.count, place));
     }
     let other = detail.other_lines;

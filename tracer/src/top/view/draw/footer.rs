@@ -160,6 +160,14 @@ fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
     }
 }
 
+/// Words as a sentence: a capital at its begin, a full stop at its end.
+fn sentence(words: &str) -> String {
+    let words = text::clean(words);
+    let mut chars = words.trim_end_matches('.').chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).chain(['.']).collect()
+}
+
 /// The end of the sentence is how to get out: what has no room is cut before it.
 fn ended_in(words: &str, width: usize) -> String {
     const OUT: &str = "Press q to leave. ";

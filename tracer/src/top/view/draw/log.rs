@@ -85,7 +85,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     }
     let used = 12 + 1 + 11 + 1 + 7 + text::width(&what) + 2;
     let line = pause.line.as_ref().map_or("-".to_owned(), |line| {
-        place(line, width.saturating_sub(used))
+        place(line, pause.below.as_ref(), width.saturating_sub(used))
     });
     Line::from(vec![
         styled(when, theme::dim()),
@@ -96,18 +96,26 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     ])
 }
 
-/// A line in so many columns: its file and number first, for they are what is looked for.
-pub(super) fn place(line: &SourceLine, width: usize) -> String {
-    let file = text::clean(text::file_name(&line.file));
-    let at = match line.line {
-        Some(number) => format!("{file}:{number}"),
-        None => file,
-    };
+/// A line, and that of a library below it, in so many columns: file and number first, for they are what is
+/// looked for.
+pub(super) fn place(line: &SourceLine, below: Option<&SourceLine>, width: usize) -> String {
+    let at = at(line);
     let function = text::clean(&line.function);
-    let all = if at.is_empty() {
+    let mut all = if at.is_empty() {
         function
     } else {
         format!("{at} {function}")
     };
+    if let Some(below) = below {
+        all += &format!(", in {}", self::at(below));
+    }
     text::cut(&all, width)
+}
+
+fn at(line: &SourceLine) -> String {
+    let file = text::clean(text::file_name(&line.file));
+    match line.line {
+        Some(number) => format!("{file}:{number}"),
+        None => file,
+    }
 }

@@ -170,7 +170,7 @@ fn paused_and_ended() {
     insta::assert_snapshot!("paused_80x24", scene.text());
     let mut scene = small();
     scene.phase = Phase::Ended(vec![
-        "The command ended with exit code 0.".to_owned(),
+        "the command ended with exit code 0".to_owned(),
         "The trace is in trace.json.".to_owned(),
     ]);
     insta::assert_snapshot!("ended_80x24", scene.text());

@@ -100,13 +100,14 @@ fn rank(rank: u32) -> ProcessFigures {
         enabled: Some(true),
         thresholds: Some([700, 10, 10]),
         pressure: Some(PressureFigures {
-            net_containers_per_second: 28_400 * scale,
+            net_containers_per_second: Some(28_400 * scale),
             ..PressureFigures::default()
         }),
         resident_bytes: Some((3 + u64::from(rank)) << 30),
         gpus: vec![ProcessGpu {
             device: rank,
             by_nvml: rank > 1,
+            nvml_index: Some(rank),
             memory_bytes: Some((30 + u64::from(rank)) << 30),
             busy: (rank != 2).then(|| GpuBusy {
                 window_ns: SECOND,
@@ -115,6 +116,7 @@ fn rank(rank: u32) -> ProcessFigures {
                 idle_in_gc_ns: 110 * MS * heavy,
                 ..GpuBusy::default()
             }),
+            ..ProcessGpu::default()
         }],
         ..ProcessFigures::default()
     }
@@ -174,6 +176,7 @@ fn long_pause(number: u64) -> LongPause {
         collected: (number % 3 != 2).then_some(number * 1_234),
         uncollectable: Some(0),
         line: Some(line(number % 2)),
+        below: (number % 2 == 1).then(library_line),
         unfinished: false,
     }
 }
@@ -187,6 +190,14 @@ fn line(number: u64) -> Line {
     }
 }
 
+fn library_line() -> Line {
+    Line {
+        function: "default_collate".to_owned(),
+        file: "/opt/env/lib/python3.12/site-packages/torch/utils/data/_utils/collate.py".to_owned(),
+        line: Some(171),
+    }
+}
+
 fn detail(pid: u32) -> Detail {
     let counted = |count, time_ns| CountAndTime { count, time_ns };
     Detail {
@@ -194,6 +205,7 @@ fn detail(pid: u32) -> Detail {
         lines: (0..2)
             .map(|number| LineFigures {
                 line: line(number),
+                below: (number == 1).then(library_line),
                 pauses: counted(400 - number * 100, (19 - number * 12) * SECOND),
             })
             .collect(),

@@ -31,7 +31,7 @@ impl LongPauses {
     }
 
     /// From which length on a pause is kept.
-    pub(super) fn from_ns(&self) -> u64 {
+    pub(super) fn limit_ns(&self) -> u64 {
         self.from_ns
     }
 

@@ -6,6 +6,7 @@
 use super::snapshot::CountAndTime;
 use super::snapshot::Line;
 use super::snapshot::LineFigures;
+use super::text::first_bytes;
 use crate::paths;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
@@ -80,8 +81,8 @@ impl Places {
 
     fn intern(&mut self, frame: &Frame) -> Option<u32> {
         let line = Line {
-            function: cut(&frame.function),
-            file: cut(&frame.file),
+            function: first_bytes(&frame.function, NAME_BYTES).to_owned(),
+            file: first_bytes(&frame.file, NAME_BYTES).to_owned(),
             line: frame.line,
         };
         if let Some(known) = self.ids.get(&line) {
@@ -114,12 +115,6 @@ impl Places {
         let below = below.and_then(|below| self.name(below));
         (self.name(place.line()), below)
     }
-}
-
-/// The first bytes of a name.
-fn cut(name: &str) -> String {
-    let end = name.floor_char_boundary(NAME_BYTES);
-    name.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Pauses of one process by where they began.

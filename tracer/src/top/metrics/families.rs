@@ -73,6 +73,8 @@ families! {
         "Collections of the process (measured).";
     PROCESS_PAUSE_TIME = "gctrace_process_pause", "seconds"; Counter;
         "Time of the process in collections; those of several interpreters or threads at the same time are added (measured).";
+    PROCESS_PAUSED = "gctrace_process_paused", "seconds"; Counter;
+        "Time in which at least one collection of the process ran: its rate is the share of wall time (measured).";
     PROCESS_LONGEST_PAUSE = "gctrace_process_longest_pause", "seconds"; Gauge;
         "The longest collection of the process so far (measured).";
     PROCESS_COLLECTED = "gctrace_process_collected_objects"; Counter;
@@ -93,6 +95,12 @@ families! {
         "Allocations for each second of CPU time of the process, as last told (counted in windows).";
     PROCESS_RESIDENT = "gctrace_process_resident_memory", "bytes"; Gauge;
         "Resident memory of the process (read from /proc).";
+    PROCESS_GPU = "gctrace_process_gpu"; Info;
+        "A device as the process counts (CUDA) and as NVML does, where both are known.";
+    PROCESS_TORCH_ALLOCATED = "gctrace_process_torch_allocated", "bytes"; Gauge;
+        "Memory of the GPU that the allocator of torch has given to the program (measured).";
+    PROCESS_TORCH_RESERVED = "gctrace_process_torch_reserved", "bytes"; Gauge;
+        "Memory of the GPU that the allocator of torch has from the driver (measured).";
     PROCESS_GPU_MEMORY = "gctrace_process_gpu_memory", "bytes"; Gauge;
         "Memory of the process on the GPU (NVML).";
     PROCESS_GPU_BUSY = "gctrace_process_gpu_busy", "seconds"; Counter;
@@ -116,7 +124,7 @@ families! {
     HITS = "gctrace_probe_hits"; Counter;
         "Times that probes or hooks in recorded programs were hit.";
     HIT_COST = "gctrace_probe_hit_cost", "seconds"; Gauge;
-        "What one hit costs the recorded program (estimated).";
+        "What one hit costs the recorded program, where that was measured (estimated).";
     OWN_CPU = "process_cpu", "seconds"; Counter;
         "CPU time of gctrace itself.";
     OWN_RESIDENT = "process_resident_memory", "bytes"; Gauge;

@@ -1,7 +1,8 @@
 //! Counters that never go down, as long as a process is there.
 //!
 //! Times of a GPU are told late: a stretch first called idle may turn out to have been busy. The figure is then a
-//! little smaller than before; Prometheus would take that for a restart and add the whole of it again.
+//! little smaller than before; Prometheus would take that for a restart and add the whole of it again. Collections
+//! are only told when they are over, and never taken back.
 
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::Snapshot;

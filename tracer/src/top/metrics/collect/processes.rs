@@ -67,6 +67,9 @@ impl Figures {
             &families::PROCESS_PAUSE_TIME,
             self.reasons(|value| seconds(value.time_ns)),
         )?;
+        self.plain(page, &families::PROCESS_PAUSED, |one| {
+            Some(seconds(one.paused_ns))
+        })?;
         self.plain(page, &families::PROCESS_LONGEST_PAUSE, |one| {
             Some(seconds(one.collections.longest_ns))
         })?;
@@ -126,27 +129,54 @@ impl Figures {
     }
 
     fn gpu_use(&self, page: &mut Page<'_>) -> Result<(), Error> {
-        let memory = self.alive().flat_map(|one| {
-            one.gpus.iter().filter_map(|gpu| {
-                let bytes = gpu.memory_bytes?;
-                Some((device(one, gpu), Value::Whole(bytes)))
-            })
+        let same = self.on_gpus(|labels, gpu| {
+            let gpu = labels::number("gpu", gpu.nvml_index.filter(|_| !gpu.by_nvml)?);
+            Some((labels::with(&labels, gpu), Value::Whole(1)))
         });
-        page.write(&families::PROCESS_GPU_MEMORY, memory)?;
-        page.write(
-            &families::PROCESS_GPU_BUSY,
-            self.gpu_time(|busy| busy.total_busy_ns),
-        )?;
-        page.write(
-            &families::PROCESS_GPU_IDLE,
-            self.gpu_time(|busy| busy.total_idle_ns),
-        )?;
-        page.write(
-            &families::PROCESS_GPU_IDLE_IN_GC,
-            self.gpu_time(|busy| busy.total_idle_in_gc_ns),
-        )
+        page.write(&families::PROCESS_GPU, same)?;
+        let allocated = self.on_gpus(|labels, gpu| {
+            let bytes = gpu.torch_allocated_bytes?;
+            Some((labels, Value::Whole(bytes)))
+        });
+        page.write(&families::PROCESS_TORCH_ALLOCATED, allocated)?;
+        let reserved = self.on_gpus(|labels, gpu| {
+            let bytes = gpu.torch_reserved_bytes?;
+            Some((labels, Value::Whole(bytes)))
+        });
+        page.write(&families::PROCESS_TORCH_RESERVED, reserved)?;
+        page.write(&families::PROCESS_GPU_MEMORY, self.gpu_memory())?;
+        let busy = self.gpu_time(|busy| busy.total_busy_ns);
+        page.write(&families::PROCESS_GPU_BUSY, busy)?;
+        let idle = self.gpu_time(|busy| busy.total_idle_ns);
+        page.write(&families::PROCESS_GPU_IDLE, idle)?;
+        let overlap = self.gpu_time(|busy| busy.total_idle_in_gc_ns);
+        page.write(&families::PROCESS_GPU_IDLE_IN_GC, overlap)
     }
 
+    /// Samples of the devices of running processes as these count them.
+    fn on_gpus<'a>(
+        &'a self,
+        sample: fn(Vec<Label<'static>>, &ProcessGpu) -> Option<Sample<'a>>,
+    ) -> impl Iterator<Item = Sample<'a>> {
+        self.alive().flat_map(move |one| {
+            let gpus = one.gpus.iter();
+            gpus.filter_map(move |gpu| sample(device(one, gpu), gpu))
+        })
+    }
+
+    /// Told by NVML, and so by its count.
+    fn gpu_memory(&self) -> impl Iterator<Item = Sample<'_>> {
+        self.alive().flat_map(|one| {
+            one.gpus.iter().filter_map(|gpu| {
+                let own = gpu.by_nvml.then_some(gpu.device);
+                let index = labels::number("gpu", own.or(gpu.nvml_index)?);
+                let labels = labels::with(&labels::process(one), index);
+                Some((labels, Value::Whole(gpu.memory_bytes?)))
+            })
+        })
+    }
+
+    /// Told by CUPTI, and so by CUDA's count.
     fn gpu_time(&self, time: fn(&GpuBusy) -> u64) -> impl Iterator<Item = Sample<'_>> {
         self.snapshot.processes.iter().flat_map(move |one| {
             one.gpus.iter().filter_map(move |gpu| {
@@ -213,11 +243,7 @@ fn described(one: &ProcessFigures) -> Sample<'_> {
     (all, Value::Whole(1))
 }
 
-/// Which GPU, and by whose count: NVML's index is the machine's, CUDA's the process's own.
+/// A device by CUDA's count within the process.
 fn device(one: &ProcessFigures, gpu: &ProcessGpu) -> Vec<Label<'static>> {
-    let mut all = labels::process(one);
-    all.push(labels::number("device", gpu.device));
-    let counted = if gpu.by_nvml { "nvml" } else { "cuda" };
-    all.push(labels::word("counted_by", counted));
-    all
+    labels::with(&labels::process(one), labels::number("device", gpu.device))
 }

@@ -94,6 +94,7 @@ fn training() -> ProcessFigures {
         interpreter: "3.13.0t".to_owned(),
         since_ns: 1_010 * SECOND + SECOND / 2,
         collections: collections(2),
+        paused_ns: 33_000_000,
         heap_objects: Some(HeapObjects {
             count: 1_234_567,
             all: true,
@@ -102,7 +103,7 @@ fn training() -> ProcessFigures {
         enabled: Some(true),
         thresholds: Some([2000, 10, 0]),
         pressure: Some(PressureFigures {
-            net_containers_per_second: 123_456,
+            net_containers_per_second: Some(123_456),
             arena_bytes_per_second: Some(-1_048_576),
             allocations_per_cpu_second: Some(7_000_000),
             at_ns: 0,
@@ -117,7 +118,10 @@ fn on_gpu() -> ProcessGpu {
     ProcessGpu {
         device: 0,
         by_nvml: false,
-        memory_bytes: None,
+        nvml_index: Some(1),
+        torch_allocated_bytes: Some(5_000_000_000),
+        torch_reserved_bytes: Some(6_000_000_000),
+        memory_bytes: Some(8_000_000_000),
         busy: Some(GpuBusy {
             total_busy_ns: 60_250_000_000,
             total_idle_ns: 20_500_000_000,
@@ -129,10 +133,10 @@ fn on_gpu() -> ProcessGpu {
 
 fn in_memory() -> ProcessGpu {
     ProcessGpu {
-        device: 1,
+        device: 2,
         by_nvml: true,
-        memory_bytes: Some(8_000_000_000),
-        busy: None,
+        memory_bytes: Some(300_000_000),
+        ..ProcessGpu::default()
     }
 }
 

@@ -153,7 +153,8 @@ fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
     }
     match picture.phase {
         Phase::Ended(sentences) => {
-            let words = format!(" {} Press q to leave. ", text::clean(&sentences.join(" ")));
+            let sentences: Vec<String> = sentences.iter().map(|words| sentence(words)).collect();
+            let words = format!(" {} Press q to leave. ", sentences.join(" "));
             Line::from(styled(ended_in(&words, width), theme::reversed()))
         }
         Phase::Recording => keys(picture, width),

@@ -119,7 +119,7 @@ fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<
             .iter()
             .map(|cell| styled(bar(cell.gc_ns, cell.length_ns), theme::warning())),
     );
-    gc.push(plain(format!("  the last {span}, now at the right")));
+    gc.push(plain(format!("  last {span}, now at the right")));
     lines.push(Line::from(gc));
     lines
 }

@@ -48,10 +48,11 @@ fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'stat
         0 => " (n)".to_owned(),
         more => format!(" (n: {more} more)"),
     };
+    let words = super::notice_words(snapshot, notice);
     let room = width.saturating_sub(text::width(&hint) + 3);
     Line::from(vec![
         styled("! ", theme::warning()),
-        plain(text::cut(&text::clean(&notice.message), room)),
+        plain(text::cut(&words, room)),
         styled(hint, theme::dim()),
     ])
 }

@@ -47,7 +47,7 @@ impl Desk {
         }
         let (python, place) = common::place_for(test)?;
         std::fs::write(place.path().join("churn.py"), SCRIPT).unwrap();
-        std::fs::write(place.path().join("goes-on"), "").unwrap();
+        std::fs::write(place.path().join("go"), "").unwrap();
         let tmux = Tmux::start(place.path(), (80, 24), shell);
         let desk = Self {
             tmux,
@@ -60,7 +60,7 @@ impl Desk {
 
     /// The program's command line.
     fn program(&self) -> String {
-        format!("{} churn.py goes-on", self.python.display())
+        format!("{} churn.py go", self.python.display())
     }
 
     fn top(&self, options: &str) {
@@ -73,14 +73,14 @@ impl Desk {
     }
 
     fn wait_for_rows(&self) -> String {
-        self.tmux.wait_for("a row with pauses", |screen| {
-            screen.contains("churn.py goes-on")
-                || screen.contains("churn.py") && screen.contains("gen 2")
+        self.tmux.wait_for("a row of the program", |screen| {
+            let row = |line: &str| line.contains("churn.py go") && line.contains(" ms ");
+            screen.starts_with("gctrace top") && screen.lines().any(row)
         })
     }
 
     fn end_program(&self) {
-        let _ = std::fs::remove_file(self.place.path().join("goes-on"));
+        let _ = std::fs::remove_file(self.place.path().join("go"));
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -363,9 +363,8 @@ fn no_colours_where_none_are_wanted() {
         return;
     };
     let coloured = |screen: &str| {
-        (1..8).any(|colour| {
-            screen.contains(&format!("\x1b[3{colour}m")) || screen.contains(&format!(";3{colour}m"))
-        })
+        let named = (1..8).any(|colour| screen.contains(&format!("\x1b[3{colour}m")));
+        named || screen.contains("38;5;")
     };
     desk.top_of_program("");
     desk.wait_for_rows();

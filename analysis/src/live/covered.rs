@@ -110,6 +110,7 @@ impl Covered {
         reaching
             .take_while(move |(other, _)| *other < end)
             .map(move |(from, to)| ((*from).max(begin), (*to).min(end)))
+            .filter(|(from, to)| from < to)
     }
 
     /// How much of a stretch is covered, as far as it is kept.

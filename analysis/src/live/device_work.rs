@@ -15,7 +15,7 @@ use super::snapshot::GpuBusy;
 
 /// Stretches of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
 /// that came before it is not counted.
-const STRETCHES: usize = 1 << 16;
+const STRETCHES: usize = (1 << 16) - 1;
 
 /// The work of a process on a device.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use super::ring::BUCKET_NS;
 use super::ring::Ring;
 use super::ring::bucket;
 use super::snapshot::GpuFigures;
+use super::text::first_bytes;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
@@ -44,8 +45,7 @@ impl Gpus {
             return;
         };
         let name = device.name.as_deref();
-        let name = name.and_then(|name| name.get(..name.floor_char_boundary(NAME_BYTES)));
-        gpu.figures.name = name.map(str::to_owned);
+        gpu.figures.name = name.map(|name| first_bytes(name, NAME_BYTES).to_owned());
         gpu.figures.memory_total_bytes = device.memory_total_bytes;
     }
 

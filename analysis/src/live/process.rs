@@ -16,6 +16,7 @@ use super::snapshot::PauseFigures;
 use super::steps::Pauses;
 use super::steps::Steps;
 use super::sums::Sums;
+use super::text::first_bytes;
 use gctrace_event::Annotation;
 use gctrace_event::GpuOp;
 use gctrace_event::Pause;
@@ -25,11 +26,13 @@ use gctrace_event::Settings;
 use gctrace_event::Step;
 use std::collections::VecDeque;
 
-/// Disjoint stretches of pauses that are kept for what comes late, and begins of pauses: 384 KiB at most, in a
-/// process with more than 250 pauses a second.
-const PAUSES: usize = 1 << 14;
+/// Disjoint stretches of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
+/// process with more than 1,000 pauses a second.
+const PAUSES: usize = (1 << 16) - 1;
 /// Bytes of a command line that are kept.
 const COMMAND_BYTES: usize = 4_096;
+/// Bytes of an interpreter's version.
+const VERSION_BYTES: usize = 64;
 
 /// One process. A process id that comes again after its process ended is another.
 #[derive(Clone, Debug)]
@@ -103,13 +106,15 @@ impl ProcessState {
             None => process.since_ns,
         };
         let interpreter = process.interpreter.as_ref();
-        let interpreter =
-            interpreter.map(|known| (cut(known.version.clone()), known.free_threaded));
+        let interpreter = interpreter.map(|known| {
+            let version = first_bytes(&known.version, VERSION_BYTES);
+            (version.to_owned(), known.free_threaded)
+        });
         self.described = Some(Described {
             namespace_pid: process.namespace_pid,
             parent: process.parent,
             rank: process.rank,
-            command: cut(process.command.join(" ")),
+            command: first_bytes(&process.command.join(" "), COMMAND_BYTES).to_owned(),
             interpreter,
         });
     }
@@ -217,9 +222,9 @@ impl Work {
         if self.worst.is_none_or(shorter) {
             self.worst = Some(figures);
         }
-        if !self
+        if self
             .last
-            .is_some_and(|last| last.ended_ns > figures.ended_ns)
+            .is_none_or(|last| last.ended_ns <= figures.ended_ns)
         {
             self.last = Some(figures);
         }
@@ -229,14 +234,8 @@ impl Work {
             (None, None) => return,
         };
         let at_ns = pause.end_ns;
-        if !self.heap.is_some_and(|heap| heap.at_ns > at_ns) {
+        if self.heap.is_none_or(|heap| heap.at_ns <= at_ns) {
             self.heap = Some(HeapObjects { count, all, at_ns });
         }
     }
-}
-
-/// The first bytes of a text.
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(COMMAND_BYTES));
-    text
 }

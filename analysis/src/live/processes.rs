@@ -40,8 +40,9 @@ pub(super) struct Processes {
     forgotten: HashMap<u32, u64>,
     forgotten_order: VecDeque<u32>,
     pub(super) gone: Gone,
-    /// Some were forgotten while they lived.
-    pub(super) too_many: bool,
+    /// Some were forgotten while they lived; whether that was said.
+    too_many: bool,
+    said: bool,
 }
 
 /// What stays of processes that are forgotten.
@@ -177,6 +178,11 @@ impl Processes {
             self.ended.pop_front();
             self.forget(key);
         }
+    }
+
+    /// Whether some were forgotten while they lived: true once.
+    pub(super) fn are_too_many(&mut self) -> bool {
+        self.too_many && !std::mem::replace(&mut self.said, self.too_many)
     }
 
     /// Forgets an eighth of all, those that were silent longest.

@@ -33,9 +33,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Name and version of the schema, the value of `schema` in a snapshot.
+pub const SCHEMA: &str = "gctrace.top/1";
+
 /// Everything, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Snapshot {
+    /// Always [`SCHEMA`].
+    pub schema: &'static str,
     /// When it was taken.
     pub at_ns: u64,
     /// The same moment in wall-clock time: nanoseconds since 1970.

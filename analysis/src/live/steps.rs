@@ -1,7 +1,8 @@
 //! The last steps of training of one process.
 //!
 //! Owns what a step is, as the report of a trace does: an annotation `ProfilerStep#n` where there are such, else
-//! from the begin of one backward pass to that of the next; those of the thread with the most.
+//! from the begin of one backward pass to that of the next; those of the thread with the most. Of an annotation,
+//! which is told at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
 use super::covered::Covered;
@@ -28,8 +29,8 @@ pub(super) struct Steps {
 struct ThreadSteps {
     tid: u32,
     count: u64,
-    /// Begin of the last backward pass.
-    open_ns: Option<u64>,
+    /// The step that the last backward pass began, and the pauses in it so far.
+    open: Option<(u64, CountAndTime)>,
     /// By begin; they do not overlap.
     closed: VecDeque<StepFigures>,
 }
@@ -58,10 +59,17 @@ impl Steps {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
         };
-        let (before, begin_ns) = (thread.open_ns, pass.begin_ns);
-        thread.open_ns = Some(before.map_or(begin_ns, |before| before.max(begin_ns)));
-        if let Some(before) = before.filter(|before| *before < begin_ns) {
-            thread.close(before, begin_ns, pauses);
+        let begin_ns = pass.begin_ns;
+        if thread.open.is_some_and(|(open_ns, _)| begin_ns <= open_ns) {
+            return;
+        }
+        let now = pauses.within(begin_ns, u64::MAX);
+        if let Some((open_ns, in_it)) = thread.open.replace((begin_ns, now)) {
+            let pauses = CountAndTime {
+                count: in_it.count.saturating_sub(now.count),
+                time_ns: in_it.time_ns.saturating_sub(now.time_ns),
+            };
+            thread.close(StepFigures::new(open_ns, begin_ns, pauses));
         }
     }
 
@@ -74,15 +82,21 @@ impl Steps {
     /// Takes an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: Pauses<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
-            thread.close(annotation.begin_ns, annotation.end_ns, pauses);
+            let (begin_ns, end_ns) = (annotation.begin_ns, annotation.end_ns);
+            let pauses = pauses.within(begin_ns, end_ns);
+            thread.close(StepFigures::new(begin_ns, end_ns, pauses));
         }
     }
 
-    /// Takes a pause that may have begun in a step which is known already.
+    /// Takes a pause.
     pub(super) fn add_pause(&mut self, begin_ns: u64) {
         for thread in self.threads() {
-            if let Some(step) = thread.around(begin_ns) {
-                step.pauses.count = step.pauses.count.saturating_add(1);
+            let pauses = match &mut thread.open {
+                Some((open_ns, pauses)) if *open_ns <= begin_ns => Some(pauses),
+                _ => thread.around(begin_ns).map(|step| &mut step.pauses),
+            };
+            if let Some(pauses) = pauses {
+                pauses.count = pauses.count.saturating_add(1);
             }
         }
     }
@@ -90,6 +104,10 @@ impl Steps {
     /// Takes time in which a pause ran and no other.
     pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
         for thread in self.threads() {
+            if let Some((open_ns, pauses)) = &mut thread.open {
+                let within = end_ns.saturating_sub(begin_ns.max(*open_ns));
+                pauses.time_ns = pauses.time_ns.saturating_add(within);
+            }
             let later = |step: &&mut StepFigures| step.end_ns() > begin_ns;
             for step in thread.closed.iter_mut().rev().take_while(later) {
                 let from = begin_ns.max(step.begin_ns);
@@ -122,6 +140,20 @@ impl Steps {
 }
 
 impl StepFigures {
+    fn new(begin_ns: u64, end_ns: u64, pauses: CountAndTime) -> Self {
+        Self {
+            begin_ns,
+            duration_ns: end_ns.saturating_sub(begin_ns),
+            pauses,
+        }
+    }
+
+    /// Lets it end at a moment at the latest; what paused after that is not told apart.
+    fn cut(&mut self, until_ns: u64) {
+        let most = until_ns.saturating_sub(self.begin_ns);
+        self.duration_ns = self.duration_ns.min(most);
+    }
+
     fn end_ns(&self) -> u64 {
         self.begin_ns.saturating_add(self.duration_ns)
     }
@@ -129,24 +161,21 @@ impl StepFigures {
 
 impl ThreadSteps {
     /// Takes a step. One that goes on when the next begins is cut there.
-    fn close(&mut self, begin_ns: u64, end_ns: u64, pauses: Pauses<'_>) {
+    fn close(&mut self, mut step: StepFigures) {
         self.count = self.count.saturating_add(1);
-        let at = self.closed.partition_point(|step| step.begin_ns < begin_ns);
-        let next = self.closed.get(at).map(|next| next.begin_ns);
-        let end_ns = end_ns.min(next.unwrap_or(end_ns)).max(begin_ns);
-        if next == Some(begin_ns) || (at == 0 && self.closed.len() >= STEPS) {
-            return;
+        let at = self
+            .closed
+            .partition_point(|other| other.begin_ns < step.begin_ns);
+        if let Some(next) = self.closed.get(at) {
+            if next.begin_ns == step.begin_ns || (at == 0 && self.closed.len() >= STEPS) {
+                return;
+            }
+            step.cut(next.begin_ns);
         }
-        let figures = |begin_ns: u64, end_ns: u64| StepFigures {
-            begin_ns,
-            duration_ns: end_ns.saturating_sub(begin_ns),
-            pauses: pauses.within(begin_ns, end_ns),
-        };
-        let before = at.checked_sub(1).and_then(|at| self.closed.get_mut(at));
-        if let Some(before) = before.filter(|before| before.end_ns() > begin_ns) {
-            *before = figures(before.begin_ns, begin_ns);
+        if let Some(before) = at.checked_sub(1).and_then(|at| self.closed.get_mut(at)) {
+            before.cut(step.begin_ns);
         }
-        self.closed.insert(at, figures(begin_ns, end_ns));
+        self.closed.insert(at, step);
         if self.closed.len() > STEPS {
             self.closed.pop_front();
         }
@@ -175,7 +204,7 @@ fn thread(threads: &mut Vec<ThreadSteps>, tid: u32) -> Option<&mut ThreadSteps> 
         threads.push(ThreadSteps {
             tid,
             count: 0,
-            open_ns: None,
+            open: None,
             closed: VecDeque::new(),
         });
     }

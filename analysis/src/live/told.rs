@@ -2,6 +2,7 @@
 
 use super::snapshot::Notice;
 use super::snapshot::Recorder;
+use super::text::first_bytes;
 use std::collections::VecDeque;
 
 /// Readings of gctrace's CPU time that are kept: a minute of one a second.
@@ -61,11 +62,10 @@ impl Notes {
         if self.0.len() >= NOTES {
             self.0.pop_front();
         }
-        let end = message.floor_char_boundary(NOTE_BYTES);
         self.0.push_back(Notice {
             at_ns,
             pid,
-            message: message.get(..end).unwrap_or_default().to_owned(),
+            message: first_bytes(message, NOTE_BYTES).to_owned(),
         });
     }
 

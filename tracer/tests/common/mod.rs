@@ -12,6 +12,7 @@
 
 pub mod allocations;
 pub mod tmux;
+pub mod top;
 pub mod user;
 
 use serde_json::Value;

@@ -158,8 +158,8 @@ impl Column {
         match self {
             Self::Rank | Self::Busy => 4,
             Self::Device => 5,
-            Self::Share | Self::Pauses | Self::GpuMemory => 6,
-            Self::Pid | Self::Last | Self::Worst | Self::Heap | Self::Pressure => 7,
+            Self::Pauses | Self::GpuMemory => 6,
+            Self::Share | Self::Pid | Self::Last | Self::Worst | Self::Heap | Self::Pressure => 7,
             Self::Resident => 6,
             Self::Total => 7,
             Self::Rate | Self::Overlap | Self::Interpreter => 8,

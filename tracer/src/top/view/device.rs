@@ -4,6 +4,8 @@
 //! shares with its shell stay as they are. Knows nothing of what is written.
 
 use nix::errno::Errno;
+#[cfg(test)]
+use nix::fcntl::FcntlArg;
 use nix::fcntl::OFlag;
 use nix::fcntl::open;
 use nix::poll::PollFd;
@@ -51,6 +53,14 @@ impl Device {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let descriptor = open("/proc/self/fd/1", flags, Mode::empty())
             .or_else(|_| open("/dev/tty", flags, Mode::empty()))?;
+        Ok(Self { descriptor })
+    }
+
+    /// A terminal that is open.
+    #[cfg(test)]
+    pub(crate) fn of(descriptor: OwnedFd) -> io::Result<Self> {
+        let flags = OFlag::from_bits_retain(nix::fcntl::fcntl(&descriptor, FcntlArg::F_GETFL)?);
+        nix::fcntl::fcntl(&descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
         Ok(Self { descriptor })
     }
 

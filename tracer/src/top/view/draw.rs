@@ -22,6 +22,7 @@ use super::text;
 use super::theme;
 use super::theme::Theme;
 use crate::top::shared::Phase;
+use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use ratatui::buffer::Buffer;
@@ -209,6 +210,18 @@ fn name(process: &ProcessFigures) -> String {
 
 fn name_of(rank: Option<u32>, pid: u32) -> String {
     rank.map_or_else(|| format!("pid {pid}"), |rank| format!("rank {rank}"))
+}
+
+/// What gctrace has to say, and of whom.
+fn notice_words(snapshot: &Snapshot, notice: &Notice) -> String {
+    let message = text::clean(&notice.message);
+    let Some(pid) = notice.pid else {
+        return message;
+    };
+    let mut processes = snapshot.processes.iter();
+    let process = processes.find(|process| process.pid == pid);
+    let rank = process.and_then(|process| process.rank);
+    format!("{}: {message}", name_of(rank, pid))
 }
 
 fn plain(words: impl Into<String>) -> Span<'static> {

@@ -59,16 +59,21 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Takes it over.
     pub(crate) fn enter(device: Device) -> io::Result<Self> {
-        let mode = device.mode()?;
         let guardian = TerminalGuardian::start(device.as_fd()).inspect_err(|error| {
-            tracing::warn!("should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}");
+            tracing::warn!(
+                "should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}"
+            );
         });
         HOOK.call_once(give_back_before_panics);
+        Self::enter_guarded(device, guardian.ok())
+    }
+
+    fn enter_guarded(device: Device, guardian: Option<TerminalGuardian>) -> io::Result<Self> {
         let terminal = Self {
+            mode: device.mode()?,
             device,
-            mode,
             mouse: has_mouse(),
-            guardian: guardian.ok(),
+            guardian,
         };
         terminal.take()?;
         Ok(terminal)
@@ -183,3 +188,6 @@ impl Write for Writer {
         self.device.write(&bytes, Some(self.wake()), None)
     }
 }
+
+#[cfg(test)]
+mod tests;

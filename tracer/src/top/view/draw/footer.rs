@@ -48,10 +48,11 @@ fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'stat
         0 => " (n)".to_owned(),
         more => format!(" (n: {more} more)"),
     };
+    let words = super::notice_words(snapshot, notice);
     let room = width.saturating_sub(text::width(&hint) + 3);
     Line::from(vec![
         styled("! ", theme::warning()),
-        plain(text::cut(&text::clean(&notice.message), room)),
+        plain(text::cut(&words, room)),
         styled(hint, theme::dim()),
     ])
 }
@@ -153,7 +154,8 @@ fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
     }
     match picture.phase {
         Phase::Ended(sentences) => {
-            let words = format!(" {} Press q to leave. ", text::clean(&sentences.join(" ")));
+            let sentences: Vec<String> = sentences.iter().map(|words| sentence(words)).collect();
+            let words = format!(" {} Press q to leave. ", sentences.join(" "));
             Line::from(styled(ended_in(&words, width), theme::reversed()))
         }
         Phase::Recording => keys(picture, width),

@@ -1,7 +1,7 @@
 //! The panes of text: what the command prints, what gctrace has to say.
 
 use super::Picture;
-use super::name_of;
+use super::notice_words;
 use super::put;
 use super::styled;
 use super::title;
@@ -58,22 +58,7 @@ pub(super) fn draw_notices(picture: &Picture<'_>, buffer: &mut Buffer, mut area:
         .notes
         .iter()
         .rev()
-        .flat_map(|notice| {
-            let process = notice.pid.and_then(|pid| {
-                picture
-                    .snapshot
-                    .processes
-                    .iter()
-                    .find(|process| process.pid == pid)
-            });
-            let of = notice
-                .pid
-                .map(|pid| name_of(process.and_then(|process| process.rank), pid) + ": ");
-            wrapped(
-                &text::clean(&format!("{}{}", of.unwrap_or_default(), notice.message)),
-                width,
-            )
-        })
+        .flat_map(|notice| wrapped(&notice_words(picture.snapshot, notice), width))
         .collect();
     if lines.is_empty() {
         put(buffer, area, 0, Line::from(styled("None.", theme::dim())));

@@ -18,6 +18,9 @@ use ratatui::text::Span;
 const LABEL: usize = 6;
 /// Columns of the words at the right.
 const WORDS: usize = 32;
+/// The strip of the GPU is about so much time at least, and about more where there is room: less than a second
+/// to a column, so that single long pauses can be seen.
+const SPAN_NS: u64 = 8_000_000_000;
 /// Columns below which there are no words.
 const NARROW: usize = 60;
 
@@ -84,22 +87,26 @@ fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<
     if detail.timeline.is_empty() || room == 0 || detail.cell_ns == 0 {
         return Vec::new();
     }
-    let together = detail.timeline.len().div_ceil(room).max(1);
-    let cells = detail.timeline.rchunks(together);
+    let together = usize::try_from(SPAN_NS / detail.cell_ns)
+        .unwrap_or(usize::MAX)
+        .div_ceil(room)
+        .max(1);
+    let from = detail
+        .timeline
+        .len()
+        .saturating_sub(together.saturating_mul(room));
+    let shown = detail.timeline.get(from..).unwrap_or_default();
+    let cells = shown.rchunks(together);
     let cells: Vec<Cell> = cells
         .rev()
         .map(|cells| Cell::of(cells, detail.cell_ns))
         .collect();
     let mut lines = Vec::new();
-    let exact = detail
-        .timeline
-        .iter()
-        .any(|cell| cell.gpu_busy_ns.is_some());
-    let sampled = detail
-        .timeline
+    let exact = shown.iter().any(|cell| cell.gpu_busy_ns.is_some());
+    let sampled = shown
         .iter()
         .any(|cell| cell.gpu_utilization_percent.is_some());
-    let span = units::duration(detail.cell_ns.saturating_mul(detail.timeline.len() as u64));
+    let span = units::duration(detail.cell_ns.saturating_mul(shown.len() as u64));
     if exact || sampled {
         let mut gpu = vec![label(if exact { "GPU" } else { "~GPU" })];
         gpu.extend(cells.iter().map(|cell| cell.gpu(exact)));
@@ -112,7 +119,7 @@ fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<
             .iter()
             .map(|cell| styled(bar(cell.gc_ns, cell.length_ns), theme::warning())),
     );
-    gc.push(plain(format!("  the last {span}, now at the right")));
+    gc.push(plain(format!("  last {span}, now at the right")));
     lines.push(Line::from(gc));
     lines
 }

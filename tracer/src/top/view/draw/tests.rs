@@ -1,5 +1,6 @@
 //! Screens of fixed figures, as text; and that no size and no name breaks them.
 
+mod feed;
 mod figures;
 
 use super::*;
@@ -119,6 +120,21 @@ fn first_screen() {
     let scene = |size| Scene::new(figures::training(), size);
     insta::assert_snapshot!("main_120x40", scene((120, 40)).text());
     insta::assert_snapshot!("main_200x50", scene((200, 50)).text());
+}
+
+/// From records to the screen.
+#[test]
+fn a_recording() {
+    for size in [(80, 24), (120, 40), (200, 50)] {
+        let mut scene = Scene::new(feed::snapshot(None), size);
+        let name = format!("recording_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, scene.text());
+        scene.press(KeyCode::Enter);
+        assert_eq!(scene.state.detail(&scene.snapshot), Some(feed::CHOSEN));
+        scene.snapshot = feed::snapshot(Some(feed::CHOSEN));
+        let name = format!("recording_expanded_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, scene.text());
+    }
 }
 
 #[test]
@@ -333,7 +349,7 @@ fn from_the_keys_to_the_rows() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn any_keys(keys in proptest::collection::vec(any_key(), 0..60), width in 0_u16..140, height in 0_u16..60) {
         let mut scene = Scene::new(figures::training(), (width, height));

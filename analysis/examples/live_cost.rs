@@ -1,0 +1,153 @@
+//! What the live figures cost: time of a record and of a snapshot, and memory.
+//!
+//! `cargo run --release -p gctrace-analysis --example live_cost`
+
+#[path = "../tests/live_allocated/mod.rs"]
+mod live_allocated;
+
+use gctrace_analysis::live::Live;
+use gctrace_analysis::live::Request;
+use gctrace_event::Counters;
+use gctrace_event::Frame;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Header;
+use gctrace_event::Interpreter;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::Source;
+use std::hint::black_box;
+use std::time::Instant;
+
+const SECOND: u64 = 1_000_000_000;
+const PAUSES_PER_SECOND: u64 = 10_000;
+const THREADS: u32 = 1_000;
+const FRAMES: u32 = 2_000;
+
+fn main() {
+    println!("{PAUSES_PER_SECOND} pauses a second of {THREADS} threads, two minutes of them:");
+    of_processes(1);
+    of_processes(THREADS);
+    gpu_work();
+}
+
+fn live_with(processes: u32) -> Live {
+    let mut live = Live::new(Header::default(), 10_000_000);
+    for pid in 1..=processes {
+        live.record(&process(pid));
+    }
+    for id in 1..=FRAMES {
+        live.record(&Record::Frame(Frame {
+            id,
+            parent: (id > 1).then_some(id / 2),
+            function: format!("Module.forward_{id}"),
+            file: format!("/home/user/project/train_{}.py", id % 50),
+            line: Some(id),
+        }));
+    }
+    live
+}
+
+fn of_processes(processes: u32) {
+    let before = live_allocated::allocated();
+    let mut live = live_with(processes);
+    let pauses: Vec<Record> = (0..120 * PAUSES_PER_SECOND)
+        .map(|n| pause(n, processes))
+        .collect();
+    let of_pauses = pauses.len() * size_of::<Record>();
+    let begun = Instant::now();
+    for record in &pauses {
+        live.record(record);
+    }
+    let record_ns = begun.elapsed().as_nanos() / pauses.len() as u128;
+    let bytes = live_allocated::allocated() - before - of_pauses;
+    let request = Request {
+        now_ns: 120 * SECOND,
+        interval_ns: SECOND,
+        detail: Some(1),
+    };
+    let begun = Instant::now();
+    for _ in 0..100 {
+        black_box(live.snapshot(&request));
+    }
+    println!(
+        "  {processes} processes: {record_ns} ns a pause, {} us a snapshot, {} KiB in all, {} KiB a process",
+        begun.elapsed().as_micros() / 100,
+        bytes >> 10,
+        (bytes >> 10) / processes as usize,
+    );
+}
+
+fn gpu_work() {
+    let mut live = live_with(8);
+    let ops: Vec<Record> = (0..1_000_000).map(op).collect();
+    let begun = Instant::now();
+    for record in &ops {
+        live.record(record);
+    }
+    println!(
+        "GPU operations, 100,000 a second, one of 8 processes each: {} ns an operation",
+        begun.elapsed().as_nanos() / ops.len() as u128
+    );
+}
+
+fn process(pid: u32) -> Record {
+    Record::Process(Process {
+        pid,
+        namespace_pid: None,
+        parent: Some(1),
+        origin: Origin::Launched,
+        since_ns: 0,
+        command: vec!["python".to_owned(), "train.py".to_owned()],
+        rank: Some(pid),
+        interpreter: Some(Interpreter {
+            version: "3.13.0".to_owned(),
+            ..Interpreter::default()
+        }),
+    })
+}
+
+/// They last up to 5 ms, so that several run at a time, and come in the order of their ends.
+fn pause(n: u64, processes: u32) -> Record {
+    let end_ns = SECOND + n * (SECOND / PAUSES_PER_SECOND);
+    let tid = u32::try_from(n.wrapping_mul(7_919) % u64::from(THREADS)).unwrap_or(0);
+    Record::Pause(Pause {
+        pid: 1 + tid % processes,
+        tid,
+        begin_ns: end_ns - 20_000 - n.wrapping_mul(7_919) % 5_000_000,
+        end_ns,
+        generation: u8::try_from(n % 3).unwrap_or(0),
+        reason: Reason::Automatic,
+        collected: Some(n),
+        uncollectable: Some(0),
+        interpreter: Some(0),
+        cpu_ns: None,
+        stop_the_world_ns: None,
+        oldest_objects: Some(n),
+        heap_objects: None,
+        unfinished: false,
+        stack: Some(1 + u32::try_from(n.wrapping_mul(104_729) % u64::from(FRAMES)).unwrap_or(0)),
+        young_count: None,
+        counters: Counters::default(),
+        source: Source::Probes,
+    })
+}
+
+fn op(n: u64) -> Record {
+    let begin_ns = SECOND + n * 10_000;
+    Record::GpuOp(GpuOp {
+        pid: Some(1 + u32::try_from(n % 8).unwrap_or(0)),
+        device: 0,
+        stream: n % 3,
+        kind: GpuOpKind::Kernel,
+        name: String::new(),
+        begin_ns,
+        end_ns: begin_ns + 20_000,
+        correlation: None,
+        bytes: None,
+        collective: None,
+    })
+}

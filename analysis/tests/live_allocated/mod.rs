@@ -1,0 +1,35 @@
+//! Bytes that are allocated, as the allocator itself is asked for them.
+
+use std::alloc::GlobalAlloc;
+use std::alloc::Layout;
+use std::alloc::System;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The system's allocator, with a count.
+struct Counting;
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of this very function.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps to the contract of this very function.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Bytes allocated now.
+pub(crate) fn allocated() -> usize {
+    ALLOCATED.load(Ordering::Relaxed)
+}

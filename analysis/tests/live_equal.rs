@@ -1,0 +1,417 @@
+//! The live figures at the end of a recording against the report of the same trace, which comes about in
+//! another way: real traces of the PyTorch profiler with pauses put in, and a training in simulation. Further
+//! traces, of gctrace's own recordings for example, can be named in `GCTRACE_LIVE_TRACES` (separated by `:`).
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod common;
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::live::CountAndTime;
+use gctrace_analysis::live::Detail;
+use gctrace_analysis::live::Live;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::Request;
+use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::report::Effort;
+use gctrace_analysis::report::ProcessReport;
+use gctrace_analysis::report::ProcessSteps;
+use gctrace_analysis::report::Report;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Header;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use gctrace_event::Step;
+use gctrace_event::read::Ending;
+use gctrace_event::read::Item;
+use gctrace_event::read::TraceReader;
+use std::collections::HashMap;
+use std::path::Path;
+
+const REASONS: [&str; 4] = ["automatic", "manual", "shutdown", "unknown"];
+
+/// A recording: what it begins with, and what follows.
+#[derive(Default)]
+struct Recording {
+    header: Header,
+    records: Vec<Record>,
+}
+
+fn read(path: &Path) -> Recording {
+    let mut recording = Recording::default();
+    let mut reader = TraceReader::open(path).unwrap();
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Header(header) => recording.header = *header,
+            Item::Record(record) => recording.records.push(record),
+            _ => {}
+        }
+    }
+    recording
+}
+
+impl Recording {
+    fn report(&self) -> Report {
+        let mut analysis = Analysis::default();
+        analysis.begin_trace("trace.json");
+        if !self.header.format.is_empty() {
+            analysis.add(Item::Header(Box::new(self.header.clone())));
+        }
+        for record in &self.records {
+            analysis.add(Item::Record(record.clone()));
+        }
+        analysis.end_trace(Ending::default(), None);
+        analysis.report()
+    }
+
+    /// Last states by process: of those that ended right after that, of the others at the end.
+    fn live(&self) -> Lived {
+        let mut lived = Lived::default();
+        let mut live = Live::new(self.header.clone(), 0);
+        let end_ns = self.records.iter().filter_map(end_of).max().unwrap_or(0);
+        let mut pids: Vec<u32> = Vec::new();
+        for record in &self.records {
+            live.record(record);
+            match record {
+                Record::Pause(pause) if !pids.contains(&pause.pid) => pids.push(pause.pid),
+                Record::ProcessExit(exit) => lived.take(&live, exit.pid, exit.at_ns),
+                _ => {}
+            }
+        }
+        for pid in pids {
+            lived.take(&live, pid, end_ns);
+        }
+        lived.last = state(&live, None, end_ns);
+        lived
+    }
+}
+
+#[derive(Default)]
+struct Lived {
+    processes: HashMap<u32, (ProcessFigures, Detail)>,
+    last: Snapshot,
+}
+
+impl Lived {
+    fn take(&mut self, live: &Live, pid: u32, at_ns: u64) {
+        let mut snapshot = state(live, Some(pid), at_ns);
+        snapshot.processes.retain(|process| process.pid == pid);
+        if let (Some(figures), Some(detail)) = (snapshot.processes.pop(), snapshot.detail) {
+            self.processes.insert(pid, (figures, detail));
+        }
+    }
+}
+
+fn state(live: &Live, detail: Option<u32>, now_ns: u64) -> Snapshot {
+    live.snapshot(&Request {
+        now_ns,
+        interval_ns: 1_000_000_000,
+        detail,
+    })
+}
+
+fn end_of(record: &Record) -> Option<u64> {
+    match record {
+        Record::Pause(pause) => Some(pause.end_ns),
+        Record::GpuOp(op) => Some(op.end_ns),
+        Record::ProcessExit(exit) => Some(exit.at_ns),
+        Record::End(end) => Some(end.ended_ns),
+        _ => None,
+    }
+}
+
+fn same(effort: Effort, sum: CountAndTime) {
+    assert_eq!((effort.count, effort.time_ns), (sum.count, sum.time_ns));
+}
+
+/// How many processes, steps, lines and devices were compared.
+type Compared = [usize; 4];
+
+fn compare(recording: &Recording) -> Compared {
+    let (report, lived) = (recording.report(), recording.live());
+    let totals = &lived.last.totals.collections;
+    let pauses = &report.totals.pauses;
+    assert_eq!(totals.pauses.iter().sum::<u64>(), pauses.count);
+    assert_eq!(totals.pause_ns.iter().sum::<u64>(), pauses.time_ns);
+    assert_eq!(totals.histogram.iter().flatten().sum::<u64>(), pauses.count);
+    assert_eq!(totals.collected, pauses.collected);
+    assert_eq!(totals.uncollectable, pauses.uncollectable);
+    assert_eq!(totals.with_collected, pauses.count - pauses.outcome_unknown);
+    assert_eq!(Some(totals.longest_ns), pauses.max_ns);
+    let mut compared = [0; 4];
+    for process in &report.processes {
+        let (figures, detail) = &lived.processes[&process.pid];
+        same_process(process, figures);
+        compared[0] += 1;
+        compared[2] += same_lines(process, detail);
+        compared[3] += same_devices(&report, figures);
+        let steps = report.steps.iter().flat_map(|steps| &steps.processes);
+        for steps in steps.filter(|steps| steps.pid == process.pid) {
+            compared[1] += same_steps(steps, detail);
+        }
+    }
+    let last = lived.last.long_pauses.iter().map(|pause| pause.duration_ns);
+    if report.totals.pauses.count <= 200 {
+        assert_eq!(last.max(), pauses.max_ns);
+    }
+    compared
+}
+
+fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
+    let collections = &figures.collections;
+    for generation in 0..4 {
+        let sum = CountAndTime {
+            count: collections.pauses[generation],
+            time_ns: collections.pause_ns[generation],
+        };
+        same(process.by_generation[generation], sum);
+    }
+    for (effort, reason) in process.by_reason.iter().zip(REASONS) {
+        let own = collections.by_reason.get(reason);
+        let own = own.copied().unwrap_or_default();
+        let count = own.iter().map(|sum| sum.count).sum();
+        let time_ns = own.iter().map(|sum| sum.time_ns).sum();
+        same(*effort, CountAndTime { count, time_ns });
+    }
+    assert_eq!(collections.collected, process.pauses.collected);
+    assert_eq!(Some(collections.longest_ns), process.pauses.max_ns);
+    assert_eq!(
+        figures.worst.map(|worst| worst.duration_ns),
+        process.pauses.max_ns
+    );
+    assert_eq!(figures.paused_ns, process.paused_ns);
+    assert_eq!(figures.rank, process.rank);
+    assert_eq!(figures.namespace_pid, process.namespace_pid);
+    if let Some(settings) = &process.settings {
+        assert_eq!(figures.thresholds, Some(settings.thresholds));
+        assert_eq!(figures.enabled, settings.enabled);
+    }
+    assert_eq!(figures.command, process.command.join(" "));
+    assert_eq!(
+        figures.ended.as_ref().and_then(|ended| ended.code),
+        process.exit_code
+    );
+}
+
+fn same_lines(process: &ProcessReport, detail: &Detail) -> usize {
+    let Some(lines) = &process.lines else {
+        assert!(detail.lines.is_empty());
+        return 0;
+    };
+    assert_eq!(detail.lines.len(), lines.own.len());
+    for (own, line) in lines.own.iter().zip(&detail.lines) {
+        same(own.pauses, line.pauses);
+        // Of lines with the same figures either may be first.
+        let is_it = |line: &&gctrace_analysis::live::LineFigures| {
+            let (line, other) = (&line.line, &own.location);
+            (&line.file, &line.function, line.line) == (&other.file, &other.function, other.line)
+        };
+        let found = detail.lines.iter().find(is_it);
+        if let Some(found) = found {
+            same(own.pauses, found.pauses);
+        } else {
+            let last = detail.lines.last().unwrap();
+            same(own.pauses, last.pauses);
+        }
+    }
+    lines.own.len()
+}
+
+/// The last steps; what the report names one by one are the longest.
+fn same_steps(steps: &ProcessSteps, detail: &Detail) -> usize {
+    let mut compared = 0;
+    for step in &detail.steps {
+        let other = steps.longest.iter();
+        for other in other.filter(|other| other.begin_ns == step.begin_ns) {
+            assert_eq!(step.duration_ns, other.duration_ns);
+            assert_eq!(step.pauses.time_ns, other.gc_ns);
+            compared += 1;
+        }
+    }
+    if steps.count <= 60 {
+        assert_eq!(detail.steps.len() as u64, steps.count);
+        let length = detail.steps.iter().map(|step| step.duration_ns);
+        assert_eq!(length.sum::<u64>(), steps.length.total_ns);
+        let gc = detail.steps.iter().map(|step| step.pauses.time_ns);
+        assert_eq!(Some(gc.sum::<u64>()), steps.gc_ns);
+        let with = detail.steps.iter().filter(|step| step.pauses.count > 0);
+        assert_eq!(with.count() as u64, steps.with_gc);
+    }
+    compared
+}
+
+fn same_devices(report: &Report, figures: &ProcessFigures) -> usize {
+    let Some(gpu) = &report.gpu else {
+        return 0;
+    };
+    let mut compared = 0;
+    for device in gpu
+        .devices
+        .iter()
+        .filter(|device| device.id.pid == figures.pid)
+    {
+        let own = figures
+            .gpus
+            .iter()
+            .find(|own| own.device == device.id.device);
+        let busy = own.unwrap().busy.unwrap();
+        assert_eq!(busy.total_busy_ns, device.busy_ns);
+        assert_eq!(busy.total_idle_ns, device.idle_ns);
+        let cause = gpu.cause.iter().find(|cause| cause.pid == figures.pid);
+        let costs = cause.unwrap().devices.iter();
+        for cost in costs.filter(|cost| cost.device == device.id.device) {
+            assert_eq!(busy.total_idle_in_gc_ns, cost.overlap_ns);
+            compared += 1;
+        }
+    }
+    compared
+}
+
+/// A real trace of the PyTorch profiler, and pauses on the thread that launched, of up to 20 ms.
+fn with_pauses(name: &str) -> Recording {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
+    let mut recording = read(&folder.join(name));
+    let mut launches: Vec<(u64, u32, u32)> = recording
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::CudaCall(call) if call.is_launch() => Some((call.begin_ns, call.pid, call.tid)),
+            _ => None,
+        })
+        .collect();
+    launches.sort_unstable();
+    let pid = launches[0].1;
+    for record in &mut recording.records {
+        // The profiler has the device in its place; gctrace's own recordings say it.
+        if let Record::GpuOp(op) = record {
+            op.pid = Some(pid);
+        }
+    }
+    let process = common::process(pid, 0, "generational");
+    recording.records.insert(0, process);
+    for place in 1..40 {
+        let (end_ns, _, tid) = launches[launches.len() * place / 40];
+        let mut pause = common::pause(pid, 0, 0);
+        pause.tid = tid;
+        (pause.begin_ns, pause.end_ns) = (end_ns - place as u64 * 500_000, end_ns - 1_000);
+        pause.generation = (place % 3) as u8;
+        recording.records.push(Record::Pause(pause));
+    }
+    recording
+}
+
+#[test]
+fn real_profiles_with_pauses() {
+    for name in [
+        "sampled_rank0.json.gz",
+        "sampled_rank1.json.gz",
+        "nccl_rank0.json.gz",
+        "ns_resolution_rank0.json.gz",
+    ] {
+        let [processes, steps, _, devices] = compare(&with_pauses(name));
+        assert_eq!((processes, devices), (1, 1), "{name}");
+        assert!(steps > 0, "{name}");
+    }
+}
+
+/// Three processes that train, one after another ending; work on GPUs told late and out of order.
+fn simulated() -> Recording {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut told: Vec<(u64, Record)> = Vec::new();
+    for pid in [11, 12, 13] {
+        told.push((0, common::process(pid, 0, "generational")));
+        let mut now = common::START;
+        for step in 0..400u64 {
+            let begin = now;
+            for _ in 0..random.u64(0..30) {
+                let length = random.u64(20_000..3_000_000);
+                let tid = pid + random.u32(0..2) * 100;
+                let pause = Pause {
+                    tid,
+                    begin_ns: now,
+                    end_ns: now + length,
+                    generation: random.u8(0..3),
+                    reason: [Reason::Automatic, Reason::Manual][random.usize(0..2)],
+                    collected: random.bool().then(|| random.u64(0..1000)),
+                    stack: Some(random.u32(1..60)),
+                    ..common::pause(pid, 0, 0)
+                };
+                told.push((
+                    pause.end_ns + random.u64(0..100_000_000),
+                    Record::Pause(pause),
+                ));
+                now += random.u64(0..2 * length);
+            }
+            for n in 0..20 {
+                let begin_ns = begin + n * 2_000_000 + random.u64(0..1_000_000);
+                let op = GpuOp {
+                    pid: Some(pid),
+                    device: random.u32(0..2),
+                    stream: random.u64(0..3),
+                    kind: GpuOpKind::Kernel,
+                    name: "kernel".to_owned(),
+                    begin_ns,
+                    end_ns: begin_ns + random.u64(0..2_000_000),
+                    correlation: None,
+                    bytes: None,
+                    collective: None,
+                };
+                told.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
+            }
+            now = now.max(begin + 5_000_000);
+            let pass = Step {
+                pid,
+                tid: pid,
+                begin_ns: begin,
+                end_ns: begin + 1_000_000,
+            };
+            if step < 50 || pid != 11 {
+                told.push((pass.end_ns, Record::Step(pass)));
+            }
+        }
+        told.push((
+            now + 4_000_000_000,
+            common::exit(pid, (now - common::START) / 1_000_000),
+        ));
+    }
+    for id in 1..60u32 {
+        let library = id % 3 == 0;
+        let frame = gctrace_event::Frame {
+            id,
+            parent: (id > 1).then_some(id / 2),
+            function: format!("f{}", id % 25),
+            file: match library {
+                true => "/usr/lib/python3/dist-packages/torch/x.py".to_owned(),
+                false => format!("train{}.py", id % 7),
+            },
+            line: Some(id % 25),
+        };
+        told.push((u64::from(id > 1), Record::Frame(frame)));
+    }
+    told.sort_by_key(|(told, _)| *told);
+    Recording {
+        header: common::header(),
+        records: told.into_iter().map(|(_, record)| record).collect(),
+    }
+}
+
+#[test]
+fn a_simulated_training() {
+    let [processes, steps, lines, devices] = compare(&simulated());
+    assert_eq!((processes, devices), (3, 6));
+    assert!(steps > 5 && lines > 40, "{steps} steps, {lines} lines");
+}
+
+#[test]
+fn other_traces() {
+    let Some(paths) = std::env::var_os("GCTRACE_LIVE_TRACES") else {
+        println!("skipped other_traces: none are named in GCTRACE_LIVE_TRACES");
+        return;
+    };
+    for path in std::env::split_paths(&paths) {
+        let compared = compare(&read(&path));
+        println!("{}: {compared:?}", path.display());
+    }
+}

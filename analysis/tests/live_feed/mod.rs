@@ -1,0 +1,73 @@
+//! Records in, the state at a moment out.
+
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test program uses its part of these; in some nothing is left over"
+)]
+
+use crate::common::MS;
+use crate::common::START;
+use crate::common::header;
+use gctrace_analysis::live::Live;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SETTLE_NS;
+use gctrace_analysis::live::Snapshot;
+use gctrace_event::GpuOp;
+use gctrace_event::GpuOpKind;
+use gctrace_event::Record;
+use gctrace_event::Step;
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const LONG: u64 = 10 * MS;
+
+pub(crate) fn live() -> Live {
+    Live::new(header(), LONG)
+}
+
+pub(crate) fn fed(records: impl IntoIterator<Item = Record>) -> Live {
+    let mut live = live();
+    for record in records {
+        live.record(&record);
+    }
+    live
+}
+
+/// The state a moment after the settling of `until_ms`, over the interval before.
+pub(crate) fn at(live: &Live, until_ms: u64, interval_ms: u64) -> Snapshot {
+    live.snapshot(&Request {
+        now_ns: START + until_ms * MS + SETTLE_NS,
+        interval_ns: interval_ms * MS,
+        detail: None,
+    })
+}
+
+pub(crate) fn only(snapshot: &Snapshot) -> &ProcessFigures {
+    assert_eq!(snapshot.processes.len(), 1, "{snapshot:?}");
+    &snapshot.processes[0]
+}
+
+pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
+    Record::GpuOp(GpuOp {
+        pid: Some(pid),
+        device: 0,
+        stream: 7,
+        kind: GpuOpKind::Kernel,
+        name: "kernel".to_owned(),
+        begin_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+        correlation: None,
+        bytes: None,
+        collective: None,
+    })
+}
+
+pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
+    Record::Step(Step {
+        pid,
+        tid: pid,
+        begin_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+    })
+}

@@ -186,6 +186,18 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
 }
 
 #[test]
+fn from_within_no_reason_is_claimed() {
+    let mut snapshot = Snapshot {
+        mode: "inject".to_owned(),
+        ..Snapshot::default()
+    };
+    snapshot.processes = vec![example().processes[1].clone()];
+    let page = open_metrics(snapshot).unwrap();
+    assert!(page.contains("gctrace_pauses_total{generation=\"0\",reason=\"unknown\"} 0\n"));
+    assert!(!page.contains("automatic\""));
+}
+
+#[test]
 fn what_ended_has_its_counters_and_nothing_else() {
     let Some(page) = Parsed::read("what_ended_has_its_counters_and_nothing_else", &example())
     else {

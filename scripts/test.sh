@@ -62,7 +62,13 @@ interpreters() {
     export GCTRACE_INTERPRETERS=$checkout/.interpreters/manifest.tsv
 }
 
+metrics_parser() {
+    as_builder scripts/metrics-venv.sh "$checkout/.venv-metrics" >/dev/null 2> >(tee "$logs/metrics-venv" >&2) ||
+        note "metrics: the page is not checked by a parser: $(tail -1 "$logs/metrics-venv")"
+}
+
 plain() {
+    metrics_parser
     lints || fail "plain (lints)"
     local targets=(--lib --bins) name
     # One of the examples is a library that a test loads; cargo builds them only where no target is named.
@@ -157,7 +163,7 @@ torch() {
 }
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils python3 python3-venv util-linux
+need_packages "the tests" binutils python3 python3-venv tmux util-linux
 need_cargo
 interpreters
 for tier in "${tiers[@]}"; do

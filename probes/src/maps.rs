@@ -82,6 +82,23 @@ pub fn candidates(pid: u32) -> Result<Vec<Candidate>, ProcessError> {
     Ok(found)
 }
 
+/// Whether a process has mapped a file that is named like a libpython: a quick look, for many processes.
+///
+/// # Errors
+/// When the process is gone, or its memory map may not be read.
+pub fn has_libpython(pid: u32) -> Result<bool, ProcessError> {
+    read(pid, "maps").map(|text| names_libpython(&text))
+}
+
+/// Lines are only taken apart where one may name it.
+fn names_libpython(text: &[u8]) -> bool {
+    memchr::memmem::find(text, b"/libpython3.").is_some()
+        && parse(text).iter().any(|mapping| {
+            let name = mapping.path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(is_libpython)
+        })
+}
+
 fn candidate(pid: u32, mapping: Mapping) -> Candidate {
     Candidate {
         openable: openable(pid, &mapping),
@@ -169,6 +186,7 @@ fn path_of(bytes: &[u8]) -> Option<(PathBuf, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use super::names_libpython;
     use super::parse;
     use std::path::Path;
 
@@ -192,5 +210,17 @@ mod tests {
         assert_eq!(found[1].path, Path::new("/a b/libpython3.9.so.1.0"));
         assert!(found[1].deleted);
         assert_eq!(found[2].path, Path::new("/odd\nname"));
+    }
+
+    #[test]
+    fn a_libpython_is_seen_among_other_files() {
+        let line = |path: &str| format!("7f0000001000-7f0000002000 r-xp 0 fe:01 9 {path}\n");
+        let libc = line("/lib/x86_64-linux-gnu/libc.so.6");
+        let says = |path: &str| names_libpython((libc.clone() + &line(path)).as_bytes());
+        assert!(says("/opt/lib/libpython3.13t.so.1.0"));
+        assert!(says("/opt/lib/libpython3.8.so.1.0 (deleted)"));
+        assert!(!says("/opt/lib/libpython3.so"));
+        assert!(!says("/opt/libpython3.9.so.d/other.so"));
+        assert!(!names_libpython(libc.as_bytes()));
     }
 }

@@ -242,6 +242,57 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
     Ok(found)
 }
 
+/// A process, and the number of its folder in `/proc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its id.
+    pub pid: u32,
+    /// Inode number of the folder: of another process with the same id it is another. The same process has
+    /// another one only after the kernel dropped its cached entry (fs/proc/base.c, `proc_fill_cache`; Linux 5.7
+    /// to 6.18).
+    pub inode: u64,
+}
+
+/// Every process that `/proc` shows, for one `readdir` and no other call.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn all() -> std::io::Result<Vec<Listed>> {
+    use std::os::unix::fs::DirEntryExt as _;
+    let listed = |entry: std::fs::DirEntry| {
+        let pid = numeric_name(&entry)?;
+        let inode = entry.ino();
+        Some(Listed { pid, inode })
+    };
+    Ok(std::fs::read_dir("/proc")?
+        .filter_map(|entry| listed(entry.ok()?))
+        .collect())
+}
+
+/// When a process was started: nanoseconds of `CLOCK_BOOTTIME`, exact to 10 ms.
+///
+/// # Errors
+/// When the process is gone.
+pub fn started_ns(pid: u32) -> Result<u64, ProcessError> {
+    let text = read(pid, "stat")?;
+    parse_started(&text).ok_or_else(|| {
+        let source = std::io::ErrorKind::InvalidData.into();
+        ProcessError::new(pid, "stat", source)
+    })
+}
+
+/// Field 22 of `/proc/PID/stat` (proc_pid_stat(5)), in ticks of 1/100 s on x86-64 and arm64 (`USER_HZ`). The name,
+/// field 2, may hold anything: what follows its last parenthesis counts.
+fn parse_started(text: &[u8]) -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let after_name = text.get(memchr::memrchr(b')', text)? + 1..)?;
+    let field = std::str::from_utf8(after_name)
+        .ok()?
+        .split_whitespace()
+        .nth(19)?;
+    field.parse::<u64>().ok()?.checked_mul(TICK_NS)
+}
+
 fn numeric_name(entry: &std::fs::DirEntry) -> Option<u32> {
     entry.file_name().to_str()?.parse().ok()
 }
@@ -267,6 +318,27 @@ mod tests {
         assert_eq!(status.inner_pid(), Some(1));
         assert_eq!(Status::parse("NSpid:\t5\n").inner_pid(), None);
         assert_eq!(Status::parse("garbage"), Status::default());
+    }
+
+    #[test]
+    fn start_times_are_read_whatever_the_name() {
+        let line = |name: &str| {
+            format!("7 ({name}) S 1 7 7 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 12345 9 9\n")
+        };
+        for name in ["cat", "a) S 1 (b", ") ) ) 3 4"] {
+            let started = parse_started(line(name).as_bytes());
+            assert_eq!(started, Some(123_450_000_000), "{name}");
+        }
+        assert_eq!(parse_started(b"7 (cat) S 1"), None);
+        assert_eq!(parse_started(b""), None);
+    }
+
+    #[test]
+    fn the_list_has_this_process_under_one_number() {
+        let own = |list: Vec<Listed>| list.into_iter().find(|one| one.pid == std::process::id());
+        let first = own(all().unwrap()).unwrap();
+        assert_eq!(own(all().unwrap()).unwrap(), first);
+        assert!(started_ns(first.pid).unwrap() > 0);
     }
 
     #[test]

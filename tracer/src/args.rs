@@ -6,6 +6,8 @@
 mod choices;
 mod demo;
 mod export;
+mod sources;
+mod top;
 mod values;
 
 pub(crate) use choices::CudaMode;
@@ -15,6 +17,8 @@ pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
 pub(crate) use export::Weight;
+pub(crate) use top::Show;
+pub(crate) use top::TopConfig;
 
 use clap::Args;
 use clap::CommandFactory;
@@ -29,6 +33,8 @@ use std::time::Duration;
 
 /// The hidden subcommand that gctrace starts as its guardian.
 pub(crate) const GUARDIAN: &str = "__guardian";
+/// The one that guards the terminal.
+pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +42,7 @@ Examples:
   gctrace -- python train.py                 the same without root, from within the program
   sudo gctrace -o run.json.gz -- torchrun --nproc-per-node 8 train.py
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
+  sudo gctrace top -- python train.py        show live what it does
   gctrace analyze trace.json                 say what the collector cost, and why
   gctrace export trace.json -o gc.svg        flame graph: which Python lines trigger it
   gctrace doctor                             say what works on this machine
@@ -79,6 +86,7 @@ Exit code: 0 if recording a command will work, one way or another; 1 if not.";
     args_conflicts_with_subcommands = true,
     override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
                       gctrace record [OPTIONS] -p PID\n       \
+                      gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
                       gctrace analyze TRACE...\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
@@ -100,6 +108,9 @@ enum Subcommands {
                           gctrace record [OPTIONS] -p PID"
     )]
     Record(RecordArgs),
+    /// Show live what the collector does: of a command, a running process, or every Python process
+    #[command(after_help = top::EXAMPLES, override_usage = top::USAGE)]
+    Top(top::TopArgs),
     /// Explain traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(AnalyzeArgs),
@@ -127,6 +138,9 @@ enum Subcommands {
     /// Continue held processes should gctrace be killed (started by gctrace itself)
     #[command(name = GUARDIAN, hide = true)]
     Guardian,
+    /// Give the terminal back should gctrace be killed (started by gctrace itself)
+    #[command(name = TERMINAL_GUARDIAN, hide = true)]
+    TerminalGuardian,
 }
 
 #[derive(Args, Debug)]
@@ -143,64 +157,11 @@ struct RecordArgs {
     /// With -p: stop after this time (10, 2.5, 30s, 2m) instead of when the process ends
     #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
     duration: Option<Duration>,
-    /// Record only the process itself, none of its children
-    #[arg(long)]
-    no_follow: bool,
     /// Count pauses shorter than this (50us, 1ms) but do not write them
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
     min_pause: Duration,
-    /// Under sudo: run the command as root instead of as the user who typed it
-    #[arg(long)]
-    as_root: bool,
-    /// Python frames to record where a pause begins, innermost first; 0 records none
-    #[arg(long, value_name = "FRAMES", default_value_t = 16,
-          value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
-    stack_depth: u32,
-    /// Performance counters to record in each pause and for whole processes: names between commas,
-    /// default, or none
-    #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
-    counters: CounterChoice,
-    /// Estimate how much the program allocates and on which lines, from short windows of probes on its allocator
-    #[arg(long)]
-    alloc: bool,
-    /// With --alloc: CPU time of the program that its windows may cost, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
-    alloc_budget: f64,
-    /// How often per second to ask NVIDIA's driver how the GPUs do; 0 does not
-    #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
-    nvml_hz: f64,
-    /// Calls of CUDA and NCCL to record where a program makes any: each of them (all), launches only counted by
-    /// the millisecond (launches), no launches (sync), or none (off)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "WHAT",
-        default_value = "launches",
-        hide_possible_values = true
-    )]
-    cuda: CudaMode,
-    /// How to record: from the kernel (ebpf, needs privileges), from within the programs (inject, works for everyone),
-    /// both and compare, or what fits here (auto; gctrace doctor says what that is)
-    #[arg(
-        long,
-        value_enum,
-        value_name = "HOW",
-        default_value = "auto",
-        hide_possible_values = true
-    )]
-    mode: Mode,
-    /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times will not be in the trace
-    #[arg(long)]
-    gpu_yield: bool,
-    /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
-    ring_size: u32,
-    /// Print nothing but errors
-    #[arg(short, long, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Say more about what is being done; twice for everything
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    sources: sources::SourceArgs,
 }
 
 #[derive(Args, Debug)]
@@ -208,7 +169,7 @@ struct AnalyzeArgs {
     /// Traces written by `gctrace record`; several give one report
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// How to print the report
+    /// How to print the report; json is of schema gctrace.report/1
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 }
@@ -225,6 +186,8 @@ struct DoctorArgs {
 pub(crate) enum Action {
     /// Record a command or a process.
     Record(RecordConfig),
+    /// Show live.
+    Top(TopConfig),
     /// Report on traces.
     Analyze(AnalyzeConfig),
     /// Write flame graphs.
@@ -239,6 +202,8 @@ pub(crate) enum Action {
     Man(Option<PathBuf>),
     /// Be the guardian process (`guardian.rs`).
     Guardian,
+    /// Be the guardian of the terminal.
+    TerminalGuardian,
 }
 
 /// One recording, as asked for.
@@ -246,8 +211,8 @@ pub(crate) enum Action {
 pub(crate) struct RecordConfig {
     /// What to record.
     pub target: Target,
-    /// Trace to write.
-    pub output: PathBuf,
+    /// Trace to write, if any.
+    pub output: Option<PathBuf>,
     /// Record children too.
     pub follow: bool,
     /// Pauses shorter than this are counted, not written.
@@ -320,6 +285,8 @@ pub(crate) enum Target {
         /// Stop after this time.
         duration: Option<Duration>,
     },
+    /// Every Python process that this user may watch.
+    Everything,
 }
 
 /// How much gctrace says about itself.
@@ -377,6 +344,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
     Ok(match cli.subcommand {
         None => Action::Record(record_config(cli.record)?),
         Some(Subcommands::Record(record)) => Action::Record(record_config(record)?),
+        Some(Subcommands::Top(top)) => Action::Top(top::config(top)?),
         Some(Subcommands::Analyze(analyze)) => Action::Analyze(AnalyzeConfig {
             traces: analyze.traces,
             format: analyze.format,
@@ -389,6 +357,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
         Some(Subcommands::Completions { shell }) => Action::Completions(shell),
         Some(Subcommands::Man { directory }) => Action::Man(directory),
         Some(Subcommands::Guardian) => Action::Guardian,
+        Some(Subcommands::TerminalGuardian) => Action::TerminalGuardian,
     })
 }
 
@@ -409,23 +378,10 @@ pub(crate) fn command() -> clap::Command {
 }
 
 fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
-    let verbosity = verbosity(&args);
-    Ok(RecordConfig {
-        target: target(args.command, args.pid, args.duration)?,
-        output: args.output,
-        follow: !args.no_follow,
-        min_pause: args.min_pause,
-        as_root: args.as_root,
-        ring_size: args.ring_size,
-        stack_depth: args.stack_depth,
-        counters: args.counters,
-        alloc_budget: args.alloc.then_some(args.alloc_budget / 100.0),
-        nvml_hz: (args.nvml_hz > 0.0).then_some(args.nvml_hz),
-        cuda: args.cuda,
-        mode: args.mode,
-        gpu_yield: args.gpu_yield,
-        verbosity,
-    })
+    let target = target(args.command, args.pid, args.duration)?;
+    Ok(args
+        .sources
+        .recording(target, Some(args.output), args.min_pause))
 }
 
 fn target(
@@ -449,15 +405,6 @@ fn target(
             "-d goes with -p PID: a command is recorded until it ends",
         )),
         (false, None) => Ok(Target::Command(command)),
-    }
-}
-
-fn verbosity(args: &RecordArgs) -> Verbosity {
-    match (args.quiet, args.verbose) {
-        (true, _) => Verbosity::Quiet,
-        (false, 0) => Verbosity::Normal,
-        (false, 1) => Verbosity::Verbose,
-        (false, _) => Verbosity::Debug,
     }
 }
 

@@ -4,9 +4,13 @@
 //! gctrace is killed in that time, nobody would continue it. The guardian sleeps on a pipe whose
 //! other end only gctrace has. At the end of that pipe without a farewell it continues what is in
 //! the map of held programs. It keeps that map alive and nothing else: programs, links and
-//! with them the probes go with gctrace.
+//! with them the probes go with gctrace. Another of its kind guards the terminal (`guardian/terminal.rs`).
 
 mod held_map;
+mod terminal;
+
+pub(crate) use terminal::TerminalGuardian;
+pub(crate) use terminal::guard as guard_terminal;
 
 use crate::guardian::held_map::HeldMap;
 use nix::errno::Errno;

@@ -15,7 +15,10 @@ mod trust;
 
 pub(crate) use as_user::Cache;
 pub(crate) use as_user::FileError;
+pub(crate) use as_user::create_output;
+pub(crate) use as_user::create_temporary_output;
 pub(crate) use as_user::create_trace;
+pub(crate) use as_user::remove_output;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
@@ -34,6 +37,7 @@ use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
@@ -109,6 +113,18 @@ pub(crate) struct LaunchPlan {
     /// The identity to take on; `None` keeps the present one.
     identity: Option<Invoker>,
     notes: Vec<String>,
+    streams: Streams,
+}
+
+/// Where the command reads from and writes to; `None`: as gctrace itself.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    /// Standard input.
+    pub input: Option<File>,
+    /// Standard output.
+    pub output: Option<File>,
+    /// Standard error.
+    pub error: Option<File>,
 }
 
 impl LaunchPlan {
@@ -136,7 +152,13 @@ impl LaunchPlan {
             environment,
             identity,
             notes,
+            streams: Streams::default(),
         }
+    }
+
+    /// Its input and output go elsewhere than gctrace's own.
+    pub(crate) fn redirect(&mut self, streams: Streams) {
+        self.streams = streams;
     }
 
     /// What the user should know about the plan, a sentence each.
@@ -168,11 +190,10 @@ impl LaunchPlan {
     /// Starts the command. Returns once it executes its program, or with the reason why it cannot.
     /// It is a direct child, in gctrace's own process group.
     pub(crate) fn spawn(&self) -> Result<Launched, LaunchError> {
-        let child = self
-            .command()
-            .spawn()
-            .map_err(|error| self.refused(error))?;
-        Launched::watch(child)
+        let mut command = self.command();
+        let child = self.streams.apply_to(&mut command);
+        let child = child.and_then(|()| command.spawn());
+        Launched::watch(child.map_err(|error| self.refused(error))?)
     }
 
     /// The command as it will be started, for a caller that wants its output.
@@ -261,6 +282,21 @@ impl LaunchPlan {
     }
 }
 
+impl Streams {
+    fn apply_to(&self, command: &mut Command) -> io::Result<()> {
+        if let Some(input) = &self.input {
+            command.stdin(input.try_clone()?);
+        }
+        if let Some(output) = &self.output {
+            command.stdout(output.try_clone()?);
+        }
+        if let Some(error) = &self.error {
+            command.stderr(error.try_clone()?);
+        }
+        Ok(())
+    }
+}
+
 fn has_execute_bit(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     path.metadata()
@@ -329,6 +365,24 @@ impl Launched {
             Ok(_) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+impl Launched {
+    /// What Ctrl-C does where the terminal makes a signal of it, but for gctrace itself: SIGINT for the command
+    /// and those of its descendants that are in its process group still.
+    pub(crate) fn interrupt_as_terminal(&self) -> io::Result<()> {
+        let descendants = gctrace_probes::process::descendants(self.pid()).unwrap_or_default();
+        self.send(Signal::SIGINT)?;
+        for pid in descendants {
+            if signals::in_own_group(pid) {
+                let _ = nix::sys::signal::kill(
+                    nix::unistd::Pid::from_raw(pid.cast_signed()),
+                    Signal::SIGINT,
+                );
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,17 @@
 //! What gctrace says about itself: on standard error, which the command shares, a line each, under its name.
+//!
+//! While a full-screen view is on, such lines would tear it: they are kept ([`divert`]), shown by the view, and
+//! printed when it has gone.
 
 use crate::args::Action;
 use crate::args::Verbosity;
+use std::collections::VecDeque;
 use std::fmt;
+use std::io;
+use std::io::Write as _;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 use tracing::Event;
 use tracing::Subscriber;
 use tracing_subscriber::filter::LevelFilter;
@@ -12,15 +21,19 @@ use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::registry::LookupSpan;
 
+/// Lines that are kept while a view is on, the newest.
+const KEPT: usize = 50;
+
 /// Starts to say as much as was asked for.
 pub(crate) fn start(action: &Action) {
     let level = match action {
         Action::Record(config) => level(config.verbosity),
+        Action::Top(config) => level(config.recording.verbosity),
         _ => LevelFilter::WARN,
     };
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Said)
         .event_format(Line)
         .init();
 }
@@ -33,6 +46,102 @@ fn level(verbosity: Verbosity) -> LevelFilter {
         Verbosity::Debug => LevelFilter::DEBUG,
     }
 }
+
+/// Lines on their way past a view.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Not printed yet.
+    lines: VecDeque<String>,
+    /// Those of them that the view has not fetched yet.
+    fresh: usize,
+    /// Older ones that found no room.
+    dropped: u64,
+}
+
+static KEPT_LINES: Mutex<Option<Kept>> = Mutex::new(None);
+
+fn kept() -> MutexGuard<'static, Option<Kept>> {
+    KEPT_LINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As long as it lives, lines are kept. Dropped, it prints them.
+#[derive(Debug)]
+pub(crate) struct Diversion(());
+
+/// Begins to keep lines.
+pub(crate) fn divert() -> Diversion {
+    *kept() = Some(Kept::default());
+    Diversion(())
+}
+
+/// The lines since the last call, without gctrace's name; none where none are kept.
+pub(crate) fn fresh() -> Vec<String> {
+    let mut kept = kept();
+    let Some(kept) = kept.as_mut() else {
+        return Vec::new();
+    };
+    let fresh = std::mem::take(&mut kept.fresh).min(kept.lines.len());
+    let from = kept.lines.len() - fresh;
+    let message = |line: &String| {
+        line.strip_prefix(PREFIX)
+            .unwrap_or(line)
+            .trim_end()
+            .to_owned()
+    };
+    kept.lines.iter().skip(from).map(message).collect()
+}
+
+impl Drop for Diversion {
+    fn drop(&mut self) {
+        let Some(kept) = kept().take() else {
+            return;
+        };
+        let mut stderr = io::stderr().lock();
+        // Where standard error cannot be written, nobody is there to be told.
+        if kept.dropped > 0 {
+            let _ = writeln!(
+                stderr,
+                "{PREFIX}{} earlier lines were shown only",
+                kept.dropped
+            );
+        }
+        for line in kept.lines {
+            let _ = stderr.write_all(line.as_bytes());
+        }
+    }
+}
+
+impl Kept {
+    fn keep(&mut self, line: String) {
+        if self.lines.len() >= KEPT {
+            self.lines.pop_front();
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        self.lines.push_back(line);
+        self.fresh = self.fresh.saturating_add(1).min(KEPT);
+    }
+}
+
+/// Where lines go: each is written whole.
+struct Said;
+
+impl io::Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match kept().as_mut() {
+            Some(kept) => {
+                kept.keep(String::from_utf8_lossy(bytes).into_owned());
+                Ok(bytes.len())
+            }
+            None => io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+const PREFIX: &str = "gctrace: ";
 
 /// `gctrace: MESSAGE`.
 struct Line;
@@ -48,10 +157,31 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        write!(writer, "gctrace: ")?;
+        write!(writer, "{PREFIX}")?;
         context
             .field_format()
             .format_fields(writer.by_ref(), event)?;
         writeln!(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_lines_are_bounded_and_told_once() {
+        let mut kept = Kept::default();
+        for number in 0..KEPT + 3 {
+            kept.keep(format!("gctrace: line {number}\n"));
+        }
+        assert_eq!(
+            (kept.lines.len(), kept.dropped, kept.fresh),
+            (KEPT, 3, KEPT)
+        );
+        assert_eq!(
+            kept.lines.back().map(String::as_str),
+            Some("gctrace: line 52\n")
+        );
     }
 }

@@ -13,7 +13,6 @@ mod manual;
 mod privileges;
 mod record;
 mod render;
-#[expect(dead_code, reason = "the live view is being built up")]
 mod top;
 
 use crate::args::Action;
@@ -37,7 +36,9 @@ fn main() -> ExitCode {
 fn run(action: Action) -> anyhow::Result<u8> {
     match action {
         Action::Record(config) => record::run(&config),
+        Action::Top(config) => top::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {
             Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?)

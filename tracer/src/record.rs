@@ -7,6 +7,7 @@ mod allocations;
 mod clock;
 mod counters;
 mod cuda;
+mod discovery;
 mod ending;
 mod frames;
 mod header;
@@ -14,6 +15,7 @@ mod injected;
 mod interpreters;
 mod merge;
 pub(crate) mod mode;
+mod newcomers;
 pub(crate) mod nvml;
 mod opened;
 mod output;
@@ -22,46 +24,50 @@ mod pressure;
 mod processes;
 mod sink;
 mod stacks;
+mod supervision;
 mod trace;
 mod watch;
 
 use crate::args::RecordConfig;
 use crate::args::Target;
+use crate::args::Verbosity;
 use crate::guardian::Guardian;
-use crate::launch::Decision;
 use crate::launch::Ended;
+use crate::launch::FileError;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Launched;
-use crate::launch::Policy;
 use crate::launch::Signals;
 use crate::launch::create_trace;
 pub(crate) use crate::record::clock::monotonic_ns;
+pub(crate) use crate::record::ending::Tally;
 use crate::record::injected::Injected;
 use crate::record::mode::Collections;
+use crate::record::newcomers::Newcomers;
 use crate::record::nvml::GpuSampling;
 use crate::record::opened::Opened;
 use crate::record::output::Output;
+pub(crate) use crate::record::supervision::Supervision;
 use crate::record::trace::Trace;
 use crate::record::watch::Watch;
+use crate::top::Shared;
 use anyhow::Context as _;
+use gctrace_event::Header;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
 use std::os::fd::AsFd as _;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
 /// Most time between two looks at the ring of pauses, which does not wake us for each of them.
 const TICK: Duration = Duration::from_millis(40);
 
-/// Exit code of a recording that its user ended before the command did.
-const INTERRUPTED: u8 = 130;
-
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+pub(crate) enum Why {
     /// The command ended like this.
     CommandEnded(Ended),
     /// The process recorded with `-p` ended.
@@ -70,42 +76,71 @@ enum Why {
     TimeOver,
     /// The user wants out.
     Interrupted,
+    /// Nobody looks on any more (`gctrace top`).
+    Left,
     /// The trace cannot be written any more.
     CannotWrite,
+}
+
+/// What is added to a recording that is shown while it runs.
+pub(crate) trait Audience {
+    /// The recording is about to begin; nothing was touched. Who is told of everything in it.
+    fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>>;
+
+    /// Where the command is to read from and write to.
+    fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()>;
 }
 
 /// Records as configured; the exit code of gctrace.
 pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot take signals")?;
-    let mut recording = Recording::prepare(config, signals)?;
+    let mut recording = Recording::prepare(config, signals, None)?;
     recording.start(config)?;
-    let why = recording.follow_events()?;
-    recording.end(config, why)
+    let why = loop {
+        if let Some(why) = recording.turn()? {
+            break why;
+        }
+    };
+    let (closed, command) = recording.close(why);
+    if let (Ok(sentences), true) = (&closed, config.verbosity > Verbosity::Quiet) {
+        for sentence in sentences {
+            eprintln!("gctrace: {sentence}");
+        }
+    }
+    command.exit_code(why, closed)
 }
 
-struct Recording {
+/// A recording that runs.
+pub(crate) struct Recording {
     trace: Trace,
     /// eBPF probes; `None` where everything is seen from within.
     probes: Option<Watch>,
     /// The injected library's rings; `None` where nothing is injected.
     injected: Option<Injected>,
-    signals: Signals,
-    policy: Policy,
+    /// Where all Python processes are recorded.
+    newcomers: Option<Newcomers>,
     guardian: Option<Guardian>,
     launch: Option<LaunchPlan>,
-    launched: Option<Launched>,
     attached: Option<u32>,
     deadline: Option<Instant>,
+    /// A trace that cannot be written is no reason to end: somebody looks on.
+    is_shown: bool,
+    cannot_write_was_said: bool,
+    command: Supervision,
 }
 
 impl Recording {
     /// Everything that can fail before a program is touched.
-    fn prepare(config: &RecordConfig, signals: Signals) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        config: &RecordConfig,
+        signals: Signals,
+        mut audience: Option<&mut dyn Audience>,
+    ) -> anyhow::Result<Self> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
             Target::Command(command) => Some(LaunchPlan::new(command, &invoker, config.as_root)),
-            Target::Process { .. } => None,
+            Target::Process { .. } | Target::Everything => None,
         };
         let decision = mode::decide(config, launch.as_ref())?;
         if let Target::Process { pid, .. } = &config.target {
@@ -132,9 +167,18 @@ impl Recording {
         if let Some(opened) = &opened {
             opened.counting.describe(&mut header);
         }
-        let file = create_trace(&config.output, &invoker)?;
-        let output = Output::begin(&config.output, file, &header)?;
+        let live = match &mut audience {
+            Some(audience) => Some(audience.begins(&header)?),
+            None => None,
+        };
+        let is_shown = live.is_some();
+        let created = |path| Ok::<_, FileError>((path, create_trace(path, &invoker)?));
+        let trace = config.output.as_deref().map(created).transpose()?;
+        let output = Output::begin(trace, &header, live)?;
         let mut trace = Trace::new(output, collections == Collections::Both);
+        if let (Some(audience), Some(launch)) = (audience, &mut launch) {
+            audience.redirect(launch, &invoker)?;
+        }
         if let Some(opening) = &decision.opening {
             tracing::warn!("{opening}");
         }
@@ -158,18 +202,19 @@ impl Recording {
             trace,
             probes,
             injected,
-            signals,
-            policy: Policy::alone(),
+            newcomers: None,
             guardian,
             launch,
-            launched: None,
             attached: None,
             deadline: None,
+            is_shown,
+            cannot_write_was_said: false,
+            command: Supervision::new(signals),
         })
     }
 
     /// Starts the command, held at its exec, or attaches.
-    fn start(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
+    pub(crate) fn start(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
         match (&config.target, &self.launch) {
             (Target::Process { pid, duration }, _) => {
                 self.attach(*pid, config.follow)?;
@@ -184,9 +229,9 @@ impl Recording {
                 if let Some(injected) = &mut self.injected {
                     injected.launched(launched.pid());
                 }
-                self.policy.command_started();
-                self.launched = Some(launched);
+                self.command.started(launched);
             }
+            (Target::Everything, _) => self.newcomers = Some(Newcomers::new()),
             (Target::Command(_), None) => {}
         }
         self.sample_gpus(config)
@@ -227,25 +272,24 @@ impl Recording {
         Ok(())
     }
 
-    /// Until something ends the recording.
-    fn follow_events(&mut self) -> anyhow::Result<Why> {
-        loop {
-            self.wait()?;
-            self.take_events()?;
-            if let Some(probes) = &mut self.probes {
-                probes.look_again(&mut self.trace);
-                probes.tick(&mut self.trace);
+    /// Waits for events and handles them; why the recording is to end, if it is.
+    pub(crate) fn turn(&mut self) -> anyhow::Result<Option<Why>> {
+        self.wait()?;
+        self.take_events()?;
+        if let Some(probes) = &mut self.probes {
+            if let Some(newcomers) = &mut self.newcomers {
+                newcomers.look(probes, &mut self.trace);
             }
-            self.trace.tick();
-            if let Some(why) = self.ended()? {
-                return Ok(why);
-            }
+            probes.look_again(&mut self.trace);
+            probes.tick(&mut self.trace);
         }
+        self.trace.tick();
+        self.ended()
     }
 
     /// Sleeps until an event that wakes, a signal, the end of the command, or the next tick.
     fn wait(&self) -> anyhow::Result<()> {
-        let mut descriptors = vec![readable(self.signals.as_fd())];
+        let mut descriptors = vec![readable(self.command.as_fd())];
         let probes = self.probes.as_ref();
         descriptors.extend(probes.map(|probes| readable(probes.session.wake_descriptor())));
         descriptors.extend(
@@ -253,11 +297,7 @@ impl Recording {
                 .as_ref()
                 .map(|injected| readable(injected.as_fd())),
         );
-        descriptors.extend(
-            self.launched
-                .as_ref()
-                .map(|launched| readable(launched.as_fd())),
-        );
+        descriptors.extend(self.command().map(|launched| readable(launched.as_fd())));
         let timeout = PollTimeout::try_from(TICK).unwrap_or(PollTimeout::ZERO);
         match nix::poll::poll(&mut descriptors, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
@@ -290,22 +330,10 @@ impl Recording {
     }
 
     fn ended(&mut self) -> anyhow::Result<Option<Why>> {
-        while let Some(received) = self.signals.next().context("cannot read signals")? {
-            match self.policy.decide(received) {
-                Decision::GoOn => {}
-                Decision::EndRecording => return Ok(Some(Why::Interrupted)),
-                Decision::Forward(signal) => {
-                    if let Some(launched) = &self.launched {
-                        launched
-                            .send(signal)
-                            .context("cannot hand a signal on to the command")?;
-                    }
-                }
-            }
+        if self.command.handle_signals()? {
+            return Ok(Some(Why::Interrupted));
         }
-        if let Some(launched) = &mut self.launched
-            && let Some(ended) = launched.try_wait().context("cannot wait for the command")?
-        {
+        if let Some(ended) = self.command.try_wait()? {
             return Ok(Some(Why::CommandEnded(ended)));
         }
         if self
@@ -321,12 +349,50 @@ impl Recording {
         {
             return Ok(Some(Why::TimeOver));
         }
-        Ok(self.trace.output.failure().map(|_| Why::CannotWrite))
+        Ok(self.cannot_write())
     }
 
-    /// Takes the probes out and closes the trace. A command that still runs is left alone, but
-    /// where only the trace failed, gctrace stays with it to the end: its exit code is ours.
-    fn end(mut self, config: &RecordConfig, why: Why) -> anyhow::Result<u8> {
+    /// Those who look on are told, and go on looking.
+    fn cannot_write(&mut self) -> Option<Why> {
+        let failure = self.trace.output.failure()?;
+        if !self.is_shown {
+            return Some(Why::CannotWrite);
+        }
+        if !self.cannot_write_was_said {
+            self.cannot_write_was_said = true;
+            let sentence = format!("the trace ends here: {failure}");
+            self.trace.note(&sentence);
+        }
+        None
+    }
+
+    /// The user typed Ctrl-C where the terminal made no signal of it. Whether that ends the recording.
+    pub(crate) fn interrupt(&mut self) -> anyhow::Result<Option<Why>> {
+        let ends = self.command.interrupt()?;
+        Ok(ends.then_some(Why::Interrupted))
+    }
+
+    /// What was lost and hit so far.
+    pub(crate) fn tally(&self) -> anyhow::Result<Tally> {
+        ending::tally(self.probes.as_ref(), self.injected.as_ref())
+    }
+
+    /// Processes that run Python.
+    pub(crate) fn python_processes(&self) -> Vec<u32> {
+        match (&self.probes, &self.injected) {
+            (Some(probes), _) => probes.processes.with_interpreter().collect(),
+            (None, Some(injected)) => injected.pids().collect(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// The command, while it runs.
+    pub(crate) fn command(&self) -> Option<&Launched> {
+        self.command.command()
+    }
+
+    /// Takes the probes out and closes the trace: what there is to say about it. The command is left alone.
+    pub(crate) fn close(mut self, why: Why) -> (anyhow::Result<Vec<String>>, Supervision) {
         let probes = self.probes.as_mut();
         if let Some(allocations) = probes.and_then(|probes| probes.allocations.as_mut()) {
             allocations.stop();
@@ -334,47 +400,13 @@ impl Recording {
         if let Some(gpus) = &mut self.trace.gpus {
             gpus.stop();
         }
-        self.take_events()?;
+        let last = self.take_events();
         let sources = (self.probes, self.injected);
-        let result = ending::finish(self.trace, sources, why, config.verbosity);
+        let closed = last.and_then(|()| ending::finish(self.trace, sources, why));
         if let Some(guardian) = self.guardian.take() {
             guardian.dismiss();
         }
-        match (why, self.launched) {
-            (Why::CommandEnded(ended), _) => result.map(|()| ended.exit_code()),
-            (Why::CannotWrite, Some(launched)) => {
-                if let Err(error) = result {
-                    tracing::error!("{error:#}");
-                }
-                tracing::warn!("recording has ended, the command goes on");
-                stay(launched, &mut self.signals, &mut self.policy)
-            }
-            (Why::Interrupted, Some(_)) => result.map(|()| INTERRUPTED),
-            _ => result.map(|()| 0),
-        }
-    }
-}
-
-/// Waits for the command as a recording would, without recording.
-fn stay(mut launched: Launched, signals: &mut Signals, policy: &mut Policy) -> anyhow::Result<u8> {
-    loop {
-        let mut descriptors = [readable(launched.as_fd()), readable(signals.as_fd())];
-        match nix::poll::poll(&mut descriptors, PollTimeout::NONE) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno).context("cannot wait for the command"),
-        }
-        if let Some(ended) = launched.try_wait().context("cannot wait for the command")? {
-            return Ok(ended.exit_code());
-        }
-        while let Some(received) = signals.next().context("cannot read signals")? {
-            match policy.decide(received) {
-                Decision::GoOn => {}
-                Decision::Forward(signal) => launched
-                    .send(signal)
-                    .context("cannot hand a signal on to the command")?,
-                Decision::EndRecording => return Ok(INTERRUPTED),
-            }
-        }
+        (closed, self.command)
     }
 }
 

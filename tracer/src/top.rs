@@ -1,6 +1,293 @@
 //! `gctrace top`: what the collector does right now.
 //!
 //! Owns who does what: this thread records, others show. The figures are `gctrace_analysis::live`, how they are
-//! drawn is `top/view/`, printed `top/lines.rs`, served `top/metrics/`.
+//! drawn is `top/view/`, printed `top/lines.rs` and `top/json.rs`, served `top/metrics/`.
 
+mod json;
+mod lines;
+mod metrics;
+mod output;
+mod printer;
+mod resources;
 mod shared;
+mod time_of_day;
+mod view;
+
+pub(crate) use shared::Shared;
+pub(crate) use view::LEAVE;
+pub(crate) use view::raw;
+
+use crate::args::RecordConfig;
+use crate::args::Show;
+use crate::args::Target;
+use crate::args::TopConfig;
+use crate::args::Verbosity;
+use crate::hints::shell_line;
+use crate::launch::Ended;
+use crate::launch::Invoker;
+use crate::launch::LaunchPlan;
+use crate::launch::Signals;
+use crate::record::Audience;
+use crate::record::Recording;
+use crate::record::Supervision;
+use crate::record::Why;
+use crate::top::metrics::Server;
+use crate::top::output::CommandOutput;
+use crate::top::printer::Form;
+use crate::top::printer::Printer;
+use crate::top::resources::Resources;
+use crate::top::shared::Wish;
+use crate::top::view::View;
+use crate::top::view::ViewConfig;
+use anyhow::Context as _;
+use gctrace_analysis::live::Live;
+use gctrace_event::Header;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Watches as configured; the exit code of gctrace.
+pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
+    // Before any thread exists, so that all of them inherit the mask.
+    let signals = Signals::block().context("cannot take signals")?;
+    let mut top = Top::new(config);
+    let mut recording = Recording::prepare(&config.recording, signals, Some(&mut top))?;
+    let Some(shared) = top.shared.clone() else {
+        anyhow::bail!("nobody is told of the recording");
+    };
+    recording.start(&config.recording)?;
+    let shown = top.show(&shared)?;
+    let why = follow(&mut recording, &shared, &shown, &config.recording)?;
+    let (closed, mut command) = recording.close(why);
+    let closing: Vec<String> = closed.iter().flatten().cloned().collect();
+    let ended = ended_words(why, &config.recording.target);
+    shared.end(std::iter::once(ended).chain(closing.clone()).collect());
+    let stays = stays(why, &command, config);
+    shown.finish(stays, &mut command)?;
+    top.say(why, &command, &closing);
+    let closed = match (why, closed) {
+        (Why::CommandEnded(_), Err(error)) => {
+            tracing::error!("{error:#}");
+            Ok(())
+        }
+        (_, closed) => closed.map(drop),
+    };
+    command.exit_code(why, closed)
+}
+
+/// Until something ends the recording or those who look on.
+fn follow(
+    recording: &mut Recording,
+    shared: &Shared,
+    shown: &Shown,
+    config: &RecordConfig,
+) -> anyhow::Result<Why> {
+    let mut resources = Resources::new(config.output.as_deref());
+    loop {
+        let ended = recording.turn()?;
+        resources.tick(recording, shared, ended.is_some());
+        if let Some(why) = ended {
+            return Ok(why);
+        }
+        for wish in shared.take_wishes() {
+            match wish {
+                Wish::Quit => return Ok(Why::Left),
+                Wish::Interrupt => {
+                    if let Some(why) = recording.interrupt()? {
+                        return Ok(why);
+                    }
+                }
+            }
+        }
+        if !shown.is_on() {
+            return Ok(Why::Left);
+        }
+    }
+}
+
+/// What is decided and opened before anything is recorded.
+struct Top<'a> {
+    config: &'a TopConfig,
+    show: Show,
+    shared: Option<Arc<Shared>>,
+    output: CommandOutput,
+    /// Serves until gctrace ends.
+    server: Option<Server>,
+}
+
+impl Audience for Top<'_> {
+    fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>> {
+        let long_pause_ns = nanoseconds(self.config.long_pause);
+        let shared = Arc::new(Shared::new(Live::new(header.clone(), long_pause_ns)));
+        if let Some(address) = self.config.listen {
+            let server = Server::start(address, Arc::clone(&shared))?;
+            if self.config.recording.verbosity > Verbosity::Quiet {
+                eprintln!("gctrace: metrics at http://{}/metrics", server.address());
+            }
+            self.server = Some(server);
+        }
+        self.shared = Some(Arc::clone(&shared));
+        Ok(shared)
+    }
+
+    fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()> {
+        let asked = self.config.command_output.as_deref();
+        self.output = CommandOutput::open(asked, self.show == Show::View, launch, invoker)?;
+        Ok(())
+    }
+}
+
+impl<'a> Top<'a> {
+    /// Lines where there is no screen for a view.
+    fn new(config: &'a TopConfig) -> Self {
+        let show = match (config.show, view::possible()) {
+            (Show::View, Err(why)) => {
+                tracing::warn!("a line per interval instead of the view: {why}");
+                Show::Lines
+            }
+            (show, _) => show,
+        };
+        Self {
+            config,
+            show,
+            shared: None,
+            output: CommandOutput::default(),
+            server: None,
+        }
+    }
+
+    /// Begins to show.
+    fn show(&self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
+        let config = self.config;
+        let form = match self.show {
+            Show::View => {
+                return Ok(Shown::OnScreen(View::start(
+                    Arc::clone(shared),
+                    self.view(),
+                )?));
+            }
+            Show::Lines => Form::Lines,
+            Show::Json => Form::Json,
+        };
+        let shared = Arc::clone(shared);
+        let printer = Printer::start(shared, form, config.interval, config.iterations);
+        let printer = printer.context("cannot start the thread that prints the figures")?;
+        Ok(Shown::Printed(printer))
+    }
+
+    fn view(&self) -> ViewConfig {
+        let command = match &self.config.recording.target {
+            Target::Command(words) => Some(shell_line(words)),
+            Target::Process { .. } | Target::Everything => None,
+        };
+        // Set and not empty: no colours (no-color.org).
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        ViewConfig {
+            interval: self.config.interval,
+            iterations: self.config.iterations,
+            output: self.output.file().map(Path::to_owned),
+            command,
+            colors: !no_color,
+        }
+    }
+
+    /// Says what remains to be said once nothing is shown any more.
+    fn say(&self, why: Why, command: &Supervision, closing: &[String]) {
+        if self.config.recording.verbosity == Verbosity::Quiet {
+            return;
+        }
+        let goes_on = command
+            .command()
+            .filter(|_| !matches!(why, Why::CommandEnded(_)));
+        // Of figures that were printed, the last are there to be read; a picture is gone.
+        let is_told = self.show == Show::View || self.config.recording.output.is_some();
+        let mut sentences = match (why, is_told) {
+            (Why::Left, _) => Vec::new(),
+            (_, true) | (Why::ProcessEnded, _) => {
+                vec![ended_words(why, &self.config.recording.target)]
+            }
+            _ => Vec::new(),
+        };
+        sentences.extend(closing.iter().filter(|_| is_told).cloned());
+        sentences.extend(
+            goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
+        );
+        let failed = matches!(why, Why::CommandEnded(ended) if ended.exit_code() != 0);
+        sentences.extend(self.output.farewell(goes_on.is_some(), failed));
+        for sentence in sentences {
+            eprintln!("gctrace: {sentence}");
+        }
+    }
+}
+
+/// Where the figures are shown.
+enum Shown {
+    /// On the whole screen.
+    OnScreen(View),
+    /// On standard output.
+    Printed(Printer),
+}
+
+impl Shown {
+    /// Whether anybody still looks.
+    fn is_on(&self) -> bool {
+        match self {
+            Self::OnScreen(view) => view.is_on(),
+            Self::Printed(printer) => printer.is_on(),
+        }
+    }
+
+    /// The recording has ended: shows the last state. A picture stays until its user leaves, if it `stays`; a
+    /// signal ends that too.
+    fn finish(self, stays: bool, command: &mut Supervision) -> anyhow::Result<()> {
+        let mut view = match self {
+            Self::Printed(printer) => return printer.finish(command),
+            Self::OnScreen(view) => view,
+        };
+        while stays && view.is_on() {
+            view.stay(command.as_fd()).context("cannot wait for keys")?;
+            if command.was_told_to_end()? {
+                break;
+            }
+        }
+        Ok(view.leave()?)
+    }
+}
+
+/// Whether the last picture is to be looked at: the end came by itself, and nobody set another one.
+fn stays(why: Why, command: &Supervision, config: &TopConfig) -> bool {
+    let by_itself = matches!(
+        why,
+        Why::CommandEnded(_) | Why::ProcessEnded | Why::TimeOver
+    );
+    by_itself && !command.handed_on() && config.iterations.is_none()
+}
+
+/// How it ended, in words.
+fn ended_words(why: Why, target: &Target) -> String {
+    match (why, target) {
+        (Why::CommandEnded(Ended::Code(code)), _) => {
+            format!("the command ended with exit code {code}")
+        }
+        (Why::CommandEnded(Ended::Signal(signal)), _) => {
+            format!("the command was killed by {}", signal_name(signal))
+        }
+        (Why::ProcessEnded, Target::Process { pid, .. }) => format!("process {pid} ended"),
+        (Why::ProcessEnded, _) => "the process ended".to_owned(),
+        (Why::TimeOver, _) => "the time is over".to_owned(),
+        (Why::Interrupted, _) => "interrupted".to_owned(),
+        (Why::Left, _) => "left".to_owned(),
+        (Why::CannotWrite, _) => "the trace cannot be written any more".to_owned(),
+    }
+}
+
+/// For example `SIGKILL`.
+fn signal_name(number: u8) -> String {
+    nix::sys::signal::Signal::try_from(i32::from(number))
+        .map_or_else(|_| format!("signal {number}"), |signal| signal.to_string())
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

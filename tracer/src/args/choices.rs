@@ -2,12 +2,12 @@
 
 use clap::ValueEnum;
 
-/// How `analyze` prints its report.
+/// For whom something is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people
     Text,
-    /// For programs: schema gctrace.report/1
+    /// For programs
     Json,
 }
 

@@ -33,7 +33,7 @@ fn record_may_be_left_out() {
         recording("gctrace record -- python train.py -p 3 --no-follow")
     );
     assert_eq!(short.target, words("python train.py -p 3 --no-follow"));
-    assert_eq!(short.output, Path::new("trace.json"));
+    assert_eq!(short.output.as_deref(), Some(Path::new("trace.json")));
     assert_eq!(short.ring_size, 16 << 20);
     assert_eq!(short.min_pause, Duration::ZERO);
     assert_eq!(short.verbosity, Verbosity::Normal);
@@ -46,7 +46,7 @@ fn options_of_a_recording() {
     let all = recording(
         "gctrace -o /tmp/t.json.gz --no-follow --min-pause 50us --as-root --ring-size 64K -vv -- x",
     );
-    assert_eq!(all.output, Path::new("/tmp/t.json.gz"));
+    assert_eq!(all.output.as_deref(), Some(Path::new("/tmp/t.json.gz")));
     assert_eq!(all.min_pause, Duration::from_micros(50));
     assert_eq!(all.ring_size, 65536);
     assert_eq!(all.verbosity, Verbosity::Debug);
@@ -103,6 +103,53 @@ fn a_running_process() {
             recording(&format!("gctrace -p 4242 {text}")).target,
             expected
         );
+    }
+}
+
+#[test]
+fn live_views() {
+    let top = |text: &str| match parsed(&format!("gctrace top {text}")) {
+        Ok(Action::Top(config)) => config,
+        other => panic!("{text}: {other:?}"),
+    };
+    let usual = top("");
+    assert_eq!(usual.recording.target, Target::Everything);
+    assert_eq!((usual.recording.output, usual.command_output), (None, None));
+    assert_eq!(usual.recording.min_pause, Duration::ZERO);
+    assert_eq!(
+        (usual.show, usual.interval),
+        (Show::View, Duration::from_secs(1))
+    );
+    assert_eq!((usual.iterations, usual.listen), (None, None));
+    assert_eq!(usual.long_pause, Duration::from_millis(10));
+
+    let all = top(
+        "-d 0.5 -n 3 --format json --long-pause 1ms --record t.json --output o --listen [::1]:99 \
+         --mode inject --cuda off --no-follow -q -- python -d 3",
+    );
+    assert_eq!(all.recording.target, words("python -d 3"));
+    assert_eq!(all.recording.output.as_deref(), Some(Path::new("t.json")));
+    assert_eq!(all.command_output.as_deref(), Some(Path::new("o")));
+    assert_eq!((all.show, all.iterations), (Show::Json, Some(3)));
+    assert_eq!(all.interval, Duration::from_millis(500));
+    assert_eq!(all.long_pause, Duration::from_millis(1));
+    assert_eq!(all.recording.mode, Mode::Inject);
+    assert_eq!(all.recording.verbosity, Verbosity::Quiet);
+    let attached = Target::Process {
+        pid: 7,
+        duration: None,
+    };
+    assert_eq!(top("-p 7 --plain").recording.target, attached);
+    assert_eq!(top("--plain").show, Show::Lines);
+    assert_eq!(top("--format text").show, Show::Lines);
+    for (text, address) in [
+        ("9464", "127.0.0.1:9464"),
+        (":9464", "127.0.0.1:9464"),
+        ("localhost:0", "127.0.0.1:0"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+    ] {
+        let listen = top(&format!("--listen {text}")).listen;
+        assert_eq!(listen.map(|a| a.to_string()).as_deref(), Some(address));
     }
 }
 
@@ -197,6 +244,15 @@ fn refusals() {
         "gctrace export",
         "gctrace export --generation 3 t.json",
         "gctrace --nofollow -- x",
+        "gctrace top -p 12 -- x",
+        "gctrace top -p 12 --output o",
+        "gctrace top -d 0",
+        "gctrace top -d 61",
+        "gctrace top -d 0.25",
+        "gctrace top -n 0",
+        "gctrace top --plain --format json",
+        "gctrace top --listen elsewhere",
+        "gctrace top python train.py",
     ];
     let shown: Vec<String> = lines
         .iter()

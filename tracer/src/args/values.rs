@@ -154,6 +154,7 @@ fn records(before: &[OsString]) -> bool {
         "man",
         "help",
         super::GUARDIAN,
+        super::TERMINAL_GUARDIAN,
     ];
     !before
         .iter()

@@ -1,4 +1,4 @@
-//! Files made on behalf of the user who typed the command: the trace, and the cache.
+//! Files made on behalf of the user who typed the command: the trace, the command's output, and the cache.
 //!
 //! Root must not write through a user's symbolic link with root's rights, nor believe a cache that
 //! a user can write: what it says decides where breakpoints are placed.
@@ -44,6 +44,45 @@ pub(crate) fn create_trace(path: &Path, invoker: &Invoker) -> Result<File, FileE
         user: invoker.name.clone(),
         source,
     })
+}
+
+/// Opens a file for the command's output, after what is in it, with the rights of the invoker.
+pub(crate) fn create_output(path: &Path, invoker: &Invoker) -> Result<File, FileError> {
+    let mut options = OpenOptions::new();
+    options
+        .append(true)
+        .create(true)
+        .mode(0o644)
+        .custom_flags(libc::O_NOCTTY);
+    let made = act_as(invoker, || options.open(path)).and_then(|opened| opened);
+    made.map_err(|source| FileError {
+        path: path.to_owned(),
+        user: invoker.name.clone(),
+        source,
+    })
+}
+
+/// Makes a new file for the command's output in a directory for temporary files: the invoker's alone (mode 0600).
+pub(crate) fn create_temporary_output(
+    directory: &Path,
+    invoker: &Invoker,
+) -> Result<(File, PathBuf), FileError> {
+    let make = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gctrace-").suffix(".out").append(true);
+        Ok(builder.tempfile_in(directory)?.keep()?)
+    };
+    let made = act_as(invoker, make).and_then(|made| made);
+    made.map_err(|source| FileError {
+        path: directory.to_owned(),
+        user: invoker.name.clone(),
+        source,
+    })
+}
+
+/// Removes a file made by [`create_temporary_output`].
+pub(crate) fn remove_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
+    act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
 }
 
 /// Runs `action` with the invoker's access to files: on a thread of its own, because these ids

@@ -102,6 +102,19 @@ impl Policy {
         }
     }
 
+    /// Ctrl-C was typed where the terminal makes no signal of it (raw mode): as if it had, but nobody has the
+    /// signal yet.
+    pub(crate) fn typed_interrupt(&mut self) -> Decision {
+        let typed = Received {
+            signal: Signal::SIGINT,
+            origin: Origin::Group,
+        };
+        match self.decide(typed) {
+            Decision::GoOn => Decision::Forward(Signal::SIGINT),
+            decision => decision,
+        }
+    }
+
     /// Ctrl-C: the first is the command's affair, the second says that the user wants out.
     fn interrupted(&mut self) -> Decision {
         self.interrupts = self.interrupts.saturating_add(1);
@@ -181,6 +194,12 @@ fn relayed_to_group(sender: u32, own: u32) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a process is in gctrace's own process group.
+pub(super) fn in_own_group(pid: u32) -> bool {
+    let own = nix::unistd::getpgrp().as_raw();
+    Stat::of(pid).is_some_and(|stat| i64::from(stat.group) == i64::from(own))
 }
 
 fn descends_from(mut pid: u32, ancestor: u32) -> bool {
@@ -298,6 +317,14 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_typed_interrupt_is_handed_on_once() {
+        let mut policy = with_command();
+        assert_eq!(policy.typed_interrupt(), Decision::Forward(Signal::SIGINT));
+        assert_eq!(policy.typed_interrupt(), Decision::EndRecording);
+        assert_eq!(Policy::alone().typed_interrupt(), Decision::EndRecording);
     }
 
     #[test]

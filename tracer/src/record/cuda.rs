@@ -348,12 +348,29 @@ impl CudaProbes {
         self.store.finish(output);
     }
 
-    /// What was lost, by where, and what the probes cost. Measures that: what is in the ring is thrown away.
-    pub(crate) fn counts(&mut self, session: &Session) -> (HashMap<String, u64>, Vec<ProbeCost>) {
-        let Some(programs) = &mut self.programs else {
+    /// What was lost so far, by where, and how often probes in recorded processes were hit.
+    pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
+        let Some(programs) = &self.programs else {
             return Default::default();
         };
-        let (mut lost, mut costs, mut foreign) = (HashMap::new(), Vec::new(), 0);
+        let (mut lost, mut hits) = (Vec::new(), 0);
+        for (kind, name, _) in KINDS {
+            let counts = programs.counts(kind).unwrap_or_default();
+            hits += counts.hits;
+            if counts.lost > 0 {
+                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
+                lost.push((where_lost, counts.lost));
+            }
+        }
+        (lost, hits)
+    }
+
+    /// What the probes cost. Measures that: what is in the ring is thrown away.
+    pub(crate) fn costs(&mut self, session: &Session) -> Vec<ProbeCost> {
+        let Some(programs) = &mut self.programs else {
+            return Vec::new();
+        };
+        let (mut costs, mut foreign) = (Vec::new(), 0);
         let counted =
             KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
         let prices = programs
@@ -363,10 +380,6 @@ impl CudaProbes {
             })
             .ok();
         for (name, both, counts) in counted {
-            if counts.lost > 0 {
-                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
-                lost.insert(where_lost, counts.lost);
-            }
             foreign += counts.foreign;
             let price = |prices: gctrace_ebpf::CudaCalibration| match both {
                 true => prices.both_ns,
@@ -386,7 +399,7 @@ impl CudaProbes {
             hits,
             ns_per_hit,
         });
-        (lost, costs.collect())
+        costs.collect()
     }
 
     /// All probes, to be taken out.

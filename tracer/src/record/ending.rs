@@ -1,6 +1,5 @@
 //! The end of a recording: probes out, their cost measured, the trace closed, the user told.
 
-use crate::args::Verbosity;
 use crate::record::Why;
 use crate::record::clock;
 use crate::record::cuda::CudaProbes;
@@ -18,9 +17,55 @@ use gctrace_ebpf::PointKind;
 use gctrace_event::End;
 use gctrace_event::ProbeCost;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-/// Ends a recording.
+/// What was lost so far, and how often probes were hit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Events lost, by where; only what was.
+    pub lost: BTreeMap<String, u64>,
+    /// Hits of probes and hooks in recorded programs.
+    pub hits: u64,
+}
+
+/// Counts what was lost and hit so far.
+///
+/// # Errors
+/// Where the kernel does not tell.
+pub(crate) fn tally(probes: Option<&Watch>, injected: Option<&Injected>) -> anyhow::Result<Tally> {
+    let mut tally = Tally::default();
+    if let Some(injected) = injected {
+        tally.lost.extend(injected.lost().clone());
+        tally.hits = injected.hits();
+    }
+    if let Some(probes) = probes {
+        let counters = probes.session.counters()?;
+        tally.lost.extend(lost(&counters, &probes.stacks));
+        let hits = POINTS.into_iter().map(|point| counters.hits(point));
+        tally.hits = hits.fold(tally.hits, u64::saturating_add);
+        if let Some(cuda) = &probes.cuda {
+            let (lost, hits) = cuda.lost_and_hits();
+            tally.lost.extend(lost);
+            tally.hits = tally.hits.saturating_add(hits);
+        }
+    }
+    Ok(tally)
+}
+
+/// Where a process is probed, but for calls of CUDA.
+const POINTS: [PointKind; 8] = [
+    PointKind::POINT_COLLECT,
+    PointKind::POINT_GC_COLLECT,
+    PointKind::POINT_PYGC_COLLECT,
+    PointKind::POINT_STOP_WORLD,
+    PointKind::POINT_START_WORLD,
+    PointKind::POINT_USDT_START,
+    PointKind::POINT_USDT_DONE,
+    PointKind::POINT_CODE_DEALLOC,
+];
+
+/// Ends a recording: sentences for its user.
 ///
 /// # Errors
 /// What kept the trace from being complete.
@@ -28,8 +73,7 @@ pub(crate) fn finish(
     mut trace: Trace,
     (mut probes, injected): (Option<Watch>, Option<Injected>),
     why: Why,
-    verbosity: Verbosity,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let ended_ns = clock::monotonic_ns();
     let ended = match why {
         Why::CommandEnded(ended) => Some(ended),
@@ -66,20 +110,21 @@ pub(crate) fn finish(
         take_out(probes, &counters, &mut trace, &mut end);
     }
     let sources = trace.finish();
-    let (totals, path) = (trace.output.totals(), trace.output.path().to_owned());
+    let (totals, path) = (
+        trace.output.totals(),
+        trace.output.path().map(Path::to_owned),
+    );
     let lost = end
         .lost
         .values()
         .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
     trace.output.finish(end)?;
-    if verbosity > Verbosity::Quiet {
-        eprintln!("gctrace: {}", summary(totals, sources, lost));
-        eprintln!(
-            "gctrace: gctrace analyze {}",
-            crate::hints::shell_line(&[path])
-        );
-    }
-    Ok(())
+    let mut sentences = vec![summary(totals, sources, lost)];
+    sentences.extend(path.map(|path| {
+        let path = crate::hints::shell_line(&[path]);
+        format!("gctrace analyze {path}")
+    }));
+    Ok(sentences)
 }
 
 /// Takes the probes out: what they still have to say, what they lost and cost.
@@ -96,35 +141,49 @@ fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut 
     if let Some(allocations) = &mut watch.allocations {
         allocations.tick(&mut trace.output);
     }
-    let turn = gctrace_ebpf::Turn::wait();
-    if turn.is_none() {
-        tracing::warn!(
-            "other recordings end at the same time: what the probes cost may be said too low"
-        );
-    }
-    let mut cuda_counts = Default::default();
     if let Some(cuda) = &mut watch.cuda {
         cuda.finish(&mut watch.processes, &mut trace.output);
-        cuda_counts = cuda.counts(&watch.session);
+        end.lost.extend(cuda.lost_and_hits().0);
     }
-    let (cuda_lost, cuda_costs) = cuda_counts;
-    let calibrated = watch.session.calibrate();
-    let (calibration, own_probes) = match calibrated {
-        Ok((calibration, probes)) => (Some(calibration), probes),
-        Err(error) => {
-            tracing::warn!("what the probes cost is not known: {error}");
-            (None, Vec::new())
-        }
+    end.lost.extend(lost(counters, &watch.stacks));
+    // What the probes cost is for the reader of a trace.
+    let measured = trace.output.path().is_some();
+    let (turn, own_probes) = match measured {
+        true => measure(&mut watch, counters, end),
+        false => Default::default(),
     };
     let arenas = watch.session.stop_counting_arenas();
     let probes = watch.interpreters.into_probes().chain(own_probes);
     let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     drop(turn);
-    end.lost.extend(lost(counters, &watch.stacks));
-    end.lost.extend(cuda_lost);
+}
+
+/// Measures what the probes cost. What is in the rings is thrown away. The turn lasts until the probes that were
+/// placed for this are taken out.
+fn measure(
+    watch: &mut Watch,
+    counters: &Counters,
+    end: &mut End,
+) -> (Option<gctrace_ebpf::Turn>, Vec<gctrace_ebpf::Attachment>) {
+    let turn = gctrace_ebpf::Turn::wait();
+    if turn.is_none() {
+        tracing::warn!(
+            "other recordings end at the same time: what the probes cost may be said too low"
+        );
+    }
+    let cuda = watch.cuda.as_mut();
+    let cuda_costs = cuda.map(|cuda| cuda.costs(&watch.session));
+    let (calibration, own_probes) = match watch.session.calibrate() {
+        Ok((calibration, probes)) => (Some(calibration), probes),
+        Err(error) => {
+            tracing::warn!("what the probes cost is not known: {error}");
+            (None, Vec::new())
+        }
+    };
     end.probes.extend(costs(counters, calibration, watch.holds));
-    end.probes.extend(cuda_costs);
+    end.probes.extend(cuda_costs.into_iter().flatten());
+    (turn, own_probes)
 }
 
 /// What was lost, by where; only what was.
@@ -144,6 +203,7 @@ fn words(why: Why) -> &'static str {
         Why::ProcessEnded => "the process ended",
         Why::TimeOver => "the time given with -d was over",
         Why::Interrupted => "interrupted",
+        Why::Left => "its user left the live view",
         Why::CannotWrite => "the trace could not be written any more",
     }
 }

@@ -31,6 +31,7 @@ pub(crate) fn header<'a>(
             None,
         ),
         Target::Process { pid, .. } => (Vec::new(), Some(*pid)),
+        Target::Everything => (Vec::new(), None),
     };
     Header {
         format: FORMAT.to_owned(),

@@ -202,6 +202,21 @@ impl Injected {
         }
     }
 
+    /// Processes that handed over a ring and live.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.keys().copied()
+    }
+
+    /// What was lost so far, by where.
+    pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
+        &self.told.lost
+    }
+
+    /// Collections and calls of CUDA seen from within so far.
+    pub(crate) fn hits(&self) -> u64 {
+        self.told.collections.saturating_add(self.told.calls)
+    }
+
     /// Processes, and since when CUPTI tells of their calls; each once.
     pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
         std::mem::take(&mut self.told.cupti)

@@ -1,8 +1,9 @@
-//! Events -> the trace: what is written, what is only counted.
+//! Events -> the trace and those who look on: what is written, what is only counted.
 //!
-//! Owns the trace file and the totals that the closing line and the user are told. Knows nothing of
-//! BPF and of `/proc`.
+//! Owns the trace file, if there is one, and the totals that the closing line and the user are told. Knows
+//! nothing of BPF and of `/proc`.
 
+use crate::top::Shared;
 use gctrace_event::End;
 use gctrace_event::Header;
 use gctrace_event::Note;
@@ -16,21 +17,29 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
 /// What is flushed survives a killed gctrace; this is the most that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
-/// The trace being written.
+/// Where records go.
 pub(crate) struct Output {
-    path: PathBuf,
-    file: Option<TraceFile>,
+    trace: Option<Written>,
+    /// Whoever is shown the figures as they grow.
+    live: Option<Arc<Shared>>,
     failure: Option<WriteError>,
-    flushed: Instant,
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
     totals: Totals,
+}
+
+/// The trace being written.
+struct Written {
+    path: PathBuf,
+    file: TraceFile,
+    flushed: Instant,
 }
 
 /// What was recorded.
@@ -47,15 +56,19 @@ pub(crate) struct Totals {
 }
 
 impl Output {
-    /// Begins the trace in an opened file.
-    pub(crate) fn begin(path: &Path, file: File, header: &Header) -> Result<Self, WriteError> {
-        let compressed = gctrace_event::compressed_by_name(path);
-        let file = TraceFile::create(file, path, compressed, header)?;
+    /// Begins the trace in an opened file, if there is to be one, and tells `live` as well.
+    pub(crate) fn begin(
+        trace: Option<(&Path, File)>,
+        header: &Header,
+        live: Option<Arc<Shared>>,
+    ) -> Result<Self, WriteError> {
+        let trace = trace
+            .map(|(path, file)| Written::begin(path, file, header))
+            .transpose()?;
         Ok(Self {
-            path: path.to_owned(),
-            file: Some(file),
+            trace,
+            live,
             failure: None,
-            flushed: Instant::now(),
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
             totals: Totals::default(),
@@ -64,11 +77,14 @@ impl Output {
 
     /// Writes one record. A failure ends the writing and is kept for [`Output::failure`].
     pub(crate) fn write(&mut self, record: &Record) {
+        if let Some(live) = &self.live {
+            live.live().record(record);
+        }
         if self.failure.is_some() {
             return;
         }
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.write(record)
+        if let Some(trace) = &mut self.trace
+            && let Err(error) = trace.file.write(record)
         {
             self.failure = Some(error);
         }
@@ -111,12 +127,11 @@ impl Output {
 
     /// Hands what was written to the kernel, a few times a second.
     pub(crate) fn tick(&mut self) {
-        if self.flushed.elapsed() < FLUSH_EVERY || self.failure.is_some() {
+        if self.failure.is_some() {
             return;
         }
-        self.flushed = Instant::now();
-        if let Some(file) = &mut self.file
-            && let Err(error) = file.flush()
+        if let Some(trace) = &mut self.trace
+            && let Err(error) = trace.flush_if_due()
         {
             self.failure = Some(error);
         }
@@ -132,21 +147,40 @@ impl Output {
         self.totals
     }
 
-    /// Where the trace is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Where the trace is, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.trace.as_ref().map(|trace| trace.path.as_path())
     }
 
     /// Writes the last line; an earlier failure is returned.
     pub(crate) fn finish(mut self, mut end: End) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
-        let finished = match self.file.take() {
-            Some(file) => file.finish(&end),
+        let finished = match self.trace.take() {
+            Some(trace) => trace.file.finish(&end),
             None => Ok(0),
         };
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => finished,
         }
+    }
+}
+
+impl Written {
+    fn begin(path: &Path, file: File, header: &Header) -> Result<Self, WriteError> {
+        let compressed = gctrace_event::compressed_by_name(path);
+        Ok(Self {
+            path: path.to_owned(),
+            file: TraceFile::create(file, path, compressed, header)?,
+            flushed: Instant::now(),
+        })
+    }
+
+    fn flush_if_due(&mut self) -> Result<(), WriteError> {
+        if self.flushed.elapsed() < FLUSH_EVERY {
+            return Ok(());
+        }
+        self.flushed = Instant::now();
+        self.file.flush()
     }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// When a process without a known interpreter is looked at again, after its program began: most
 /// that load a libpython late do it at once; a few, plug-in hosts, much later.
-const LOOK_AGAIN: [Duration; 4] = [
+pub(crate) const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(200),
     Duration::from_secs(2),
@@ -132,6 +132,15 @@ impl Processes {
     /// All that are there.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.table.keys().copied()
+    }
+
+    /// Those that run Python.
+    pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
+        let python = self
+            .table
+            .iter()
+            .filter(|(_, entry)| entry.interpreter.is_some());
+        python.map(|(pid, _)| *pid)
     }
 
     /// Whether a process is known.

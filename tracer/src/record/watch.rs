@@ -152,6 +152,11 @@ impl Watch {
         }
         // Followed before the probes are in: a child born in between is followed too.
         self.session.follow(pid)?;
+        if !is_running(pid) {
+            // Its end came before, and will not be told.
+            self.session.unfollow(pid);
+            return Ok(());
+        }
         self.counting
             .begin(&self.session, pid, clock::monotonic_ns());
         self.processes
@@ -410,4 +415,14 @@ impl Watch {
         self.processes
             .announce(pid, &self.interpreters, &mut trace.output);
     }
+}
+
+/// Whether a process is there and has not ended: one that waits for its parent (a zombie) has.
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // `pid (name) state ...` (proc_pid_stat(5)); the name may hold any character.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

@@ -11,6 +11,8 @@
 )]
 
 pub mod allocations;
+pub mod tmux;
+pub mod top;
 pub mod user;
 
 use serde_json::Value;

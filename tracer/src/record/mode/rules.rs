@@ -102,7 +102,7 @@ fn probes_alone() -> Decision {
 
 fn attached(config: &RecordConfig) -> Option<Refused> {
     let mode = config.mode.as_str();
-    matches!(config.target, Target::Process { .. }).then_some(Refused::Attach { mode })
+    (!matches!(config.target, Target::Command(_))).then_some(Refused::Attach { mode })
 }
 
 /// Whether probes can be placed.
@@ -124,7 +124,7 @@ fn instead(config: &RecordConfig) -> String {
             "Or, without them, from within the program:\n    gctrace --mode inject -- {}",
             shell_line(words)
         ),
-        Target::Process { .. } => {
+        Target::Process { .. } | Target::Everything => {
             "Without them gctrace records commands that it starts itself: gctrace -- COMMAND"
                 .to_owned()
         }

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Makes a small virtual environment with the Prometheus project's Python package, whose
+# parsers check the page of metrics (1 MB).
+#
+#   scripts/metrics-venv.sh [FOLDER]            (default: .venv-metrics)
+#
+# Prints the path of its python. Where it cannot be had, says why on stderr and exits 1:
+# tests print it as a named skip.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+folder=${1:-$here/../.venv-metrics}
+package=prometheus-client==0.26.0
+
+mkdir -p "$(dirname "$folder")"
+folder=$(cd "$(dirname "$folder")" && pwd)/$(basename "$folder")
+log=$folder.log
+
+give_up() {
+    echo "metrics-venv: $1" >&2
+    exit 1
+}
+
+works() { "$folder/bin/python" -c 'import prometheus_client.openmetrics.parser' >>"$log" 2>&1; }
+
+exec 9>"$folder.lock"
+flock 9
+if [ -e "$folder/.complete" ] && works; then
+    echo "$folder/bin/python"
+    exit 0
+fi
+
+: >"$log"
+python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv here (Debian, Ubuntu: apt-get install python3-venv)"
+rm -rf "$folder"
+python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be made (see $log)"
+"$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$package" >>"$log" 2>&1 ||
+    give_up "$package could not be installed (see $log)"
+works || give_up "$package is installed but does not import (see $log)"
+touch "$folder/.complete"
+echo "$folder/bin/python"

@@ -1,0 +1,49 @@
+"""Reads a page of metrics from stdin with the Prometheus project's own parser, and writes what it found as JSON.
+
+usage: openmetrics_page.py [openmetrics | prometheus]
+
+[{"name", "type", "unit", "help", "samples": [[name, {label: value}, value]]}]; infinity is "inf".
+Ends with the parser's complaint where it has one. Needs the package prometheus-client (scripts/metrics-venv.sh).
+"""
+
+import json
+import sys
+
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+
+def number(value):
+    return value if value == value and abs(value) != float("inf") else str(value)
+
+
+def main():
+    kind = sys.argv[1] if len(sys.argv) > 1 else "openmetrics"
+    parse = {
+        "openmetrics": openmetrics_parser.text_string_to_metric_families,
+        "prometheus": parser.text_string_to_metric_families,
+    }[kind]
+    families = [
+        {
+            "name": family.name,
+            "type": family.type,
+            "unit": family.unit,
+            "help": family.documentation,
+            "samples": [
+                [sample.name, sample.labels, number(sample.value)]
+                for sample in family.samples
+            ],
+        }
+        for family in parse(sys.stdin.read())
+    ]
+    seen = set()
+    for family in families:
+        for name, labels, _ in family["samples"]:
+            key = (name, tuple(sorted(labels.items())))
+            if key in seen:
+                sys.exit(f"the same series twice: {key}")
+            seen.add(key)
+    json.dump(families, sys.stdout)
+
+
+main()

@@ -1,0 +1,292 @@
+//! Every Python process that this user may trace: found in `/proc`, each told once.
+//!
+//! Owns which processes were looked at, when, and what was seen. What makes a file an interpreter is
+//! `gctrace_probes`' business; following children and placing probes is `watch.rs`'s.
+
+use crate::record::processes::LOOK_AGAIN;
+use gctrace_probes::ProgramKind;
+use gctrace_probes::maps;
+use gctrace_probes::process;
+use gctrace_probes::process::Listed;
+use nix::time::ClockId;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Most processes of which the last of [`LOOK_AGAIN`] is due that one look examines, so that it stays short
+/// however many there are: each costs 50 to 100 us.
+const OLD_ONES_PER_LOOK: usize = 100;
+
+/// How long a process is young: whether it runs another program than before is then seen at the next look. Wrapper
+/// scripts and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Most programs remembered; more are forgotten all together, and asked again.
+const PROGRAMS: usize = 4096;
+
+/// Looks for Python processes.
+pub(crate) struct Discovery {
+    /// Only processes of this user.
+    owner: Option<u32>,
+    known: HashMap<u32, Known>,
+    programs: HashMap<Program, ProgramKind>,
+}
+
+/// A process that was looked at.
+struct Known {
+    /// Number of its folder in `/proc`.
+    inode: u64,
+    started_ns: u64,
+    state: State,
+}
+
+enum State {
+    /// Told, or nothing that could ever run a program (a kernel thread, a zombie).
+    Settled,
+    /// No CPython so far.
+    Waiting {
+        /// When it is looked at again.
+        due: Instant,
+        /// How often it was looked at, which says how long to wait: index into [`LOOK_AGAIN`].
+        looked: usize,
+        /// What it ran then.
+        program: Option<Program>,
+    },
+}
+
+/// An executable file: device, inode, time of the last change.
+type Program = (u64, u64, i64, i64);
+
+/// What one look at a process says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Python,
+    NotYet,
+    Never,
+}
+
+impl Discovery {
+    /// `owner`: of this user only.
+    pub(crate) fn new(owner: Option<u32>) -> Self {
+        Self {
+            owner,
+            known: HashMap::new(),
+            programs: HashMap::new(),
+        }
+    }
+
+    /// Processes that run CPython and were not told before, lowest process id first; never gctrace itself.
+    /// For about once a second.
+    pub(crate) fn look(&mut self) -> Vec<u32> {
+        self.look_at(Instant::now())
+    }
+
+    fn look_at(&mut self, now: Instant) -> Vec<u32> {
+        // A `/proc` that cannot be listed shows nobody, and nobody as ended.
+        let Ok(listed) = process::all() else {
+            return Vec::new();
+        };
+        self.forget_ended(&listed);
+        let mut due: Vec<u32> = listed
+            .iter()
+            .filter(|process| self.is_new(process, now))
+            .map(|process| process.pid)
+            .collect();
+        due.extend(self.waited(now));
+        due.extend(self.became_another(now));
+        due.retain(|pid| self.examine(*pid, now) == Seen::Python);
+        due.sort_unstable();
+        due
+    }
+
+    fn forget_ended(&mut self, listed: &[Listed]) {
+        let there: HashSet<u32> = listed.iter().map(|process| process.pid).collect();
+        self.known.retain(|pid, _| there.contains(pid));
+    }
+
+    /// Whether this process was never seen; from now on it is known, and due.
+    fn is_new(&mut self, listed: &Listed, now: Instant) -> bool {
+        if listed.pid == std::process::id() {
+            return false;
+        }
+        let known = self.known.get_mut(&listed.pid);
+        if known
+            .as_ref()
+            .is_some_and(|known| known.inode == listed.inode)
+        {
+            return false;
+        }
+        let Ok(started_ns) = process::started_ns(listed.pid) else {
+            return false;
+        };
+        if let Some(known) = known.filter(|known| known.started_ns == started_ns) {
+            known.inode = listed.inode;
+            return false;
+        }
+        let looked = looks_until(age(started_ns));
+        let state = State::Waiting {
+            due: now,
+            looked,
+            program: None,
+        };
+        self.known.insert(
+            listed.pid,
+            Known {
+                inode: listed.inode,
+                started_ns,
+                state,
+            },
+        );
+        true
+    }
+
+    /// Processes whose time has come again: all young ones, and those old ones that waited longest.
+    fn waited(&self, now: Instant) -> Vec<u32> {
+        let (mut young, mut old) = (Vec::new(), Vec::new());
+        for (pid, known) in &self.known {
+            match known.state {
+                State::Waiting { due, looked, .. } if due < now => {
+                    let list = if looked < LOOK_AGAIN.len() {
+                        &mut young
+                    } else {
+                        &mut old
+                    };
+                    list.push((due, *pid));
+                }
+                _ => {}
+            }
+        }
+        if old.len() > OLD_ONES_PER_LOOK {
+            old.select_nth_unstable(OLD_ONES_PER_LOOK);
+            old.truncate(OLD_ONES_PER_LOOK);
+        }
+        young.into_iter().chain(old).map(|(_, pid)| pid).collect()
+    }
+
+    /// Young processes whose time has not come again, but which run another program by now.
+    fn became_another(&mut self, now: Instant) -> Vec<u32> {
+        let since_boot = since_boot();
+        let mut changed = Vec::new();
+        for (pid, known) in &mut self.known {
+            let age = since_boot.saturating_sub(Duration::from_nanos(known.started_ns));
+            let State::Waiting {
+                due,
+                looked,
+                program,
+            } = &mut known.state
+            else {
+                continue;
+            };
+            let is_waiting = *due >= now && program.is_some() && age < YOUNG;
+            if is_waiting && running(*pid).is_some_and(|file| *program != Some(identity(&file))) {
+                *looked = 0;
+                changed.push(*pid);
+            }
+        }
+        changed
+    }
+
+    fn examine(&mut self, pid: u32, now: Instant) -> Seen {
+        let program = running(pid).map(|file| identity(&file));
+        let seen = self.see(pid);
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.state = match (seen, &known.state) {
+                (Seen::NotYet, State::Waiting { looked, .. }) => State::Waiting {
+                    due: now + wait(*looked),
+                    looked: looked.saturating_add(1),
+                    program,
+                },
+                _ => State::Settled,
+            };
+        }
+        seen
+    }
+
+    fn see(&mut self, pid: u32) -> Seen {
+        if self.owner.is_some_and(|owner| !belongs_to(pid, owner)) {
+            // It may become this user's, as a login does.
+            return Seen::NotYet;
+        }
+        match std::fs::metadata(process::executable_link(pid)) {
+            Ok(file) => self.see_program(pid, &file),
+            // Only what has no memory of its own has no executable.
+            Err(error) if error.kind() == ErrorKind::NotFound => Seen::Never,
+            Err(_) => Seen::NotYet,
+        }
+    }
+
+    fn see_program(&mut self, pid: u32, file: &Metadata) -> Seen {
+        let python = match self.kind(pid, file) {
+            ProgramKind::Static => true,
+            // Python or not is seen once its loader, or the program itself, has mapped a libpython.
+            ProgramKind::NeedsLibpython { .. } | ProgramKind::OtherDynamic { .. } => {
+                maps::has_libpython(pid).unwrap_or(false)
+            }
+            ProgramKind::Other => false,
+        };
+        if python { Seen::Python } else { Seen::NotYet }
+    }
+
+    /// What kind of program a process runs; each file is read once.
+    fn kind(&mut self, pid: u32, file: &Metadata) -> ProgramKind {
+        let program = identity(file);
+        if let Some(kind) = self.programs.get(&program) {
+            return *kind;
+        }
+        if self.programs.len() >= PROGRAMS {
+            self.programs.clear();
+        }
+        let kind = gctrace_probes::identify(&process::executable_link(pid));
+        // Gone meanwhile, or not to be read: nothing to remember about the file.
+        let Ok(kind) = kind else {
+            return ProgramKind::Other;
+        };
+        self.programs.insert(program, kind);
+        kind
+    }
+}
+
+/// The folder of a process that may not be inspected by its own user (it changed its user id, it is not dumpable)
+/// belongs to root (proc(5)).
+fn belongs_to(pid: u32, owner: u32) -> bool {
+    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|folder| folder.uid() == owner)
+}
+
+fn wait(looked: usize) -> Duration {
+    LOOK_AGAIN
+        .get(looked)
+        .or(LOOK_AGAIN.last())
+        .copied()
+        .unwrap_or_default()
+}
+
+/// The executable of a process.
+fn running(pid: u32) -> Option<Metadata> {
+    std::fs::metadata(process::executable_link(pid)).ok()
+}
+
+fn identity(file: &Metadata) -> Program {
+    (file.dev(), file.ino(), file.mtime(), file.mtime_nsec())
+}
+
+/// How many of [`LOOK_AGAIN`] are over for a process of this age.
+fn looks_until(age: Duration) -> usize {
+    LOOK_AGAIN.iter().filter(|wait| **wait <= age).count()
+}
+
+fn age(started_ns: u64) -> Duration {
+    since_boot().saturating_sub(Duration::from_nanos(started_ns))
+}
+
+fn since_boot() -> Duration {
+    nix::time::clock_gettime(ClockId::CLOCK_BOOTTIME)
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

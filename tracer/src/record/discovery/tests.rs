@@ -1,0 +1,254 @@
+use super::*;
+use std::io::BufRead as _;
+use std::io::BufReader;
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+
+const PYTHON: &str = "/usr/bin/python3";
+const SAYS_READY: &str = "import sys; print('ready', flush=True); sys.stdin.read()";
+
+/// A child that is ended with its test.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        Self(
+            command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    fn python(program: &Path) -> Self {
+        let mut python = Self::start(Command::new(program).args(["-I", "-c", SAYS_READY]));
+        python.ready();
+        python
+    }
+
+    fn ready(&mut self) {
+        let mut line = String::new();
+        let output = self.0.stdout.as_mut().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    fn go_on(&mut self) {
+        self.0.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Interpreters of scripts/interpreters.sh whose collector is in a shared library.
+fn shared_interpreters(test: &str) -> Vec<PathBuf> {
+    let manifest = std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.interpreters/manifest.tsv"),
+        PathBuf::from,
+    );
+    let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+    let shared = |line: &str| {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let is_shared = fields.get(2)?.split(',').any(|what| what == "shared");
+        is_shared.then(|| fields.get(3).map(PathBuf::from))?
+    };
+    let found: Vec<PathBuf> = text.lines().filter_map(shared).collect();
+    if found.is_empty() {
+        eprintln!(
+            "skipped {test}: no interpreter with a shared library in {}; scripts/interpreters.sh makes it",
+            manifest.display()
+        );
+    }
+    found
+}
+
+/// The libpython that an interpreter has mapped.
+fn library(pid: u32) -> PathBuf {
+    let found = maps::candidates(pid).unwrap();
+    let named = |path: &PathBuf| path.to_string_lossy().contains("libpython3.");
+    found.into_iter().map(|one| one.path).find(named).unwrap()
+}
+
+#[test]
+fn python_is_told_once_and_other_programs_never() {
+    let python = Running::python(Path::new(PYTHON));
+    let other = Running::start(Command::new("cat").arg("-"));
+    let mut discovery = Discovery::new(None);
+    let found = discovery.look();
+    assert!(found.contains(&python.pid()), "{found:?}");
+    for not in [other.pid(), std::process::id(), 1] {
+        assert!(!found.contains(&not), "{not} in {found:?}");
+    }
+    let later = Instant::now() + Duration::from_secs(30);
+    assert!(!discovery.look_at(later).contains(&python.pid()));
+    assert!(discovery.known.contains_key(&python.pid()));
+    let gone = python.pid();
+    drop(python);
+    discovery.look();
+    assert!(!discovery.known.contains_key(&gone));
+    let next = Running::python(Path::new(PYTHON));
+    assert!(discovery.look().contains(&next.pid()));
+}
+
+#[test]
+fn interpreters_in_shared_libraries_are_found() {
+    for program in shared_interpreters("interpreters_in_shared_libraries_are_found") {
+        let python = Running::python(&program);
+        let found = Discovery::new(None).look();
+        assert!(found.contains(&python.pid()), "{}", program.display());
+    }
+}
+
+#[test]
+fn a_process_that_becomes_python_later_is_found() {
+    let script = format!("echo ready; read line; exec {PYTHON} -I -c \"{SAYS_READY}\"");
+    let mut shell = Running::start(Command::new("sh").args(["-c", &script]));
+    shell.ready();
+    let mut discovery = Discovery::new(None);
+    assert!(!discovery.look().contains(&shell.pid()));
+    // However often it was looked at, and at once: as a shim does.
+    let now = Instant::now();
+    for seconds in [1, 2, 10, 30] {
+        let found = discovery.look_at(now + Duration::from_secs(seconds));
+        assert!(!found.contains(&shell.pid()));
+    }
+    shell.go_on();
+    shell.ready();
+    let next = now + Duration::from_secs(31);
+    assert!(discovery.look_at(next).contains(&shell.pid()));
+    assert!(!discovery.look_at(next).contains(&shell.pid()));
+}
+
+#[test]
+fn a_program_that_loads_libpython_late_is_found() {
+    let test = "a_program_that_loads_libpython_late_is_found";
+    // Those after the first may need another C library than perl has loaded.
+    let Some(program) = shared_interpreters(test).into_iter().next() else {
+        return;
+    };
+    let library = library(Running::python(&program).pid());
+    // Global, for what it is built of refers to it; perl's base package can load any library.
+    let script = "$| = 1; print qq(ready\\n); <STDIN>; require DynaLoader; \
+                  DynaLoader::dl_load_file($ARGV[0], 1) or die DynaLoader::dl_error(); print qq(ready\\n); <STDIN>";
+    let perl = Path::new("/usr/bin/perl");
+    if !perl.exists() {
+        eprintln!("skipped {test}: no perl here, which would load the library");
+        return;
+    }
+    let mut host = Running::start(Command::new(perl).args(["-e", script]).arg(&library));
+    host.ready();
+    let mut discovery = Discovery::new(None);
+    assert!(!discovery.look().contains(&host.pid()));
+    host.go_on();
+    host.ready();
+    let later = Instant::now() + Duration::from_secs(3);
+    assert!(discovery.look_at(later).contains(&host.pid()));
+}
+
+#[test]
+fn others_are_left_out_where_one_user_is_asked_for() {
+    let own = nix::unistd::geteuid();
+    let python = Running::python(Path::new(PYTHON));
+    assert!(
+        Discovery::new(Some(own.as_raw()))
+            .look()
+            .contains(&python.pid())
+    );
+    assert!(
+        !Discovery::new(Some(own.as_raw() + 1))
+            .look()
+            .contains(&python.pid())
+    );
+    if !own.is_root() {
+        eprintln!("skipped a part of others_are_left_out..: another user needs root");
+        return;
+    }
+    let mut nobody = Command::new(PYTHON);
+    let mut nobody = Running::start(nobody.uid(65534).args(["-I", "-c", SAYS_READY]));
+    nobody.ready();
+    assert!(Discovery::new(Some(65534)).look().contains(&nobody.pid()));
+}
+
+#[test]
+fn zombies_and_kernel_threads_are_not_looked_at_again() {
+    let mut zombie = Command::new("true").spawn().unwrap();
+    while std::fs::metadata(process::executable_link(zombie.id())).is_ok() {
+        std::thread::yield_now();
+    }
+    let mut discovery = Discovery::new(None);
+    assert!(!discovery.look().contains(&zombie.id()));
+    let settled = |pid: u32| matches!(discovery.known[&pid].state, State::Settled);
+    assert!(settled(zombie.id()));
+    if process::thread_name(2, 2).is_ok_and(|name| name == "kthreadd") {
+        assert!(settled(2));
+    }
+    zombie.wait().unwrap();
+}
+
+#[test]
+fn old_processes_are_looked_at_a_few_at_a_time() {
+    let now = Instant::now();
+    let mut discovery = Discovery::new(None);
+    let waiting = |looked, age| Known {
+        inode: 0,
+        started_ns: 0,
+        state: State::Waiting {
+            due: now - Duration::from_secs(age),
+            looked,
+            program: None,
+        },
+    };
+    for pid in 0..1000 {
+        discovery.known.insert(pid, waiting(4, 1 + u64::from(pid)));
+    }
+    for pid in 1000..1500 {
+        discovery.known.insert(pid, waiting(1, 1));
+    }
+    let due = discovery.waited(now);
+    assert_eq!(due.len(), OLD_ONES_PER_LOOK + 500);
+    assert!(
+        (900..1500).all(|pid| due.contains(&pid)),
+        "longest waiting first"
+    );
+}
+
+/// Figures for docs/measurements.md: `cargo test --release -p gctrace --bin gctrace -- --ignored --nocapture
+/// cost_of_a_look`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_look() {
+    let sleepers: Vec<Running> = (0..2000)
+        .map(|_| Running::start(Command::new("sleep").arg("1000")))
+        .collect();
+    let mut discovery = Discovery::new(None);
+    let start = Instant::now();
+    for look in 0..40 {
+        let before = cpu_time();
+        let found = discovery.look_at(start + Duration::from_secs(look)).len();
+        let took = cpu_time() - before;
+        let known = discovery.known.len();
+        println!("look {look}: {took:?} of CPU time, {found} found, {known} known");
+    }
+    drop(sleepers);
+}
+
+fn cpu_time() -> Duration {
+    nix::time::clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .unwrap()
+        .into()
+}

@@ -1,0 +1,152 @@
+//! The command that is recorded, and the signals that concern it or gctrace.
+//!
+//! Owns what follows from a signal or a typed Ctrl-C, how the command ended, and gctrace's exit code. What
+//! signals mean is `launch/signals.rs`.
+
+use crate::launch::Decision;
+use crate::launch::Ended;
+use crate::launch::Launched;
+use crate::launch::Policy;
+use crate::launch::Signals;
+use crate::record::Why;
+use crate::record::readable;
+use anyhow::Context as _;
+use nix::poll::PollTimeout;
+use nix::sys::signal::Signal;
+use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
+
+/// Exit code of a recording that its user ended before the command did.
+const INTERRUPTED: u8 = 130;
+
+/// The command, if one was started, and gctrace's signals.
+pub(crate) struct Supervision {
+    launched: Option<Launched>,
+    signals: Signals,
+    policy: Policy,
+    /// The command was sent a signal that usually ends a program.
+    handed_on: bool,
+}
+
+impl Supervision {
+    /// There is no command yet.
+    pub(crate) fn new(signals: Signals) -> Self {
+        Self {
+            launched: None,
+            signals,
+            policy: Policy::alone(),
+            handed_on: false,
+        }
+    }
+
+    /// The command was started.
+    pub(crate) fn started(&mut self, launched: Launched) {
+        self.policy.command_started();
+        self.launched = Some(launched);
+    }
+
+    /// The command, if there is one.
+    pub(crate) fn command(&self) -> Option<&Launched> {
+        self.launched.as_ref()
+    }
+
+    /// Whether the command was sent a signal, by way of gctrace, that usually ends a program.
+    pub(crate) fn handed_on(&self) -> bool {
+        self.handed_on
+    }
+
+    /// Carries out what the signals mean that have arrived. Whether the recording is to end.
+    pub(crate) fn handle_signals(&mut self) -> anyhow::Result<bool> {
+        while let Some(received) = self.signals.next().context("cannot read signals")? {
+            match self.policy.decide(received) {
+                Decision::GoOn => {}
+                Decision::EndRecording => return Ok(true),
+                Decision::Forward(signal) => {
+                    self.handed_on |= !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2);
+                    if let Some(launched) = &self.launched {
+                        launched
+                            .send(signal)
+                            .context("cannot hand a signal on to the command")?;
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes the signals that have arrived when nothing is recorded any more. Whether one of them usually ends a
+    /// program.
+    pub(crate) fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
+        let mut told = false;
+        while let Some(received) = self.signals.next().context("cannot read signals")? {
+            told |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
+        }
+        Ok(told)
+    }
+
+    /// Ctrl-C was typed where the terminal makes no signal of it. Whether the recording is to end.
+    pub(crate) fn interrupt(&mut self) -> anyhow::Result<bool> {
+        match (self.policy.typed_interrupt(), &self.launched) {
+            (Decision::Forward(_), Some(launched)) => {
+                self.handed_on = true;
+                launched
+                    .interrupt_as_terminal()
+                    .context("cannot interrupt the command")?;
+                Ok(false)
+            }
+            (decision, _) => Ok(decision == Decision::EndRecording),
+        }
+    }
+
+    /// How the command ended, if it has. Never blocks.
+    pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<Ended>> {
+        let waited = self.launched.as_mut().map(Launched::try_wait).transpose();
+        Ok(waited.context("cannot wait for the command")?.flatten())
+    }
+
+    /// The exit code of a recording that is over and closed like this. A command that still runs is left alone,
+    /// but where only the trace failed, gctrace stays with it to the end: its exit code is ours.
+    pub(crate) fn exit_code<T>(self, why: Why, closed: anyhow::Result<T>) -> anyhow::Result<u8> {
+        match (why, self.launched.is_some()) {
+            (Why::CommandEnded(ended), _) => closed.map(|_| ended.exit_code()),
+            (Why::CannotWrite, true) => {
+                if let Err(error) = closed {
+                    tracing::error!("{error:#}");
+                }
+                tracing::warn!("recording has ended, the command goes on");
+                self.stay()
+            }
+            (Why::Interrupted, true) => closed.map(|_| INTERRUPTED),
+            _ => closed.map(|_| 0),
+        }
+    }
+
+    /// Waits for the command as a recording would, without recording.
+    fn stay(mut self) -> anyhow::Result<u8> {
+        loop {
+            let mut descriptors = vec![readable(self.signals.as_fd())];
+            descriptors.extend(
+                self.launched
+                    .iter()
+                    .map(|command| readable(command.as_fd())),
+            );
+            match nix::poll::poll(&mut descriptors, PollTimeout::NONE) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(errno).context("cannot wait for the command"),
+            }
+            if let Some(ended) = self.try_wait()? {
+                return Ok(ended.exit_code());
+            }
+            if self.handle_signals()? {
+                return Ok(INTERRUPTED);
+            }
+        }
+    }
+}
+
+/// The signals: readable when one has arrived.
+impl AsFd for Supervision {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}

@@ -1,0 +1,65 @@
+//! A snapshot as one JSON object on a line of its own.
+
+use gctrace_analysis::live::Snapshot;
+use std::collections::HashSet;
+use std::io;
+
+/// Knows what was printed already.
+#[derive(Debug, Default)]
+pub(super) struct Json {
+    /// Long pauses of the snapshot before: process, thread, begin.
+    told: HashSet<(u32, u32, u64)>,
+}
+
+impl Json {
+    /// The line. Each long pause is in one of them only.
+    pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
+        let name =
+            |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.begin_ns);
+        let mut shown = snapshot.clone();
+        shown
+            .long_pauses
+            .retain(|pause| !self.told.contains(&name(pause)));
+        self.told = snapshot.long_pauses.iter().map(name).collect();
+        let mut line = serde_json::to_vec(&shown)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::live::LongPause;
+    use serde_json::Value;
+
+    fn long(begin_ns: u64) -> LongPause {
+        LongPause {
+            begin_ns,
+            reason: "automatic",
+            ..LongPause::default()
+        }
+    }
+
+    fn begins(line: &[u8]) -> Vec<u64> {
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let value: Value = serde_json::from_slice(line).expect("an object");
+        let pauses = value["long_pauses"].as_array().expect("long pauses");
+        let begin = |pause: &Value| pause["begin_ns"].as_u64().expect("a number");
+        pauses.iter().map(begin).collect()
+    }
+
+    #[test]
+    fn long_pauses_are_told_once() {
+        let mut json = Json::default();
+        let mut snapshot = Snapshot {
+            long_pauses: vec![long(1), long(5)],
+            ..Snapshot::default()
+        };
+        assert_eq!(begins(&json.text(&snapshot).expect("text")), [1, 5]);
+        assert_eq!(begins(&json.text(&snapshot).expect("text")), [0; 0]);
+        // One that was read late, with an earlier begin.
+        snapshot.long_pauses = vec![long(5), long(4)];
+        assert_eq!(begins(&json.text(&snapshot).expect("text")), [4]);
+    }
+}

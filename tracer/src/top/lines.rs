@@ -1,0 +1,287 @@
+//! A snapshot as a line of text for people, in columns that fit 100 characters.
+
+use crate::top::time_of_day::time_of_day;
+use gctrace_analysis::live::LineFigures;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::Snapshot;
+use std::fmt::Write as _;
+
+/// A terminal is told again what the columns are after so many lines: one is then always in sight.
+const HEADER_EVERY: u64 = 20;
+
+/// Most characters of a line.
+const WIDTH: usize = 100;
+
+const HEADER: &str = "    time proc GC ms/s share gen0/1/2 per s   last  worst  GPU lost   own  busiest and its line";
+
+/// What was printed so far.
+#[derive(Debug)]
+pub(super) struct Lines {
+    on_terminal: bool,
+    lines: u64,
+    /// The process with most time in pauses when last looked at.
+    busiest: Option<u32>,
+}
+
+impl Lines {
+    /// `on_terminal`: the names of the columns are repeated.
+    pub(super) fn new(on_terminal: bool) -> Self {
+        Self {
+            on_terminal,
+            lines: 0,
+            busiest: None,
+        }
+    }
+
+    /// The process whose lines are of interest.
+    pub(super) fn busiest(&self) -> Option<u32> {
+        self.busiest
+    }
+
+    /// The line, below the names of the columns where they are due.
+    pub(super) fn text(&mut self, snapshot: &Snapshot) -> String {
+        let mut text = String::new();
+        let is_due =
+            self.lines == 0 || (self.on_terminal && self.lines.is_multiple_of(HEADER_EVERY));
+        if is_due {
+            text.push_str(HEADER);
+            text.push('\n');
+        }
+        self.lines += 1;
+        let busiest = busiest(snapshot);
+        self.busiest = busiest.map(|process| process.pid);
+        let mut line = figures(snapshot, busiest);
+        if let Some(process) = busiest {
+            let _ = write!(line, "  {}", place(snapshot, process));
+        }
+        text.extend(line.trim_end().chars().take(WIDTH));
+        text.push('\n');
+        text
+    }
+}
+
+/// Most time in pauses in the interval, else since the begin.
+fn busiest(snapshot: &Snapshot) -> Option<&ProcessFigures> {
+    snapshot.processes.iter().max_by_key(|process| {
+        let total: u64 = process.collections.pause_ns.iter().sum();
+        (process.interval_pause_ns, process.ended.is_none(), total)
+    })
+}
+
+fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
+    let totals = &snapshot.totals;
+    let seconds = (snapshot.interval_ns.max(1) as f64) / 1e9;
+    let [young, middle, old, _] = totals.interval_pauses;
+    let rates = [young, middle, old].map(|count| rate(count as f64 / seconds));
+    let share = busiest.map(|process| percent(process.share_ppm));
+    let last = busiest.and_then(|process| process.last);
+    let worst = busiest.and_then(|process| process.worst);
+    let lost = snapshot.recorder.lost.values();
+    format!(
+        "{:8} {:>4} {:>7} {:>5} {:>14} {:>6} {:>6} {:>4} {:>4} {:>5}",
+        time_of_day(snapshot.at_unix_ns),
+        totals.processes.saturating_sub(totals.ended),
+        number(totals.interval_pause_ns as f64 / 1e6 / seconds),
+        or_dash(share),
+        rates.join("/"),
+        or_dash(last.map(|pause| time(pause.duration_ns))),
+        or_dash(worst.map(|pause| time(pause.duration_ns))),
+        or_dash(busiest.and_then(|process| gpu(snapshot, process))),
+        lost.fold(0, |sum: u64, count| sum.saturating_add(*count)),
+        percent(snapshot.recorder.cpu_ppm),
+    )
+}
+
+/// Which process it is, where there are several, and the line that costs it most.
+fn place(snapshot: &Snapshot, process: &ProcessFigures) -> String {
+    let mut words = Vec::new();
+    if let Some(ended) = &process.ended {
+        words.push(match (ended.code, ended.signal) {
+            (_, Some(signal)) => format!("{} killed by signal {signal}", process.pid),
+            (Some(code), None) => format!("{} ended with {code}", process.pid),
+            (None, None) => format!("{} ended", process.pid),
+        });
+    } else if snapshot.processes.len() > 1 {
+        words.push(match process.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => process.pid.to_string(),
+        });
+    }
+    let detail = snapshot.detail.as_ref();
+    let lines = detail.filter(|detail| detail.pid == process.pid);
+    if let Some(LineFigures { line, .. }) = lines.and_then(|detail| detail.lines.first()) {
+        let file = line.file.rsplit('/').next().unwrap_or(&line.file);
+        let number = line
+            .line
+            .map_or(String::new(), |number| format!(":{number}"));
+        words.push(format!("{file}{number} {}", line.function));
+    }
+    words.join(" ")
+}
+
+/// Exactly measured where CUPTI records; otherwise the driver's figure of the whole GPU, marked by `~`.
+fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
+    let busy = process.gpus.iter().filter_map(|gpu| gpu.busy).next();
+    if let Some(busy) = busy.filter(|busy| busy.window_ns > 0) {
+        return Some(format!(
+            "{:.0}%",
+            busy.busy_ns as f64 * 100.0 / busy.window_ns as f64
+        ));
+    }
+    let own = process.gpus.iter().find(|gpu| gpu.by_nvml)?;
+    let device = snapshot.gpus.iter().find(|gpu| gpu.index == own.device)?;
+    Some(format!("~{}%", device.utilization_percent?))
+}
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// Three digits or more: `0`, `0.25`, `2.50`, `25.0`, `250`.
+fn number(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 9.995 => format!("{value:.2}"),
+        value if value < 99.95 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+/// Short: three of them share a column.
+fn rate(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 9.95 => format!("{value:.1}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+fn percent(ppm: u64) -> String {
+    match ppm as f64 / 1e4 {
+        percent if percent < 9.95 => format!("{percent:.1}%"),
+        percent => format!("{percent:.0}%"),
+    }
+}
+
+fn time(ns: u64) -> String {
+    match ns as f64 {
+        ns if ns < 999_500.0 => format!("{}us", number(ns / 1e3)),
+        ns if ns < 999_500_000.0 => format!("{}ms", number(ns / 1e6)),
+        ns => format!("{}s", number(ns / 1e9)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::live::CountAndTime;
+    use gctrace_analysis::live::Detail;
+    use gctrace_analysis::live::Ended;
+    use gctrace_analysis::live::GpuBusy;
+    use gctrace_analysis::live::GpuFigures;
+    use gctrace_analysis::live::Line;
+    use gctrace_analysis::live::PauseFigures;
+    use gctrace_analysis::live::ProcessGpu;
+
+    fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
+        let pause = |duration_ns| PauseFigures {
+            duration_ns,
+            ..PauseFigures::default()
+        };
+        ProcessFigures {
+            pid,
+            share_ppm: 123_456,
+            interval_pause_ns: pause_ns,
+            last: Some(pause(1_234_567)),
+            worst: Some(pause(123_456_789)),
+            ..ProcessFigures::default()
+        }
+    }
+
+    fn snapshot(processes: Vec<ProcessFigures>) -> Snapshot {
+        let mut snapshot = Snapshot {
+            at_unix_ns: 1_770_000_000_000_000_000,
+            interval_ns: 2_000_000_000,
+            ..Snapshot::default()
+        };
+        snapshot.totals.processes = processes.len() as u64;
+        snapshot.totals.interval_pauses = [20_000, 150, 3, 0];
+        snapshot.totals.interval_pause_ns = 246_900_000;
+        snapshot.recorder.cpu_ppm = 12_345;
+        snapshot.detail = processes.first().map(|process| Detail {
+            pid: process.pid,
+            lines: vec![LineFigures {
+                line: Line {
+                    function: "Loader.__iter__".to_owned(),
+                    file: "/home/ann/project/data.py".to_owned(),
+                    line: Some(120),
+                },
+                pauses: CountAndTime::default(),
+                below: None,
+            }],
+            ..Detail::default()
+        });
+        snapshot.processes = processes;
+        snapshot
+    }
+
+    /// Without the time of day, which depends on the time zone.
+    fn shown(snapshots: &[Snapshot]) -> String {
+        let mut lines = Lines::new(false);
+        let texts = snapshots.iter().map(|snapshot| lines.text(snapshot));
+        let text: String = texts.collect();
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+        text.replace(&time_of_day(1_770_000_000_000_000_000), "hh:mm:ss")
+    }
+
+    #[test]
+    fn lines_for_people() {
+        let alone = snapshot(vec![process(4242, 246_900_000)]);
+        let mut several = snapshot(vec![process(4243, 2), process(4242, 1)]);
+        several.recorder.lost.insert("somewhere".to_owned(), 12);
+        if let Some(first) = several.processes.first_mut() {
+            first.rank = Some(3);
+            first.gpus = vec![ProcessGpu {
+                by_nvml: true,
+                ..ProcessGpu::default()
+            }];
+        }
+        several.gpus = vec![GpuFigures {
+            utilization_percent: Some(97),
+            ..GpuFigures::default()
+        }];
+        let mut ended = snapshot(vec![process(4242, 0)]);
+        if let Some(first) = ended.processes.first_mut() {
+            first.ended = Some(Ended {
+                signal: Some(9),
+                ..Ended::default()
+            });
+            first.gpus = vec![ProcessGpu {
+                busy: Some(GpuBusy {
+                    window_ns: 200,
+                    busy_ns: 100,
+                    ..GpuBusy::default()
+                }),
+                ..ProcessGpu::default()
+            }];
+        }
+        ended.totals.ended = 1;
+        let nobody = Snapshot {
+            at_unix_ns: alone.at_unix_ns,
+            ..Snapshot::default()
+        };
+        insta::assert_snapshot!(shown(&[nobody, alone, several, ended]));
+    }
+
+    #[test]
+    fn the_columns_are_named_again_on_a_terminal() {
+        let headers = |on_terminal| {
+            let mut lines = Lines::new(on_terminal);
+            let texts = (0..45).map(|_| lines.text(&Snapshot::default()));
+            texts.filter(|text| text.starts_with(HEADER)).count()
+        };
+        assert_eq!((headers(true), headers(false)), (3, 1));
+    }
+}

@@ -1,0 +1,100 @@
+//! `--listen`: the figures of the live view for Prometheus, over HTTP.
+//!
+//! Owns the thread that serves, and that it begins and ends with the recording. What is said over a connection is
+//! `metrics/http.rs`, what stands on the page `metrics/page.rs` and the files beside it.
+//!
+//! Why hyper: it bounds what a client may send and how long it may take, on one thread for all connections.
+//! tiny_http, the usual small choice, makes a thread for each without a limit (its issue 221, open since 2022).
+
+mod collect;
+mod families;
+mod http;
+mod labels;
+mod page;
+mod steady;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use crate::top::metrics::page::Pages;
+use crate::top::shared::Shared;
+use std::net::SocketAddr;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// The running server; dropped, it ends.
+#[derive(Debug)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ServeError {
+    /// The address is taken, not one of this machine, or not allowed.
+    #[error(
+        "cannot listen on {address} ({source}); give another address or port with --listen (ss -ltnp shows which are taken)"
+    )]
+    Bind {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The thread cannot begin.
+    #[error(
+        "cannot begin to serve metrics ({0}); without --listen the rest works, ulimit -n and ulimit -u show the limits"
+    )]
+    Thread(#[source] std::io::Error),
+}
+
+impl Server {
+    /// Listens at an address (port 0: any that is free), and serves on a thread of its own.
+    ///
+    /// # Errors
+    /// When it cannot listen there. Nothing was served then.
+    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Self, ServeError> {
+        let listener = TcpListener::bind(address)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|source| ServeError::Bind { address, source })?;
+        let address = listener.local_addr().unwrap_or(address);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(ServeError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let pages = Pages::new(shared);
+        let serve = move || runtime.block_on(http::serve(listener, pages, stopped));
+        let thread = std::thread::Builder::new()
+            .name("gctrace-metrics".to_owned())
+            .spawn(serve)
+            .map_err(ServeError::Thread)?;
+        Ok(Self {
+            address,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both may be over already: then there is nothing to end.
+        if let Some(stop) = self.stop.take() {
+            let _already_over = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! From a snapshot to samples.
+//!
+//! Owns which figure is which metric, and whose metrics are on the page. The table of metrics is `families.rs`.
+
+mod processes;
+
+use crate::top::metrics::families;
+use crate::top::metrics::families::Family;
+use crate::top::metrics::labels;
+use crate::top::metrics::labels::GENERATION_NAMES;
+use crate::top::metrics::labels::Label;
+use gctrace_analysis::live::Collections;
+use gctrace_analysis::live::CountAndTime;
+use gctrace_analysis::live::GENERATIONS;
+use gctrace_analysis::live::Histogram;
+use gctrace_analysis::live::PAUSE_CLASSES_NS;
+use gctrace_analysis::live::Snapshot;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::CounterValueEncoder;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::EncodeCounterValue;
+use prometheus_client::encoding::EncodeGaugeValue;
+use prometheus_client::encoding::GaugeValueEncoder;
+use prometheus_client::encoding::MetricEncoder;
+use prometheus_client::encoding::NoLabelSet;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::Unit;
+use std::collections::BTreeMap;
+use std::fmt::Error;
+
+/// The figures of one page.
+#[derive(Debug)]
+pub(super) struct Figures {
+    snapshot: Snapshot,
+    left_out: u64,
+}
+
+/// A value.
+#[derive(Clone, Copy, Debug)]
+enum Value {
+    Whole(u64),
+    Signed(i64),
+    Real(f64),
+}
+
+/// A sample of a family.
+type Sample<'a> = (Vec<Label<'a>>, Value);
+
+impl Figures {
+    pub(super) fn new(mut snapshot: Snapshot) -> Self {
+        let left_out = processes::choose(&mut snapshot.processes);
+        Self { snapshot, left_out }
+    }
+
+    fn recording(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let snapshot = &self.snapshot;
+        let totals = &snapshot.totals;
+        let of_recording = vec![
+            labels::word("version", env!("CARGO_PKG_VERSION")),
+            labels::text("mode", &snapshot.mode),
+            labels::text("host", &snapshot.host),
+        ];
+        page.write(&families::RECORDING, [(of_recording, Value::Whole(1))])?;
+        page.one(&families::STARTED, self.unix(snapshot.started_ns))?;
+        let alive = totals.processes.saturating_sub(totals.ended);
+        page.one(&families::PROCESSES, Value::Whole(alive))?;
+        page.one(&families::PROCESSES_SEEN, Value::Whole(totals.processes))?;
+        page.one(&families::PROCESSES_LEFT_OUT, Value::Whole(self.left_out))
+    }
+
+    fn totals(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let all = &self.snapshot.totals.collections;
+        let by_reason = by_reason(all, &[], self.usual_reason());
+        let count = |(labels, value): &OfReason| (labels.clone(), Value::Whole(value.count));
+        let time = |(labels, value): &OfReason| (labels.clone(), seconds(value.time_ns));
+        page.write(&families::PAUSES, by_reason.iter().map(count))?;
+        page.write(&families::PAUSE_TIME, by_reason.iter().map(time))?;
+        page.histograms(&families::PAUSE_DURATION, all)?;
+        page.one(&families::LONGEST_PAUSE, seconds(all.longest_ns))?;
+        page.one(&families::COLLECTED, Value::Whole(all.collected))?;
+        page.one(&families::UNCOLLECTABLE, Value::Whole(all.uncollectable))?;
+        page.one(&families::TELLING, Value::Whole(all.with_collected))
+    }
+
+    fn gpus(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let gpus = &self.snapshot.gpus;
+        let named = |index| vec![labels::number("gpu", index)];
+        let described = gpus.iter().map(|gpu| {
+            let name = labels::text("name", gpu.name.as_deref().unwrap_or(""));
+            (labels::with(&named(gpu.index), name), Value::Whole(1))
+        });
+        page.write(&families::GPU, described)?;
+        let utilization = gpus.iter().filter_map(|gpu| {
+            let percent = f64::from(gpu.utilization_percent?);
+            Some((named(gpu.index), Value::Real(percent / 100.0)))
+        });
+        page.write(&families::GPU_UTILIZATION, utilization)?;
+        let used = gpus
+            .iter()
+            .filter_map(|gpu| Some((named(gpu.index), Value::Whole(gpu.memory_used_bytes?))));
+        page.write(&families::GPU_MEMORY_USED, used)?;
+        let has = gpus
+            .iter()
+            .filter_map(|gpu| Some((named(gpu.index), Value::Whole(gpu.memory_total_bytes?))));
+        page.write(&families::GPU_MEMORY_CAPACITY, has)
+    }
+
+    fn recorder(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let recorder = &self.snapshot.recorder;
+        // Always one series, so that an alert on losses can be told from a page without the metric.
+        let nowhere: Sample<'_> = (vec![labels::word("where", "")], Value::Whole(0));
+        let lost = recorder.lost.iter();
+        let lost = lost.map(|(place, count)| {
+            let place = labels::text("where", place);
+            (vec![place], Value::Whole(*count))
+        });
+        let none = recorder.lost.is_empty().then_some(nowhere);
+        page.write(&families::LOST, lost.chain(none))?;
+        page.one(&families::HITS, Value::Whole(recorder.hits))?;
+        let cost = recorder.ns_per_hit.filter(|cost| cost.is_finite());
+        let cost = cost.map(|cost| (Vec::new(), Value::Real(cost / 1e9)));
+        page.write(&families::HIT_COST, cost)?;
+        page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;
+        page.one(
+            &families::OWN_RESIDENT,
+            Value::Whole(recorder.resident_bytes),
+        )
+    }
+
+    /// The reason of most collections. From within a program no reason is seen.
+    fn usual_reason(&self) -> &'static str {
+        match self.snapshot.mode.as_str() {
+            "inject" => "unknown",
+            _ => "automatic",
+        }
+    }
+
+    /// A moment of the monotonic clock in seconds since 1970.
+    fn unix(&self, at_ns: u64) -> Value {
+        let ago = self.snapshot.at_ns.saturating_sub(at_ns);
+        seconds(self.snapshot.at_unix_ns.saturating_sub(ago))
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let page = &mut Page { encoder };
+        self.recording(page)?;
+        self.totals(page)?;
+        self.processes(page)?;
+        self.gpus(page)?;
+        self.recorder(page)
+    }
+}
+
+type OfReason = (Vec<Label<'static>>, CountAndTime);
+
+/// Pauses by generation and reason. A counter that appears only with its first increase would hide it from
+/// `rate()`: those of the usual reason are always there, for three generations.
+fn by_reason(
+    of: &Collections,
+    labels: &[Label<'static>],
+    usual_reason: &'static str,
+) -> Vec<OfReason> {
+    let mut reasons: BTreeMap<&'static str, [CountAndTime; GENERATIONS]> = of.by_reason.clone();
+    reasons.entry(usual_reason).or_default();
+    let mut samples = Vec::new();
+    for (reason, generations) in reasons {
+        for (name, value) in GENERATION_NAMES.into_iter().zip(generations) {
+            if name == "unknown" && value.count == 0 {
+                continue;
+            }
+            let mut all = labels.to_vec();
+            all.push(labels::word("generation", name));
+            all.push(labels::word("reason", reason));
+            samples.push((all, value));
+        }
+    }
+    samples
+}
+
+/// Writes families.
+struct Page<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+impl Page<'_> {
+    /// A family of one sample.
+    fn one(&mut self, family: &Family, value: Value) -> Result<(), Error> {
+        self.write(family, [(Vec::new(), value)])
+    }
+
+    /// A family; nothing of it where it has no samples.
+    fn write<'a>(
+        &mut self,
+        family: &Family,
+        samples: impl IntoIterator<Item = Sample<'a>>,
+    ) -> Result<(), Error> {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_none() {
+            return Ok(());
+        }
+        let unit = unit(family);
+        let (name, help) = (family.name, family.help);
+        let mut encoder = self
+            .encoder
+            .encode_descriptor(name, help, unit.as_ref(), family.kind)?;
+        for (labels, value) in samples {
+            if matches!(family.kind, MetricType::Info) {
+                encoder.encode_info(&labels)?;
+                continue;
+            }
+            if labels.is_empty() {
+                write_value(&mut encoder, family, value)?;
+            } else {
+                write_value(&mut encoder.encode_family(&labels)?, family, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How long pauses were, by generation.
+    fn histograms(&mut self, family: &Family, of: &Collections) -> Result<(), Error> {
+        let unit = unit(family);
+        let (name, help) = (family.name, family.help);
+        let mut encoder = self
+            .encoder
+            .encode_descriptor(name, help, unit.as_ref(), family.kind)?;
+        for (index, name) in GENERATION_NAMES.into_iter().enumerate() {
+            let (Some(classes), Some(time_ns)) = (of.histogram.get(index), of.pause_ns.get(index))
+            else {
+                continue;
+            };
+            let count = classes.iter().sum();
+            if name == "unknown" && count == 0 {
+                continue;
+            }
+            let labels = vec![labels::word("generation", name)];
+            let mut sample = encoder.encode_family(&labels)?;
+            let buckets = buckets(classes);
+            sample.encode_histogram::<NoLabelSet>(in_seconds(*time_ns), count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_value(sample: &mut MetricEncoder<'_>, family: &Family, value: Value) -> Result<(), Error> {
+    const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
+    match family.kind {
+        MetricType::Counter => sample.encode_counter(&value, NO_EXEMPLAR),
+        _ => sample.encode_gauge(&value),
+    }
+}
+
+/// Upper bounds in seconds and number in each class.
+fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
+    let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
+    bounds
+        .chain([f64::INFINITY])
+        .zip(classes.iter().copied())
+        .collect()
+}
+
+fn unit(family: &Family) -> Option<Unit> {
+    family.unit.map(|unit| Unit::Other(unit.to_owned()))
+}
+
+fn seconds(ns: u64) -> Value {
+    Value::Real(in_seconds(ns))
+}
+
+/// Nanoseconds are exact in a double up to 104 days.
+fn in_seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+impl EncodeCounterValue for Value {
+    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
+        match self {
+            Self::Whole(value) => EncodeCounterValue::encode(value, encoder),
+            // No counter is signed.
+            Self::Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
+            Self::Real(value) => EncodeCounterValue::encode(value, encoder),
+        }
+    }
+}
+
+impl EncodeGaugeValue for Value {
+    fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
+        match self {
+            Self::Whole(value) => EncodeGaugeValue::encode(value, encoder),
+            Self::Signed(value) => EncodeGaugeValue::encode(value, encoder),
+            Self::Real(value) => EncodeGaugeValue::encode(value, encoder),
+        }
+    }
+}

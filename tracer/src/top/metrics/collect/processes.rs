@@ -1,0 +1,249 @@
+//! The metrics of single processes.
+
+use super::Figures;
+use super::Page;
+use super::Sample;
+use super::Value;
+use super::by_reason;
+use super::seconds;
+use crate::top::metrics::families;
+use crate::top::metrics::families::Family;
+use crate::top::metrics::labels;
+use crate::top::metrics::labels::GENERATION_NAMES;
+use crate::top::metrics::labels::Label;
+use gctrace_analysis::live::GpuBusy;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::ProcessGpu;
+use std::collections::HashMap;
+use std::fmt::Error;
+
+/// Most processes with metrics of their own: about 20 series each.
+pub(super) const PROCESSES: usize = 1000;
+
+/// Leaves one process for each id, the one that came last, and no more than [`PROCESSES`]: those with most time in
+/// pauses. How many that leaves out.
+pub(super) fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
+    let last: HashMap<u32, usize> = processes
+        .iter()
+        .enumerate()
+        .map(|(index, process)| (process.pid, index))
+        .collect();
+    let mut index = 0;
+    processes.retain(|process| {
+        let is_last = last.get(&process.pid) == Some(&index);
+        index += 1;
+        is_last
+    });
+    let left_out = processes.len().saturating_sub(PROCESSES);
+    if left_out > 0 {
+        processes.sort_by_cached_key(|process| {
+            let time: u64 = process.collections.pause_ns.iter().sum();
+            (std::cmp::Reverse(time), process.pid)
+        });
+        processes.truncate(PROCESSES);
+    }
+    u64::try_from(left_out).unwrap_or(u64::MAX)
+}
+
+impl Figures {
+    pub(super) fn processes(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        page.write(&families::PROCESS, self.each(|one| Some(described(one))))?;
+        page.write(
+            &families::PROCESS_SINCE,
+            self.each(|one| Some((labels::process(one), self.unix(one.since_ns)))),
+        )?;
+        self.collections(page)?;
+        self.settings(page)?;
+        self.allocation(page)?;
+        self.gpu_use(page)
+    }
+
+    fn collections(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        page.write(
+            &families::PROCESS_PAUSES,
+            self.reasons(|value| Value::Whole(value.count)),
+        )?;
+        page.write(
+            &families::PROCESS_PAUSE_TIME,
+            self.reasons(|value| seconds(value.time_ns)),
+        )?;
+        self.plain(page, &families::PROCESS_PAUSED, |one| {
+            Some(seconds(one.paused_ns))
+        })?;
+        self.plain(page, &families::PROCESS_LONGEST_PAUSE, |one| {
+            Some(seconds(one.collections.longest_ns))
+        })?;
+        self.plain(page, &families::PROCESS_COLLECTED, |one| {
+            Some(Value::Whole(one.collections.collected))
+        })?;
+        self.plain(page, &families::PROCESS_UNCOLLECTABLE, |one| {
+            Some(Value::Whole(one.collections.uncollectable))
+        })
+    }
+
+    fn settings(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let heap = self.running(|one| {
+            let heap = one.heap_objects?;
+            let scope = labels::word("scope", if heap.all { "all" } else { "oldest" });
+            let labels = labels::with(&labels::process(one), scope);
+            Some((labels, Value::Whole(heap.count)))
+        });
+        page.write(&families::PROCESS_HEAP, heap)?;
+        page.write(
+            &families::PROCESS_ENABLED,
+            self.running(|one| Some((labels::process(one), Value::Whole(one.enabled?.into())))),
+        )?;
+        let thresholds = self.alive().flat_map(|one| {
+            let named = GENERATION_NAMES
+                .into_iter()
+                .zip(one.thresholds.into_iter().flatten());
+            named.map(|(name, threshold)| {
+                let generation = labels::word("generation", name);
+                let labels = labels::with(&labels::process(one), generation);
+                (labels, Value::Signed(threshold.into()))
+            })
+        });
+        page.write(&families::PROCESS_THRESHOLD, thresholds)
+    }
+
+    fn allocation(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let of = |figure: fn(&ProcessFigures) -> Option<Value>| {
+            self.running(move |one| Some((labels::process(one), figure(one)?)))
+        };
+        page.write(
+            &families::PROCESS_CONTAINERS,
+            of(|one| Some(Value::Whole(one.pressure?.net_containers_per_second?))),
+        )?;
+        page.write(
+            &families::PROCESS_ARENAS,
+            of(|one| Some(Value::Signed(one.pressure?.arena_bytes_per_second?))),
+        )?;
+        page.write(
+            &families::PROCESS_ALLOCATIONS,
+            of(|one| Some(Value::Whole(one.pressure?.allocations_per_cpu_second?))),
+        )?;
+        page.write(
+            &families::PROCESS_RESIDENT,
+            of(|one| Some(Value::Whole(one.resident_bytes?))),
+        )
+    }
+
+    fn gpu_use(&self, page: &mut Page<'_>) -> Result<(), Error> {
+        let same = self.on_gpus(|labels, gpu| {
+            let gpu = labels::number("gpu", gpu.nvml_index.filter(|_| !gpu.by_nvml)?);
+            Some((labels::with(&labels, gpu), Value::Whole(1)))
+        });
+        page.write(&families::PROCESS_GPU, same)?;
+        let allocated = self.on_gpus(|labels, gpu| {
+            let bytes = gpu.torch_allocated_bytes?;
+            Some((labels, Value::Whole(bytes)))
+        });
+        page.write(&families::PROCESS_TORCH_ALLOCATED, allocated)?;
+        let reserved = self.on_gpus(|labels, gpu| {
+            let bytes = gpu.torch_reserved_bytes?;
+            Some((labels, Value::Whole(bytes)))
+        });
+        page.write(&families::PROCESS_TORCH_RESERVED, reserved)?;
+        page.write(&families::PROCESS_GPU_MEMORY, self.gpu_memory())?;
+        let busy = self.gpu_time(|busy| busy.total_busy_ns);
+        page.write(&families::PROCESS_GPU_BUSY, busy)?;
+        let idle = self.gpu_time(|busy| busy.total_idle_ns);
+        page.write(&families::PROCESS_GPU_IDLE, idle)?;
+        let overlap = self.gpu_time(|busy| busy.total_idle_in_gc_ns);
+        page.write(&families::PROCESS_GPU_IDLE_IN_GC, overlap)
+    }
+
+    /// Samples of the devices of running processes as these count them.
+    fn on_gpus<'a>(
+        &'a self,
+        sample: fn(Vec<Label<'static>>, &ProcessGpu) -> Option<Sample<'a>>,
+    ) -> impl Iterator<Item = Sample<'a>> {
+        self.alive().flat_map(move |one| {
+            let gpus = one.gpus.iter();
+            gpus.filter_map(move |gpu| sample(device(one, gpu), gpu))
+        })
+    }
+
+    /// Told by NVML, and so by its count.
+    fn gpu_memory(&self) -> impl Iterator<Item = Sample<'_>> {
+        self.alive().flat_map(|one| {
+            one.gpus.iter().filter_map(|gpu| {
+                let own = gpu.by_nvml.then_some(gpu.device);
+                let index = labels::number("gpu", own.or(gpu.nvml_index)?);
+                let labels = labels::with(&labels::process(one), index);
+                Some((labels, Value::Whole(gpu.memory_bytes?)))
+            })
+        })
+    }
+
+    /// Told by CUPTI, and so by CUDA's count.
+    fn gpu_time(&self, time: fn(&GpuBusy) -> u64) -> impl Iterator<Item = Sample<'_>> {
+        self.snapshot.processes.iter().flat_map(move |one| {
+            one.gpus.iter().filter_map(move |gpu| {
+                let busy = gpu.busy.as_ref()?;
+                Some((device(one, gpu), seconds(time(busy))))
+            })
+        })
+    }
+
+    fn reasons(
+        &self,
+        value: fn(&gctrace_analysis::live::CountAndTime) -> Value,
+    ) -> impl Iterator<Item = Sample<'_>> {
+        self.snapshot.processes.iter().flat_map(move |one| {
+            by_reason(&one.collections, &labels::process(one), self.usual_reason())
+                .into_iter()
+                .map(move |(labels, figures)| (labels, value(&figures)))
+        })
+    }
+
+    fn plain(
+        &self,
+        page: &mut Page<'_>,
+        family: &Family,
+        value: fn(&ProcessFigures) -> Option<Value>,
+    ) -> Result<(), Error> {
+        page.write(
+            family,
+            self.each(|one| Some((labels::process(one), value(one)?))),
+        )
+    }
+
+    /// A sample of each process; one that ended still has its counters for as long as it is in the snapshot.
+    fn each<'a>(
+        &'a self,
+        sample: impl Fn(&'a ProcessFigures) -> Option<Sample<'a>>,
+    ) -> impl Iterator<Item = Sample<'a>> {
+        self.snapshot.processes.iter().filter_map(sample)
+    }
+
+    /// A sample of each process that has not ended.
+    fn running<'a>(
+        &'a self,
+        sample: impl Fn(&'a ProcessFigures) -> Option<Sample<'a>>,
+    ) -> impl Iterator<Item = Sample<'a>> {
+        self.alive().filter_map(sample)
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &ProcessFigures> {
+        self.snapshot
+            .processes
+            .iter()
+            .filter(|one| one.ended.is_none())
+    }
+}
+
+fn described(one: &ProcessFigures) -> Sample<'_> {
+    let mut all: Vec<Label<'_>> = labels::process(one);
+    all.push(labels::text("interpreter", &one.interpreter));
+    all.push(labels::text("command", &one.command));
+    all.extend(one.parent.map(|parent| labels::number("parent", parent)));
+    let inner = one.namespace_pid;
+    all.extend(inner.map(|pid| labels::number("namespace_pid", pid)));
+    (all, Value::Whole(1))
+}
+
+/// A device by CUDA's count within the process.
+fn device(one: &ProcessFigures, gpu: &ProcessGpu) -> Vec<Label<'static>> {
+    labels::with(&labels::process(one), labels::number("device", gpu.device))
+}

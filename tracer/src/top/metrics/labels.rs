@@ -1,0 +1,73 @@
+//! Labels of samples: of whom, and which part of it.
+
+use gctrace_analysis::live::ProcessFigures;
+use std::borrow::Cow;
+
+/// A label and its value.
+pub(super) type Label<'a> = (&'static str, Cow<'a, str>);
+
+/// Longest value of a label that a program chooses, in characters.
+const LONGEST: usize = 200;
+
+/// Names of the generations, in the order of `GENERATIONS`.
+pub(super) const GENERATION_NAMES: [&str; 4] = ["0", "1", "2", "unknown"];
+
+/// Which process: its id on the host and, where it is one of a distributed job, its rank. The id of a process that
+/// ended may return: a counter that begins again, as Prometheus expects of a restart.
+pub(super) fn process(process: &ProcessFigures) -> Vec<Label<'static>> {
+    let mut labels = vec![number("pid", process.pid)];
+    labels.extend(process.rank.map(|rank| number("rank", rank)));
+    labels
+}
+
+/// A number.
+pub(super) fn number(name: &'static str, value: u32) -> Label<'static> {
+    (name, Cow::Owned(value.to_string()))
+}
+
+/// A name of our own.
+pub(super) fn word(name: &'static str, value: &'static str) -> Label<'static> {
+    (name, Cow::Borrowed(value))
+}
+
+/// Text from outside: of bounded length, on one line, without control characters.
+pub(super) fn text<'a>(name: &'static str, value: &'a str) -> Label<'a> {
+    let is_plain = value.chars().all(|c| !c.is_control());
+    if is_plain && value.len() <= LONGEST {
+        return (name, Cow::Borrowed(value));
+    }
+    let mut cut: String = value
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST)
+        .collect();
+    if value.chars().nth(LONGEST).is_some() {
+        cut.pop();
+        cut.push('\u{2026}');
+    }
+    (name, Cow::Owned(cut))
+}
+
+/// With another label behind.
+pub(super) fn with<'a>(labels: &[Label<'a>], label: Label<'a>) -> Vec<Label<'a>> {
+    let mut all = Vec::with_capacity(labels.len() + 1);
+    all.extend_from_slice(labels);
+    all.push(label);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_from_outside_is_cut_and_plain() {
+        let value = |text: &str| super::text("command", text).1.into_owned();
+        assert_eq!(value("python \"a b\" \\x"), "python \"a b\" \\x");
+        assert_eq!(value("a\nb\u{1b}[31mc\0"), "a b [31mc ");
+        let long = "\u{e4}".repeat(500);
+        assert_eq!(value(&long).chars().count(), LONGEST);
+        assert!(value(&long).ends_with('\u{2026}'));
+        assert_eq!(value(&"x".repeat(LONGEST)), "x".repeat(LONGEST));
+    }
+}

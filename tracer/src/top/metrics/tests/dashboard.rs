@@ -1,0 +1,170 @@
+//! docs/metrics.md and docs/grafana-dashboard.json name the metrics that there are, and ask in valid PromQL.
+
+use crate::top::metrics::families;
+use crate::top::metrics::families::Family;
+use crate::top::metrics::page::open_metrics;
+use crate::top::metrics::tests::example::example;
+use prometheus_client::metrics::MetricType;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../docs")
+        .join(name);
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The name under which a family is asked for; of a histogram there are several.
+fn asked_for(family: &Family) -> String {
+    let unit = family.unit.map(|unit| format!("_{unit}"));
+    let suffix = match family.kind {
+        MetricType::Counter => "_total",
+        MetricType::Info => "_info",
+        _ => "",
+    };
+    format!("{}{}{suffix}", family.name, unit.unwrap_or_default())
+}
+
+/// Names of the series of a page.
+fn series() -> BTreeSet<String> {
+    let page = open_metrics(example()).unwrap();
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split(['{', ' ']).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What looks like a metric of ours in a query.
+fn named(query: &str) -> BTreeSet<String> {
+    let part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = query.split(|c| !part_of_name(c));
+    let ours = |word: &&str| word.starts_with("gctrace") || word.starts_with("process_");
+    words.filter(ours).map(str::to_owned).collect()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&document("grafana-dashboard.json")).unwrap()
+}
+
+/// Queries of the panels, as Prometheus gets them for all processes.
+fn queries_of_panels() -> Vec<String> {
+    let dashboard = dashboard();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let queries = targets.map(|target| target["expr"].as_str().unwrap());
+    queries
+        .map(|query| {
+            ["$instance", "$rank", "$pid", "$job"].into_iter().fold(
+                query.replace("$__rate_interval", "1m"),
+                |query, variable| query.replace(variable, ".*"),
+            )
+        })
+        .collect()
+}
+
+/// Queries of the document, comments left out.
+fn queries_of_document() -> Vec<String> {
+    let document = document("metrics.md");
+    let block = document.split("```promql\n").nth(1).unwrap();
+    let block = block.split("```").next().unwrap();
+    let lines = block.lines();
+    lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_document_lists_every_family_and_no_other() {
+    let document = document("metrics.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<&str> = rows.filter_map(|row| row.split('`').next()).collect();
+    let unique: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
+    let exist: BTreeSet<String> = families::ALL.iter().map(asked_for).collect();
+    assert_eq!(unique, exist);
+    assert_eq!(listed.len(), unique.len(), "one is listed twice");
+    for family in families::ALL {
+        let row = document
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}` ", asked_for(family))))
+            .unwrap();
+        assert!(
+            row.contains(&format!("| {}", family.kind.as_str())),
+            "{row}"
+        );
+        if let Some(unit) = family.unit {
+            assert!(row.contains(&format!(", {unit} |")), "{row}");
+        }
+    }
+}
+
+#[test]
+fn questions_are_about_series_that_there_are() {
+    let series = series();
+    let dashboard = dashboard();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables = variables
+        .iter()
+        .filter_map(|variable| variable["query"]["query"].as_str());
+    let queries = queries_of_panels().into_iter().chain(queries_of_document());
+    for query in queries.chain(variables.map(str::to_owned)) {
+        let names = named(&query);
+        assert!(!names.is_empty(), "{query}");
+        for name in names {
+            assert!(series.contains(&name), "{name} in: {query}");
+        }
+    }
+}
+
+#[test]
+fn every_panel_has_a_place_and_a_data_source() {
+    let dashboard = dashboard();
+    let mut numbers = BTreeSet::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        assert!(numbers.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        let place = &panel["gridPos"];
+        let right = place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap();
+        assert!(right <= 24, "{panel}");
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            assert_eq!(target["datasource"]["uid"], "${datasource}");
+        }
+    }
+}
+
+#[test]
+fn promtool_takes_every_query() {
+    let queries: Vec<String> = queries_of_panels()
+        .into_iter()
+        .chain(queries_of_document())
+        .collect();
+    let rules: Vec<Value> = queries
+        .iter()
+        .enumerate()
+        .map(|(index, query)| serde_json::json!({"record": format!("rule:{index}"), "expr": query}))
+        .collect();
+    // JSON is YAML too.
+    let rules = serde_json::json!({"groups": [{"name": "all", "rules": rules}]});
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.yml");
+    std::fs::write(&file, rules.to_string()).unwrap();
+    let checked = Command::new("promtool")
+        .args(["check", "rules"])
+        .arg(&file)
+        .output();
+    let Ok(checked) = checked else {
+        eprintln!(
+            "skipped promtool_takes_every_query: no promtool here (Debian: package prometheus)"
+        );
+        return;
+    };
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{said}");
+    let found = format!("{} rules found", queries.len());
+    assert!(String::from_utf8_lossy(&checked.stdout).contains(&found));
+}

@@ -1,0 +1,245 @@
+//! Figures on standard output, once per interval: the thread that prints them.
+//!
+//! Owns when that is, and what follows when nobody reads. How a snapshot looks is `lines.rs` and `json.rs`. It has
+//! a thread of its own, because a reader that does not read must not keep gctrace from recording.
+
+use crate::record::Supervision;
+use crate::record::monotonic_ns;
+use crate::top::json::Json;
+use crate::top::lines::Lines;
+use crate::top::nanoseconds;
+use crate::top::shared::Phase;
+use crate::top::shared::Shared;
+use crate::top::shared::Wish;
+use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SETTLE_NS;
+use gctrace_analysis::live::Snapshot;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use std::io;
+use std::io::IsTerminal as _;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two looks at whether the printer is done.
+const LOOK_EVERY_MS: u8 = 20;
+
+/// Intervals are cut to whole multiples of this (`gctrace_analysis::live::Request`).
+const GRAIN_NS: u64 = 100_000_000;
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// For people.
+    Lines,
+    /// For programs.
+    Json,
+}
+
+/// The thread that prints.
+pub(super) struct Printer {
+    thread: JoinHandle<()>,
+}
+
+impl Printer {
+    /// Prints every `interval` from now on, `iterations` times if that is given.
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        form: Form,
+        interval: Duration,
+        iterations: Option<u64>,
+    ) -> io::Result<Self> {
+        let printing = Printing {
+            shared,
+            writer: match form {
+                Form::Lines => Writer::Lines(Lines::new(io::stdout().is_terminal())),
+                Form::Json => Writer::Json(Json::default()),
+            },
+            clock: Deadlines::new(monotonic_ns(), nanoseconds(interval)),
+            left: iterations,
+        };
+        let thread = std::thread::Builder::new()
+            .name("printer".to_owned())
+            .spawn(move || printing.run())?;
+        Ok(Self { thread })
+    }
+
+    /// Whether it prints still.
+    pub(super) fn is_on(&self) -> bool {
+        !self.thread.is_finished()
+    }
+
+    /// The recording has ended: the last state is printed. A signal ends that too.
+    pub(super) fn finish(self, command: &mut Supervision) -> anyhow::Result<()> {
+        self.thread.thread().unpark();
+        while self.is_on() {
+            let mut signals = [PollFd::new(command.as_fd(), PollFlags::POLLIN)];
+            let waited = nix::poll::poll(&mut signals, LOOK_EVERY_MS);
+            if waited.is_ok_and(|ready| ready > 0) && command.was_told_to_end()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Printing {
+    shared: Arc<Shared>,
+    writer: Writer,
+    clock: Deadlines,
+    left: Option<u64>,
+}
+
+enum Writer {
+    Lines(Lines),
+    Json(Json),
+}
+
+impl Printing {
+    fn run(mut self) {
+        if let Err(error) = self.print_all()
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            tracing::error!("the figures cannot be printed: {error}");
+        }
+        self.shared.wish(Wish::Quit);
+    }
+
+    /// Until the recording ends, or as often as asked for.
+    fn print_all(&mut self) -> io::Result<()> {
+        while self.left != Some(0) {
+            let has_ended = self.wait();
+            let now_ns = monotonic_ns();
+            // What ended in the last moments has been read once the recording is over.
+            let (until_ns, interval_ns) = match has_ended {
+                true => self.clock.last(now_ns),
+                false => self.clock.passed(now_ns),
+            };
+            let snapshot = self.shared.live().snapshot(&Request {
+                now_ns: until_ns,
+                interval_ns,
+                detail: self.writer.detail(),
+            });
+            let text = self.writer.text(&at(snapshot, now_ns))?;
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(&text)?;
+            stdout.flush()?;
+            if has_ended {
+                break;
+            }
+            self.left = self.left.map(|left| left - 1);
+        }
+        Ok(())
+    }
+
+    /// Sleeps until the next deadline. Whether the recording ended before.
+    fn wait(&self) -> bool {
+        loop {
+            if let Phase::Ended(_) = self.shared.phase() {
+                return true;
+            }
+            let rest_ns = self.clock.next_ns().saturating_sub(monotonic_ns());
+            if rest_ns == 0 {
+                return false;
+            }
+            std::thread::park_timeout(Duration::from_nanos(rest_ns));
+        }
+    }
+}
+
+/// A snapshot asked for a moment other than that in which it was taken.
+fn at(mut snapshot: Snapshot, now_ns: u64) -> Snapshot {
+    let taken_ns = std::mem::replace(&mut snapshot.at_ns, now_ns);
+    snapshot.at_unix_ns = snapshot
+        .at_unix_ns
+        .saturating_add(now_ns)
+        .saturating_sub(taken_ns);
+    snapshot
+}
+
+impl Writer {
+    fn detail(&self) -> Option<u32> {
+        match self {
+            Self::Lines(lines) => lines.busiest(),
+            Self::Json(_) => None,
+        }
+    }
+
+    fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Lines(lines) => Ok(lines.text(snapshot).into_bytes()),
+            Self::Json(json) => json.text(snapshot),
+        }
+    }
+}
+
+/// Moments at which figures are due: intervals follow each other without gap or overlap, however late each is
+/// printed.
+#[derive(Debug)]
+struct Deadlines {
+    interval_ns: u64,
+    /// End of the interval printed last.
+    last_ns: u64,
+}
+
+impl Deadlines {
+    /// The first interval begins at `begin_ns`, and is complete once all of it was read.
+    fn new(begin_ns: u64, interval_ns: u64) -> Self {
+        Self {
+            interval_ns: interval_ns.max(1),
+            last_ns: begin_ns.saturating_add(SETTLE_NS),
+        }
+    }
+
+    fn next_ns(&self) -> u64 {
+        self.last_ns.saturating_add(self.interval_ns)
+    }
+
+    /// The last deadline that has passed, and the time since the one before: several intervals where printing
+    /// was held up.
+    fn passed(&mut self, now_ns: u64) -> (u64, u64) {
+        let intervals = (now_ns.saturating_sub(self.last_ns) / self.interval_ns).max(1);
+        let since_ns = intervals.saturating_mul(self.interval_ns);
+        self.last_ns = self.last_ns.saturating_add(since_ns);
+        (self.last_ns, since_ns)
+    }
+
+    /// The rest, nothing of which has still to be read.
+    fn last(&self, now_ns: u64) -> (u64, u64) {
+        let begin_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
+        let end_ns = now_ns.div_ceil(GRAIN_NS).saturating_mul(GRAIN_NS);
+        (
+            end_ns.saturating_add(SETTLE_NS),
+            end_ns.saturating_sub(begin_ns),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_follow_each_other() {
+        let mut clock = Deadlines::new(1000, 500);
+        let begin = 1000 + SETTLE_NS;
+        assert_eq!(clock.next_ns(), begin + 500);
+        assert_eq!(clock.passed(begin + 501), (begin + 500, 500));
+        assert_eq!(clock.next_ns(), begin + 1000);
+        // Held up for two of them.
+        assert_eq!(clock.passed(begin + 2100), (begin + 2000, 1500));
+    }
+
+    #[test]
+    fn the_rest_is_up_to_the_end() {
+        let mut clock = Deadlines::new(40 * GRAIN_NS + 7, 5 * GRAIN_NS);
+        let _ = clock.passed(clock.next_ns());
+        let end_ns = 48 * GRAIN_NS;
+        let rest = (end_ns + SETTLE_NS, 3 * GRAIN_NS);
+        assert_eq!(clock.last(end_ns - 1), rest);
+        assert_eq!(clock.last(end_ns), rest);
+    }
+}

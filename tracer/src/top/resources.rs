@@ -1,0 +1,100 @@
+//! What is sampled once a second while a live view records: memory of the watched processes, gctrace's own
+//! cost, and what was lost.
+
+use crate::record::Recording;
+use crate::record::monotonic_ns;
+use crate::top::Shared;
+use gctrace_analysis::live::Recorder;
+use nix::sys::resource::UsageWho;
+use nix::sys::resource::getrusage;
+use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
+
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// When is sampled.
+pub(super) struct Resources {
+    trace: Option<String>,
+    next: Instant,
+    page_bytes: u64,
+    /// That the kernel does not tell was said.
+    has_complained: bool,
+}
+
+impl Resources {
+    /// Begins now; `trace` is written at the same time.
+    pub(super) fn new(trace: Option<&Path>) -> Self {
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+        let page = page
+            .ok()
+            .flatten()
+            .and_then(|page| u64::try_from(page).ok());
+        Self {
+            trace: trace.map(|path| path.display().to_string()),
+            next: Instant::now(),
+            page_bytes: page.unwrap_or(4096),
+            has_complained: false,
+        }
+    }
+
+    /// Samples, if that is due or it is the `last` time.
+    pub(super) fn tick(&mut self, recording: &Recording, shared: &Shared, last: bool) {
+        let now = Instant::now();
+        if now < self.next && !last {
+            return;
+        }
+        self.next = now + SAMPLE_EVERY;
+        let resident: Vec<(u32, u64)> = recording
+            .python_processes()
+            .into_iter()
+            .filter_map(|pid| Some((pid, self.resident_bytes(&pid.to_string())?)))
+            .collect();
+        let recorder = self.recorder(recording);
+        let mut live = shared.live();
+        for (pid, bytes) in resident {
+            live.resident(pid, bytes);
+        }
+        live.recorder(monotonic_ns(), recorder);
+    }
+
+    fn recorder(&mut self, recording: &Recording) -> Recorder {
+        let tally = recording.tally().unwrap_or_else(|error| {
+            if !std::mem::replace(&mut self.has_complained, true) {
+                tracing::warn!("what was lost is not known: {error:#}");
+            }
+            Default::default()
+        });
+        Recorder {
+            lost: tally.lost,
+            cpu_ns: own_cpu_ns(),
+            // Worked out from these samples.
+            cpu_ppm: 0,
+            resident_bytes: self.resident_bytes("self").unwrap_or(0),
+            hits: tally.hits,
+            ns_per_hit: None,
+            trace: self.trace.clone(),
+        }
+    }
+
+    /// The second number of `/proc/PID/statm`, in pages (proc_pid_statm(5)).
+    fn resident_bytes(&self, process: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
+        let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        pages.checked_mul(self.page_bytes)
+    }
+}
+
+/// CPU time of all threads of gctrace, in user and kernel mode.
+fn own_cpu_ns() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return 0;
+    };
+    let times = [usage.user_time(), usage.system_time()];
+    let nanoseconds = times.map(|time| {
+        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+        let micros = u64::try_from(time.tv_usec()).unwrap_or(0);
+        seconds * 1_000_000_000 + micros * 1000
+    });
+    nanoseconds.iter().sum()
+}

@@ -1,0 +1,244 @@
+//! The last lines: totals, losses, what gctrace costs; what was last said; the keys, or a prompt.
+
+use super::Picture;
+use super::plain;
+use super::styled;
+use crate::top::shared::Phase;
+use crate::top::view::state::Overlay;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::Notice;
+use gctrace_analysis::live::Recorder;
+use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::units;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::text::Span;
+
+/// So long a notice stays on the screen.
+const NOTICE_NS: u64 = 60_000_000_000;
+/// From this height on notices and totals have lines.
+const WITH_TOTALS: u16 = 8;
+
+pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
+    let width = usize::from(screen.width);
+    let mut lines = Vec::new();
+    if screen.height >= WITH_TOTALS {
+        if let Some(notice) = notice(picture.snapshot) {
+            lines.push(notice_line(picture.snapshot, notice, width));
+        }
+        lines.push(totals(picture.snapshot, width));
+    }
+    if screen.height >= 2 {
+        lines.push(last_line(picture, width));
+    }
+    lines
+}
+
+/// The newest, as long as it is news.
+fn notice(snapshot: &Snapshot) -> Option<&Notice> {
+    let newest = snapshot.notes.last()?;
+    let age = snapshot.at_ns.saturating_sub(newest.at_ns);
+    (age < NOTICE_NS).then_some(newest)
+}
+
+fn notice_line(snapshot: &Snapshot, notice: &Notice, width: usize) -> Line<'static> {
+    let more = snapshot.notes.len().saturating_sub(1);
+    let hint = match more {
+        0 => " (n)".to_owned(),
+        more => format!(" (n: {more} more)"),
+    };
+    let words = super::notice_words(snapshot, notice);
+    let room = width.saturating_sub(text::width(&hint) + 3);
+    Line::from(vec![
+        styled("! ", theme::warning()),
+        plain(text::cut(&words, room)),
+        styled(hint, theme::dim()),
+    ])
+}
+
+fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
+    let collections = &snapshot.totals.collections;
+    let sum = |values: &[u64]| {
+        values
+            .iter()
+            .fold(0_u64, |sum, value| sum.saturating_add(*value))
+    };
+    let count = sum(&collections.pauses);
+    let time = units::duration(sum(&collections.pause_ns));
+    let mut spans = vec![
+        plain(format!("Total {}, {time}", units::counted(count, "pause"))),
+        plain(" · "),
+        losses(&snapshot.recorder),
+    ];
+    let mut used: usize = spans.iter().map(Span::width).sum();
+    for part in own_cost(&snapshot.recorder) {
+        let part = format!(" · {part}");
+        used += text::width(&part);
+        if used > width {
+            break;
+        }
+        spans.push(plain(part));
+    }
+    Line::from(spans)
+}
+
+fn losses(recorder: &Recorder) -> Span<'static> {
+    let lost = recorder
+        .lost
+        .values()
+        .fold(0_u64, |sum, count| sum.saturating_add(*count));
+    if lost == 0 {
+        return plain("nothing lost");
+    }
+    let places: Vec<String> = recorder
+        .lost
+        .keys()
+        .map(|place| text::clean(place))
+        .collect();
+    let words = format!(
+        "LOST {} ({})",
+        units::counted(lost, "event"),
+        places.join(", ")
+    );
+    styled(words, theme::bad())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn own_cost(recorder: &Recorder) -> Vec<String> {
+    let mut parts = vec![format!(
+        "gctrace {} % of a core, {}",
+        text::percent(recorder.cpu_ppm),
+        text::memory(recorder.resident_bytes)
+    )];
+    if let Some(trace) = &recorder.trace {
+        parts.push(format!("to {}", text::clean(text::file_name(trace))));
+    }
+    if let Some(ns) = recorder
+        .ns_per_hit
+        .filter(|ns| ns.is_finite() && *ns >= 0.0)
+    {
+        let total = ns * recorder.hits as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and `as` stops at the bounds"
+        )]
+        let total = units::duration(total as u64);
+        parts.push(format!("~{total} in the programs"));
+    }
+    parts
+}
+
+/// The keys, a prompt, or what there is to say.
+fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
+    let state = picture.state;
+    match &state.overlay {
+        Overlay::Filter(_) => {
+            return prompt(
+                "Filter: ",
+                &state.filter,
+                "Enter keeps it, Esc drops it",
+                width,
+            );
+        }
+        Overlay::Interval(typed) => {
+            let now = text::seconds(state.interval);
+            let label = format!("Seconds between pictures (now {now}): ");
+            return prompt(&label, typed, "Enter, Esc", width);
+        }
+        _ => {}
+    }
+    if let Some(message) = &state.message {
+        return Line::from(styled(text::clean(message), theme::warning()));
+    }
+    match picture.phase {
+        Phase::Ended(sentences) => {
+            let sentences: Vec<String> = sentences.iter().map(|words| sentence(words)).collect();
+            let words = format!(" {} Press q to leave. ", sentences.join(" "));
+            Line::from(styled(ended_in(&words, width), theme::reversed()))
+        }
+        Phase::Recording => keys(picture, width),
+    }
+}
+
+/// Words as a sentence: a capital at its begin, a full stop at its end.
+fn sentence(words: &str) -> String {
+    let words = text::clean(words);
+    let mut chars = words.trim_end_matches('.').chars();
+    let first = chars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(chars).chain(['.']).collect()
+}
+
+/// The end of the sentence is how to get out: what has no room is cut before it.
+fn ended_in(words: &str, width: usize) -> String {
+    const OUT: &str = "Press q to leave. ";
+    if text::width(words) <= width {
+        return words.to_owned();
+    }
+    let sentence = words.strip_suffix(OUT).unwrap_or(words).trim_end();
+    text::cut(sentence, width.saturating_sub(text::width(OUT) + 1)) + " " + OUT
+}
+
+fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
+    let typed = text::clean(typed);
+    let room = width.saturating_sub(text::width(label) + 1);
+    // The end of what is typed is where the eye is.
+    let mut shown: String = typed;
+    while text::width(&shown) > room && !shown.is_empty() {
+        shown.remove(0);
+    }
+    let spare = room.saturating_sub(text::width(&shown));
+    let hint = if spare > text::width(hint) + 2 {
+        format!("  {hint}")
+    } else {
+        String::new()
+    };
+    Line::from(vec![
+        styled(label.to_owned(), theme::bold()),
+        plain(shown),
+        styled("_", theme::reversed()),
+        styled(hint, theme::dim()),
+    ])
+}
+
+fn keys(picture: &Picture<'_>, width: usize) -> Line<'static> {
+    let state = picture.state;
+    let mut keys: Vec<(&str, String)> = Vec::new();
+    if !state.filter.is_empty() {
+        keys.push((
+            "/",
+            format!("Filter: {}", text::cut(&text::clean(&state.filter), 20)),
+        ));
+    }
+    let pause = if state.paused { "Go on" } else { "Pause" };
+    for (key, words) in [
+        ("?", "Help"),
+        ("q", "Quit"),
+        ("Enter", "Expand"),
+        ("/", "Filter"),
+        ("< >", "Sort"),
+        ("Space", pause),
+    ] {
+        if key != "/" || state.filter.is_empty() {
+            keys.push((key, words.to_owned()));
+        }
+    }
+    if picture.tail.is_some() {
+        keys.push(("o", "Output".to_owned()));
+    }
+    keys.push(("l", "Log".to_owned()));
+    keys.push(("d", "Interval".to_owned()));
+    keys.push(("← →", "Columns".to_owned()));
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (key, words) in keys {
+        used += text::width(key) + text::width(&words) + 3;
+        if used > width + 2 {
+            break;
+        }
+        spans.push(styled(key.to_owned(), theme::key()));
+        spans.push(plain(format!(" {words}  ")));
+    }
+    Line::from(spans)
+}

@@ -1,0 +1,214 @@
+//! The first lines: what is recorded and for how long, the answer in one sentence, the GPUs.
+
+use super::Picture;
+use super::name;
+use super::plain;
+use super::put;
+use super::styled;
+use crate::top::shared::Phase;
+use crate::top::view::columns;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::GpuFigures;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+use ratatui::text::Span;
+use std::time::Duration;
+
+const NAME: &str = "gctrace top";
+
+pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    if screen.height >= 4 {
+        lines.push(about(picture, usize::from(screen.width)));
+    }
+    if screen.height >= 6 {
+        lines.push(answer(picture, usize::from(screen.width)));
+    }
+    if screen.height >= super::WITH_GPUS && !picture.snapshot.gpus.is_empty() {
+        lines.push(gpus(picture.snapshot, usize::from(screen.width)));
+    }
+    lines
+}
+
+pub(super) fn draw(lines: &[Line<'static>], buffer: &mut Buffer, area: Rect) {
+    for (line, row) in lines.iter().zip(0..) {
+        put(buffer, area, row, line.clone());
+    }
+}
+
+/// Name, machine, processes; at the right whether it moves, how often, what time it is.
+fn about(picture: &Picture<'_>, width: usize) -> Line<'static> {
+    let snapshot = picture.snapshot;
+    let state = picture.state;
+    let time = text::time_of_day(snapshot.at_unix_ns, picture.utc_offset_s);
+    let every = format!("every {}", text::seconds(state.interval));
+    let (mark, style) = match picture.phase {
+        Phase::Ended(_) => (" ENDED ", theme::reversed()),
+        Phase::Recording if state.paused => (" PAUSED ", theme::reversed()),
+        Phase::Recording => ("", theme::dim()),
+    };
+    let right = format!("  {every}  {time}");
+    let fixed = text::width(NAME) + text::width(mark) + text::width(&right);
+    let mut left = String::new();
+    for part in parts(snapshot) {
+        let longer = format!("{left} · {part}");
+        if fixed + text::width(&longer) + 1 > width {
+            break;
+        }
+        left = longer;
+    }
+    let gap = width.saturating_sub(fixed + text::width(&left));
+    Line::from(vec![
+        styled(NAME, theme::bold()),
+        plain(left),
+        plain(" ".repeat(gap)),
+        styled(mark, style),
+        styled(right, theme::dim()),
+    ])
+}
+
+fn parts(snapshot: &Snapshot) -> Vec<String> {
+    let ended = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.ended.is_some());
+    let running = snapshot.processes.len().saturating_sub(ended.count());
+    let mut parts = vec![units::counted(running as u64, "process")];
+    if snapshot.totals.ended > 0 {
+        parts.push(format!("{} ended", units::count(snapshot.totals.ended)));
+    }
+    let age = snapshot.at_ns.saturating_sub(snapshot.started_ns);
+    parts.push(text::elapsed(age));
+    parts.push(match snapshot.mode.as_str() {
+        "inject" => "from within".to_owned(),
+        "both" => "probes and from within".to_owned(),
+        _ => "eBPF".to_owned(),
+    });
+    if !snapshot.host.is_empty() {
+        parts.push(text::clean(&snapshot.host));
+    }
+    parts
+}
+
+/// The answer in one sentence.
+fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
+    let snapshot = picture.snapshot;
+    let living = snapshot
+        .processes
+        .iter()
+        .filter(|process| process.ended.is_none());
+    let Some(most) = living.max_by_key(|process| process.interval_pause_ns) else {
+        return Line::from(plain(nobody(picture)));
+    };
+    let mut spans = sentence(most, snapshot);
+    let mut used: usize = spans.iter().map(|span| text::width(&span.content)).sum();
+    for part in more(snapshot, most) {
+        let part = format!(" · {part}");
+        used += text::width(&part);
+        if used > width {
+            break;
+        }
+        spans.push(plain(part));
+    }
+    Line::from(spans)
+}
+
+fn nobody(picture: &Picture<'_>) -> &'static str {
+    match (picture.phase, picture.command) {
+        (Phase::Ended(_), _) => "No Python process is left.",
+        _ if picture.snapshot.totals.processes > 0 => {
+            "No Python process is left; waiting for others."
+        }
+        (_, Some(_)) => "The command runs no Python yet.",
+        (_, None) => "No Python process yet; waiting for one.",
+    }
+}
+
+fn sentence(most: &ProcessFigures, snapshot: &Snapshot) -> Vec<Span<'static>> {
+    let interval = text::seconds(Duration::from_nanos(snapshot.interval_ns));
+    if snapshot.totals.interval_pause_ns == 0 {
+        let words = format!("No collection in the last {interval}");
+        return vec![styled(words, theme::good())];
+    }
+    let ppm = columns::interval_ppm(most, snapshot);
+    let style = match theme::by_share(ppm) {
+        style if style == ratatui::style::Style::new() => theme::good(),
+        style => style,
+    };
+    vec![
+        plain("GC takes "),
+        styled(
+            format!("{} %", text::percent(ppm)),
+            style.patch(theme::bold()),
+        ),
+        plain(format!(
+            " of the wall time of {} (last {interval})",
+            name(most)
+        )),
+    ]
+}
+
+/// Of all processes.
+fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
+    let mut more = Vec::new();
+    let worst = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| Some((process, process.worst?)));
+    if let Some((process, worst)) = worst.max_by_key(|(_, worst)| worst.duration_ns) {
+        let of = match process.pid == most.pid {
+            true => String::new(),
+            false => format!(" ({})", name(process)),
+        };
+        more.push(format!("worst {}{of}", units::duration(worst.duration_ns)));
+    }
+    let pauses = snapshot.totals.interval_pauses.iter();
+    let pauses = pauses.fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let rate = text::rate(columns::per_second(pauses, snapshot));
+    let all = if snapshot.processes.len() > 1 {
+        " in all"
+    } else {
+        ""
+    };
+    more.push(format!("{rate} GC/s{all}"));
+    more
+}
+
+/// As much of each GPU as there is room for.
+fn gpus(snapshot: &Snapshot, width: usize) -> Line<'static> {
+    const LABEL: &str = "GPUs (NVML, sampled): ";
+    let room = width.saturating_sub(text::width(LABEL));
+    let words = |detail| {
+        let words = snapshot.gpus.iter().map(|gpu| gpu_words(gpu, detail));
+        words.collect::<Vec<_>>().join(" · ")
+    };
+    let fitting = (0..=3)
+        .rev()
+        .map(words)
+        .find(|words| text::width(words) <= room);
+    let words = fitting.unwrap_or_else(|| text::cut(&words(0), room));
+    Line::from(vec![styled(LABEL, theme::dim()), plain(words)])
+}
+
+/// `detail`: 0 utilization alone, 1 with memory in use, 2 with all memory, 3 with its name.
+fn gpu_words(gpu: &GpuFigures, detail: u8) -> String {
+    let mut words = gpu.index.to_string();
+    if let Some(name) = gpu.name.as_deref().filter(|_| detail >= 3) {
+        words += &format!(" {}", text::clean(name));
+    }
+    if let Some(percent) = gpu.utilization_percent {
+        words += &format!(" ~{percent} %");
+    }
+    if let Some(used) = gpu.memory_used_bytes.filter(|_| detail >= 1) {
+        words += &format!(" {}", text::memory(used));
+        if let Some(total) = gpu.memory_total_bytes.filter(|_| detail >= 2) {
+            words += &format!("/{}", text::memory(total));
+        }
+    }
+    words
+}

@@ -1,0 +1,216 @@
+//! How long pauses were, by generation.
+
+use super::plain;
+use super::put;
+use super::styled;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::GENERATIONS;
+use gctrace_analysis::live::Histogram;
+use gctrace_analysis::live::PAUSE_CLASSES_NS;
+use gctrace_analysis::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+/// Columns of the label, and of each generation with its blank.
+const LABEL: usize = 9;
+const COUNT: usize = 7;
+
+/// Lines that the whole histogram takes, with its heading.
+pub(super) fn wanted(histograms: &[Histogram; GENERATIONS]) -> usize {
+    classes(histograms, PAUSE_CLASSES_NS.len() + 1).len() + 1
+}
+
+/// Some neighbouring classes together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Class {
+    /// Upper bound; `None`: longer than all bounds.
+    bound_ns: Option<u64>,
+    counts: [u64; GENERATIONS],
+}
+
+impl Class {
+    fn total(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
+    }
+}
+
+pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GENERATIONS]) {
+    let classes = classes(histograms, usize::from(area.height.saturating_sub(1)));
+    let shown = shown(histograms);
+    put(
+        buffer,
+        area,
+        0,
+        Line::from(styled(
+            heading(&shown, usize::from(area.width)),
+            theme::bold(),
+        )),
+    );
+    let most = classes.iter().map(Class::total).max().unwrap_or(0);
+    let room = usize::from(area.width).saturating_sub(LABEL + COUNT * shown.len() + 1);
+    for (class, row) in classes.iter().zip(1..area.height) {
+        let mut line = label(class);
+        for generation in &shown {
+            let count = class.counts.get(*generation).copied().unwrap_or(0);
+            let words = if count == 0 {
+                ".".to_owned()
+            } else {
+                text::brief_count(count)
+            };
+            line += &text::fill(&words, COUNT, false);
+        }
+        let bar = "▇".repeat(logarithmic(class.total(), most, room));
+        put(
+            buffer,
+            area,
+            row,
+            Line::from(vec![plain(line), plain(" "), styled(bar, theme::warning())]),
+        );
+    }
+}
+
+/// Generations with pauses; the first three where there are none.
+fn shown(histograms: &[Histogram; GENERATIONS]) -> Vec<usize> {
+    let used: Vec<usize> = (0..GENERATIONS)
+        .filter(|generation| {
+            histograms
+                .get(*generation)
+                .is_some_and(|of| of.iter().any(|count| *count > 0))
+        })
+        .collect();
+    if used.is_empty() { vec![0, 1, 2] } else { used }
+}
+
+fn heading(shown: &[usize], width: usize) -> String {
+    let mut heading = text::fill("PAUSES", LABEL, true);
+    for generation in shown {
+        let name = match generation {
+            3 => "gen ?".to_owned(),
+            number => format!("gen {number}"),
+        };
+        heading += &text::fill(&name, COUNT, false);
+    }
+    let hint = " (bars: log)";
+    if text::width(&heading) + text::width(hint) <= width {
+        heading += hint;
+    }
+    heading
+}
+
+fn label(class: &Class) -> String {
+    let words = match class.bound_ns {
+        Some(bound) => format!("≤{}", whole(bound)),
+        None => format!(">{}", whole(PAUSE_CLASSES_NS.last().copied().unwrap_or(0))),
+    };
+    text::fill(&words, LABEL, true)
+}
+
+/// A bound without figures that say nothing: `2.5 ms`, `100 µs`.
+fn whole(ns: u64) -> String {
+    let words = units::duration(ns);
+    let Some((number, unit)) = words.split_once(' ') else {
+        return words;
+    };
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}")
+}
+
+/// From the first class with pauses to the last; neighbours together where there are more than `most` lines.
+fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<Class> {
+    let bounds = PAUSE_CLASSES_NS.iter().copied().map(Some).chain([None]);
+    let all: Vec<Class> = bounds
+        .enumerate()
+        .map(|(index, bound_ns)| Class {
+            bound_ns,
+            counts: std::array::from_fn(|generation| {
+                histograms
+                    .get(generation)
+                    .and_then(|of| of.get(index))
+                    .copied()
+                    .unwrap_or(0)
+            }),
+        })
+        .collect();
+    let first = all.iter().position(|class| class.total() > 0);
+    let last = all.iter().rposition(|class| class.total() > 0);
+    let (Some(first), Some(last)) = (first, last) else {
+        return Vec::new();
+    };
+    let used = all.get(first..=last).unwrap_or_default();
+    if most == 0 {
+        return Vec::new();
+    }
+    used.chunks(used.len().div_ceil(most))
+        .map(together)
+        .collect()
+}
+
+fn together(classes: &[Class]) -> Class {
+    let sum = |generation: usize| {
+        let counts = classes
+            .iter()
+            .filter_map(|class| class.counts.get(generation));
+        counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
+    };
+    Class {
+        bound_ns: classes.last().and_then(|class| class.bound_ns),
+        counts: std::array::from_fn(sum),
+    }
+}
+
+/// Columns of a bar: one for one, all for the most, by powers in between.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "columns of a screen"
+)]
+fn logarithmic(count: u64, most: u64, room: usize) -> usize {
+    if count == 0 {
+        return 0;
+    }
+    let part = (count as f64).ln_1p() / (most as f64).ln_1p();
+    ((part * room as f64).round() as usize)
+        .clamp(1, room.max(1))
+        .min(room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_put_together_where_there_is_no_room() {
+        let mut histograms = [[0; PAUSE_CLASSES_NS.len() + 1]; GENERATIONS];
+        for (index, count) in histograms[0].iter_mut().enumerate().skip(2).take(9) {
+            *count = index as u64;
+        }
+        histograms[2][19] = 1;
+        assert_eq!(classes(&histograms, 18).len(), 18);
+        let few = classes(&histograms, 5);
+        assert_eq!(few.len(), 5);
+        assert_eq!(few[0].bound_ns, Some(500_000));
+        assert_eq!(few[0].counts, [2 + 3 + 4 + 5, 0, 0, 0]);
+        assert_eq!(few[4].bound_ns, None);
+        assert_eq!(classes(&histograms, 0), []);
+        assert_eq!(classes(&Default::default(), 9), []);
+    }
+
+    #[test]
+    fn bars() {
+        assert_eq!(logarithmic(0, 100, 10), 0);
+        assert_eq!(logarithmic(1, 1_000_000, 10), 1);
+        assert_eq!(logarithmic(100, 100, 10), 10);
+        assert_eq!(logarithmic(1, 1, 0), 0);
+        assert_eq!(whole(2_500_000), "2.5 ms");
+        assert_eq!(whole(100_000), "100 µs");
+        assert_eq!(whole(10_000_000_000), "10 s");
+    }
+}

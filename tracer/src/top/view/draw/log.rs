@@ -1,0 +1,121 @@
+//! The log of long pauses, the newest first.
+
+use super::Picture;
+use super::name_of;
+use super::plain;
+use super::put;
+use super::styled;
+use super::title;
+use super::top;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::Line as SourceLine;
+use gctrace_analysis::live::LongPause;
+use gctrace_analysis::units;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+/// From this length on a pause is marked: one step of many models, as in the verdict of `analyze`.
+const FELT_NS: u64 = 100_000_000;
+
+/// Draws; how many lines can be scrolled away.
+pub(super) fn draw(
+    picture: &Picture<'_>,
+    buffer: &mut Buffer,
+    mut area: Rect,
+    focused: bool,
+) -> usize {
+    let pauses = &picture.snapshot.long_pauses;
+    let least = units::duration(picture.snapshot.long_pause_ns);
+    let heading = format!(
+        "Pauses of {least} and longer: {}",
+        units::count(pauses.len() as u64)
+    );
+    title(
+        picture,
+        buffer,
+        top(&mut area, 1),
+        &heading,
+        "newest first",
+        focused,
+    );
+    let height = usize::from(area.height);
+    let most = pauses.len().saturating_sub(height);
+    let scrolled = if focused {
+        picture.state.scrolled.min(most)
+    } else {
+        0
+    };
+    if pauses.is_empty() {
+        put(
+            buffer,
+            area,
+            0,
+            Line::from(styled("None so far.", theme::dim())),
+        );
+    }
+    let width = usize::from(area.width);
+    for (pause, row) in pauses.iter().rev().skip(scrolled).zip(0..area.height) {
+        put(buffer, area, row, entry(pause, picture.utc_offset_s, width));
+    }
+    most
+}
+
+fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
+    let who = text::fill(&name_of(pause.rank, pause.pid), 11, true);
+    let when = text::time_of_day_ms(pause.begin_unix_ns, utc_offset_s);
+    let length = text::fill(&text::brief(pause.duration_ns), 7, false);
+    let style = if pause.duration_ns >= FELT_NS {
+        theme::bad()
+    } else {
+        theme::warning()
+    };
+    let generation = pause
+        .generation
+        .map_or("gen -".to_owned(), |number| format!("gen {number}"));
+    let freed = pause.collected.map_or("-".to_owned(), text::brief_count);
+    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason);
+    if pause.unfinished {
+        what += " unfinished";
+    }
+    if let Some(kept) = pause.uncollectable.filter(|kept| *kept > 0) {
+        what += &format!(" kept {}", text::brief_count(kept));
+    }
+    let used = 12 + 1 + 11 + 1 + 7 + text::width(&what) + 2;
+    let line = pause.line.as_ref().map_or("-".to_owned(), |line| {
+        place(line, pause.below.as_ref(), width.saturating_sub(used))
+    });
+    Line::from(vec![
+        styled(when, theme::dim()),
+        plain(format!(" {who} ")),
+        styled(length, style),
+        plain(what),
+        styled(format!("  {line}"), Style::new()),
+    ])
+}
+
+/// A line, and that of a library below it, in so many columns: file and number first, for they are what is
+/// looked for.
+pub(super) fn place(line: &SourceLine, below: Option<&SourceLine>, width: usize) -> String {
+    let at = at(line);
+    let function = text::clean(&line.function);
+    let mut all = if at.is_empty() {
+        function
+    } else {
+        format!("{at} {function}")
+    };
+    if let Some(below) = below {
+        all += &format!(", in {}", self::at(below));
+    }
+    text::cut(&all, width)
+}
+
+fn at(line: &SourceLine) -> String {
+    let file = text::clean(text::file_name(&line.file));
+    match line.line {
+        Some(number) => format!("{file}:{number}"),
+        None => file,
+    }
+}

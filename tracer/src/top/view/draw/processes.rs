@@ -1,0 +1,180 @@
+//! The table of processes.
+
+use super::Picture;
+use super::put_at;
+use super::styled;
+use crate::top::view::columns;
+use crate::top::view::columns::Column;
+use crate::top::view::columns::Place;
+use crate::top::view::state::Focus;
+use crate::top::view::state::Geometry;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::HISTORY_SECONDS;
+use gctrace_analysis::live::ProcessFigures;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+use ratatui::style::Style;
+use ratatui::text::Line;
+use ratatui::text::Span;
+
+/// Draws titles and rows; says where.
+pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, head: Rect, body: Rect) -> Geometry {
+    let state = picture.state;
+    let places = columns::places(body.width, state.columns_from, picture.snapshot);
+    draw_head(picture, buffer, head, &places);
+    let first = first_row(state.row, state.rows.len(), body.height);
+    let shown = state.rows.iter().enumerate().skip(first);
+    for ((position, index), row) in shown.zip(0..body.height) {
+        if let Some(process) = picture.snapshot.processes.get(*index) {
+            draw_row(picture, buffer, (body, row), &places, process);
+            if position == state.row {
+                choose(picture, buffer, body, row);
+            }
+        }
+    }
+    if state.rows.is_empty() && !state.filter.is_empty() {
+        let words = format!(
+            "Nothing matches \"{}\"; Esc clears the filter.",
+            text::clean(&state.filter)
+        );
+        put_at(
+            buffer,
+            body,
+            (0, 0),
+            Line::from(styled(words, theme::dim())),
+        );
+    }
+    Geometry {
+        head: head.y,
+        body,
+        places,
+        first,
+        ..Geometry::default()
+    }
+}
+
+/// The first row that is drawn: the chosen one is always to be seen.
+fn first_row(chosen: usize, rows: usize, height: u16) -> usize {
+    let height = usize::from(height);
+    if height == 0 {
+        return 0;
+    }
+    let last_page = rows.saturating_sub(height);
+    // The chosen row stays in the middle of a list that is longer than the screen.
+    chosen.saturating_sub(height / 2).min(last_page)
+}
+
+fn draw_head(picture: &Picture<'_>, buffer: &mut Buffer, area: Rect, places: &[Place]) {
+    if area.height == 0 {
+        return;
+    }
+    buffer.set_style(area, theme::reversed());
+    let sort = picture.state.sort;
+    for place in places {
+        let by = sort.by == place.column;
+        let mut title = place.column.title().to_owned();
+        let width = usize::from(place.width);
+        if by {
+            title.truncate(width.saturating_sub(1));
+            title += if sort.reverse { "▲" } else { "▼" };
+        }
+        let title = text::fill(&title, width, place.column.is_left());
+        let style = if by {
+            theme::reversed().add_modifier(Modifier::BOLD)
+        } else {
+            theme::reversed()
+        };
+        put_at(buffer, area, (place.x, 0), Line::from(styled(title, style)));
+    }
+    if picture.state.columns_from > 0 && area.width > 0 {
+        put_at(
+            buffer,
+            area,
+            (0, 0),
+            Line::from(styled("‹", theme::reversed())),
+        );
+    }
+}
+
+fn draw_row(
+    picture: &Picture<'_>,
+    buffer: &mut Buffer,
+    (body, row): (Rect, u16),
+    places: &[Place],
+    process: &ProcessFigures,
+) {
+    let ended = process.ended.is_some();
+    for place in places {
+        let width = usize::from(place.width);
+        let line = if place.column == Column::History {
+            Line::from(history(process, width))
+        } else {
+            let (cell, style) = columns::cell(place.column, process, picture.snapshot);
+            let style = if ended { theme::dim() } else { style };
+            Line::from(styled(
+                text::fill(&cell, width, place.column.is_left()),
+                style,
+            ))
+        };
+        put_at(buffer, body, (place.x, row), line);
+    }
+}
+
+/// Reversed where keys go to the table, otherwise bold: colours of the cells stay readable.
+fn choose(picture: &Picture<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
+    let area = Rect {
+        y: body.y.saturating_add(row),
+        height: 1,
+        ..body
+    };
+    let style = match picture.state.focus {
+        Focus::Table => theme::reversed(),
+        Focus::Lower => theme::bold(),
+    };
+    buffer.set_style(area.intersection(buffer.area), style);
+}
+
+/// Upper bounds of the steps in nanoseconds per second: the same for all rows, so that they can be compared.
+const STEPS_NS: [u64; 7] = [
+    1_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+];
+
+/// The last minute, a column of the screen for some seconds of it.
+fn history(process: &ProcessFigures, width: usize) -> Vec<Span<'static>> {
+    let per_cell = HISTORY_SECONDS.div_ceil(width.max(1)).max(1);
+    let means: Vec<u64> = process
+        .history_ns
+        .rchunks(per_cell)
+        .take(width)
+        .map(mean)
+        .collect();
+    let blank = width.saturating_sub(means.len());
+    let mut spans = vec![Span::raw(" ".repeat(blank))];
+    spans.extend(means.into_iter().rev().map(|ns| {
+        let step = STEPS_NS.iter().filter(|bound| ns >= **bound).count();
+        let index = if ns == 0 { 0 } else { step + 1 };
+        let bar = super::BARS.get(index).copied().unwrap_or(" ");
+        styled(bar, colour(ns))
+    }));
+    spans
+}
+
+fn mean(seconds: &[u64]) -> u64 {
+    let sum = seconds
+        .iter()
+        .fold(0_u64, |sum, ns| sum.saturating_add(*ns));
+    sum.checked_div(seconds.len() as u64).unwrap_or(0)
+}
+
+fn colour(ns_per_second: u64) -> Style {
+    let style = theme::by_share(ns_per_second / 1000);
+    style.remove_modifier(Modifier::BOLD)
+}

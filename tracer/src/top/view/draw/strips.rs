@@ -1,0 +1,172 @@
+//! Two strips of time: the last steps, and what the GPU did, each with GC marked below.
+
+use super::bar;
+use super::plain;
+use super::styled;
+use crate::top::view::columns;
+use crate::top::view::text;
+use crate::top::view::theme;
+use gctrace_analysis::live::Detail;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::StepFigures;
+use gctrace_analysis::live::TimelineCell;
+use gctrace_analysis::units;
+use ratatui::text::Line;
+use ratatui::text::Span;
+
+/// Columns of the names at the left.
+const LABEL: usize = 6;
+/// Columns of the words at the right.
+const WORDS: usize = 32;
+/// The strip of the GPU is about so much time at least, and about more where there is room: less than a second
+/// to a column, so that single long pauses can be seen.
+const SPAN_NS: u64 = 8_000_000_000;
+/// Columns below which there are no words.
+const NARROW: usize = 60;
+
+/// All lines, for a screen of so many columns.
+pub(super) fn lines(process: &ProcessFigures, detail: &Detail, width: usize) -> Vec<Line<'static>> {
+    let words = if width < NARROW { 0 } else { WORDS };
+    let room = width.saturating_sub(LABEL + words);
+    let mut lines = steps(detail, room);
+    lines.extend(timeline(process, detail, room));
+    lines
+}
+
+fn label(words: &str) -> Span<'static> {
+    styled(text::fill(words, LABEL, true), theme::dim())
+}
+
+fn steps(detail: &Detail, room: usize) -> Vec<Line<'static>> {
+    let from = detail.steps.len().saturating_sub(room);
+    let shown = detail.steps.get(from..).unwrap_or_default();
+    let Some(last) = shown.last() else {
+        return Vec::new();
+    };
+    let longest = shown.iter().map(|step| step.duration_ns).max().unwrap_or(0);
+    let mut bars = vec![label("steps")];
+    let mut marks = vec![label("GC")];
+    for step in shown {
+        let with_gc = step.pauses.time_ns > 0;
+        let style = if with_gc {
+            theme::warning()
+        } else {
+            theme::gpu()
+        };
+        bars.push(styled(bar(step.duration_ns, longest), style));
+        let share = bar(step.pauses.time_ns, step.duration_ns);
+        marks.push(styled(share, theme::warning()));
+    }
+    let (first, second) = step_words(detail, shown, last);
+    bars.push(plain(format!("  {first}")));
+    marks.push(plain(format!("  {second}")));
+    vec![Line::from(bars), Line::from(marks)]
+}
+
+fn step_words(detail: &Detail, shown: &[StepFigures], last: &StepFigures) -> (String, String) {
+    let basis = if detail.step_basis.is_empty() {
+        "step"
+    } else {
+        &detail.step_basis
+    };
+    let first = format!(
+        "last {}: {}",
+        text::cut(&text::clean(basis), 14),
+        units::duration(last.duration_ns)
+    );
+    let with_gc = shown.iter().filter(|step| step.pauses.count > 0).count();
+    let second = format!(
+        "of it GC {}; in {with_gc} of {}",
+        units::duration(last.pauses.time_ns),
+        shown.len()
+    );
+    (first, second)
+}
+
+fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<'static>> {
+    if detail.timeline.is_empty() || room == 0 || detail.cell_ns == 0 {
+        return Vec::new();
+    }
+    let together = usize::try_from(SPAN_NS / detail.cell_ns)
+        .unwrap_or(usize::MAX)
+        .div_ceil(room)
+        .max(1);
+    let from = detail
+        .timeline
+        .len()
+        .saturating_sub(together.saturating_mul(room));
+    let shown = detail.timeline.get(from..).unwrap_or_default();
+    let cells = shown.rchunks(together);
+    let cells: Vec<Cell> = cells
+        .rev()
+        .map(|cells| Cell::of(cells, detail.cell_ns))
+        .collect();
+    let mut lines = Vec::new();
+    let exact = shown.iter().any(|cell| cell.gpu_busy_ns.is_some());
+    let sampled = shown
+        .iter()
+        .any(|cell| cell.gpu_utilization_percent.is_some());
+    let span = units::duration(detail.cell_ns.saturating_mul(shown.len() as u64));
+    if exact || sampled {
+        let mut gpu = vec![label(if exact { "GPU" } else { "~GPU" })];
+        gpu.extend(cells.iter().map(|cell| cell.gpu(exact)));
+        gpu.push(plain(format!("  {}", gpu_words(process, exact))));
+        lines.push(Line::from(gpu));
+    }
+    let mut gc = vec![label("GC")];
+    gc.extend(
+        cells
+            .iter()
+            .map(|cell| styled(bar(cell.gc_ns, cell.length_ns), theme::warning())),
+    );
+    gc.push(plain(format!("  last {span}, now at the right")));
+    lines.push(Line::from(gc));
+    lines
+}
+
+/// Idle time that GC ran in is no more than that: whether GC is the cause, `analyze` says.
+fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
+    match columns::overlap_ppm(process) {
+        Some(ppm) if exact => format!("idle while GC {} % (overlap)", text::percent(ppm)),
+        _ if exact => "busy, by CUPTI".to_owned(),
+        _ => "sampled by NVML".to_owned(),
+    }
+}
+
+/// Some neighbouring cells together.
+struct Cell {
+    length_ns: u64,
+    gc_ns: u64,
+    /// Busy, and the length of the cells that tell it.
+    busy: Option<(u64, u64)>,
+    percent: Option<u32>,
+}
+
+impl Cell {
+    fn of(cells: &[TimelineCell], cell_ns: u64) -> Self {
+        let known = cells.iter().filter_map(|cell| cell.gpu_busy_ns);
+        let busy = known.clone().fold(0_u64, u64::saturating_add);
+        let told = known.count() as u64;
+        Self {
+            length_ns: cell_ns.saturating_mul(cells.len() as u64),
+            gc_ns: cells
+                .iter()
+                .fold(0, |sum, cell| sum.saturating_add(cell.gc_ns)),
+            busy: (told > 0).then_some((busy, cell_ns.saturating_mul(told))),
+            percent: cells
+                .iter()
+                .filter_map(|cell| cell.gpu_utilization_percent)
+                .max(),
+        }
+    }
+
+    /// A dot where it is not known.
+    fn gpu(&self, exact: bool) -> Span<'static> {
+        let bars = match (exact, self.busy, self.percent) {
+            (true, Some((busy, length)), _) => bar(busy, length),
+            (false, _, Some(percent)) => bar(u64::from(percent), 100),
+            _ => return styled("·", theme::dim()),
+        };
+        styled(bars, theme::gpu())
+    }
+}

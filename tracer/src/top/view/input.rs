@@ -1,0 +1,327 @@
+//! Bytes from a terminal to keys and clicks.
+//!
+//! Pure: bytes in, events out. The events are crossterm's; its reader is not used: at the end of a terminal
+//! that is gone it spins for ever, and on half a sequence it blocks (crossterm 0.29, `source/unix/mio.rs`).
+//! Understood are the keys of xterm, tmux, screen and the Linux console (terminfo `k*`), and mouse reports in
+//! SGR coordinates (xterm's mode 1006). Anything else is skipped, a sequence as a whole.
+
+use ratatui::crossterm::event::Event;
+use ratatui::crossterm::event::KeyCode;
+use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::event::KeyModifiers;
+use ratatui::crossterm::event::MouseButton;
+use ratatui::crossterm::event::MouseEvent;
+use ratatui::crossterm::event::MouseEventKind;
+
+/// Most bytes of one sequence.
+const LONGEST: usize = 64;
+
+/// What has been read and not been understood yet.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    pending: Vec<u8>,
+}
+
+/// What the first bytes are.
+enum Taken {
+    /// An event, and its bytes.
+    Event(Event, usize),
+    /// So many bytes of nothing known.
+    Nothing(usize),
+    /// More have to come.
+    Incomplete,
+}
+
+impl Input {
+    /// Takes what was read; the events that are complete.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
+        self.pending.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        while !self.pending.is_empty() {
+            let used = match first(&self.pending) {
+                Taken::Event(event, used) => {
+                    events.push(event);
+                    used
+                }
+                Taken::Nothing(used) => used,
+                Taken::Incomplete if self.pending.len() > LONGEST => self.pending.len(),
+                Taken::Incomplete => break,
+            };
+            self.pending.drain(..used.clamp(1, self.pending.len()));
+        }
+        events
+    }
+
+    /// Whether something waits for its rest.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Nothing more came for a while: a lone ESC was the key.
+    pub(crate) fn flush(&mut self) -> Option<Event> {
+        let escape = self.pending == [0x1b];
+        self.pending.clear();
+        escape.then(|| plain(KeyCode::Esc))
+    }
+}
+
+fn key(code: KeyCode, modifiers: KeyModifiers) -> Event {
+    Event::Key(KeyEvent::new(code, modifiers))
+}
+
+fn plain(code: KeyCode) -> Event {
+    key(code, KeyModifiers::NONE)
+}
+
+fn first(bytes: &[u8]) -> Taken {
+    match *bytes {
+        [0x1b] | [0x1b, b'['] | [0x1b, b'O'] => Taken::Incomplete,
+        [0x1b, b'[', ref rest @ ..] => control_sequence(rest),
+        [0x1b, b'O', letter, ..] => match function_key(letter) {
+            Some(code) => Taken::Event(plain(code), 3),
+            None => Taken::Nothing(3),
+        },
+        // Twice ESC is the key and another sequence's begin.
+        [0x1b, 0x1b, ..] => Taken::Event(plain(KeyCode::Esc), 1),
+        [0x1b, ref rest @ ..] => with_alt(first(rest)),
+        [b'\r' | b'\n', ..] => Taken::Event(plain(KeyCode::Enter), 1),
+        [b'\t', ..] => Taken::Event(plain(KeyCode::Tab), 1),
+        [0x7f | 0x08, ..] => Taken::Event(plain(KeyCode::Backspace), 1),
+        [0, ..] => Taken::Nothing(1),
+        [control @ 0x01..=0x1a, ..] => {
+            let letter = char::from(control.saturating_add(b'a' - 1));
+            Taken::Event(key(KeyCode::Char(letter), KeyModifiers::CONTROL), 1)
+        }
+        [0x1c..=0x1f, ..] => Taken::Nothing(1),
+        _ => character(bytes),
+    }
+}
+
+fn with_alt(taken: Taken) -> Taken {
+    match taken {
+        Taken::Event(Event::Key(event), used) => {
+            let modifiers = event.modifiers | KeyModifiers::ALT;
+            Taken::Event(key(event.code, modifiers), used + 1)
+        }
+        Taken::Event(_, used) | Taken::Nothing(used) => Taken::Nothing(used + 1),
+        Taken::Incomplete => Taken::Incomplete,
+    }
+}
+
+/// One character of UTF-8.
+fn character(bytes: &[u8]) -> Taken {
+    let length = match bytes.first() {
+        Some(0..0x80) => 1,
+        Some(0xc2..0xe0) => 2,
+        Some(0xe0..0xf0) => 3,
+        Some(0xf0..0xf5) => 4,
+        _ => return Taken::Nothing(1),
+    };
+    let Some(bytes) = bytes.get(..length) else {
+        return Taken::Incomplete;
+    };
+    match std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| text.chars().next())
+    {
+        Some(char) => Taken::Event(plain(KeyCode::Char(char)), length),
+        None => Taken::Nothing(1),
+    }
+}
+
+/// The last byte of SS3 sequences, and of CSI sequences without a number of their own.
+fn function_key(letter: u8) -> Option<KeyCode> {
+    Some(match letter {
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'H' => KeyCode::Home,
+        b'F' => KeyCode::End,
+        b'M' => KeyCode::Enter,
+        b'Z' => KeyCode::BackTab,
+        b'P'..=b'S' => KeyCode::F(letter - b'P' + 1),
+        _ => return None,
+    })
+}
+
+/// What follows `ESC [`: parameters, then a byte that ends it (ECMA-48, 5.4).
+fn control_sequence(rest: &[u8]) -> Taken {
+    // The Linux console's F1 to F5.
+    if let [b'[', letter, ..] = *rest {
+        return match letter {
+            b'A'..=b'E' => Taken::Event(plain(KeyCode::F(letter - b'A' + 1)), 4),
+            _ => Taken::Nothing(4),
+        };
+    }
+    if rest == [b'['] {
+        return Taken::Incomplete;
+    }
+    let Some(length) = rest.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
+        return Taken::Incomplete;
+    };
+    let (parameters, last) = (rest.get(..length).unwrap_or_default(), rest.get(length));
+    let used = length + 3;
+    let last = last.copied().unwrap_or_default();
+    if !(0x40..=0x7e).contains(&last) {
+        // Broken off: what broke it off is read anew.
+        return Taken::Nothing(used - 1);
+    }
+    let event = match parameters {
+        [b'<', report @ ..] if matches!(last, b'M' | b'm') => mouse(report, last == b'M'),
+        parameters => numbered(parameters, last),
+    };
+    event.map_or(Taken::Nothing(used), |event| Taken::Event(event, used))
+}
+
+fn numbers(parameters: &[u8]) -> Vec<u16> {
+    let parts = parameters.split(|byte| *byte == b';');
+    let number = |part: &[u8]| {
+        std::str::from_utf8(part)
+            .ok()
+            .and_then(|text| text.parse().ok())
+    };
+    parts.map(|part| number(part).unwrap_or(0)).collect()
+}
+
+/// `ESC [ 5 ~`, `ESC [ 1 ; 5 A`.
+fn numbered(parameters: &[u8], last: u8) -> Option<Event> {
+    let numbers = numbers(parameters);
+    let modifiers = numbers
+        .get(1)
+        .map_or(KeyModifiers::NONE, |bits| modifiers(*bits));
+    let code = match (last, numbers.first().copied().unwrap_or(0)) {
+        (b'~', 1 | 7) => KeyCode::Home,
+        (b'~', 2) => KeyCode::Insert,
+        (b'~', 3) => KeyCode::Delete,
+        (b'~', 4 | 8) => KeyCode::End,
+        (b'~', 5) => KeyCode::PageUp,
+        (b'~', 6) => KeyCode::PageDown,
+        (b'~', number @ 11..=15) => KeyCode::F(u8::try_from(number - 10).ok()?),
+        (b'~', number @ 17..=21) => KeyCode::F(u8::try_from(number - 11).ok()?),
+        (b'~', number @ 23..=24) => KeyCode::F(u8::try_from(number - 12).ok()?),
+        (b'~' | b'M', _) => return None,
+        (letter, _) => function_key(letter)?,
+    };
+    Some(key(code, modifiers))
+}
+
+/// xterm's: one more than the sum of shift 1, alt 2, control 4.
+fn modifiers(parameter: u16) -> KeyModifiers {
+    let bits = parameter.saturating_sub(1);
+    let mut modifiers = KeyModifiers::NONE;
+    for (bit, modifier) in [
+        (1, KeyModifiers::SHIFT),
+        (2, KeyModifiers::ALT),
+        (4, KeyModifiers::CONTROL),
+    ] {
+        if bits & bit != 0 {
+            modifiers |= modifier;
+        }
+    }
+    modifiers
+}
+
+/// xterm's SGR report: button, column and row, counted from 1.
+fn mouse(report: &[u8], pressed: bool) -> Option<Event> {
+    let &[button, column, row] = numbers(report).as_slice() else {
+        return None;
+    };
+    let kind = match (button & 0b1110_0011, pressed) {
+        (0, true) => MouseEventKind::Down(MouseButton::Left),
+        (64, true) => MouseEventKind::ScrollUp,
+        (65, true) => MouseEventKind::ScrollDown,
+        _ => return None,
+    };
+    Some(Event::Mouse(MouseEvent {
+        kind,
+        column: column.saturating_sub(1),
+        row: row.saturating_sub(1),
+        modifiers: KeyModifiers::NONE,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn codes(bytes: &[u8]) -> Vec<KeyCode> {
+        let events = Input::default().take(bytes);
+        let code = |event: &Event| event.as_key_event().map(|key| key.code);
+        events.iter().filter_map(code).collect()
+    }
+
+    #[test]
+    fn keys_of_terminals() {
+        use KeyCode as K;
+        for (bytes, code) in [
+            (&b"\x1b[A"[..], K::Up),
+            (b"\x1bOB", K::Down),
+            (b"\x1b[5~", K::PageUp),
+            (b"\x1b[6~", K::PageDown),
+            (b"\x1b[H", K::Home),
+            (b"\x1b[1~", K::Home),
+            (b"\x1b[4~", K::End),
+            (b"\x1bOP", K::F(1)),
+            (b"\x1b[11~", K::F(1)),
+            (b"\x1b[[A", K::F(1)),
+            (b"\x1b[17~", K::F(6)),
+            (b"\x1b[21~", K::F(10)),
+            (b"\x1b[24~", K::F(12)),
+            (b"\x1b[1;5C", K::Right),
+            (b"\x1b[Z", K::BackTab),
+            (b"\r", K::Enter),
+            (b"\x7f", K::Backspace),
+            ("é".as_bytes(), K::Char('é')),
+            (b"\x03", K::Char('c')),
+        ] {
+            assert_eq!(codes(bytes), [code], "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_lone_escape_is_a_key_after_a_while() {
+        let mut input = Input::default();
+        assert!(input.take(b"\x1b").is_empty() && input.is_waiting());
+        assert_eq!(input.flush(), Some(plain(KeyCode::Esc)));
+        assert!(input.take(b"\x1b[").is_empty());
+        assert_eq!(input.take(b"A"), [plain(KeyCode::Up)]);
+        assert_eq!(
+            input.take(b"\x1bx"),
+            [key(KeyCode::Char('x'), KeyModifiers::ALT)]
+        );
+    }
+
+    #[test]
+    fn clicks_and_wheel() {
+        let events = Input::default().take(b"\x1b[<0;10;5M\x1b[<0;10;5m\x1b[<65;300;2M");
+        let mouse: Vec<MouseEvent> = events
+            .iter()
+            .filter_map(|event| event.as_mouse_event())
+            .collect();
+        assert_eq!(mouse.len(), 2);
+        assert_eq!((mouse[0].column, mouse[0].row), (9, 4));
+        assert_eq!(mouse[1].kind, MouseEventKind::ScrollDown);
+        assert_eq!(mouse[1].column, 299);
+    }
+
+    #[test]
+    fn what_is_not_known_is_skipped_whole() {
+        assert_eq!(codes(b"\x1b[?1;2cq"), [KeyCode::Char('q')]);
+        assert_eq!(codes(b"\x1b]0;title\x07")[..1], [KeyCode::Char(']')]);
+        assert_eq!(codes(b"\xff\xfeq"), [KeyCode::Char('q')]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_in_any_portions(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 0_usize..400) {
+            let mut input = Input::default();
+            let cut = cut.min(bytes.len());
+            let mut parts = input.take(&bytes[..cut]);
+            parts.extend(input.take(&bytes[cut..]));
+            prop_assert!(input.pending.len() <= LONGEST);
+            prop_assert!(parts.len() <= bytes.len());
+        }
+    }
+}

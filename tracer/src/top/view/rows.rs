@@ -1,0 +1,152 @@
+//! Which processes stand in the table, and in which order.
+
+use super::columns;
+use super::columns::Column;
+use gctrace_analysis::live::ProcessFigures;
+use gctrace_analysis::live::Snapshot;
+use std::cmp::Ordering;
+
+/// The order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sort {
+    /// By what is in this column.
+    pub(crate) by: Column,
+    /// The other way round than usual: figures from the least, text from the last.
+    pub(crate) reverse: bool,
+}
+
+/// Indices into `snapshot.processes` of those that `filter` lets through, in order.
+pub(crate) fn rows(snapshot: &Snapshot, sort: Sort, filter: &str) -> Vec<usize> {
+    let words = words(filter);
+    let processes = snapshot.processes.iter().enumerate();
+    let chosen = processes.filter(|(_, process)| passes(process, &words));
+    let mut rows: Vec<(usize, &ProcessFigures)> = chosen.collect();
+    // Stable: what is equal stays in the order of appearance.
+    rows.sort_by(|(_, a), (_, b)| {
+        let order = compare(sort.by, a, b, snapshot);
+        if sort.reverse { order.reverse() } else { order }
+    });
+    rows.into_iter().map(|(index, _)| index).collect()
+}
+
+/// Whether a column can be sorted by; the history is sorted by its last second, which is the rate.
+fn compare(by: Column, a: &ProcessFigures, b: &ProcessFigures, snapshot: &Snapshot) -> Ordering {
+    match by {
+        Column::Rank => missing_last(a.rank).cmp(&missing_last(b.rank)),
+        Column::Pid => a.pid.cmp(&b.pid),
+        Column::Command => a.command.cmp(&b.command),
+        Column::Interpreter => a.interpreter.cmp(&b.interpreter),
+        Column::Device => device(a).cmp(&device(b)),
+        by => value(by, b, snapshot).cmp(&value(by, a, snapshot)),
+    }
+}
+
+fn missing_last(rank: Option<u32>) -> (bool, u32) {
+    (rank.is_none(), rank.unwrap_or(0))
+}
+
+fn device(process: &ProcessFigures) -> (bool, u32) {
+    missing_last(process.gpus.first().map(|gpu| gpu.device))
+}
+
+/// The figure of a column; what is not known is less than any.
+fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
+    match by {
+        Column::Share => Some(process.share_ppm),
+        Column::Pauses | Column::ByGeneration => Some(
+            process
+                .interval_pauses
+                .iter()
+                .fold(0, |sum, count| sum.saturating_add(*count)),
+        ),
+        Column::Last => process.last.map(|last| last.duration_ns),
+        Column::Worst => process.worst.map(|worst| worst.duration_ns),
+        Column::Heap => process.heap_objects.map(|heap| heap.count),
+        Column::Busy => columns::busy_ppm(process, snapshot),
+        Column::GpuMemory => columns::gpu_memory(process),
+        Column::Overlap => columns::overlap_ppm(process),
+        Column::Resident => process.resident_bytes,
+        Column::Pressure => process
+            .pressure
+            .and_then(|pressure| pressure.net_containers_per_second),
+        Column::Total => Some(columns::total_ns(process)),
+        _ => process.ended.is_none().then_some(process.interval_pause_ns),
+    }
+}
+
+fn words(filter: &str) -> Vec<String> {
+    filter.split_whitespace().map(str::to_lowercase).collect()
+}
+
+/// All words have to be met: `rank:3`, `pid:123`, or a part of rank, pid, command or version.
+fn passes(process: &ProcessFigures, words: &[String]) -> bool {
+    words.iter().all(|word| {
+        if let Some(rank) = word.strip_prefix("rank:") {
+            return process.rank.is_some_and(|own| own.to_string() == rank);
+        }
+        if let Some(pid) = word.strip_prefix("pid:") {
+            return process.pid.to_string() == pid;
+        }
+        let rank = process.rank.map(|rank| rank.to_string());
+        rank.is_some_and(|rank| rank == *word)
+            || process.pid.to_string().contains(word)
+            || process.command.to_lowercase().contains(word)
+            || process.interpreter.to_lowercase().contains(word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, rank: Option<u32>, pause_ns: u64, command: &str) -> ProcessFigures {
+        ProcessFigures {
+            pid,
+            rank,
+            interval_pause_ns: pause_ns,
+            command: command.to_owned(),
+            ..ProcessFigures::default()
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        Snapshot {
+            interval_ns: 1_000_000_000,
+            processes: vec![
+                process(30, None, 5, "python a.py"),
+                process(10, Some(1), 9, "Python B.py"),
+                process(20, Some(0), 5, "python -m c"),
+            ],
+            ..Snapshot::default()
+        }
+    }
+
+    fn pids(by: Column, reverse: bool, filter: &str) -> Vec<u32> {
+        let snapshot = snapshot();
+        let rows = rows(&snapshot, Sort { by, reverse }, filter);
+        rows.into_iter()
+            .map(|row| snapshot.processes[row].pid)
+            .collect()
+    }
+
+    #[test]
+    fn figures_from_the_greatest_names_from_the_first() {
+        assert_eq!(pids(Column::Rate, false, ""), [10, 30, 20]);
+        assert_eq!(pids(Column::Rate, true, ""), [30, 20, 10]);
+        assert_eq!(pids(Column::Rank, false, ""), [20, 10, 30]);
+        assert_eq!(pids(Column::Pid, false, ""), [10, 20, 30]);
+        assert_eq!(pids(Column::Command, false, ""), [10, 20, 30]);
+        for by in columns::ALL {
+            assert_eq!(pids(by, false, "").len(), 3, "{by:?}");
+        }
+    }
+
+    #[test]
+    fn filters() {
+        assert_eq!(pids(Column::Pid, false, "b.PY"), [10]);
+        assert_eq!(pids(Column::Pid, false, "rank:0"), [20]);
+        assert_eq!(pids(Column::Pid, false, "pid:3"), [0_u32; 0]);
+        assert_eq!(pids(Column::Pid, false, "python .py"), [10, 30]);
+        assert_eq!(pids(Column::Pid, false, " \t"), [10, 20, 30]);
+    }
+}

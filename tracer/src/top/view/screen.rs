@@ -1,0 +1,307 @@
+//! The loop of the view: keys and pictures as they come.
+
+use super::ViewConfig;
+use super::device::Came;
+use super::draw;
+use super::draw::Picture;
+use super::input::Input;
+use super::keys;
+use super::keys::Action;
+use super::local_time;
+use super::painter::Painter;
+use super::state::Effect;
+use super::state::Geometry;
+use super::state::Lower;
+use super::state::State;
+use super::tail::Tail;
+use super::terminal::Terminal;
+use super::terminal::Writer;
+use super::theme::Theme;
+use crate::log;
+use crate::top::shared::Phase;
+use crate::top::shared::Shared;
+use crate::top::shared::Wish;
+use gctrace_analysis::live::Snapshot;
+use gctrace_event::Note;
+use gctrace_event::Record;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use ratatui::crossterm::event::Event;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Longest wait: sizes, the end of the recording and notices are looked for that often.
+const LOOK: Duration = Duration::from_millis(100);
+/// After so long without more, ESC was the key and no sequence's begin. Ssh may tear sequences apart.
+const ESCAPE: Duration = Duration::from_millis(50);
+/// Woken so much too late: gctrace was stopped, and others have used the terminal.
+const STOPPED: Duration = Duration::from_secs(2);
+/// Between asking to be stopped and looking whether one goes on: the stop reaches all threads by then.
+const STOPPING: Duration = Duration::from_millis(50);
+
+/// Whether the view goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Stay,
+    Leave,
+}
+
+/// Everything that the thread has.
+#[derive(Debug)]
+pub(super) struct Screen {
+    shared: Arc<Shared>,
+    config: ViewConfig,
+    terminal: Terminal,
+    wake: Arc<OwnedFd>,
+    painter: Painter,
+    theme: Theme,
+    input: Input,
+    state: State,
+    snapshot: Snapshot,
+    phase: Phase,
+    tail: Option<Tail>,
+    drawn: Geometry,
+    size: (u16, u16),
+    /// When the next picture is due.
+    due: Instant,
+    pictures: u64,
+}
+
+impl Screen {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        config: ViewConfig,
+        terminal: Terminal,
+        wake: Arc<OwnedFd>,
+    ) -> io::Result<Self> {
+        let writer = Writer::new(terminal.device(), Arc::clone(&wake))?;
+        Ok(Self {
+            painter: Painter::new(writer),
+            theme: Theme::detect(config.colors),
+            input: Input::default(),
+            state: State::new(config.interval),
+            snapshot: Snapshot::default(),
+            phase: Phase::default(),
+            tail: config.output.clone().map(Tail::new),
+            drawn: Geometry::default(),
+            size: terminal.device().size(),
+            due: Instant::now(),
+            pictures: 0,
+            shared,
+            config,
+            terminal,
+            wake,
+        })
+    }
+
+    /// Shows pictures until it is time to leave. What cannot be written because somebody wants to leave, or
+    /// because the terminal has gone, is no error.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        match self.pictures() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn pictures(&mut self) -> io::Result<()> {
+        self.refresh();
+        self.paint()?;
+        self.next_due();
+        loop {
+            let wait = self.wait();
+            let begun = Instant::now();
+            let came = self.terminal.device().wait(self.wake.as_fd(), wait);
+            if begun.elapsed() > wait + STOPPED {
+                self.take_again()?;
+            }
+            let mut changed = match came {
+                Came::Wake | Came::Gone => return Ok(()),
+                Came::Nothing => match self.input.flush() {
+                    Some(event) => vec![event],
+                    None => Vec::new(),
+                },
+                Came::Bytes(bytes) => self.input.take(&bytes),
+            };
+            let typed = !changed.is_empty();
+            for event in changed.drain(..) {
+                if self.take(&event)? == Next::Leave {
+                    return Ok(());
+                }
+            }
+            if self.look() || typed {
+                self.paint()?;
+            }
+            if self
+                .config
+                .iterations
+                .is_some_and(|most| self.pictures >= most)
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        if self.input.is_waiting() {
+            return ESCAPE;
+        }
+        self.due.saturating_duration_since(Instant::now()).min(LOOK)
+    }
+
+    /// What has changed by itself; whether that is to be drawn.
+    fn look(&mut self) -> bool {
+        let mut changed = self.take_notices();
+        let size = self.terminal.device().size();
+        if size != self.size {
+            self.size = size;
+            changed = true;
+        }
+        let phase = self.shared.phase();
+        if phase != self.phase {
+            self.phase = phase;
+            self.state.paused = false;
+            self.refresh();
+            changed = true;
+        }
+        if Instant::now() >= self.due {
+            self.next_due();
+            if !self.state.paused && self.phase == Phase::Recording {
+                self.refresh();
+                changed = true;
+            }
+            self.pictures = self.pictures.saturating_add(1);
+        }
+        changed
+    }
+
+    /// Deadlines are absolute, so that pictures do not drift; one that was missed is not made up for.
+    fn next_due(&mut self) {
+        let now = Instant::now();
+        let mut due = self.due + self.state.interval;
+        if due <= now {
+            due = now + self.state.interval;
+        }
+        self.due = due;
+    }
+
+    fn refresh(&mut self) {
+        let detail = self.state.detail(&self.snapshot);
+        self.snapshot = self.shared.snapshot(self.state.interval, detail);
+        self.state.arrange(&self.snapshot);
+        // Another process may have come under the bar.
+        if self.state.detail(&self.snapshot) != detail {
+            let detail = self.state.detail(&self.snapshot);
+            self.snapshot = self.shared.snapshot(self.state.interval, detail);
+            self.state.arrange(&self.snapshot);
+        }
+        if self.state.lower == Lower::Output {
+            self.tail.iter_mut().for_each(|tail| {
+                tail.refresh();
+            });
+        }
+    }
+
+    /// What gctrace says meanwhile becomes a notice, unless it is one already.
+    fn take_notices(&mut self) -> bool {
+        let fresh = log::fresh();
+        if fresh.is_empty() {
+            return false;
+        }
+        let known = self.shared.snapshot(self.state.interval, None).notes;
+        let fresh = fresh
+            .into_iter()
+            .filter(|line| !known.iter().any(|note| note.message == *line));
+        let now_ns = crate::record::monotonic_ns();
+        let mut live = self.shared.live();
+        for message in fresh {
+            live.record(&Record::Note(Note {
+                pid: None,
+                at_ns: now_ns,
+                message,
+            }));
+        }
+        drop(live);
+        if !self.state.paused {
+            self.refresh();
+        }
+        true
+    }
+
+    fn take(&mut self, event: &Event) -> io::Result<Next> {
+        let Some(action) = keys::action(event, self.state.is_typing()) else {
+            return Ok(Next::Stay);
+        };
+        let over = self.phase != Phase::Recording;
+        if over && action == Action::Back && self.state.is_at_home() {
+            return Ok(self.quit());
+        }
+        match self.state.apply(action, &self.snapshot, &self.drawn) {
+            Effect::Draw => {}
+            Effect::Refresh => self.refresh(),
+            Effect::Interval => {
+                self.due = Instant::now();
+                self.next_due();
+                self.refresh();
+            }
+            Effect::Quit => return Ok(self.quit()),
+            Effect::Interrupt if over => return Ok(self.quit()),
+            Effect::Interrupt => self.interrupt(),
+            Effect::Redraw => self.painter.forget(),
+            Effect::Suspend => self.suspend()?,
+        }
+        Ok(Next::Stay)
+    }
+
+    fn quit(&mut self) -> Next {
+        self.shared.wish(Wish::Quit);
+        Next::Leave
+    }
+
+    fn interrupt(&mut self) {
+        self.shared.wish(Wish::Interrupt);
+        if self.config.command.is_some() {
+            let words = "Ctrl-C: the command is interrupted; once more leaves it alone and ends.";
+            self.state.message = Some(words.to_owned());
+        }
+    }
+
+    /// Stops gctrace, and the command with it, as the terminal would.
+    fn suspend(&mut self) -> io::Result<()> {
+        self.terminal.give_back();
+        // Where nobody could continue the group (no shell), the kernel does not stop it.
+        nix::sys::signal::kill(Pid::from_raw(0), Signal::SIGTSTP)?;
+        std::thread::sleep(STOPPING);
+        self.take_again()
+    }
+
+    fn take_again(&mut self) -> io::Result<()> {
+        self.terminal.take()?;
+        self.painter.forget();
+        self.size = self.terminal.device().size();
+        self.due = Instant::now();
+        self.paint()
+    }
+
+    fn paint(&mut self) -> io::Result<()> {
+        let picture = Picture {
+            snapshot: &self.snapshot,
+            state: &self.state,
+            phase: &self.phase,
+            tail: self.tail.as_ref(),
+            command: self.config.command.as_deref(),
+            utc_offset_s: local_time::offset_s(self.snapshot.at_unix_ns),
+            theme: self.theme,
+        };
+        let mut drawn = Geometry::default();
+        let painted = self
+            .painter
+            .paint(self.size, |buffer| drawn = draw::draw(&picture, buffer));
+        self.drawn = drawn;
+        painted
+    }
+}

@@ -1,0 +1,95 @@
+//! On a pseudo terminal, seen from its other side.
+
+use super::*;
+use crate::top::view::device::Came;
+use nix::pty::OpenptyResult;
+use nix::pty::openpty;
+use nix::sys::eventfd::EventFd;
+use std::fs::File;
+use std::io::Read as _;
+
+/// What has come out of the terminal until now.
+fn shown(other_side: &mut File) -> Vec<u8> {
+    let mut bytes = vec![0; 65536];
+    let length = other_side.read(&mut bytes).expect("bytes");
+    bytes.truncate(length);
+    bytes
+}
+
+fn pseudo_terminal() -> (File, Device) {
+    let OpenptyResult { master, slave } = openpty(None, None).expect("a pseudo terminal");
+    let device = Device::of(slave).expect("a device");
+    (File::from(master), device)
+}
+
+fn locked_for_test<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// One test, because there is one terminal that can be taken.
+#[test]
+fn given_back_on_leaving_and_before_a_panic_is_told() {
+    let (mut other_side, device) = pseudo_terminal();
+    let before = device.mode().expect("a mode");
+    let again = device.again().expect("a device");
+    let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
+    assert!(holds(&shown(&mut other_side), ENTER));
+    assert_ne!(again.mode().expect("a mode"), before);
+    drop(terminal);
+    assert!(holds(&shown(&mut other_side), LEAVE));
+    assert_eq!(again.mode().expect("a mode"), before);
+
+    let device = again.again().expect("a device");
+    let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
+    shown(&mut other_side);
+    // What the hook before ours meets is the terminal as it was.
+    let (tell, told) = std::sync::mpsc::channel();
+    let (checked, usual) = (again.again().expect("a device"), std::panic::take_hook());
+    let tell = Mutex::new((tell, checked));
+    std::panic::set_hook(Box::new(move |_| {
+        let (tell, checked) = &*locked_for_test(&tell);
+        let _ = tell.send(checked.mode());
+    }));
+    give_back_before_panics();
+    let panicked = std::thread::spawn(move || {
+        let _terminal = terminal;
+        panic!("on purpose");
+    });
+    assert!(panicked.join().is_err());
+    std::panic::set_hook(usual);
+    assert_eq!(told.recv().expect("told").expect("a mode"), before);
+    assert!(holds(&shown(&mut other_side), LEAVE));
+    assert_eq!(again.mode().expect("a mode"), before);
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_is_left() {
+    let (_other_side, device) = pseudo_terminal();
+    let wake = EventFd::from_value(1).expect("an event");
+    let wake: OwnedFd = wake.as_fd().try_clone_to_owned().expect("a descriptor");
+    let mut writer = Writer::new(&device, Arc::new(wake)).expect("a writer");
+    writer.write_all(&vec![b'x'; 1 << 20]).expect("kept");
+    let error = writer.flush().expect_err("nobody reads");
+    assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+}
+
+#[test]
+fn keys_and_the_end_of_the_terminal() {
+    let (mut other_side, device) = pseudo_terminal();
+    device
+        .set_mode(&raw(&device.mode().expect("a mode")))
+        .expect("set");
+    let wake = EventFd::from_value(0).expect("an event");
+    let wait = |limit| device.wait(wake.as_fd(), Duration::from_millis(limit));
+    assert_eq!(wait(1), Came::Nothing);
+    other_side.write_all(b"q").expect("typed");
+    assert_eq!(wait(10_000), Came::Bytes(b"q".to_vec()));
+    wake.write(1).expect("woken");
+    assert_eq!(wait(10_000), Came::Wake);
+    drop(other_side);
+    assert_eq!(wait(10_000), Came::Gone);
+}

@@ -1,0 +1,281 @@
+//! Text for cells of a screen: what programs named themselves, made harmless, cut by its width.
+//!
+//! Knows nothing of what is shown. Figures in words are `gctrace_analysis::units`.
+
+use gctrace_analysis::units;
+use std::time::Duration;
+use unicode_width::UnicodeWidthChar as _;
+use unicode_width::UnicodeWidthStr as _;
+
+/// Characters of a foreign text that are looked at: no screen is wider.
+const LONGEST: usize = 4096;
+
+/// `text` as it may be written to a terminal: no control characters, nothing that turns the direction of
+/// writing (UAX #9), nothing without a width of its own, no more than a screen can hold.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().take(LONGEST).filter_map(harmless).collect()
+}
+
+fn harmless(char: char) -> Option<char> {
+    match char {
+        '\t' => Some(' '),
+        char if char.is_control() || turns_direction(char) => Some('\u{fffd}'),
+        char if char.width().unwrap_or(0) == 0 => None,
+        char => Some(char),
+    }
+}
+
+/// Explicit directional formatting characters and marks of UAX #9, and separators of lines.
+fn turns_direction(char: char) -> bool {
+    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Columns that `text` takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` in at most `width` columns, an ellipsis where something is missing.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    let mut used = 0;
+    for char in text.chars() {
+        used += char.width().unwrap_or(0);
+        if used >= width {
+            break;
+        }
+        kept.push(char);
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// `text` at the left or right of exactly `width` columns.
+pub(crate) fn fill(text: &str, width: usize, left: bool) -> String {
+    let text = cut(text, width);
+    let blanks = " ".repeat(width.saturating_sub(text.width()));
+    if left { text + &blanks } else { blanks + &text }
+}
+
+/// A duration in at most seven columns: `1.23 ms`, `16.7min`.
+pub(crate) fn brief(ns: u64) -> String {
+    let text = units::duration(ns);
+    if text.width() > 7 {
+        return text.replace(' ', "");
+    }
+    text
+}
+
+/// Memory in at most six columns: `812`, `1.5K`, `34.2G`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(crate) fn memory(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["K", "M", "G", "T", "P", "E"];
+    if bytes < 1000 {
+        return bytes.to_string();
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let unit = UNITS.get(unit).copied().unwrap_or_default();
+    match value {
+        value if value >= 99.95 => format!("{value:.0}{unit}"),
+        value if value >= 9.995 => format!("{value:.1}{unit}"),
+        value => format!("{value:.2}{unit}"),
+    }
+}
+
+/// A count in at most six columns: `12,345`, `4.42M`.
+pub(crate) fn brief_count(value: u64) -> String {
+    match value {
+        0..100_000 => units::count(value),
+        100_000..1_000_000 => format!("{}K", value / 1000),
+        _ => units::short_count(value).replace(' ', ""),
+    }
+}
+
+/// A rate: `0`, `0.3`, `48.2`, `1,234`.
+pub(crate) fn rate(value: f64) -> String {
+    match value {
+        value if value <= 0.0 => "0".to_owned(),
+        value if value < 0.05 => "<0.1".to_owned(),
+        value if value < 999.95 => format!("{value:.1}"),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "positive, and `as` stops at the bounds"
+        )]
+        value => brief_count(value.round() as u64),
+    }
+}
+
+/// Millionths as percent for a narrow column: `12.4`, `0.03`, `100`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(crate) fn percent(ppm: u64) -> String {
+    let percent = ppm as f64 / 10_000.0;
+    match ppm {
+        0 => "0".to_owned(),
+        1..50 => "<0.01".to_owned(),
+        50..9_995 => format!("{percent:.2}"),
+        9_995..999_500 => format!("{percent:.1}"),
+        _ => format!("{percent:.0}"),
+    }
+}
+
+/// Seconds as people type them: `1 s`, `0.5 s`.
+pub(crate) fn seconds(time: Duration) -> String {
+    let text = format!("{:.1}", time.as_secs_f64());
+    format!("{} s", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// How long something has been going on: `4 s`, `12 min 34 s`, `3 h 05 min`, `2 d 3 h`.
+pub(crate) fn elapsed(ns: u64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} min {:02} s", seconds % 60),
+        3600..172_800 => format!("{hours} h {:02} min", minutes % 60),
+        _ => format!("{} d {} h", hours / 24, hours % 24),
+    }
+}
+
+/// Time of day of a moment in nanoseconds since 1970, `offset_s` east of Greenwich: `12:34:56`.
+pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
+    let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
+    let of_day = seconds.saturating_add(offset_s).rem_euclid(86_400);
+    let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}")
+}
+
+/// [`time_of_day`] with milliseconds.
+pub(crate) fn time_of_day_ms(unix_ns: u64, offset_s: i64) -> String {
+    let milliseconds = unix_ns / 1_000_000 % 1000;
+    format!("{}.{milliseconds:03}", time_of_day(unix_ns, offset_s))
+}
+
+/// A command line without what is the same for most: the interpreter with its options, and folders of programs
+/// and scripts.
+pub(crate) fn command(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').map(without_folder).collect();
+    let python = words.first().is_some_and(|word| word.starts_with("python"));
+    let options = words
+        .iter()
+        .skip(1)
+        .take_while(|word| is_plain_option(word));
+    let skipped = 1 + options.count();
+    let kept = match words.get(skipped..) {
+        Some(kept) if python && !kept.is_empty() => kept,
+        _ => &words,
+    };
+    clean(&kept.join(" "))
+}
+
+fn without_folder(word: &str) -> &str {
+    let is_path = word.starts_with('/') && !word.ends_with('/');
+    if is_path { file_name(word) } else { word }
+}
+
+/// Options of python that neither take a word nor say what is run.
+fn is_plain_option(word: &str) -> bool {
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    !letters.is_empty()
+        && letters
+            .chars()
+            .all(|letter| "bBdEiIOPqsSuvx".contains(letter))
+}
+
+/// The name of a file without its folders.
+pub(crate) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn nothing_moves_the_cursor_or_turns_the_line() {
+        assert_eq!(
+            clean("a\x1b[2Jb\n\u{9b}c\t"),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}c "
+        );
+        assert_eq!(clean("evil\u{202e}txt.py"), "evil\u{fffd}txt.py");
+        assert_eq!(clean("e\u{301}\u{200d}x"), "ex");
+        assert_eq!(clean("训练.py"), "训练.py");
+        assert_eq!(clean(&"x".repeat(1 << 20)).len(), LONGEST);
+    }
+
+    #[test]
+    fn cut_by_width() {
+        assert_eq!(cut("训练训练", 8), "训练训练");
+        assert_eq!(cut("训练训练", 7), "训练训…");
+        assert_eq!(cut("训练训练", 4), "训…");
+        assert_eq!(cut("ab", 1), "…");
+        assert_eq!(cut("ab", 0), "");
+        assert_eq!(fill("训", 4, false), "  训");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_fits(text in any::<String>(), width in 0_usize..50) {
+            let clean = clean(&text);
+            prop_assert!(clean.chars().all(|char| !char.is_control()));
+            prop_assert!(super::width(&cut(&clean, width)) <= width);
+        }
+    }
+
+    #[test]
+    fn figures() {
+        assert_eq!(brief(1_230_000), "1.23 ms");
+        assert_eq!(brief(1_002_000_000_000), "16.7min");
+        assert_eq!((memory(812), memory(1536)), ("812".into(), "1.50K".into()));
+        assert_eq!(memory(34 << 30), "34.0G");
+        assert_eq!(memory(u64::MAX), "16.0E");
+        assert_eq!(brief_count(4_420_000), "4.42M");
+        assert_eq!(brief_count(123_456), "123K");
+        assert_eq!(
+            (rate(0.0), rate(0.01), rate(48.24)),
+            ("0".into(), "<0.1".into(), "48.2".into())
+        );
+        assert_eq!(
+            (percent(124_000), percent(312), percent(1_000_000)),
+            ("12.4".into(), "0.03".into(), "100".into())
+        );
+        assert_eq!(seconds(Duration::from_millis(500)), "0.5 s");
+        assert_eq!(seconds(Duration::from_secs(10)), "10 s");
+        assert_eq!(elapsed(754_000_000_000), "12 min 34 s");
+        assert_eq!(
+            time_of_day_ms(1_700_000_000_123_000_000, 3600),
+            "23:13:20.123"
+        );
+    }
+
+    #[test]
+    fn commands_without_folders() {
+        for (line, shown) in [
+            (
+                "/usr/bin/python3 -u /home/a/train.py --out /tmp/x/",
+                "train.py --out /tmp/x/",
+            ),
+            (
+                "python3.12 -m torch.distributed.run x",
+                "-m torch.distributed.run x",
+            ),
+            ("python -X dev -c pass", "-X dev -c pass"),
+            ("/usr/bin/python3", "python3"),
+            ("python -", "-"),
+            ("/bin/sh -u /x/y", "sh -u y"),
+        ] {
+            assert_eq!(command(line), shown);
+        }
+    }
+}

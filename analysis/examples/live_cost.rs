@@ -42,7 +42,7 @@ fn live_with(processes: u32) -> Live {
     for id in 1..=FRAMES {
         live.record(&Record::Frame(Frame {
             id,
-            parent: (id > 1).then(|| id / 2),
+            parent: (id > 1).then_some(id / 2),
             function: format!("Module.forward_{id}"),
             file: format!("/home/user/project/train_{}.py", id % 50),
             line: Some(id),

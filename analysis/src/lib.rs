@@ -2,7 +2,8 @@
 //!
 //! Pure: nothing here opens files or prints. Memory grows with the number of processes and of
 //! distinct stacks, by some 11 bytes for each pause (32 more in processes that use a GPU), and by
-//! about 50 bytes for each call of CUDA and each operation of a GPU; other events leave nothing behind.
+//! about 50 bytes for each call of CUDA and each operation of a GPU; other events leave nothing behind. What
+//! [`live`] keeps is bounded, however long it runs.
 
 mod advice;
 mod allocations;

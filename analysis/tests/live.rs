@@ -1,7 +1,5 @@
 //! What the live view shows of processes, lines, GPUs and steps.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod common;
 mod live_feed;
 

@@ -380,7 +380,7 @@ fn simulated() -> Recording {
         let library = id % 3 == 0;
         let frame = gctrace_event::Frame {
             id,
-            parent: (id > 1).then(|| id / 2),
+            parent: (id > 1).then_some(id / 2),
             function: format!("f{}", id % 25),
             file: match library {
                 true => "/usr/lib/python3/dist-packages/torch/x.py".to_owned(),

@@ -1,7 +1,5 @@
 //! Figures of the live view against a naive model of the same records.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod common;
 mod live_feed;
 

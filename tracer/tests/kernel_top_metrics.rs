@@ -1,5 +1,11 @@
 //! `gctrace top --listen`: what a scrape of a running program says, against the program and its trace.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
+
 mod common;
 
 use common::GCTRACE;

@@ -89,3 +89,54 @@ fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
         ..LongPause::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::Counters;
+    use gctrace_event::Header;
+    use gctrace_event::Reason;
+    use gctrace_event::Source;
+
+    fn pause(begin_ns: u64, duration_ns: u64) -> Pause {
+        Pause {
+            pid: 1,
+            tid: 1,
+            begin_ns,
+            end_ns: begin_ns + duration_ns,
+            generation: 2,
+            reason: Reason::Manual,
+            collected: None,
+            uncollectable: None,
+            interpreter: None,
+            cpu_ns: None,
+            stop_the_world_ns: None,
+            oldest_objects: None,
+            heap_objects: None,
+            unfinished: false,
+            stack: None,
+            young_count: None,
+            counters: Counters::default(),
+            source: Source::default(),
+        }
+    }
+
+    #[test]
+    fn the_last_are_kept_in_order() {
+        let mut log = LongPauses::new(10);
+        let last = LONG_PAUSES as u64 * 3;
+        for n in 0..last {
+            // Two at a time come in the wrong order, and each third is short.
+            log.add(&pause((n ^ 1) * 100, 8 + n % 3), Some(5), None);
+        }
+        log.add(&pause(0, 1000), None, None);
+        let clock = WallClock::new(&Header::default());
+        let figures = log.figures(&Places::default(), clock);
+        assert_eq!(figures.len(), LONG_PAUSES);
+        assert!(figures.is_sorted_by_key(|pause| pause.begin_ns));
+        assert!(figures.iter().all(|pause| pause.duration_ns == 10));
+        // 200 of every third of 600: all of them, but the one that made room.
+        assert!(figures[0].begin_ns < 700, "{}", figures[0].begin_ns);
+        assert_eq!(figures[0].rank, Some(5));
+    }
+}

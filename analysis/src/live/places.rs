@@ -180,3 +180,62 @@ impl PlaceSums {
         (lines.collect(), other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(id: FrameId) -> Frame {
+        Frame {
+            id,
+            parent: None,
+            function: "f".to_owned(),
+            file: "train.py".to_owned(),
+            line: Some(id),
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_have_no_name_and_that_is_said_once() {
+        let mut places = Places::default();
+        let bound = u32::try_from(LINES).unwrap();
+        let said: Vec<u32> = (1..2 * bound)
+            .filter(|id| places.add(&frame(*id)))
+            .collect();
+        assert_eq!(said, [bound + 1]);
+        assert!(places.of(Some(bound)).is_some());
+        assert_eq!(places.of(Some(bound + 1)), None);
+        // A known line in a new stack is known still.
+        let again = Frame {
+            id: 2 * bound,
+            ..frame(7)
+        };
+        assert!(!places.add(&again));
+        let (line, below) = places.names(places.of(Some(2 * bound)).unwrap());
+        assert_eq!((line.unwrap().line, below), (Some(7), None));
+        // No name of a frame is too wild.
+        assert!(!places.add(&frame(u32::MAX)));
+        assert_eq!(places.of(Some(u32::MAX)), None);
+        assert!(places.frames.len() <= FRAMES);
+    }
+
+    #[test]
+    fn lines_with_much_time_stay_whatever_comes() {
+        let mut places = Places::default();
+        let mut sums = PlaceSums::default();
+        let mut time = 0;
+        for id in 1..20_000 {
+            places.add(&frame(id));
+            sums.add(places.of(Some(id)), 10);
+            sums.add(places.of(Some(3)), 100);
+            time += 110;
+        }
+        assert!(sums.sums.len() <= SUMMED);
+        let (lines, other) = sums.figures(&places, 20);
+        assert_eq!(lines[0].line.line, Some(3));
+        // Twice it had no name yet.
+        assert_eq!(lines[0].pauses.time_ns, 19_997 * 100 + 10);
+        let named = lines.iter().map(|line| line.pauses.time_ns);
+        assert_eq!(named.sum::<u64>() + other.time_ns, time);
+    }
+}

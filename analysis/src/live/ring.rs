@@ -12,6 +12,8 @@ pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
 /// One value for each of the last buckets. Nothing is allocated before the first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ring<T> {
+    /// No bucket before this one was ever asked for.
+    oldest: u64,
     newest: u64,
     slots: Vec<T>,
 }
@@ -23,8 +25,9 @@ impl<T: Copy + Default> Ring<T> {
     pub(super) fn slot(&mut self, bucket: u64) -> Option<&mut T> {
         if self.slots.is_empty() {
             self.slots = vec![T::default(); usize::try_from(BUCKETS).ok()?];
-            self.newest = bucket;
+            (self.oldest, self.newest) = (bucket, bucket);
         }
+        self.oldest = self.oldest.min(bucket);
         if bucket > self.newest {
             self.advance(bucket);
         } else if self.newest - bucket >= BUCKETS {
@@ -53,7 +56,7 @@ impl<T: Copy + Default> Ring<T> {
     /// The buckets from `from` on before `until`, and their values; those that are not kept are left out.
     pub(super) fn within(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, T)> {
         let end = self.newest.saturating_add(1);
-        let from = from.max(end.saturating_sub(BUCKETS));
+        let from = from.max(self.oldest).max(end.saturating_sub(BUCKETS));
         let until = match self.slots.is_empty() {
             true => from,
             false => until.min(end),

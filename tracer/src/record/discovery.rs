@@ -21,6 +21,10 @@ use std::time::Instant;
 /// however many there are: each costs 50 to 100 us.
 const OLD_ONES_PER_LOOK: usize = 100;
 
+/// How long a process is young: whether it runs another program than before is then seen at the next look. Wrapper
+/// scripts and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
+const YOUNG: Duration = Duration::from_secs(60);
+
 /// Most programs remembered; more are forgotten all together, and asked again.
 const PROGRAMS: usize = 4096;
 
@@ -49,6 +53,8 @@ enum State {
         due: Instant,
         /// How often it was looked at, which says how long to wait: index into [`LOOK_AGAIN`].
         looked: usize,
+        /// What it ran then.
+        program: Option<Program>,
     },
 }
 
@@ -91,6 +97,7 @@ impl Discovery {
             .map(|process| process.pid)
             .collect();
         due.extend(self.waited(now));
+        due.extend(self.became_another(now));
         due.retain(|pid| self.examine(*pid, now) == Seen::Python);
         due.sort_unstable();
         due
@@ -121,7 +128,11 @@ impl Discovery {
             return false;
         }
         let looked = looks_until(age(started_ns));
-        let state = State::Waiting { due: now, looked };
+        let state = State::Waiting {
+            due: now,
+            looked,
+            program: None,
+        };
         self.known.insert(
             listed.pid,
             Known {
@@ -138,7 +149,7 @@ impl Discovery {
         let (mut young, mut old) = (Vec::new(), Vec::new());
         for (pid, known) in &self.known {
             match known.state {
-                State::Waiting { due, looked } if due < now => {
+                State::Waiting { due, looked, .. } if due < now => {
                     let list = if looked < LOOK_AGAIN.len() {
                         &mut young
                     } else {
@@ -156,13 +167,38 @@ impl Discovery {
         young.into_iter().chain(old).map(|(_, pid)| pid).collect()
     }
 
+    /// Young processes whose time has not come again, but which run another program by now.
+    fn became_another(&mut self, now: Instant) -> Vec<u32> {
+        let since_boot = since_boot();
+        let mut changed = Vec::new();
+        for (pid, known) in &mut self.known {
+            let age = since_boot.saturating_sub(Duration::from_nanos(known.started_ns));
+            let State::Waiting {
+                due,
+                looked,
+                program,
+            } = &mut known.state
+            else {
+                continue;
+            };
+            let is_waiting = *due >= now && program.is_some() && age < YOUNG;
+            if is_waiting && running(*pid).is_some_and(|file| *program != Some(identity(&file))) {
+                *looked = 0;
+                changed.push(*pid);
+            }
+        }
+        changed
+    }
+
     fn examine(&mut self, pid: u32, now: Instant) -> Seen {
+        let program = running(pid).map(|file| identity(&file));
         let seen = self.see(pid);
         if let Some(known) = self.known.get_mut(&pid) {
             known.state = match (seen, &known.state) {
                 (Seen::NotYet, State::Waiting { looked, .. }) => State::Waiting {
                     due: now + wait(*looked),
                     looked: looked.saturating_add(1),
+                    program,
                 },
                 _ => State::Settled,
             };
@@ -197,7 +233,7 @@ impl Discovery {
 
     /// What kind of program a process runs; each file is read once.
     fn kind(&mut self, pid: u32, file: &Metadata) -> ProgramKind {
-        let program = (file.dev(), file.ino(), file.mtime(), file.mtime_nsec());
+        let program = identity(file);
         if let Some(kind) = self.programs.get(&program) {
             return *kind;
         }
@@ -228,16 +264,28 @@ fn wait(looked: usize) -> Duration {
         .unwrap_or_default()
 }
 
+/// The executable of a process.
+fn running(pid: u32) -> Option<Metadata> {
+    std::fs::metadata(process::executable_link(pid)).ok()
+}
+
+fn identity(file: &Metadata) -> Program {
+    (file.dev(), file.ino(), file.mtime(), file.mtime_nsec())
+}
+
 /// How many of [`LOOK_AGAIN`] are over for a process of this age.
 fn looks_until(age: Duration) -> usize {
     LOOK_AGAIN.iter().filter(|wait| **wait <= age).count()
 }
 
 fn age(started_ns: u64) -> Duration {
-    let now = nix::time::clock_gettime(ClockId::CLOCK_BOOTTIME)
+    since_boot().saturating_sub(Duration::from_nanos(started_ns))
+}
+
+fn since_boot() -> Duration {
+    nix::time::clock_gettime(ClockId::CLOCK_BOOTTIME)
         .map(Duration::from)
-        .unwrap_or_default();
-    now.saturating_sub(Duration::from_nanos(started_ns))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

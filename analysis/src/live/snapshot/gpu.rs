@@ -47,9 +47,10 @@ pub struct GpuBusy {
     pub idle_in_gc_ns: u64,
     /// Since the first operation: any ran.
     pub total_busy_ns: u64,
-    /// Since the first operation, up to the last: none ran.
+    /// Since the first operation, up to the last: none ran, as far as is known. May become a little less when an
+    /// operation is told late.
     pub total_idle_ns: u64,
-    /// Of `total_idle_ns`: the process was in a pause.
+    /// Of `total_idle_ns`: the process was in a pause. Likewise.
     pub total_idle_in_gc_ns: u64,
 }
 

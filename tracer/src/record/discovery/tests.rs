@@ -121,10 +121,17 @@ fn a_process_that_becomes_python_later_is_found() {
     shell.ready();
     let mut discovery = Discovery::new(None);
     assert!(!discovery.look().contains(&shell.pid()));
+    // However often it was looked at, and at once: as a shim does.
+    let now = Instant::now();
+    for seconds in [1, 2, 10, 30] {
+        let found = discovery.look_at(now + Duration::from_secs(seconds));
+        assert!(!found.contains(&shell.pid()));
+    }
     shell.go_on();
     shell.ready();
-    let later = Instant::now() + Duration::from_secs(3);
-    assert!(discovery.look_at(later).contains(&shell.pid()));
+    let next = now + Duration::from_secs(31);
+    assert!(discovery.look_at(next).contains(&shell.pid()));
+    assert!(!discovery.look_at(next).contains(&shell.pid()));
 }
 
 #[test]
@@ -203,6 +210,7 @@ fn old_processes_are_looked_at_a_few_at_a_time() {
         state: State::Waiting {
             due: now - Duration::from_secs(age),
             looked,
+            program: None,
         },
     };
     for pid in 0..1000 {

@@ -251,7 +251,10 @@ impl State {
             }
             Action::Wheel { by, .. } => self.choose(by, snapshot),
             Action::Expand => self.toggle(Lower::Detail),
-            Action::Output => self.toggle(Lower::Output),
+            Action::Output => {
+                self.toggle(Lower::Output);
+                return Effect::Refresh;
+            }
             Action::Notices => self.toggle(Lower::Notices),
             Action::Log => self.show(Lower::Log),
             Action::NextPane => {

@@ -41,7 +41,8 @@ impl Lines {
     /// The line, below the names of the columns where they are due.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> String {
         let mut text = String::new();
-        let is_due = self.lines == 0 || (self.on_terminal && self.lines.is_multiple_of(HEADER_EVERY));
+        let is_due =
+            self.lines == 0 || (self.on_terminal && self.lines.is_multiple_of(HEADER_EVERY));
         if is_due {
             text.push_str(HEADER);
             text.push('\n');

@@ -1,5 +1,6 @@
 //! From an error to the command that mends it. Errors that nobody has thought about have none.
 
+use crate::launch::FileError;
 use crate::launch::LaunchError;
 use crate::privileges::Denied;
 use crate::record::mode::Refused;
@@ -31,11 +32,11 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     {
         return bpf_hint(bpf, errno(error));
     }
-    if error
+    if let Some(file) = error
         .chain()
-        .any(|cause| cause.is::<crate::launch::FileError>())
+        .find_map(|cause| cause.downcast_ref::<FileError>())
     {
-        return file_hint(errno(error)?);
+        return file_hint(errno(error)?, file.option());
     }
     None
 }
@@ -68,17 +69,21 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
     }
 }
 
-fn file_hint(errno: Errno) -> Option<String> {
+fn file_hint(errno: Errno, option: &str) -> Option<String> {
     let text = match errno {
-        Errno::EACCES | Errno::EPERM | Errno::EROFS => "Write it where you may: -o /tmp/trace.json",
-        Errno::ENOENT | Errno::ENOTDIR => {
-            "Make its directory first, or write elsewhere: -o trace.json"
+        Errno::EACCES | Errno::EPERM | Errno::EROFS => {
+            format!("Write it where you may: {option} /tmp/FILE")
         }
-        Errno::EISDIR => "That is a directory; name a file in it: -o DIR/trace.json",
-        Errno::ENOSPC | Errno::EDQUOT => "No space is left there; write elsewhere: -o FILE",
+        Errno::ENOENT | Errno::ENOTDIR => {
+            format!("Make its directory first, or write elsewhere: {option} FILE")
+        }
+        Errno::EISDIR => format!("That is a directory; name a file in it: {option} DIR/FILE"),
+        Errno::ENOSPC | Errno::EDQUOT => {
+            format!("No space is left there; write elsewhere: {option} FILE")
+        }
         _ => return None,
     };
-    Some(text.to_owned())
+    Some(text)
 }
 
 /// The exit code for an error: a command that cannot be started has those that shells give it.
@@ -146,7 +151,7 @@ mod tests {
     fn through_context() {
         let refused = create_trace(Path::new("/nonexistent/t.json"), &Invoker::detect());
         let error = refused.context("while recording").expect_err("refused");
-        assert!(hint(&error).expect("a hint").contains("-o trace.json"));
+        assert!(hint(&error).expect("a hint").contains("-o FILE"));
         let refused = create_trace(Path::new("/proc"), &Invoker::detect());
         assert!(
             hint(&refused.expect_err("refused").into())

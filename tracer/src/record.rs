@@ -33,7 +33,6 @@ use crate::args::Target;
 use crate::args::Verbosity;
 use crate::guardian::Guardian;
 use crate::launch::Ended;
-use crate::launch::FileError;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Launched;
@@ -172,7 +171,11 @@ impl Recording {
             None => None,
         };
         let is_shown = live.is_some();
-        let created = |path| Ok::<_, FileError>((path, create_trace(path, &invoker)?));
+        let option = if is_shown { "--record" } else { "-o" };
+        let created = |path| match create_trace(path, &invoker) {
+            Ok(file) => Ok((path, file)),
+            Err(error) => Err(error.named_by(option)),
+        };
         let trace = config.output.as_deref().map(created).transpose()?;
         let output = Output::begin(trace, &header, live)?;
         let mut trace = Trace::new(output, collections == Collections::Both);

@@ -319,7 +319,33 @@ fn the_command_ends() {
     let trace = common::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     trace.assert_nothing_lost();
+    // What is looked at now is still the end.
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    desk.tmux.press(&["Enter"]);
+    let screen = desk.tmux.wait_for_words("LINE WITH MOST GC TIME");
+    assert!(screen.contains("[ended] ch"), "{screen}");
     desk.tmux.press(&["q"]);
+    desk.terminal_is_as_before();
+}
+
+#[test]
+fn the_command_is_killed() {
+    let Some(desk) = Desk::new("the_command_is_killed", &SH) else {
+        return;
+    };
+    desk.top_of_program("");
+    let screen = desk.wait_for_rows();
+    let row = screen
+        .lines()
+        .find(|line| line.contains("churn.py go"))
+        .unwrap();
+    let pid = row.split_whitespace().next().unwrap().parse().unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    let screen = desk.tmux.wait_for_words("Press q to leave");
+    assert!(screen.contains("killed by SIGKILL"), "{screen}");
+    desk.tmux.press(&["q"]);
+    desk.tmux.line("echo code-$?");
+    desk.tmux.wait_for_words("code-137");
     desk.terminal_is_as_before();
 }
 

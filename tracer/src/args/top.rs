@@ -64,7 +64,7 @@ pub(super) struct TopArgs {
     /// Write a trace at the same time; a name that ends in .gz is compressed
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// File for the command's output [default: with the view a temporary one, shown in it; otherwise the output goes to
+    /// File that the command's output is appended to [default: with the view a temporary one, shown in it; otherwise the output goes to
     /// standard error]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,

@@ -26,7 +26,30 @@ const ROOT_CACHE: &str = "/var/cache/gctrace";
 pub(crate) struct FileError {
     path: PathBuf,
     user: String,
+    /// With which another one is chosen.
+    option: &'static str,
     source: io::Error,
+}
+
+impl FileError {
+    fn new(path: &Path, invoker: &Invoker, option: &'static str, source: io::Error) -> Self {
+        Self {
+            path: path.to_owned(),
+            user: invoker.name.clone(),
+            option,
+            source,
+        }
+    }
+
+    /// It was named with this option.
+    pub(crate) fn named_by(self, option: &'static str) -> Self {
+        Self { option, ..self }
+    }
+
+    /// With which another one is chosen.
+    pub(crate) fn option(&self) -> &'static str {
+        self.option
+    }
 }
 
 /// Creates or empties the trace with the rights of the invoker, who then owns a new one.
@@ -39,11 +62,7 @@ pub(crate) fn create_trace(path: &Path, invoker: &Invoker) -> Result<File, FileE
         .mode(0o644)
         .custom_flags(libc::O_NOCTTY);
     let made = act_as(invoker, || options.open(path)).and_then(|opened| opened);
-    made.map_err(|source| FileError {
-        path: path.to_owned(),
-        user: invoker.name.clone(),
-        source,
-    })
+    made.map_err(|source| FileError::new(path, invoker, "-o", source))
 }
 
 /// Opens a file for the command's output, after what is in it, with the rights of the invoker.
@@ -55,11 +74,7 @@ pub(crate) fn create_output(path: &Path, invoker: &Invoker) -> Result<File, File
         .mode(0o644)
         .custom_flags(libc::O_NOCTTY);
     let made = act_as(invoker, || options.open(path)).and_then(|opened| opened);
-    made.map_err(|source| FileError {
-        path: path.to_owned(),
-        user: invoker.name.clone(),
-        source,
-    })
+    made.map_err(|source| FileError::new(path, invoker, "--output", source))
 }
 
 /// Makes a new file for the command's output in a directory for temporary files: the invoker's alone (mode 0600).
@@ -73,11 +88,7 @@ pub(crate) fn create_temporary_output(
         Ok(builder.tempfile_in(directory)?.keep()?)
     };
     let made = act_as(invoker, make).and_then(|made| made);
-    made.map_err(|source| FileError {
-        path: directory.to_owned(),
-        user: invoker.name.clone(),
-        source,
-    })
+    made.map_err(|source| FileError::new(directory, invoker, "--output", source))
 }
 
 /// Removes a file made by [`create_temporary_output`].

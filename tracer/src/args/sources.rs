@@ -56,7 +56,7 @@ pub(super) struct SourceArgs {
         hide_possible_values = true
     )]
     mode: Mode,
-    /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times will not be in the trace
+    /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times are not recorded then
     #[arg(long)]
     gpu_yield: bool,
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB

@@ -50,7 +50,7 @@ pub(super) struct TopArgs {
     #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
     /// End after this many pictures, lines or objects; a command goes on
-    #[arg(short = 'n', long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
     iterations: Option<u64>,
     /// From which length on a pause is in the log of long ones (10ms, 500us)
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
@@ -153,6 +153,11 @@ fn interval(text: &str) -> Result<Duration, String> {
     } else {
         Err("must be from 0.1 to 60 seconds, in steps of 0.1".to_owned())
     }
+}
+
+fn iterations(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "write a whole number from 1 on".to_owned())
 }
 
 /// `9464` and `:9464` are of this machine alone; what others may see is said in full.

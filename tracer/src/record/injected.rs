@@ -390,7 +390,7 @@ const NO_PYTHON: &str = "no CPython of this recording could be seen: the command
     library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
     its own)";
 
-const NO_CUDA: &str = "no GPU times are in the trace: no program initialised CUDA, so that CUPTI was not loaded \
+const NO_CUDA: &str = "no GPU times were recorded: no program initialised CUDA, so that CUPTI was not loaded \
     (--cuda off does not ask for it)";
 
 fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {

@@ -6,16 +6,27 @@ use crate::record::discovery::Discovery;
 use crate::record::trace::Trace;
 use crate::record::watch::Watch;
 use nix::unistd::Uid;
+use std::collections::VecDeque;
 use std::time::Duration;
 use std::time::Instant;
 
 /// Between two looks at all processes of the machine.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Most time to attach in one turn of the recording: what is recorded already must be read in between.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How often a process is tried that could not be recorded.
+const TRIES: u32 = 3;
+
 /// Python processes that are not recorded yet.
 pub(super) struct Newcomers {
     discovery: Discovery,
     next: Instant,
+    /// Found, and how often each was tried.
+    waiting: VecDeque<(u32, u32)>,
+    /// To be tried again after the next look.
+    failed: Vec<(u32, u32)>,
     /// What could not be recorded was said once.
     has_complained: bool,
 }
@@ -27,26 +38,39 @@ impl Newcomers {
         Self {
             discovery: Discovery::new((!user.is_root()).then(|| Uid::current().as_raw())),
             next: Instant::now(),
+            waiting: VecDeque::new(),
+            failed: Vec::new(),
             has_complained: false,
         }
     }
 
-    /// Attaches to those that have appeared, once a second. One that is gone again is no error.
+    /// Looks for new ones, once a second, and attaches to those found, as far as one turn allows. One that is
+    /// gone again is no error.
     pub(super) fn look(&mut self, probes: &mut Watch, trace: &mut Trace) {
-        let now = Instant::now();
-        if now < self.next {
-            return;
+        let began = Instant::now();
+        if began >= self.next {
+            self.next = began + LOOK_EVERY;
+            let found = self.discovery.look().into_iter().map(|pid| (pid, 0));
+            self.waiting.extend(found.chain(self.failed.drain(..)));
         }
-        self.next = now + LOOK_EVERY;
-        for pid in self.discovery.look() {
-            let parent = gctrace_probes::process::status(pid)
-                .ok()
-                .map(|status| status.parent);
-            if let Err(error) = probes.attach_to(trace, pid, parent)
-                && !std::mem::replace(&mut self.has_complained, true)
-            {
-                trace.note(&format!("process {pid} cannot be recorded: {error}"));
-            }
+        while began.elapsed() < TURN
+            && let Some((pid, tries)) = self.waiting.pop_front()
+        {
+            self.attach(pid, tries, probes, trace);
+        }
+    }
+
+    fn attach(&mut self, pid: u32, tries: u32, probes: &mut Watch, trace: &mut Trace) {
+        let Ok(status) = gctrace_probes::process::status(pid) else {
+            return;
+        };
+        let Err(error) = probes.attach_to(trace, pid, Some(status.parent)) else {
+            return;
+        };
+        if tries + 1 < TRIES {
+            self.failed.push((pid, tries + 1));
+        } else if !std::mem::replace(&mut self.has_complained, true) {
+            trace.note(&format!("process {pid} cannot be recorded: {error}"));
         }
     }
 }

@@ -125,7 +125,8 @@ fn instead(config: &RecordConfig) -> String {
             shell_line(words)
         ),
         Target::Process { .. } | Target::Everything => {
-            "Without them gctrace records commands that it starts itself: gctrace -- COMMAND"
+            "Without them gctrace records commands that it starts itself:\n    gctrace -- COMMAND\n    \
+             gctrace top -- COMMAND"
                 .to_owned()
         }
     }
@@ -204,7 +205,7 @@ fn privileged(config: &RecordConfig, facts: &Facts) -> Decision {
         return decision;
     };
     let without = |why: String| Decision {
-        notes: vec![format!("GPU times will not be in the trace: {why}")],
+        notes: vec![format!("GPU times will not be recorded: {why}")],
         ..probes_alone()
     };
     match (library, certain(config, facts)) {

@@ -136,6 +136,13 @@ impl Drop for Desk {
     }
 }
 
+/// The process in the first row about the program.
+fn pid_of_row(screen: &str) -> Pid {
+    let mut rows = screen.lines().filter(|line| line.contains("churn.py go"));
+    let pid = rows.next().and_then(|row| row.split_whitespace().next());
+    Pid::from_raw(pid.unwrap().parse().unwrap())
+}
+
 const SH: [&str; 1] = ["sh"];
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -335,12 +342,7 @@ fn the_command_is_killed() {
     };
     desk.top_of_program("");
     let screen = desk.wait_for_rows();
-    let row = screen
-        .lines()
-        .find(|line| line.contains("churn.py go"))
-        .unwrap();
-    let pid = row.split_whitespace().next().unwrap().parse().unwrap();
-    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    kill(pid_of_row(&screen), Signal::SIGKILL).unwrap();
     let screen = desk.tmux.wait_for_words("Press q to leave");
     assert!(screen.contains("killed by SIGKILL"), "{screen}");
     desk.tmux.press(&["q"]);
@@ -355,18 +357,25 @@ fn suspended_and_continued() {
         return;
     };
     desk.top_of_program("");
-    desk.wait_for_rows();
+    let screen = desk.wait_for_rows();
+    let program = pid_of_row(&screen);
+    let is_stopped = || {
+        let status = std::fs::read_to_string(format!("/proc/{program}/status"));
+        status.is_ok_and(|status| status.contains("State:\tT"))
+    };
+    assert!(!is_stopped());
     desk.tmux.press(&["C-z"]);
     desk.tmux
         .wait_for("the shell", |screen| screen.contains("Stopped"));
     assert_eq!(desk.tmux.variable("alternate_on"), "0");
-    let program = "ps -o stat= -C python3 -C python | sort | uniq -c; echo shell-$((6*7))";
-    desk.tmux.line(program);
+    wait_until("the program's stop", is_stopped);
+    desk.tmux.line("echo shell-$((6*7))");
     desk.tmux.wait_for_words("shell-42");
     desk.tmux.line("fg");
     desk.tmux.wait_for("the view", |screen| {
         screen.starts_with("gctrace top") && screen.contains("churn.py")
     });
+    assert!(!is_stopped());
     assert_eq!(desk.tmux.variable("alternate_on"), "1");
     desk.tmux.press(&["q"]);
     desk.terminal_is_as_before();

@@ -18,6 +18,7 @@ pub(crate) use as_user::FileError;
 pub(crate) use as_user::create_output;
 pub(crate) use as_user::create_temporary_output;
 pub(crate) use as_user::create_trace;
+pub(crate) use as_user::read_output;
 pub(crate) use as_user::remove_output;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;

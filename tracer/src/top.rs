@@ -5,12 +5,13 @@
 
 mod json;
 mod lines;
+mod local_time;
 mod metrics;
 mod output;
 mod printer;
 mod resources;
 mod shared;
-mod time_of_day;
+
 mod view;
 
 pub(crate) use shared::Shared;
@@ -43,7 +44,6 @@ use anyhow::Context as _;
 use gctrace_analysis::live::Live;
 use gctrace_event::Header;
 use std::os::fd::AsFd as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ impl<'a> Top<'a> {
         ViewConfig {
             interval: self.config.interval,
             iterations: self.config.iterations,
-            output: self.output.file().map(Path::to_owned),
+            output: self.output.written().cloned(),
             command,
             colors: !no_color,
         }

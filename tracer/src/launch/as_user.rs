@@ -91,6 +91,23 @@ pub(crate) fn create_temporary_output(
     made.map_err(|source| FileError::new(directory, invoker, "--output", source))
 }
 
+/// Opens the command's output for reading, with the rights of the invoker, if it is a regular file and still the
+/// one that `written` writes to: root does not read whatever a user has put in its place.
+pub(crate) fn read_output(path: &Path, written: &File, invoker: &Invoker) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+    let file = act_as(invoker, || options.open(path)).and_then(|opened| opened)?;
+    let (ours, found) = (written.metadata()?, file.metadata()?);
+    let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
+    if found.is_file() && is_same {
+        Ok(file)
+    } else {
+        Err(io::Error::other("not a regular file: it is not shown here"))
+    }
+}
+
 /// Removes a file made by [`create_temporary_output`].
 pub(crate) fn remove_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
     act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)

@@ -1,6 +1,7 @@
 //! A snapshot as a line of text for people, in columns that fit 100 characters.
 
-use crate::top::time_of_day::time_of_day;
+use crate::top::local_time::offset_s;
+use crate::top::local_time::time_of_day;
 use gctrace_analysis::live::LineFigures;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
@@ -68,6 +69,11 @@ fn busiest(snapshot: &Snapshot) -> Option<&ProcessFigures> {
     })
 }
 
+/// The time of day in this time zone.
+fn local(unix_ns: u64) -> String {
+    time_of_day(unix_ns, offset_s(unix_ns))
+}
+
 fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     let totals = &snapshot.totals;
     let seconds = (snapshot.interval_ns.max(1) as f64) / 1e9;
@@ -79,7 +85,7 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     let lost = snapshot.recorder.lost.values();
     format!(
         "{:8} {:>4} {:>7} {:>5} {:>14} {:>6} {:>6} {:>4} {:>4} {:>5}",
-        time_of_day(snapshot.at_unix_ns),
+        local(snapshot.at_unix_ns),
         totals.processes.saturating_sub(totals.ended),
         number(totals.interval_pause_ns as f64 / 1e6 / seconds),
         or_dash(share),
@@ -233,7 +239,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
         }
-        text.replace(&time_of_day(1_770_000_000_000_000_000), "hh:mm:ss")
+        text.replace(&local(1_770_000_000_000_000_000), "hh:mm:ss")
     }
 
     #[test]

@@ -8,27 +8,57 @@ use crate::launch::LaunchPlan;
 use crate::launch::Streams;
 use crate::launch::create_output;
 use crate::launch::create_temporary_output;
+use crate::launch::read_output;
 use crate::launch::remove_output;
 use anyhow::Context as _;
 use std::fs::File;
-use std::io::Read as _;
-use std::io::Seek as _;
-use std::io::SeekFrom;
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Directory for temporary files where the command's environment names none (hier(7)).
 const TEMPORARY: &str = "/tmp";
 
 /// Of a command that failed, so many lines and bytes of its output are repeated at most.
 const LAST_LINES: usize = 10;
-const LAST_BYTES: i64 = 4096;
+const LAST_BYTES: usize = 4096;
+
+/// The command's output, to be shown.
+#[derive(Clone, Debug)]
+pub(super) struct Written {
+    /// Where it is.
+    pub path: PathBuf,
+    /// To read it; or why it cannot be read.
+    pub file: Result<Arc<File>, String>,
+}
+
+impl Written {
+    /// Of a file that is there, for tests.
+    #[cfg(test)]
+    pub(super) fn at(path: PathBuf) -> Self {
+        let file = File::open(&path).map(Arc::new);
+        Self {
+            path,
+            file: file.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// What `writer` writes to this path.
+    fn new(path: PathBuf, writer: &File, invoker: &Invoker) -> Self {
+        let file = read_output(&path, writer, invoker);
+        Self {
+            path,
+            file: file.map(Arc::new).map_err(|error| error.to_string()),
+        }
+    }
+}
 
 /// The file that the command writes into, if that is a file of ours.
 #[derive(Debug, Default)]
 pub(super) struct CommandOutput {
-    file: Option<PathBuf>,
+    written: Option<Written>,
     /// Of a temporary file: who made it.
     maker: Option<Invoker>,
 }
@@ -45,7 +75,7 @@ impl CommandOutput {
             Some(path) => {
                 let opened = create_output(path, invoker)?;
                 let output = Self {
-                    file: Some(path.to_owned()),
+                    written: Some(Written::new(path.to_owned(), &opened, invoker)),
                     maker: None,
                 };
                 (Some(opened), output)
@@ -53,7 +83,7 @@ impl CommandOutput {
             None if on_screen => {
                 let (opened, path) = create_temporary_output(&temporary(launch), invoker)?;
                 let output = Self {
-                    file: Some(path),
+                    written: Some(Written::new(path, &opened, invoker)),
                     maker: Some(invoker.clone()),
                 };
                 (Some(opened), output)
@@ -66,23 +96,27 @@ impl CommandOutput {
     }
 
     /// The file, if the output goes to one.
-    pub(super) fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+    pub(super) fn written(&self) -> Option<&Written> {
+        self.written.as_ref()
     }
 
     /// What the user should know when nothing is shown any more: where the output is, and of a command that
     /// `failed` the end of it. A temporary file that is empty is removed, unless the command `goes_on`.
     pub(super) fn farewell(&self, goes_on: bool, failed: bool) -> Vec<String> {
-        let Some(path) = &self.file else {
+        let Some(Written { path, file }) = &self.written else {
             return Vec::new();
         };
-        let is_empty = std::fs::metadata(path).is_ok_and(|file| file.len() == 0);
+        let length = file.as_ref().ok().and_then(|file| file.metadata().ok());
+        let is_empty = length.is_some_and(|about| about.len() == 0);
         if let (Some(maker), true, false) = (&self.maker, is_empty, goes_on) {
             let _ = remove_output(path, maker);
             return Vec::new();
         }
         let mut sentences = vec![format!("the command's output is in {}", path.display())];
-        if failed && let Some(end) = end_of(path) {
+        if failed
+            && let Ok(file) = file
+            && let Some(end) = end_of(file)
+        {
             sentences.push(format!("its end:\n{end}"));
         }
         sentences
@@ -115,18 +149,14 @@ fn temporary(launch: &LaunchPlan) -> PathBuf {
 }
 
 /// The last lines, indented; of a line that was written over (`\r`) what was written last.
-fn end_of(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let is_short = file.seek(SeekFrom::End(-LAST_BYTES)).is_err();
-    if is_short {
-        file.rewind().ok()?;
-    }
-    let mut bytes = Vec::new();
-    file.take(LAST_BYTES.unsigned_abs())
-        .read_to_end(&mut bytes)
-        .ok()?;
+fn end_of(file: &File) -> Option<String> {
+    let length = file.metadata().ok()?.len();
+    let from = length.saturating_sub(LAST_BYTES as u64);
+    let mut bytes = vec![0; LAST_BYTES];
+    let read = file.read_at(&mut bytes, from).ok()?;
+    bytes.truncate(read);
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().skip(usize::from(!is_short)).collect();
+    let lines: Vec<&str> = text.lines().skip(usize::from(from > 0)).collect();
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..)?;
     let shown = last.iter().map(|line| {
         let line = line.trim_end_matches('\r');
@@ -143,17 +173,19 @@ mod tests {
     fn the_end_of_an_output() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("out");
+        let file = File::create_new(&path).and_then(|_| File::open(&path));
+        let file = file.expect("a file");
         std::fs::write(&path, "one\nstep 1\rstep 2\r\nthree").expect("written");
         assert_eq!(
-            end_of(&path).as_deref(),
+            end_of(&file).as_deref(),
             Some("    one\n    step 2\n    three")
         );
         let many: String = (0..2000).map(|number| format!("line {number}\n")).collect();
         std::fs::write(&path, many).expect("written");
-        let end = end_of(&path).expect("an end");
+        let end = end_of(&file).expect("an end");
         assert_eq!(end.lines().count(), LAST_LINES);
         assert!(end.starts_with("    line 1990\n") && end.ends_with("line 1999"));
         std::fs::write(&path, "").expect("written");
-        assert_eq!(end_of(&path), None);
+        assert_eq!(end_of(&file), None);
     }
 }

@@ -8,7 +8,6 @@ mod device;
 mod draw;
 mod input;
 mod keys;
-mod local_time;
 mod painter;
 mod rows;
 mod screen;
@@ -18,7 +17,6 @@ mod terminal;
 mod text;
 mod theme;
 
-pub(crate) use local_time::offset_s;
 pub(crate) use terminal::LEAVE;
 pub(crate) use terminal::raw;
 
@@ -26,6 +24,7 @@ use self::device::Device;
 use self::screen::Screen;
 use self::terminal::Terminal;
 use super::Shared;
+use super::output::Written;
 use crate::log;
 use crate::log::Diversion;
 use nix::errno::Errno;
@@ -40,7 +39,6 @@ use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -56,7 +54,7 @@ pub(crate) struct ViewConfig {
     /// Pictures after which the view ends.
     pub iterations: Option<u64>,
     /// The file that the command's output goes to.
-    pub output: Option<PathBuf>,
+    pub output: Option<Written>,
     /// The command, where one was started.
     pub command: Option<String>,
     /// Whether colours are wanted (`NO_COLOR`).

@@ -5,13 +5,11 @@
 //! at the end.
 
 use super::text;
+use crate::top::output::Written;
 use std::fs::File;
 use std::io;
-use std::io::Read as _;
-use std::io::Seek as _;
-use std::io::SeekFrom;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// Bytes from the end of the file that are looked at.
@@ -20,17 +18,17 @@ const KEPT: u64 = 64 * 1024;
 /// The end of a file that grows.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    path: PathBuf,
+    output: Written,
     seen: Option<(u64, Option<SystemTime>)>,
     lines: Vec<String>,
     problem: Option<String>,
 }
 
 impl Tail {
-    /// Of a file that need not exist yet.
-    pub(crate) fn new(path: PathBuf) -> Self {
+    /// Of this file.
+    pub(crate) fn new(output: Written) -> Self {
         Self {
-            path,
+            output,
             seen: None,
             lines: Vec::new(),
             problem: None,
@@ -39,7 +37,7 @@ impl Tail {
 
     /// Which file.
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.output.path
     }
 
     /// Its last lines, oldest first.
@@ -55,36 +53,40 @@ impl Tail {
     /// Reads what has come; whether the lines are others now.
     pub(crate) fn refresh(&mut self) -> bool {
         match self.read() {
-            Ok(changed) => {
-                self.problem = None;
-                changed
-            }
-            Err(error) => {
-                self.problem = Some(error.to_string());
-                self.seen = None;
-                true
-            }
+            Ok(changed) => changed,
+            Err(problem) => self.problem.replace(problem).is_none(),
         }
     }
 
-    fn read(&mut self) -> io::Result<bool> {
-        let about = std::fs::metadata(&self.path)?;
-        if !about.is_file() {
-            return Err(io::Error::other("not a regular file: it is not shown here"));
-        }
+    fn read(&mut self) -> Result<bool, String> {
+        let file = self.output.file.as_ref().map_err(String::clone)?;
+        let about = file.metadata().map_err(|error| error.to_string())?;
         let now = (about.len(), about.modified().ok());
         if self.seen == Some(now) {
             return Ok(false);
         }
-        let mut file = File::open(&self.path)?;
         let from = about.len().saturating_sub(KEPT);
-        file.seek(SeekFrom::Start(from))?;
-        let mut bytes = Vec::new();
-        file.take(KEPT).read_to_end(&mut bytes)?;
+        let bytes = read_from(file, from).map_err(|error| error.to_string())?;
         self.lines = lines(&bytes, from > 0);
         self.seen = Some(now);
+        self.problem = None;
         Ok(true)
     }
+}
+
+/// At most [`KEPT`] bytes.
+fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 8192];
+    while bytes.len() as u64 <= KEPT - part.len() as u64 {
+        match file.read_at(&mut part, from.saturating_add(bytes.len() as u64)) {
+            Ok(0) => break,
+            Ok(read) => bytes.extend_from_slice(part.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 /// `cut`: the first line began before these bytes.
@@ -160,9 +162,8 @@ mod tests {
     fn follows_a_file_that_grows_and_is_cut() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("output");
-        let mut tail = Tail::new(path.clone());
-        assert!(tail.refresh() && tail.problem().is_some());
         let mut file = File::create(&path).expect("a file");
+        let mut tail = Tail::new(Written::at(path));
         file.write_all(b"one\ntwo").expect("written");
         assert!(tail.refresh() && tail.problem().is_none());
         assert_eq!(tail.lines(), ["one", "two"]);
@@ -183,15 +184,20 @@ mod tests {
             .map(|number| format!("line {number}\n"))
             .collect();
         std::fs::write(&path, long).expect("written");
-        let mut tail = Tail::new(path);
+        let mut tail = Tail::new(Written::at(path));
         tail.refresh();
         assert!(tail.lines().len() < 7000);
         assert_eq!(tail.lines().last().map(String::as_str), Some("line 99999"));
     }
 
     #[test]
-    fn a_device_is_not_read() {
-        let mut tail = Tail::new(PathBuf::from("/dev/zero"));
-        assert!(tail.refresh() && tail.problem().is_some());
+    fn what_cannot_be_read_says_so() {
+        let mut tail = Tail::new(Written {
+            path: "/dev/zero".into(),
+            file: Err("not a regular file".to_owned()),
+        });
+        assert!(tail.refresh());
+        assert_eq!(tail.problem(), Some("not a regular file"));
+        assert!(!tail.refresh());
     }
 }

@@ -147,20 +147,6 @@ pub(crate) fn elapsed(ns: u64) -> String {
     }
 }
 
-/// Time of day of a moment in nanoseconds since 1970, `offset_s` east of Greenwich: `12:34:56`.
-pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
-    let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
-    let of_day = seconds.saturating_add(offset_s).rem_euclid(86_400);
-    let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{hours:02}:{minutes:02}:{seconds:02}")
-}
-
-/// [`time_of_day`] with milliseconds.
-pub(crate) fn time_of_day_ms(unix_ns: u64, offset_s: i64) -> String {
-    let milliseconds = unix_ns / 1_000_000 % 1000;
-    format!("{}.{milliseconds:03}", time_of_day(unix_ns, offset_s))
-}
-
 /// A command line without what is the same for most: the interpreter with its options, and folders of programs
 /// and scripts.
 pub(crate) fn command(line: &str) -> String {
@@ -253,10 +239,6 @@ mod tests {
         assert_eq!(seconds(Duration::from_millis(500)), "0.5 s");
         assert_eq!(seconds(Duration::from_secs(10)), "10 s");
         assert_eq!(elapsed(754_000_000_000), "12 min 34 s");
-        assert_eq!(
-            time_of_day_ms(1_700_000_000_123_000_000, 3600),
-            "23:13:20.123"
-        );
     }
 
     #[test]

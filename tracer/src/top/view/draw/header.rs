@@ -5,6 +5,7 @@ use super::name;
 use super::plain;
 use super::put;
 use super::styled;
+use crate::top::local_time;
 use crate::top::shared::Phase;
 use crate::top::view::columns;
 use crate::top::view::text;
@@ -46,7 +47,7 @@ pub(super) fn draw(lines: &[Line<'static>], buffer: &mut Buffer, area: Rect) {
 fn about(picture: &Picture<'_>, width: usize) -> Line<'static> {
     let snapshot = picture.snapshot;
     let state = picture.state;
-    let time = text::time_of_day(snapshot.at_unix_ns, picture.utc_offset_s);
+    let time = local_time::time_of_day(snapshot.at_unix_ns, picture.utc_offset_s);
     let every = format!("every {}", text::seconds(state.interval));
     let (mark, style) = match picture.phase {
         Phase::Ended(_) => (" ENDED ", theme::reversed()),

@@ -202,7 +202,7 @@ fn output_of_the_command() {
     )
     .expect("written");
     let mut scene = small();
-    let mut tail = Tail::new(path);
+    let mut tail = Tail::new(crate::top::output::Written::at(path));
     tail.refresh();
     scene.tail = Some(tail);
     scene.press(KeyCode::Char('o'));

@@ -1,0 +1,52 @@
+//! The time of day as people in this time zone write it.
+
+/// Seconds east of Greenwich at a moment in nanoseconds since 1970; 0 where that cannot be told.
+pub(crate) fn offset_s(unix_ns: u64) -> i64 {
+    let Ok(seconds) = libc::time_t::try_from(unix_ns / 1_000_000_000) else {
+        return 0;
+    };
+    // SAFETY: all fields of `tm` are numbers, or a pointer that may be null.
+    let mut parts: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both point to values that live; `localtime_r` writes to the second only.
+    let told = unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
+    if told.is_null() { 0 } else { parts.tm_gmtoff }
+}
+
+/// Time of day of a moment in nanoseconds since 1970, `offset_s` east of Greenwich: `12:34:56`.
+pub(crate) fn time_of_day(unix_ns: u64, offset_s: i64) -> String {
+    let seconds = i64::try_from(unix_ns / 1_000_000_000).unwrap_or(0);
+    let of_day = seconds.saturating_add(offset_s).rem_euclid(86_400);
+    let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}")
+}
+
+/// [`time_of_day`] with milliseconds.
+pub(crate) fn time_of_day_ms(unix_ns: u64, offset_s: i64) -> String {
+    let milliseconds = unix_ns / 1_000_000 % 1000;
+    format!("{}.{milliseconds:03}", time_of_day(unix_ns, offset_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_milliseconds() {
+        let moment = 1_700_000_000_123_000_000;
+        assert_eq!(time_of_day_ms(moment, 3600), "23:13:20.123");
+    }
+
+    /// `date` is another implementation of the same.
+    #[test]
+    fn as_date_prints_it() {
+        for seconds in [0_u64, 951_782_399, 1_770_000_000] {
+            let output = std::process::Command::new("date")
+                .args(["-d", &format!("@{seconds}"), "+%H:%M:%S"])
+                .output()
+                .expect("date");
+            let expected = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            let moment = seconds * 1_000_000_000 + 999_999_999;
+            assert_eq!(time_of_day(moment, offset_s(moment)), expected);
+        }
+    }
+}

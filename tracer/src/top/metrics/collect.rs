@@ -71,7 +71,7 @@ impl Figures {
 
     fn totals(&self, page: &mut Page<'_>) -> Result<(), Error> {
         let all = &self.snapshot.totals.collections;
-        let by_reason = by_reason(all, &[]);
+        let by_reason = by_reason(all, &[], self.usual_reason());
         let count = |(labels, value): &OfReason| (labels.clone(), Value::Whole(value.count));
         let time = |(labels, value): &OfReason| (labels.clone(), seconds(value.time_ns));
         page.write(&families::PAUSES, by_reason.iter().map(count))?;
@@ -128,6 +128,14 @@ impl Figures {
         )
     }
 
+    /// The reason of most collections. From within a program no reason is seen.
+    fn usual_reason(&self) -> &'static str {
+        match self.snapshot.mode.as_str() {
+            "inject" => "unknown",
+            _ => "automatic",
+        }
+    }
+
     /// A moment of the monotonic clock in seconds since 1970.
     fn unix(&self, at_ns: u64) -> Value {
         let ago = self.snapshot.at_ns.saturating_sub(at_ns);
@@ -149,10 +157,14 @@ impl Collector for Figures {
 type OfReason = (Vec<Label<'static>>, CountAndTime);
 
 /// Pauses by generation and reason. A counter that appears only with its first increase would hide it from
-/// `rate()`: the automatic ones of the three generations are always there.
-fn by_reason(of: &Collections, labels: &[Label<'static>]) -> Vec<OfReason> {
+/// `rate()`: those of the usual reason are always there, for three generations.
+fn by_reason(
+    of: &Collections,
+    labels: &[Label<'static>],
+    usual_reason: &'static str,
+) -> Vec<OfReason> {
     let mut reasons: BTreeMap<&'static str, [CountAndTime; GENERATIONS]> = of.by_reason.clone();
-    reasons.entry("automatic").or_default();
+    reasons.entry(usual_reason).or_default();
     let mut samples = Vec::new();
     for (reason, generations) in reasons {
         for (name, value) in GENERATION_NAMES.into_iter().zip(generations) {

@@ -191,7 +191,7 @@ impl Figures {
         value: fn(&gctrace_analysis::live::CountAndTime) -> Value,
     ) -> impl Iterator<Item = Sample<'_>> {
         self.snapshot.processes.iter().flat_map(move |one| {
-            by_reason(&one.collections, &labels::process(one))
+            by_reason(&one.collections, &labels::process(one), self.usual_reason())
                 .into_iter()
                 .map(move |(labels, figures)| (labels, value(&figures)))
         })

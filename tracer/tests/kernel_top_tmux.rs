@@ -136,6 +136,13 @@ impl Drop for Desk {
     }
 }
 
+/// The process in the first row about the program.
+fn pid_of_row(screen: &str) -> Pid {
+    let mut rows = screen.lines().filter(|line| line.contains("churn.py go"));
+    let pid = rows.next().and_then(|row| row.split_whitespace().next());
+    Pid::from_raw(pid.unwrap().parse().unwrap())
+}
+
 const SH: [&str; 1] = ["sh"];
 const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
@@ -319,7 +326,28 @@ fn the_command_ends() {
     let trace = common::Trace::read(&desk.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     trace.assert_nothing_lost();
+    // What is looked at now is still the end.
+    std::thread::sleep(std::time::Duration::from_secs(7));
+    desk.tmux.press(&["Enter"]);
+    let screen = desk.tmux.wait_for_words("LINE WITH MOST GC TIME");
+    assert!(screen.contains("[ended] ch"), "{screen}");
     desk.tmux.press(&["q"]);
+    desk.terminal_is_as_before();
+}
+
+#[test]
+fn the_command_is_killed() {
+    let Some(desk) = Desk::new("the_command_is_killed", &SH) else {
+        return;
+    };
+    desk.top_of_program("");
+    let screen = desk.wait_for_rows();
+    kill(pid_of_row(&screen), Signal::SIGKILL).unwrap();
+    let screen = desk.tmux.wait_for_words("Press q to leave");
+    assert!(screen.contains("killed by SIGKILL"), "{screen}");
+    desk.tmux.press(&["q"]);
+    desk.tmux.line("echo code-$?");
+    desk.tmux.wait_for_words("code-137");
     desk.terminal_is_as_before();
 }
 
@@ -329,18 +357,25 @@ fn suspended_and_continued() {
         return;
     };
     desk.top_of_program("");
-    desk.wait_for_rows();
+    let screen = desk.wait_for_rows();
+    let program = pid_of_row(&screen);
+    let is_stopped = || {
+        let status = std::fs::read_to_string(format!("/proc/{program}/status"));
+        status.is_ok_and(|status| status.contains("State:\tT"))
+    };
+    assert!(!is_stopped());
     desk.tmux.press(&["C-z"]);
     desk.tmux
         .wait_for("the shell", |screen| screen.contains("Stopped"));
     assert_eq!(desk.tmux.variable("alternate_on"), "0");
-    let program = "ps -o stat= -C python3 -C python | sort | uniq -c; echo shell-$((6*7))";
-    desk.tmux.line(program);
+    wait_until("the program's stop", is_stopped);
+    desk.tmux.line("echo shell-$((6*7))");
     desk.tmux.wait_for_words("shell-42");
     desk.tmux.line("fg");
     desk.tmux.wait_for("the view", |screen| {
         screen.starts_with("gctrace top") && screen.contains("churn.py")
     });
+    assert!(!is_stopped());
     assert_eq!(desk.tmux.variable("alternate_on"), "1");
     desk.tmux.press(&["q"]);
     desk.terminal_is_as_before();

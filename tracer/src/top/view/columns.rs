@@ -83,7 +83,7 @@ const EXTRA: [Column; 10] = [
 ];
 
 /// Least columns of the screen for the command line, and on a wider screen.
-const COMMAND: u16 = 12;
+const COMMAND: u16 = 11;
 const COMMAND_WIDE: (u16, u16) = (100, 16);
 /// Columns of the history: six seconds each, or fewer.
 const HISTORY: u16 = 10;

@@ -4,7 +4,6 @@
 //! shares with its shell stay as they are. Knows nothing of what is written.
 
 use nix::errno::Errno;
-#[cfg(test)]
 use nix::fcntl::FcntlArg;
 use nix::fcntl::OFlag;
 use nix::fcntl::open;
@@ -45,14 +44,16 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Opens it: by the descriptor, or where that is not allowed (after `su`) as the controlling terminal.
+    /// Opens it: by the descriptor, where that is not allowed (after `su`) as the controlling terminal, where
+    /// there is none (`su -c`) as the descriptor itself, which then may block while the other end does not read.
     pub(crate) fn open() -> io::Result<Self> {
         if !io::stdout().is_terminal() {
             return Err(Errno::ENOTTY.into());
         }
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let descriptor = open("/proc/self/fd/1", flags, Mode::empty())
-            .or_else(|_| open("/dev/tty", flags, Mode::empty()))?;
+            .or_else(|_| open("/dev/tty", flags, Mode::empty()))
+            .or_else(|errno| inherited().ok_or(errno))?;
         Ok(Self { descriptor })
     }
 
@@ -179,6 +180,16 @@ impl Device {
             }
         }
     }
+}
+
+/// Standard output itself, if it may be read too: shells open terminals once, for both.
+fn inherited() -> Option<OwnedFd> {
+    let stdout = io::stdout();
+    let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;
+    let both_ways = flags & libc::O_ACCMODE == libc::O_RDWR;
+    both_ways
+        .then(|| stdout.as_fd().try_clone_to_owned().ok())
+        .flatten()
 }
 
 impl AsFd for Device {

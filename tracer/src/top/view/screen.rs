@@ -21,6 +21,8 @@ use crate::log;
 use crate::top::shared::Phase;
 use crate::top::shared::Shared;
 use crate::top::shared::Wish;
+use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
 use gctrace_event::Note;
 use gctrace_event::Record;
@@ -69,6 +71,8 @@ pub(super) struct Screen {
     /// When the next picture is due.
     due: Instant,
     pictures: u64,
+    /// The moment of which the last figures are, once nothing comes any more.
+    ended_ns: Option<u64>,
 }
 
 impl Screen {
@@ -91,6 +95,7 @@ impl Screen {
             size: terminal.device().size(),
             due: Instant::now(),
             pictures: 0,
+            ended_ns: None,
             shared,
             config,
             terminal,
@@ -165,6 +170,8 @@ impl Screen {
         if phase != self.phase {
             self.phase = phase;
             self.state.paused = false;
+            // All has been read: nothing has to settle.
+            self.ended_ns = Some(crate::record::monotonic_ns().saturating_add(SETTLE_NS));
             self.refresh();
             changed = true;
         }
@@ -189,21 +196,38 @@ impl Screen {
         self.due = due;
     }
 
+    /// Takes the figures anew; of a display that stands still, only what is told about one process.
     fn refresh(&mut self) {
         let detail = self.state.detail(&self.snapshot);
-        self.snapshot = self.shared.snapshot(self.state.interval, detail);
-        self.state.arrange(&self.snapshot);
-        // Another process may have come under the bar.
-        if self.state.detail(&self.snapshot) != detail {
-            let detail = self.state.detail(&self.snapshot);
-            self.snapshot = self.shared.snapshot(self.state.interval, detail);
+        if self.state.paused {
+            self.snapshot.detail = self.figures(detail).detail;
+        } else {
+            self.snapshot = self.figures(detail);
             self.state.arrange(&self.snapshot);
+            // Another process may have come under the bar.
+            let chosen = self.state.detail(&self.snapshot);
+            if chosen != detail {
+                self.snapshot = self.figures(chosen);
+                self.state.arrange(&self.snapshot);
+            }
         }
         if self.state.lower == Lower::Output {
             self.tail.iter_mut().for_each(|tail| {
                 tail.refresh();
             });
         }
+    }
+
+    /// The figures now, or those of the end of the recording.
+    fn figures(&self, detail: Option<u32>) -> Snapshot {
+        let Some(now_ns) = self.ended_ns else {
+            return self.shared.snapshot(self.state.interval, detail);
+        };
+        self.shared.live().snapshot(&Request {
+            now_ns,
+            interval_ns: crate::top::nanoseconds(self.state.interval),
+            detail,
+        })
     }
 
     /// What gctrace says meanwhile becomes a notice, unless it is one already.
@@ -226,9 +250,7 @@ impl Screen {
             }));
         }
         drop(live);
-        if !self.state.paused {
-            self.refresh();
-        }
+        self.refresh();
         true
     }
 

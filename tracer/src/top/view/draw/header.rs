@@ -15,6 +15,7 @@ use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 use ratatui::text::Line;
 use ratatui::text::Span;
 use std::time::Duration;
@@ -98,6 +99,9 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
 /// The answer in one sentence.
 fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
     let snapshot = picture.snapshot;
+    if let (Phase::Ended(_), Some(whole)) = (picture.phase, in_the_end(snapshot)) {
+        return whole;
+    }
     let living = snapshot
         .processes
         .iter()
@@ -118,6 +122,31 @@ fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
     Line::from(spans)
 }
 
+/// Of the whole recording; `None` where no process is known any more.
+fn in_the_end(snapshot: &Snapshot) -> Option<Line<'static>> {
+    let processes = snapshot.processes.iter();
+    let most = processes.max_by_key(|process| process.share_ppm)?;
+    let share = format!("{} %", text::percent(most.share_ppm));
+    let worst = most.worst.map_or(0, |worst| worst.duration_ns);
+    Some(Line::from(vec![
+        plain("GC took "),
+        styled(share, theme::bold().patch(judged(most.share_ppm))),
+        plain(format!(
+            " of the wall time of {} · worst {}",
+            name(most),
+            units::duration(worst)
+        )),
+    ]))
+}
+
+/// Green where there is nothing to look at.
+fn judged(ppm: u64) -> Style {
+    match theme::by_share(ppm) {
+        style if style == Style::new() => theme::good(),
+        style => style,
+    }
+}
+
 fn nobody(picture: &Picture<'_>) -> &'static str {
     match (picture.phase, picture.command) {
         (Phase::Ended(_), _) => "No Python process is left.",
@@ -136,15 +165,11 @@ fn sentence(most: &ProcessFigures, snapshot: &Snapshot) -> Vec<Span<'static>> {
         return vec![styled(words, theme::good())];
     }
     let ppm = columns::interval_ppm(most, snapshot);
-    let style = match theme::by_share(ppm) {
-        style if style == ratatui::style::Style::new() => theme::good(),
-        style => style,
-    };
     vec![
         plain("GC takes "),
         styled(
             format!("{} %", text::percent(ppm)),
-            style.patch(theme::bold()),
+            theme::bold().patch(judged(ppm)),
         ),
         plain(format!(
             " of the wall time of {} (last {interval})",

@@ -1,5 +1,6 @@
 //! What keys do.
 
+use super::overlays::interval;
 use super::*;
 use crate::top::view::keys::Action;
 

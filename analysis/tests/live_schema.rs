@@ -106,7 +106,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     live.resident(1, 5);
     let recorder = Recorder {
         lost: [("ring buffer full".to_owned(), 5)].into(),
-        ns_per_hit: Some(99.5),
+        probe_cost_ns: Some(99),
         trace: Some("trace.json".to_owned()),
         ..Recorder::default()
     };

@@ -21,6 +21,7 @@ mod opened;
 mod output;
 mod plan;
 mod pressure;
+mod probe_cost;
 mod processes;
 mod sink;
 mod stacks;
@@ -46,6 +47,7 @@ use crate::record::newcomers::Newcomers;
 use crate::record::nvml::GpuSampling;
 use crate::record::opened::Opened;
 use crate::record::output::Output;
+use crate::record::probe_cost::MeasuredCost;
 pub(crate) use crate::record::supervision::Supervision;
 use crate::record::trace::Trace;
 use crate::record::watch::Watch;
@@ -125,6 +127,8 @@ pub(crate) struct Recording {
     deadline: Option<Instant>,
     /// A trace that cannot be written is no reason to end: somebody looks on.
     is_shown: bool,
+    /// What probes cost, where that is shown.
+    cost: Option<MeasuredCost>,
     cannot_write_was_said: bool,
     command: Supervision,
 }
@@ -211,6 +215,7 @@ impl Recording {
             attached: None,
             deadline: None,
             is_shown,
+            cost: None,
             cannot_write_was_said: false,
             command: Supervision::new(signals),
         })
@@ -236,6 +241,10 @@ impl Recording {
             }
             (Target::Everything, _) => self.newcomers = Some(Newcomers::new()),
             (Target::Command(_), None) => {}
+        }
+        if self.is_shown && self.probes.is_some() {
+            let cost = MeasuredCost::begin(config);
+            self.cost = Some(cost.context("cannot start the thread that measures probes")?);
         }
         self.sample_gpus(config)
     }
@@ -376,8 +385,9 @@ impl Recording {
     }
 
     /// What was lost and hit so far.
-    pub(crate) fn tally(&self) -> anyhow::Result<Tally> {
-        ending::tally(self.probes.as_ref(), self.injected.as_ref())
+    pub(crate) fn tally(&mut self) -> anyhow::Result<Tally> {
+        let cost = self.cost.as_mut().and_then(MeasuredCost::known);
+        ending::tally(self.probes.as_ref(), self.injected.as_ref(), cost)
     }
 
     /// Processes that run Python.

@@ -103,9 +103,10 @@ pub struct Recorder {
     pub resident_bytes: u64,
     /// Times that probes or hooks in recorded programs were hit since the begin.
     pub hits: u64,
-    /// What a hit costs the program in nanoseconds, where known.
+    /// CPU time that the probes on the collector took of recorded programs since the begin: their hits by what one
+    /// was measured to cost (inferred). Calls of CUDA, and hooks within programs, are not in it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ns_per_hit: Option<f64>,
+    pub probe_cost_ns: Option<u64>,
     /// Where the trace is written at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,

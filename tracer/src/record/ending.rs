@@ -27,13 +27,19 @@ pub(crate) struct Tally {
     pub lost: BTreeMap<String, u64>,
     /// Hits of probes and hooks in recorded programs.
     pub hits: u64,
+    /// CPU time that probes on the collector took of recorded programs, where the cost of one is known.
+    pub cost_ns: Option<u64>,
 }
 
-/// Counts what was lost and hit so far.
+/// Counts what was lost and hit so far, at this cost of a probe.
 ///
 /// # Errors
 /// Where the kernel does not tell.
-pub(crate) fn tally(probes: Option<&Watch>, injected: Option<&Injected>) -> anyhow::Result<Tally> {
+pub(crate) fn tally(
+    probes: Option<&Watch>,
+    injected: Option<&Injected>,
+    calibration: Option<Calibration>,
+) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     if let Some(injected) = injected {
         tally.lost.extend(injected.lost().clone());
@@ -44,6 +50,13 @@ pub(crate) fn tally(probes: Option<&Watch>, injected: Option<&Injected>) -> anyh
         tally.lost.extend(lost(&counters, &probes.stacks));
         let hits = POINTS.into_iter().map(|point| counters.hits(point));
         tally.hits = hits.fold(tally.hits, u64::saturating_add);
+        tally.cost_ns = calibration.map(|known| {
+            let costs = costs(&counters, Some(known), Holds::default());
+            let each = costs
+                .iter()
+                .map(|cost| cost.hits as f64 * cost.ns_per_hit.unwrap_or(0.0));
+            each.sum::<f64>() as u64
+        });
         if let Some(cuda) = &probes.cuda {
             let (lost, hits) = cuda.lost_and_hits();
             tally.lost.extend(lost);

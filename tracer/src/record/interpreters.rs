@@ -60,6 +60,8 @@ pub(crate) enum Program {
     LinksInterpreter,
     /// Nothing to probe now. It may still load a libpython later.
     Other,
+    /// Its process ended before it could be looked at.
+    Gone,
 }
 
 impl Interpreters {
@@ -118,6 +120,8 @@ impl Interpreters {
         let link = process::executable_link(pid);
         match self.try_examine(session, pid, &link) {
             Ok(program) => program,
+            // What its process could not tell any more, the next one that runs it will.
+            Err(_) if !link.exists() => Program::Gone,
             Err(error) => {
                 self.warn(format!("{}: {error:#}", shown(&link).display()));
                 Program::Other

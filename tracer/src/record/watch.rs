@@ -312,8 +312,8 @@ impl Watch {
                 self.usual.insert((file.inode, file.device), index);
                 self.known(file);
             }
-            // Held again at its entry point, and known from then on.
-            Program::LinksInterpreter => {}
+            // Held again, at its entry point or with the next process that runs it, and known from then on.
+            Program::LinksInterpreter | Program::Gone => {}
             Program::Other => self.known(file),
         }
         self.begin_cuda(pid);

@@ -39,7 +39,7 @@ impl Resources {
     }
 
     /// Samples, if that is due or it is the `last` time.
-    pub(super) fn tick(&mut self, recording: &Recording, shared: &Shared, last: bool) {
+    pub(super) fn tick(&mut self, recording: &mut Recording, shared: &Shared, last: bool) {
         let now = Instant::now();
         if now < self.next && !last {
             return;
@@ -58,7 +58,7 @@ impl Resources {
         live.recorder(monotonic_ns(), recorder);
     }
 
-    fn recorder(&mut self, recording: &Recording) -> Recorder {
+    fn recorder(&mut self, recording: &mut Recording) -> Recorder {
         let tally = recording.tally().unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.has_complained, true) {
                 tracing::warn!("what was lost is not known: {error:#}");
@@ -72,7 +72,7 @@ impl Resources {
             cpu_ppm: 0,
             resident_bytes: self.resident_bytes("self").unwrap_or(0),
             hits: tally.hits,
-            ns_per_hit: None,
+            probe_cost_ns: tally.cost_ns,
             trace: self.trace.clone(),
         }
     }

@@ -118,9 +118,9 @@ impl Figures {
         let none = recorder.lost.is_empty().then_some(nowhere);
         page.write(&families::LOST, lost.chain(none))?;
         page.one(&families::HITS, Value::Whole(recorder.hits))?;
-        let cost = recorder.ns_per_hit.filter(|cost| cost.is_finite());
-        let cost = cost.map(|cost| (Vec::new(), Value::Real(cost / 1e9)));
-        page.write(&families::HIT_COST, cost)?;
+        let cost = recorder.probe_cost_ns;
+        let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
+        page.write(&families::PROBE_COST, cost)?;
         page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;
         page.one(
             &families::OWN_RESIDENT,

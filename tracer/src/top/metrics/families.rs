@@ -123,8 +123,8 @@ families! {
         "Events that were lost, by where; anything but 0 makes other figures too low.";
     HITS = "gctrace_probe_hits"; Counter;
         "Times that probes or hooks in recorded programs were hit.";
-    HIT_COST = "gctrace_probe_hit_cost", "seconds"; Gauge;
-        "What one hit costs the recorded program, where that was measured (estimated).";
+    PROBE_COST = "gctrace_probe_cost", "seconds"; Counter;
+        "CPU time that probes on the collector took of recorded programs: hits by the measured cost of one (inferred).";
     OWN_CPU = "process_cpu", "seconds"; Counter;
         "CPU time of gctrace itself.";
     OWN_RESIDENT = "process_resident_memory", "bytes"; Gauge;

@@ -224,7 +224,7 @@ fn gpus_losses_and_own_cost_are_those_of_the_snapshot() {
     );
     page.is("gctrace_lost_events_total", &[("where", "pauses")], 12.0);
     page.is("gctrace_probe_hits_total", &[], 5000.0);
-    page.is("gctrace_probe_hit_cost_seconds", &[], 1.5e-6);
+    page.is("gctrace_probe_cost_seconds_total", &[], 1.5e-3);
     page.is("process_cpu_seconds_total", &[], 2.5);
     page.is("process_resident_memory_bytes", &[], 4e7);
 }

@@ -41,7 +41,7 @@ fn recorder() -> Recorder {
         cpu_ppm: 1,
         resident_bytes: 40_000_000,
         hits: 5000,
-        ns_per_hit: Some(1500.0),
+        probe_cost_ns: Some(1_500_000),
         trace: None,
     }
 }

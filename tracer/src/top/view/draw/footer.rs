@@ -104,7 +104,6 @@ fn losses(recorder: &Recorder) -> Span<'static> {
     styled(words, theme::bad())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn own_cost(recorder: &Recorder) -> Vec<String> {
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
@@ -114,18 +113,8 @@ fn own_cost(recorder: &Recorder) -> Vec<String> {
     if let Some(trace) = &recorder.trace {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));
     }
-    if let Some(ns) = recorder
-        .ns_per_hit
-        .filter(|ns| ns.is_finite() && *ns >= 0.0)
-    {
-        let total = ns * recorder.hits as f64;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and `as` stops at the bounds"
-        )]
-        let total = units::duration(total as u64);
-        parts.push(format!("~{total} in the programs"));
+    if let Some(cost) = recorder.probe_cost_ns {
+        parts.push(format!("~{} in the programs", units::duration(cost)));
     }
     parts
 }

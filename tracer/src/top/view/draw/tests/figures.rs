@@ -53,7 +53,7 @@ pub(super) fn training() -> Snapshot {
             cpu_ppm: 4_200,
             resident_bytes: 24 << 20,
             hits: 41_230,
-            ns_per_hit: Some(1_800.0),
+            probe_cost_ns: Some(40_000_000),
             trace: Some("/home/a/trace.json".to_owned()),
             ..Recorder::default()
         },

@@ -37,19 +37,19 @@ pub(crate) struct Server {
 pub(crate) enum ServeError {
     /// The address is taken, not one of this machine, or not allowed.
     #[error(
-        "cannot listen on {address} ({source}); give another address or port with --listen (ss -ltnp shows which are taken)"
+        "cannot listen on {address} ({reason}); give another address or port with --listen (ss -ltnp shows which are taken)"
     )]
     Bind {
         /// What was asked for.
         address: SocketAddr,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The thread cannot begin.
     #[error(
         "cannot begin to serve metrics ({0}); without --listen the rest works, ulimit -n and ulimit -u show the limits"
     )]
-    Thread(#[source] std::io::Error),
+    Thread(std::io::Error),
 }
 
 impl Server {
@@ -60,7 +60,7 @@ impl Server {
     pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Self, ServeError> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|source| ServeError::Bind { address, source })?;
+            .map_err(|reason| ServeError::Bind { address, reason })?;
         let address = listener.local_addr().unwrap_or(address);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

@@ -75,7 +75,7 @@ pub(crate) enum Impossible {
     Dumb(String),
     /// It cannot be opened for keys.
     #[error("the terminal cannot be read: {0}")]
-    Unreadable(#[source] io::Error),
+    Unreadable(io::Error),
 }
 
 /// What went wrong with a view.
@@ -83,10 +83,10 @@ pub(crate) enum Impossible {
 pub(crate) enum ViewError {
     /// Before anything was shown.
     #[error("cannot take over the terminal (--plain prints lines instead): {0}")]
-    Start(#[source] io::Error),
+    Start(io::Error),
     /// Later.
     #[error("cannot draw on the terminal: {0}")]
-    Draw(#[source] io::Error),
+    Draw(io::Error),
     /// The thread ended by a panic, whose message has been printed.
     #[error("the view failed; this is a bug of gctrace")]
     Failed,

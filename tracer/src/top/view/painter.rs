@@ -1,6 +1,7 @@
 //! From one picture to the next: writes only the cells that are others.
 //!
-//! Not ratatui's `Terminal`: that asks the terminal where its cursor is and reads the answer from the keyboard.
+//! Not ratatui's `Terminal`: its `clear`, at every change of size too, asks the terminal where its cursor is and reads
+//! the answer from the keyboard (ratatui-core 0.1.2, `terminal/buffers.rs`).
 
 use super::terminal::Writer;
 use ratatui::backend::Backend as _;

@@ -33,6 +33,7 @@ impl Tmux {
             .args(["-x", &columns, "-y", &lines, "-c"])
             .arg(place)
             .args(["env", "PS1=ready> ", "HISTFILE="])
+            .arg(format!("TMPDIR={}", place.display()))
             .args(shell);
         let output = command.output().expect("tmux runs");
         assert!(output.status.success(), "{output:?}");

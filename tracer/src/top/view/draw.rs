@@ -224,6 +224,24 @@ fn notice_words(snapshot: &Snapshot, notice: &Notice) -> String {
     format!("{}: {message}", name_of(rank, pid))
 }
 
+/// A sentence, with as many more parts as there is room for.
+fn with_parts(
+    mut spans: Vec<Span<'static>>,
+    parts: impl IntoIterator<Item = String>,
+    width: usize,
+) -> Line<'static> {
+    let mut used: usize = spans.iter().map(|span| text::width(&span.content)).sum();
+    for part in parts {
+        let part = format!(" · {part}");
+        used += text::width(&part);
+        if used > width {
+            break;
+        }
+        spans.push(plain(part));
+    }
+    Line::from(spans)
+}
+
 fn plain(words: impl Into<String>) -> Span<'static> {
     Span::raw(words.into())
 }

@@ -3,6 +3,7 @@
 use super::Picture;
 use super::plain;
 use super::styled;
+use super::with_parts;
 use crate::top::shared::Phase;
 use crate::top::view::state::Overlay;
 use crate::top::view::text;
@@ -66,21 +67,12 @@ fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
     };
     let count = sum(&collections.pauses);
     let time = units::duration(sum(&collections.pause_ns));
-    let mut spans = vec![
+    let spans = vec![
         plain(format!("Total {}, {time}", units::counted(count, "pause"))),
         plain(" · "),
         losses(&snapshot.recorder),
     ];
-    let mut used: usize = spans.iter().map(Span::width).sum();
-    for part in own_cost(&snapshot.recorder) {
-        let part = format!(" · {part}");
-        used += text::width(&part);
-        if used > width {
-            break;
-        }
-        spans.push(plain(part));
-    }
-    Line::from(spans)
+    with_parts(spans, own_cost(&snapshot.recorder), width)
 }
 
 fn losses(recorder: &Recorder) -> Span<'static> {

@@ -5,6 +5,7 @@ use super::name;
 use super::plain;
 use super::put;
 use super::styled;
+use super::with_parts;
 use crate::top::local_time;
 use crate::top::shared::Phase;
 use crate::top::view::columns;
@@ -110,17 +111,8 @@ fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
     let Some(most) = living.max_by_key(|process| process.interval_pause_ns) else {
         return Line::from(plain(nobody(picture)));
     };
-    let mut spans = sentence(most, snapshot);
-    let mut used: usize = spans.iter().map(|span| text::width(&span.content)).sum();
-    for part in more(snapshot, most) {
-        let part = format!(" · {part}");
-        used += text::width(&part);
-        if used > width {
-            break;
-        }
-        spans.push(plain(part));
-    }
-    Line::from(spans)
+    let spans = sentence(most, snapshot);
+    with_parts(spans, more(snapshot, most), width)
 }
 
 /// Of the whole recording; `None` where no process is known any more.

@@ -5,6 +5,8 @@
 //! about 50 bytes for each call of CUDA and each operation of a GPU; other events leave nothing behind. What
 //! [`live`] keeps is bounded, however long it runs.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod advice;
 mod allocations;
 mod analysis;

@@ -3,6 +3,8 @@
 //! The only crate that knows libbpf. It is handed a plan (which file, which offsets, what is there)
 //! and hands back events; where a plan comes from and what events mean is not its concern.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!(
     "gctrace reads function arguments by the x86-64 calling convention; other machines are not supported yet"

@@ -11,6 +11,8 @@
 //!
 //! Bytes in, facts out: nothing here meets the kernel's BPF, writes to a process or prints.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cache;
 mod code;
 pub mod counters;

@@ -7,17 +7,19 @@ mod progress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::Format;
+use crate::hints;
+use crate::print;
 use crate::render;
 use crate::render::Style;
 use anyhow::Context;
 use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceReader;
 use progress::Progress;
 use std::io;
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -32,11 +34,8 @@ const SOME_UNREADABLE: u8 = 1;
 /// When no trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces)?;
-    match print(&mut analysis, config.format) {
-        // The reader of our output has seen enough, as `head` does.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        printed => printed.context("cannot write the report to standard output")?,
-    }
+    let printed = print::unless_closed(show(&analysis.report(), config.format));
+    printed.context("cannot write the report to standard output")?;
     Ok(code)
 }
 
@@ -59,7 +58,7 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
         return Err(all_failed(failures));
     }
     for error in &failures {
-        eprintln!("gctrace: {error:#}");
+        print::message(hints::chain(error));
     }
     let code = match failures.is_empty() {
         true => 0,
@@ -72,21 +71,16 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
 fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
-        eprintln!("gctrace: {error:#}");
+        print::message(hints::chain(&error));
     }
     last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
 }
 
-fn print(analysis: &mut Analysis, format: Format) -> io::Result<()> {
-    let report = analysis.report();
-    let stdout = io::stdout();
-    let style = Style::of(&stdout);
-    let mut out = io::BufWriter::new(stdout.lock());
+fn show(report: &Report, format: Format) -> io::Result<()> {
     match format {
-        Format::Text => out.write_all(render::text(&report, style).as_bytes())?,
-        Format::Json => render::json(&report, &mut out)?,
+        Format::Text => print::answer(&render::text(report, Style::of_output())),
+        Format::Json => print::exactly(|out| render::json(report, &mut print::Json(out))),
     }
-    out.flush()
 }
 
 /// Reads one trace into the analysis. After an error what came before it counts.

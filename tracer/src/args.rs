@@ -20,6 +20,8 @@ pub(crate) use export::Weight;
 pub(crate) use top::Show;
 pub(crate) use top::TopConfig;
 
+use crate::print;
+use crate::print::clean;
 use clap::Args;
 use clap::CommandFactory;
 use clap::FromArgMatches;
@@ -35,6 +37,9 @@ use std::time::Duration;
 pub(crate) const GUARDIAN: &str = "__guardian";
 /// The one that guards the terminal.
 pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
+
+/// Exit code of a usage error.
+const USAGE: u8 = 2;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -328,10 +333,41 @@ pub(crate) enum Python {
     Process(u32),
 }
 
-/// Reads the command line of this process. Prints help, version and usage errors (exit code 2)
-/// itself and does not return then.
-pub(crate) fn parse() -> Action {
-    try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
+/// Reads the command line of this process.
+///
+/// # Errors
+/// Usage errors, and requests for help or the version: [`explain`] prints them.
+pub(crate) fn parse() -> Result<Action, clap::Error> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    try_parse(arguments.clone()).map_err(|error| {
+        // clap repeats words of the command line as they are; a line end in one could forge a line.
+        let harmless = arguments.iter().map(|word| match word.to_str() {
+            Some(text) => clean::line(text).into_owned().into(),
+            None => word.clone(),
+        });
+        try_parse(harmless).err().unwrap_or(error)
+    })
+}
+
+/// Prints a usage error, help or the version. Returns the exit code.
+pub(crate) fn explain(error: &clap::Error) -> u8 {
+    let styled = error.render();
+    let text = |colors: bool| match colors {
+        true => styled.ansi().to_string(),
+        false => styled.to_string(),
+    };
+    if error.use_stderr() {
+        print::lines(&text(print::colors_wanted(print::errors_on_terminal())));
+        return USAGE;
+    }
+    let written = print::answer(&text(print::colors_wanted(print::on_terminal())));
+    match print::unless_closed(written) {
+        Ok(()) => 0,
+        Err(error) => {
+            print::message(format!("cannot write to standard output: {error}"));
+            1
+        }
+    }
 }
 
 /// The same for any command line. Errors are usage errors, ready to print.

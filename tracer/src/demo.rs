@@ -6,6 +6,7 @@
 use crate::args::DemoConfig;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::print;
 use crate::record::mode;
 use anyhow::Context as _;
 use std::ffi::OsString;
@@ -50,9 +51,9 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     possible()?;
     let folder = Folder::new()?;
     let program = lay_out(&folder.0)?;
-    println!(
-        "The GPU of this demonstration is simulated: its kernels take the time that they are told, nothing is computed."
-    );
+    say(
+        "The GPU of this demonstration is simulated: its kernels take the time that they are told, nothing is computed.\n",
+    )?;
     let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
     let mut record = Command::new(&gctrace);
     record
@@ -66,8 +67,13 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     if recorded != 0 {
         return Ok(recorded);
     }
-    println!();
+    say("\n")?;
     code(Command::new(&gctrace).arg("analyze").arg(&config.output))
+}
+
+/// On standard output; a reader that is gone misses nothing.
+fn say(text: &str) -> anyhow::Result<()> {
+    print::unless_closed(print::answer(text)).context("cannot write to standard output")
 }
 
 /// Whether a command can be recorded at all, in one way or the other.

@@ -13,8 +13,8 @@ use crate::args::DoctorConfig;
 use crate::args::Python;
 use crate::doctor::interpreters::Examiner;
 use crate::doctor::machine::Machine;
+use crate::print;
 use std::io;
-use std::io::Write;
 
 /// Examines as asked and prints. The exit code: 0 if recording will work (or every interpreter
 /// named was understood), 1 if not.
@@ -26,7 +26,7 @@ pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
     } else {
         named(&examiner, &config.python)
     };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    print::unless_closed(print::answer(&text))?;
     Ok(u8::from(!works))
 }
 

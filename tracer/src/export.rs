@@ -11,6 +11,8 @@ use crate::analyze;
 use crate::args::ExportConfig;
 use crate::args::ExportFormat;
 use crate::args::Weight;
+use crate::print;
+use crate::print::clean;
 use anyhow::Context;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::ProcessStacks;
@@ -51,8 +53,10 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         return Err(nothing(&analysis, config));
     }
     match write(&processes, config) {
-        // The reader of our output has seen enough, as `head` does.
-        Err(error) if config.output.is_none() && error.kind() == io::ErrorKind::BrokenPipe => {}
+        // A pipe that is named with -o is a file like any other.
+        Err(error) if config.output.is_none() => {
+            print::unless_closed(Err(error)).context("cannot write to standard output")?;
+        }
         written => written.with_context(|| match &config.output {
             Some(path) => format!("cannot write {}", path.display()),
             None => "cannot write to standard output".to_owned(),
@@ -137,7 +141,7 @@ fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
 fn write(processes: &[Process<'_>], config: &ExportConfig) -> io::Result<()> {
     match &config.output {
         Some(path) => write_to(BufWriter::new(File::create(path)?), processes, config),
-        None => write_to(BufWriter::new(io::stdout().lock()), processes, config),
+        None => print::exactly(|out| write_to(out, processes, config)),
     }
 }
 
@@ -161,6 +165,5 @@ fn frame_name(frame: &Location) -> String {
         (file, Some(line)) => format!("{} ({file}:{line})", frame.function),
         (file, None) => format!("{} ({file})", frame.function),
     };
-    let plain = |char: char| if char.is_control() { '\u{fffd}' } else { char };
-    name.chars().map(plain).collect()
+    clean::line(&name).into_owned()
 }

@@ -5,10 +5,10 @@
 
 use crate::args::Action;
 use crate::args::Verbosity;
+use crate::print;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
@@ -34,6 +34,7 @@ pub(crate) fn start(action: &Action) {
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(|| Said)
+        .log_internal_errors(false)
         .event_format(Line)
         .init();
 }
@@ -82,13 +83,7 @@ pub(crate) fn fresh() -> Vec<String> {
     };
     let fresh = std::mem::take(&mut kept.fresh).min(kept.lines.len());
     let from = kept.lines.len() - fresh;
-    let message = |line: &String| {
-        line.strip_prefix(PREFIX)
-            .unwrap_or(line)
-            .trim_end()
-            .to_owned()
-    };
-    kept.lines.iter().skip(from).map(message).collect()
+    kept.lines.iter().skip(from).cloned().collect()
 }
 
 impl Drop for Diversion {
@@ -96,17 +91,11 @@ impl Drop for Diversion {
         let Some(kept) = kept().take() else {
             return;
         };
-        let mut stderr = io::stderr().lock();
-        // Where standard error cannot be written, nobody is there to be told.
         if kept.dropped > 0 {
-            let _ = writeln!(
-                stderr,
-                "{PREFIX}{} earlier lines were shown only",
-                kept.dropped
-            );
+            print::message(format!("{} earlier lines were shown only", kept.dropped));
         }
         for line in kept.lines {
-            let _ = stderr.write_all(line.as_bytes());
+            print::message(line);
         }
     }
 }
@@ -122,28 +111,30 @@ impl Kept {
     }
 }
 
-/// Where lines go: each is written whole.
+/// Where messages go: each comes whole. Never fails, for tracing-subscriber would print the failure, and panic
+/// where it cannot.
 struct Said;
 
 impl io::Write for Said {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match kept().as_mut() {
-            Some(kept) => {
-                kept.keep(String::from_utf8_lossy(bytes).into_owned());
-                Ok(bytes.len())
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = kept();
+        match lines.as_mut() {
+            Some(kept) => kept.keep(text.into_owned()),
+            None => {
+                drop(lines);
+                print::message(text);
             }
-            None => io::stderr().write(bytes),
         }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }
 
-const PREFIX: &str = "gctrace: ";
-
-/// `gctrace: MESSAGE`.
+/// The message alone.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -157,11 +148,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        write!(writer, "{PREFIX}")?;
-        context
-            .field_format()
-            .format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        context.field_format().format_fields(writer.by_ref(), event)
     }
 }
 
@@ -173,15 +160,12 @@ mod tests {
     fn kept_lines_are_bounded_and_told_once() {
         let mut kept = Kept::default();
         for number in 0..KEPT + 3 {
-            kept.keep(format!("gctrace: line {number}\n"));
+            kept.keep(format!("line {number}"));
         }
         assert_eq!(
             (kept.lines.len(), kept.dropped, kept.fresh),
             (KEPT, 3, KEPT)
         );
-        assert_eq!(
-            kept.lines.back().map(String::as_str),
-            Some("gctrace: line 52\n")
-        );
+        assert_eq!(kept.lines.back().map(String::as_str), Some("line 52"));
     }
 }

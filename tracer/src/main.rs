@@ -1,5 +1,7 @@
 //! The `gctrace` command: parse, log, dispatch, exit code.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod analyze;
 mod args;
 mod demo;
@@ -10,6 +12,7 @@ mod hints;
 mod launch;
 mod log;
 mod manual;
+mod print;
 mod privileges;
 mod record;
 mod render;
@@ -19,14 +22,17 @@ use crate::args::Action;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let action = args::parse();
+    let action = match args::parse() {
+        Ok(action) => action,
+        Err(error) => return ExitCode::from(args::explain(&error)),
+    };
     log::start(&action);
     match run(action) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("gctrace: {}", hints::chain(&error));
+            print::message(hints::chain(&error));
             if let Some(hint) = hints::hint(&error) {
-                eprintln!("{hint}");
+                print::lines(&hint);
             }
             ExitCode::from(hints::exit_code(&error))
         }
@@ -41,9 +47,13 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {
-            Ok(manual::completions(shell, &mut std::io::stdout()).map(|()| 0)?)
+            let written = print::exactly(|out| manual::completions(shell, out));
+            Ok(print::unless_closed(written).map(|()| 0)?)
         }
-        Action::Man(None) => Ok(manual::page(&mut std::io::stdout()).map(|()| 0)?),
+        Action::Man(None) => {
+            let written = print::exactly(manual::page);
+            Ok(print::unless_closed(written).map(|()| 0)?)
+        }
         Action::Man(Some(directory)) => Ok(manual::pages(&directory).map(|()| 0)?),
         Action::Analyze(config) => analyze::run(&config),
         Action::Export(config) => export::run(&config),

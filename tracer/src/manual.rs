@@ -6,15 +6,17 @@ use std::io::Write;
 use std::path::Path;
 
 /// Writes the completion script for a shell.
-pub(crate) fn completions(shell: Shell, output: &mut impl Write) -> io::Result<()> {
+pub(crate) fn completions(shell: Shell, output: &mut dyn Write) -> io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut described(), "gctrace", &mut script);
     output.write_all(&script)
 }
 
 /// Writes the page of gctrace itself, in roff.
-pub(crate) fn page(output: &mut impl Write) -> io::Result<()> {
-    clap_mangen::Man::new(described()).render(output)
+pub(crate) fn page(output: &mut dyn Write) -> io::Result<()> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(described()).render(&mut page)?;
+    output.write_all(&page)
 }
 
 /// Writes one page for gctrace and one for each subcommand: `gctrace.1`, `gctrace-record.1`, ...

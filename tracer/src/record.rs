@@ -39,6 +39,7 @@ use crate::launch::LaunchPlan;
 use crate::launch::Launched;
 use crate::launch::Signals;
 use crate::launch::create_trace;
+use crate::print;
 pub(crate) use crate::record::clock::monotonic_ns;
 pub(crate) use crate::record::ending::Tally;
 use crate::record::injected::Injected;
@@ -106,7 +107,7 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     let (closed, command) = recording.close(why);
     if let (Ok(sentences), true) = (&closed, config.verbosity > Verbosity::Quiet) {
         for sentence in sentences {
-            eprintln!("gctrace: {sentence}");
+            print::message(sentence);
         }
     }
     command.exit_code(why, closed)

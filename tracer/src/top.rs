@@ -28,6 +28,7 @@ use crate::launch::Ended;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Signals;
+use crate::print;
 use crate::record::Audience;
 use crate::record::Recording;
 use crate::record::Supervision;
@@ -123,7 +124,7 @@ impl Audience for Top<'_> {
         if let Some(address) = self.config.listen {
             let server = Server::start(address, Arc::clone(&shared))?;
             if self.config.recording.verbosity > Verbosity::Quiet {
-                eprintln!("gctrace: metrics at http://{}/metrics", server.address());
+                print::message(format!("metrics at http://{}/metrics", server.address()));
             }
             self.server = Some(server);
         }
@@ -214,9 +215,13 @@ impl<'a> Top<'a> {
             goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
         );
         let failed = matches!(why, Why::CommandEnded(ended) if ended.exit_code() != 0);
-        sentences.extend(self.output.farewell(goes_on.is_some(), failed));
-        for sentence in sentences {
-            eprintln!("gctrace: {sentence}");
+        let (place, end) = self.output.farewell(goes_on.is_some(), failed);
+        for sentence in sentences.into_iter().chain(place) {
+            print::message(sentence);
+        }
+        if let Some(end) = end {
+            print::message("its end:");
+            print::lines(&end);
         }
     }
 }

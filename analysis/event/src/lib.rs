@@ -1,5 +1,7 @@
 //! gctrace's vocabulary of events and the trace.json format.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod file;
 mod line;
 pub mod read;

@@ -17,6 +17,8 @@
 //! older containers it must be linked on as old a system. Where a program's C library is older the loader would
 //! refuse the whole program, so gctrace first has the loader load it into itself.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cupti;
 mod dlopen;
 mod environment;

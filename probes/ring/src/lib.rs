@@ -17,6 +17,8 @@
 //!   that only its owner can enter. Sealed against shrinking, reading it can raise no SIGBUS.
 //! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod allocations;
 mod consumer;
 mod layout;

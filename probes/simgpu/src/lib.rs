@@ -57,6 +57,8 @@
 //! file to the loader, to probes and to `/proc/<pid>/maps`. As with the
 //! real driver, a child of a fork cannot use CUDA and gets 3 from every call.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod c;
 mod call;
 mod clock;

@@ -22,6 +22,9 @@ use crate::usage::Stretch;
 use crate::usage::Usage;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::Condvar;
 use std::sync::Mutex;
@@ -234,13 +237,24 @@ fn start_thread() {
     });
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "in the program's process; it does not panic where nobody reads"
+)]
+fn report_unwritable(prefix: &OsStr, error: &io::Error) {
+    let _ = writeln!(
+        io::stderr(),
+        "simgpu: cannot write the log {prefix:?}: {error}"
+    );
+}
+
 impl Simulator {
     fn new() -> Self {
         let settings = Settings::from_environment(&link::folder());
         make_shared_folder(&settings);
         let log = settings.log.as_ref().and_then(|prefix| {
             Log::open(prefix)
-                .inspect_err(|error| eprintln!("simgpu: cannot write the log {prefix:?}: {error}"))
+                .inspect_err(|error| report_unwritable(prefix, error))
                 .ok()
         });
         let usage = (0..settings.devices).map(|_| OnceLock::new()).collect();

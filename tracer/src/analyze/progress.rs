@@ -1,9 +1,10 @@
 //! A progress bar for traces that take a while.
 
+use crate::print;
+use crate::print::clean;
 use indicatif::ProgressBar;
 use indicatif::ProgressDrawTarget;
 use indicatif::ProgressStyle;
-use std::io::IsTerminal;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -26,7 +27,7 @@ impl Progress {
     pub(crate) fn new(traces: usize) -> Self {
         Self {
             begun: Instant::now(),
-            wanted: std::io::stderr().is_terminal(),
+            wanted: print::errors_on_terminal(),
             traces,
             number: 0,
             name: String::new(),
@@ -73,5 +74,5 @@ fn bar(size: Option<u64>, name: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    bar.with_message(name.to_owned())
+    bar.with_message(clean::line(name).into_owned())
 }

@@ -11,6 +11,7 @@ use super::NAME;
 use super::abandoned;
 use super::detach_with;
 use super::live_unnoticed;
+use crate::print;
 use crate::top::LEAVE;
 use crate::top::raw;
 use nix::sys::termios;
@@ -85,8 +86,7 @@ pub(crate) fn guard() -> io::Result<()> {
     // SAFETY: `TerminalGuardian::start` put the terminal there for us; nothing else in this process owns it.
     let terminal = File::from(unsafe { OwnedFd::from_raw_fd(TERMINAL_DESCRIPTOR) });
     let before = termios::tcgetattr(&terminal)?;
-    io::stdout().write_all(&[READY])?;
-    io::stdout().flush()?;
+    print::exactly(|out| out.write_all(&[READY]))?;
     if abandoned(&mut io::stdin().lock()) {
         give_back(&terminal, &before)
     } else {

@@ -1,6 +1,6 @@
 //! Emphasis on terminals.
 
-use std::io::IsTerminal;
+use crate::print;
 
 /// Whether to use colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,10 @@ impl Style {
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self { colour: false };
 
-    /// Colour if `out` is a terminal that can show it and `NO_COLOR` (no-color.org) is not set.
-    pub(crate) fn of(out: &impl IsTerminal) -> Self {
-        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    /// As standard output wants it.
+    pub(crate) fn of_output() -> Self {
         Self {
-            colour: out.is_terminal() && !set("NO_COLOR") && !dumb,
+            colour: print::colors_wanted(print::on_terminal()),
         }
     }
 

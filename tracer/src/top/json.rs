@@ -1,5 +1,6 @@
 //! A snapshot as one JSON object on a line of its own.
 
+use crate::print;
 use gctrace_analysis::live::Snapshot;
 use std::collections::HashSet;
 use std::io;
@@ -21,7 +22,8 @@ impl Json {
             .long_pauses
             .retain(|pause| !self.told.contains(&name(pause)));
         self.told = snapshot.long_pauses.iter().map(name).collect();
-        let mut line = serde_json::to_vec(&shown)?;
+        let mut line = Vec::new();
+        serde_json::to_writer(print::Json(&mut line), &shown)?;
         line.push(b'\n');
         Ok(line)
     }

@@ -1,5 +1,6 @@
 //! A snapshot as a line of text for people, in columns that fit 100 characters.
 
+use crate::print::clean;
 use crate::top::local_time::offset_s;
 use crate::top::local_time::time_of_day;
 use gctrace_analysis::live::LineFigures;
@@ -55,7 +56,7 @@ impl Lines {
         if let Some(process) = busiest {
             let _ = write!(line, "  {}", place(snapshot, process));
         }
-        text.extend(line.trim_end().chars().take(WIDTH));
+        text.extend(clean::line(line.trim_end()).chars().take(WIDTH));
         text.push('\n');
         text
     }

@@ -10,9 +10,10 @@ use crate::launch::create_output;
 use crate::launch::create_temporary_output;
 use crate::launch::read_output;
 use crate::launch::remove_output;
+use crate::print;
+use crate::print::clean;
 use anyhow::Context as _;
 use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -102,24 +103,19 @@ impl CommandOutput {
 
     /// What the user should know when nothing is shown any more: where the output is, and of a command that
     /// `failed` the end of it. A temporary file that is empty is removed, unless the command `goes_on`.
-    pub(super) fn farewell(&self, goes_on: bool, failed: bool) -> Vec<String> {
+    pub(super) fn farewell(&self, goes_on: bool, failed: bool) -> (Option<String>, Option<String>) {
         let Some(Written { path, file }) = &self.written else {
-            return Vec::new();
+            return (None, None);
         };
         let length = file.as_ref().ok().and_then(|file| file.metadata().ok());
         let is_empty = length.is_some_and(|about| about.len() == 0);
         if let (Some(maker), true, false) = (&self.maker, is_empty, goes_on) {
             let _ = remove_output(path, maker);
-            return Vec::new();
+            return (None, None);
         }
-        let mut sentences = vec![format!("the command's output is in {}", path.display())];
-        if failed
-            && let Ok(file) = file
-            && let Some(end) = end_of(file)
-        {
-            sentences.push(format!("its end:\n{end}"));
-        }
-        sentences
+        let end = file.as_ref().ok().filter(|_| failed);
+        let place = format!("the command's output is in {}", path.display());
+        (Some(place), end.and_then(|file| end_of(file)))
     }
 }
 
@@ -129,10 +125,7 @@ fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<Streams> {
     let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
     let (output, error) = match opened {
         Some(file) => (file.try_clone()?, Some(file)),
-        None => {
-            let stderr = std::io::stderr().as_fd().try_clone_to_owned()?;
-            (File::from(stderr), None)
-        }
+        None => (File::from(print::error_descriptor()?), None),
     };
     Ok(Streams {
         input,
@@ -160,7 +153,8 @@ fn end_of(file: &File) -> Option<String> {
     let last = lines.get(lines.len().saturating_sub(LAST_LINES)..)?;
     let shown = last.iter().map(|line| {
         let line = line.trim_end_matches('\r');
-        format!("    {}", line.rsplit('\r').next().unwrap_or(line))
+        let last = line.rsplit('\r').next().unwrap_or(line);
+        format!("    {}", clean::line(last))
     });
     Some(shown.collect::<Vec<_>>().join("\n")).filter(|text| !text.is_empty())
 }

@@ -3,6 +3,7 @@
 //! Owns when that is, and what follows when nobody reads. How a snapshot looks is `lines.rs` and `json.rs`. It has
 //! a thread of its own, because a reader that does not read must not keep gctrace from recording.
 
+use crate::print;
 use crate::record::Supervision;
 use crate::record::monotonic_ns;
 use crate::top::json::Json;
@@ -17,8 +18,6 @@ use gctrace_analysis::live::Snapshot;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use std::io;
-use std::io::IsTerminal as _;
-use std::io::Write as _;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -55,7 +54,7 @@ impl Printer {
         let printing = Printing {
             shared,
             writer: match form {
-                Form::Lines => Writer::Lines(Lines::new(io::stdout().is_terminal())),
+                Form::Lines => Writer::Lines(Lines::new(print::on_terminal())),
                 Form::Json => Writer::Json(Json::default()),
             },
             clock: Deadlines::new(monotonic_ns(), nanoseconds(interval)),
@@ -124,9 +123,7 @@ impl Printing {
                 detail: self.writer.detail(),
             });
             let text = self.writer.text(&at(snapshot, now_ns))?;
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(&text)?;
-            stdout.flush()?;
+            print::exactly(|out| out.write_all(&text))?;
             if has_ended {
                 break;
             }

@@ -27,6 +27,7 @@ use super::Shared;
 use super::output::Written;
 use crate::log;
 use crate::log::Diversion;
+use crate::print;
 use nix::errno::Errno;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
@@ -35,7 +36,6 @@ use nix::poll::poll;
 use nix::sys::eventfd::EfdFlags;
 use nix::sys::eventfd::EventFd;
 use std::io;
-use std::io::IsTerminal as _;
 use std::os::fd::AsFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
@@ -97,7 +97,7 @@ pub(crate) enum ViewError {
 
 /// Whether a full-screen view can be shown here.
 pub(crate) fn possible() -> Result<(), Impossible> {
-    if !io::stdout().is_terminal() {
+    if !print::on_terminal() {
         return Err(Impossible::NoTerminal);
     }
     let term = std::env::var("TERM").unwrap_or_default();
@@ -130,7 +130,7 @@ impl View {
         let device = Device::open()?;
         let (wake, ended) = (Arc::new(event()?), Arc::new(event()?));
         // What goes to a file is not in the way.
-        let diversion = io::stderr().is_terminal().then(log::divert);
+        let diversion = print::errors_on_terminal().then(log::divert);
         let terminal = Terminal::enter(device)?;
         let descriptor: OwnedFd = wake.as_fd().try_clone_to_owned()?;
         let screen = Screen::new(shared, config, terminal, Arc::new(descriptor))?;

@@ -11,6 +11,9 @@
 )]
 
 pub mod allocations;
+#[path = "../../../tests/limit.rs"]
+pub mod limit;
+pub mod terminal;
 pub mod tmux;
 pub mod top;
 pub mod user;

@@ -3,6 +3,7 @@
 //! Opened anew, so that it does not block whatever happens at its other end, while the descriptors that gctrace
 //! shares with its shell stay as they are. Knows nothing of what is written.
 
+use crate::print;
 use nix::errno::Errno;
 use nix::fcntl::FcntlArg;
 use nix::fcntl::OFlag;
@@ -16,7 +17,6 @@ use nix::sys::termios;
 use nix::sys::termios::SetArg;
 use nix::sys::termios::Termios;
 use std::io;
-use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
@@ -47,7 +47,7 @@ impl Device {
     /// Opens it: by the descriptor, where that is not allowed (after `su`) as the controlling terminal, where
     /// there is none (`su -c`) as the descriptor itself, which then may block while the other end does not read.
     pub(crate) fn open() -> io::Result<Self> {
-        if !io::stdout().is_terminal() {
+        if !print::on_terminal() {
             return Err(Errno::ENOTTY.into());
         }
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
@@ -184,12 +184,9 @@ impl Device {
 
 /// Standard output itself, if it may be read too: shells open terminals once, for both.
 fn inherited() -> Option<OwnedFd> {
-    let stdout = io::stdout();
+    let stdout = print::output_descriptor().ok()?;
     let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;
-    let both_ways = flags & libc::O_ACCMODE == libc::O_RDWR;
-    both_ways
-        .then(|| stdout.as_fd().try_clone_to_owned().ok())
-        .flatten()
+    (flags & libc::O_ACCMODE == libc::O_RDWR).then_some(stdout)
 }
 
 impl AsFd for Device {

@@ -1,0 +1,102 @@
+//! Waiting for processes in tests, with a limit: a test that hangs fails, and leaves nothing running.
+//! Included by path by the tests of every crate.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::allow_attributes,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "test support, of which each test file uses a part"
+)]
+
+use std::io::Read;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Output;
+use std::process::Stdio;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Far longer than any process of a test takes, on a busy machine too.
+pub const LIMIT: Duration = Duration::from_secs(180);
+
+/// What `Command` offers, with a limit.
+pub trait CommandLimit {
+    /// Like `output`.
+    fn output_in_time(&mut self) -> std::io::Result<Output>;
+    /// Like `status`.
+    fn status_in_time(&mut self) -> std::io::Result<ExitStatus>;
+}
+
+impl CommandLimit for Command {
+    fn output_in_time(&mut self) -> std::io::Result<Output> {
+        self.stdin(Stdio::null());
+        let child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        child.output_in_time()
+    }
+
+    fn status_in_time(&mut self) -> std::io::Result<ExitStatus> {
+        self.spawn()?.wait_in_time()
+    }
+}
+
+/// What `Child` offers, with a limit.
+pub trait ChildLimit {
+    /// Like `wait`; after [`LIMIT`] kills the process and panics.
+    fn wait_in_time(&mut self) -> std::io::Result<ExitStatus>;
+    /// Like `wait_with_output`.
+    fn output_in_time(self) -> std::io::Result<Output>;
+}
+
+impl ChildLimit for Child {
+    fn wait_in_time(&mut self) -> std::io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        let patience = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > patience {
+                let _ = self.kill();
+                panic!("process {} did not end in {LIMIT:?}: killed", self.id());
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+    }
+
+    fn output_in_time(mut self) -> std::io::Result<Output> {
+        let stdout = self.stdout.take().map(read_all);
+        let stderr = self.stderr.take().map(read_all);
+        Ok(Output {
+            status: self.wait_in_time()?,
+            stdout: whole(stdout),
+            stderr: whole(stderr),
+        })
+    }
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// A descendant may hold the pipe open for longer.
+fn whole(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    let Some(reader) = reader else {
+        return Vec::new();
+    };
+    let patience = Instant::now() + LIMIT;
+    while !reader.is_finished() {
+        assert!(
+            Instant::now() < patience,
+            "a pipe was not closed in {LIMIT:?}"
+        );
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    reader.join().unwrap()
+}

@@ -1,0 +1,138 @@
+//! What a terminal would take for a command, made visible.
+//!
+//! Names of files, functions, threads and processes, and arguments of commands, are anybody's: a trace
+//! may come from somewhere else, and root looks at programs of others. Pure.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// SGR sequences (ECMA-48, 8.3.117) that gctrace writes itself: emphasis and plain colors. None hides text.
+const OWN: [&str; 11] = [
+    "\x1b[0m",
+    "\x1b[1m",
+    "\x1b[4m",
+    "\x1b[31m",
+    "\x1b[32m",
+    "\x1b[33m",
+    "\x1b[36m",
+    "\x1b[1;31m",
+    "\x1b[1;32m",
+    "\x1b[1;33m",
+    "\x1b[m",
+];
+
+/// `text` on one line: line ends and all other control characters, and what turns the direction of writing
+/// or cannot be seen, as escapes: `\n`, `\x1b`, `\u{202e}`.
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    for char in text.chars() {
+        push(&mut clean, char);
+    }
+    Cow::Owned(clean)
+}
+
+/// `text` of several lines: line ends stay, and the colors that gctrace writes.
+pub(crate) fn text(text: &str) -> Cow<'_, str> {
+    if !text.contains(|char| char != '\n' && is_harmful(char)) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(char) = rest.chars().next() {
+        let own = OWN.iter().find(|own| rest.starts_with(**own));
+        let length = match (own, char) {
+            (Some(own), _) => {
+                clean.push_str(own);
+                own.len()
+            }
+            (None, '\n') => {
+                clean.push('\n');
+                1
+            }
+            (None, char) => {
+                push(&mut clean, char);
+                char.len_utf8()
+            }
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    Cow::Owned(clean)
+}
+
+fn push(clean: &mut String, char: char) {
+    match char {
+        '\n' => clean.push_str("\\n"),
+        '\r' => clean.push_str("\\r"),
+        '\t' => clean.push_str("\\t"),
+        char if !is_harmful(char) => clean.push(char),
+        char if u32::from(char) < 0x100 => {
+            let _ = write!(clean, "\\x{:02x}", u32::from(char));
+        }
+        char => {
+            let _ = write!(clean, "\\u{{{:x}}}", u32::from(char));
+        }
+    }
+}
+
+/// Control characters (C0, C1, DEL), separators of lines, and the format characters of Unicode (category Cf)
+/// that turn the direction of writing (UAX #9) or take no room: a name must not look like another one.
+pub(crate) fn is_harmful(char: char) -> bool {
+    char.is_control()
+        || matches!(
+            char,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_moves_the_cursor_is_shown() {
+        assert_eq!(
+            line("a\x1b]0;t\x07\u{9b}2J\r\n\tb"),
+            r"a\x1b]0;t\x07\x9b2J\r\n\tb"
+        );
+        assert_eq!(
+            line("evil\u{202e}yp.txt\u{200b}"),
+            r"evil\u{202e}yp.txt\u{200b}"
+        );
+        assert_eq!(line("训练 é e\u{301} 🐍.py"), "训练 é e\u{301} 🐍.py");
+    }
+
+    #[test]
+    fn own_colors_stay_in_text_and_no_others() {
+        let own = "\x1b[1;31mbad\x1b[0m\nnext";
+        assert_eq!(text(own), own);
+        assert_eq!(text("\x1b[8mhidden\x1b[0m"), "\\x1b[8mhidden\x1b[0m");
+        assert_eq!(text("\x1b[2J\x1b[1"), r"\x1b[2J\x1b[1");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_harmful_comes_through(any in any::<String>()) {
+            prop_assert!(!line(&any).contains(is_harmful));
+            let mut left = text(&any).into_owned();
+            for own in OWN {
+                left = left.replace(own, "");
+            }
+            prop_assert!(!left.contains(|char| char != '\n' && is_harmful(char)));
+            let once = line(&any);
+            prop_assert_eq!(&line(&once), &once);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What gctrace prints harms nobody: not when its reader is gone, and not the terminal.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::limit::ChildLimit as _;
+use common::limit::CommandLimit as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+
+/// The write end of a pipe that nobody reads any more.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+fn gctrace(place: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(common::GCTRACE);
+    command
+        .args(arguments)
+        .current_dir(place)
+        .env_remove("SUDO_UID");
+    command
+}
+
+/// As in-process recording reports everything: its opening, what was seen, the end.
+#[test]
+fn messages_without_a_reader_leave_the_commands_exit_code() {
+    let place = tempfile::tempdir().unwrap();
+    for options in [
+        vec![
+            "record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5",
+        ],
+        vec![
+            "top", "--plain", "--mode", "inject", "--", "sh", "-c", "exit 5",
+        ],
+    ] {
+        let status = gctrace(place.path(), &options)
+            .stderr(closed_pipe())
+            .status_in_time()
+            .unwrap();
+        assert_eq!(status.code(), Some(5), "{options:?}");
+    }
+}
+
+/// A trace of one pause.
+fn trace(place: &Path) -> String {
+    let name = "t.json";
+    let pause = serde_json::json!({
+        "name": "gc", "cat": "gc", "ph": "X", "ts": 10.0, "dur": 5.0, "pid": 1, "tid": 1,
+        "args": {"generation": 2, "reason": "automatic"}
+    });
+    let mut file = File::create(place.join(name)).unwrap();
+    write!(file, "{}", serde_json::json!({"traceEvents": [pause]})).unwrap();
+    name.to_owned()
+}
+
+/// Everything that answers on standard output.
+fn answers(trace: &str) -> Vec<Vec<&str>> {
+    vec![
+        vec!["--help"],
+        vec!["record", "--help"],
+        vec!["--version"],
+        vec!["man"],
+        vec!["completions", "bash"],
+        vec!["analyze", trace],
+        vec!["analyze", "--format", "json", trace],
+        vec!["doctor"],
+    ]
+}
+
+#[test]
+fn an_answer_whose_reader_is_gone_is_no_failure() {
+    let place = tempfile::tempdir().unwrap();
+    let trace = trace(place.path());
+    for arguments in answers(&trace) {
+        let output = gctrace(place.path(), &arguments)
+            .stdout(closed_pipe())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .output_in_time()
+            .unwrap();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let expected = Some(0).filter(|_| arguments != ["doctor"]);
+        if expected.is_some() {
+            assert_eq!(output.status.code(), expected, "{arguments:?} {messages}");
+        }
+        assert!(!messages.contains("panicked"), "{arguments:?} {messages}");
+        assert!(!messages.contains("roken pipe"), "{arguments:?} {messages}");
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let place = tempfile::tempdir().unwrap();
+    let trace = trace(place.path());
+    for arguments in answers(&trace) {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = gctrace(place.path(), &arguments)
+            .stdout(full)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+            .output_in_time()
+            .unwrap();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?} {messages}");
+        assert!(
+            messages.contains("No space left"),
+            "{arguments:?} {messages}"
+        );
+        assert_eq!(messages.lines().count(), 1, "{messages}");
+    }
+}
+
+#[test]
+fn usage_errors_without_a_reader_have_their_exit_code() {
+    let place = tempfile::tempdir().unwrap();
+    let code = |arguments: &[&str]| -> ExitStatus {
+        let mut command = gctrace(place.path(), arguments);
+        command.stderr(closed_pipe()).status_in_time().unwrap()
+    };
+    assert_eq!(code(&["--no-such-option"]).code(), Some(2));
+    assert_eq!(code(&["analyze", "no-such-trace.json"]).code(), Some(1));
+    assert_eq!(code(&["--", "./no-such-command"]).code(), Some(127));
+}
+
+/// A reader of standard error that does not read: messages are dropped, the command's end is not waited for.
+#[test]
+fn messages_that_are_not_read_hold_nothing_up() {
+    let place = tempfile::tempdir().unwrap();
+    let (_reader, mut writer) = std::io::pipe().unwrap();
+    fill(&mut writer);
+    let arguments = [
+        "record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5",
+    ];
+    let status = gctrace(place.path(), &arguments)
+        .stdout(Stdio::null())
+        .stderr(writer)
+        .status_in_time()
+        .unwrap();
+    assert_eq!(status.code(), Some(5));
+}
+
+/// Leaves no room in a pipe; whoever writes then, waits.
+fn fill(writer: &mut std::io::PipeWriter) {
+    use nix::fcntl::FcntlArg;
+    use nix::fcntl::OFlag;
+    let flags = |flags| nix::fcntl::fcntl(&*writer, FcntlArg::F_SETFL(flags)).unwrap();
+    flags(OFlag::O_NONBLOCK);
+    while (&*writer).write(&[b'x'; 4096]).is_ok() {}
+    flags(OFlag::empty());
+}

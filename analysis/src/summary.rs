@@ -33,6 +33,7 @@ use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
 use crate::verdict::OnGpu;
+use gctrace_event::Examined;
 use gctrace_event::Note;
 use gctrace_event::Origin;
 use gctrace_event::Pause;
@@ -338,7 +339,17 @@ impl Analysis {
             unreadable: self.unreadable.clone(),
             ..Missing::default()
         };
+        let mut complete = Some(true);
         for trace in &self.traces {
+            let end = trace.end.as_ref();
+            let examined = end.and_then(|end| end.processes.as_ref());
+            complete = complete
+                .zip(examined.map(Examined::is_complete))
+                .map(|(one, other)| one && other);
+            for (why, count) in examined.iter().flat_map(|own| &own.unexamined) {
+                let sum = missing.unexamined.entry(why.clone()).or_default();
+                *sum = sum.saturating_add(*count);
+            }
             missing.anomalies += trace.ending.anomalies.count;
             let Some(end) = &trace.end else {
                 missing.traces_without_end += 1;
@@ -362,6 +373,7 @@ impl Analysis {
             missing.attached += u64::from(attached == Some(Origin::Attached));
             missing.inexact_overlaps += u64::from(process.inexact());
         }
+        missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
         missing
     }
 }

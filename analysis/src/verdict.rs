@@ -152,7 +152,8 @@ fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
             .as_ref()
             .is_some_and(|recorded| recorded.mode == "inject")
     };
-    let ran = match traces.iter().any(from_within) {
+    let is_certain = missing.every_process_examined == Some(true);
+    let ran = match traces.iter().any(from_within) || !is_certain {
         true => "was seen",
         false => "ran",
     };

@@ -9,6 +9,7 @@ mod counters;
 mod cuda;
 mod discovery;
 mod ending;
+mod examined;
 mod frames;
 mod header;
 mod injected;
@@ -388,7 +389,12 @@ impl Recording {
     /// What was lost and hit so far.
     pub(crate) fn tally(&mut self) -> anyhow::Result<Tally> {
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
-        ending::tally(self.probes.as_ref(), self.injected.as_ref(), cost)
+        ending::tally(
+            &self.trace,
+            self.probes.as_ref(),
+            self.injected.as_ref(),
+            cost,
+        )
     }
 
     /// Processes that run Python.

@@ -22,6 +22,7 @@ pub use record::CudaLaunches;
 pub use record::CudaLayer;
 pub use record::DeviceMemory;
 pub use record::End;
+pub use record::Examined;
 pub use record::Frame;
 pub use record::FrameId;
 pub use record::GpuDevice;

@@ -7,6 +7,7 @@
 mod allocations;
 mod counters;
 mod cuda;
+mod examined;
 mod gpu;
 mod gpu_work;
 mod source;
@@ -22,6 +23,7 @@ pub use cuda::CudaLayer;
 pub use cuda::DeviceMemory;
 pub use cuda::PauseMemory;
 pub use cuda::Step;
+pub use examined::Examined;
 pub use gpu::GpuDevice;
 pub use gpu::GpuProcess;
 pub use gpu::GpuSample;
@@ -387,8 +389,11 @@ pub struct End {
     /// Exit code of the command as a shell would show it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Events lost, by where (`ring buffer full`, ...). Empty means nothing was lost.
+    /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined process was lost.
     pub lost: BTreeMap<String, u64>,
+    /// Which processes were examined; absent in traces from before that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Examined>,
     /// Pauses under `--min-pause`.
     pub omitted: Omitted,
     /// What the probes cost.

@@ -12,6 +12,7 @@ mod gpu_work;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
 use gctrace_event::End;
+use gctrace_event::Examined;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
 use gctrace_event::GpuDevice;
@@ -200,11 +201,14 @@ prop_compose! {
         why in any::<String>(),
         exit_code in any::<Option<i32>>(),
         lost in btree_map(any::<String>(), any::<u64>(), 0..3),
+        processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
         omitted in any::<(u64, u64)>(),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
     ) -> End {
         End {
             ended_ns, why, exit_code, lost,
+            processes: processes
+                .map(|(python, other, unexamined)| Examined { python, other, unexamined }),
             omitted: Omitted { count: omitted.0, total_ns: omitted.1 },
             probes: probes
                 .into_iter()

@@ -93,8 +93,10 @@ pub struct Totals {
 /// What gctrace lost and cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Recorder {
-    /// Events lost since the begin, by where; empty: nothing was lost.
+    /// Events lost since the begin, by where; empty: no event of an examined process was lost.
     pub lost: BTreeMap<String, u64>,
+    /// Processes that could have run Python unseen, because they ended, say, before they could be examined.
+    pub unexamined: u64,
     /// CPU time of gctrace since its start (measured).
     pub cpu_ns: u64,
     /// CPU time of gctrace in the interval, in millionths of one core (measured).

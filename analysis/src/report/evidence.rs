@@ -254,6 +254,12 @@ pub struct ProbeReport {
 pub struct Missing {
     /// Events lost while recording, by where.
     pub lost: std::collections::BTreeMap<String, u64>,
+    /// Processes that could have run Python unseen, or for longer than was seen, by reason: a clause whose subject
+    /// they are, such as `ended before being examined`.
+    pub unexamined: std::collections::BTreeMap<String, u64>,
+    /// Every process that could have run Python was examined: nothing is missing but what is counted here. `null`
+    /// where a trace does not tell: those of older versions, of other tools, and without a last line.
+    pub every_process_examined: Option<bool>,
     /// Pauses under `--min-pause`: counted, not described. Their time is in the totals.
     pub omitted: Effort,
     /// Pauses cut short by the end of their process or thread; they are in the figures.

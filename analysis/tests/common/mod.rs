@@ -90,6 +90,11 @@ pub(crate) fn end(at_ms: u64) -> End {
     End {
         ended_ns: START + at_ms * MS,
         why: "the command ended".to_owned(),
+        processes: Some(gctrace_event::Examined {
+            python: 1,
+            other: Some(0),
+            unexamined: Default::default(),
+        }),
         ..End::default()
     }
 }

@@ -3,6 +3,7 @@
 use crate::record::Why;
 use crate::record::clock;
 use crate::record::cuda::CudaProbes;
+use crate::record::examined::unexamined_words;
 use crate::record::injected::Finished;
 use crate::record::injected::Injected;
 use crate::record::merge;
@@ -15,6 +16,7 @@ use gctrace_ebpf::Calibration;
 use gctrace_ebpf::Counters;
 use gctrace_ebpf::PointKind;
 use gctrace_event::End;
+use gctrace_event::Examined;
 use gctrace_event::ProbeCost;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,6 +27,8 @@ use std::time::Duration;
 pub(crate) struct Tally {
     /// Events lost, by where; only what was.
     pub lost: BTreeMap<String, u64>,
+    /// Processes that could have run Python unseen.
+    pub unexamined: u64,
     /// Hits of probes and hooks in recorded programs.
     pub hits: u64,
     /// CPU time that probes on the collector took of recorded programs, where the cost of one is known.
@@ -36,11 +40,16 @@ pub(crate) struct Tally {
 /// # Errors
 /// Where the kernel does not tell.
 pub(crate) fn tally(
+    trace: &Trace,
     probes: Option<&Watch>,
     injected: Option<&Injected>,
     calibration: Option<Calibration>,
 ) -> anyhow::Result<Tally> {
-    let mut tally = Tally::default();
+    let examined = trace.examination.result(probes.is_some());
+    let mut tally = Tally {
+        unexamined: examined.unexamined(),
+        ..Tally::default()
+    };
     if let Some(injected) = injected {
         tally.lost.extend(injected.lost().clone());
         tally.hits = injected.hits();
@@ -116,6 +125,7 @@ pub(crate) fn finish(
         why: words(why).to_owned(),
         exit_code: ended.map(|ended| i32::from(ended.exit_code())),
         lost: within.lost,
+        processes: Some(trace.examination.result(probes.is_some())),
         probes: within.hooks,
         ..End::default()
     };
@@ -127,12 +137,9 @@ pub(crate) fn finish(
         trace.output.totals(),
         trace.output.path().map(Path::to_owned),
     );
-    let lost = end
-        .lost
-        .values()
-        .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
+    let first = summary(totals, sources, &end);
     trace.output.finish(end)?;
-    let mut sentences = vec![summary(totals, sources, lost)];
+    let mut sentences = vec![first];
     sentences.extend(path.map(|path| {
         let path = crate::hints::shell_line(&[path]);
         format!("gctrace analyze {path}")
@@ -273,15 +280,16 @@ fn costs(counters: &Counters, calibration: Option<Calibration>, holds: Holds) ->
     .collect()
 }
 
-fn summary(totals: Totals, sources: Option<merge::Counts>, lost: u64) -> String {
+fn summary(totals: Totals, sources: Option<merge::Counts>, end: &End) -> String {
     let omitted = match totals.omitted.count {
         0 => String::new(),
         count => format!(", {count} shorter ones counted"),
     };
-    let lost = match lost {
-        0 => "nothing lost".to_owned(),
-        count => format!("{count} events LOST"),
-    };
+    let examined = end.processes.clone().unwrap_or_default();
+    let lost = missing(&end.lost, &examined);
+    if totals.pauses == 0 && totals.omitted.count == 0 {
+        return format!("0 pauses: {}; {lost}", why_none(&examined));
+    }
     let sources = sources.map_or(String::new(), |counts| {
         format!(
             " ({} seen by both sources, {} by probes alone, {} from within alone)",
@@ -294,6 +302,32 @@ fn summary(totals: Totals, sources: Option<merge::Counts>, lost: u64) -> String 
         milliseconds(totals.pause_ns),
         milliseconds(totals.longest_ns),
     )
+}
+
+/// Why there is no pause in the trace.
+fn why_none(examined: &Examined) -> String {
+    match (examined.python, examined.other) {
+        (0, Some(_)) => "no Python was found".to_owned(),
+        (0, None) => "the library met no Python".to_owned(),
+        (1, _) => "no collection was seen in the Python process".to_owned(),
+        (count, _) => format!("no collection was seen in {count} Python processes"),
+    }
+}
+
+/// What is missing: "nothing" only where every process was examined.
+fn missing(lost: &BTreeMap<String, u64>, examined: &Examined) -> String {
+    let lost = lost
+        .values()
+        .fold(0, |sum: u64, lost| sum.saturating_add(*lost));
+    let lost = match lost {
+        0 if examined.is_complete() => "nothing lost".to_owned(),
+        0 => "no event lost".to_owned(),
+        count => format!("{count} events LOST"),
+    };
+    match examined.unexamined() {
+        0 => lost,
+        _ => format!("{lost}, but {}", unexamined_words(&examined.unexamined)),
+    }
 }
 
 fn milliseconds(ns: u64) -> String {

@@ -283,6 +283,9 @@ impl Injected {
             };
             let process = Process::new(pid, &hello, origin, pidfd);
             self.processes.insert(pid, process);
+            if self.told.describes_processes {
+                trace.examination.began(pid, None);
+            }
         }
         self.lacks_python &= hello.role != Role::Python;
         self.lacks_cuda &= hello.role != Role::Gpu;
@@ -317,6 +320,7 @@ impl Injected {
         }
         if self.told.describes_processes {
             trace.output.forget(pid);
+            trace.examination.ended(pid);
             // How the command ended is known once it was waited for.
             if self.launched != Some(pid) {
                 write_exit(pid, at_ns, None, &mut trace.output);

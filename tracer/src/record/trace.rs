@@ -3,6 +3,7 @@
 //! Owns the file, the tree of frames, the samples of GPUs, and who of two sources tells of a pause.
 
 use crate::record::clock;
+use crate::record::examined::Examination;
 use crate::record::frames::Frames;
 use crate::record::merge::Counts;
 use crate::record::merge::Merge;
@@ -18,6 +19,8 @@ pub(crate) struct Trace {
     pub output: Output,
     /// Python frames.
     pub frames: Frames,
+    /// Which processes were looked into for Python.
+    pub examination: Examination,
     /// How the GPUs do, unless `--nvml-hz 0`.
     pub gpus: Option<GpuSampling>,
     /// Where collections are seen by probes and from within.
@@ -30,6 +33,7 @@ impl Trace {
         Self {
             output,
             frames: Frames::default(),
+            examination: Examination::default(),
             gpus: None,
             merge: both.then(Merge::default),
         }

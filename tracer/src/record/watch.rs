@@ -8,6 +8,7 @@ use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
 use crate::record::cuda::CudaProbes;
+use crate::record::examined::Unexamined;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
@@ -162,6 +163,8 @@ impl Watch {
         self.processes
             .add(pid, parent, Origin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+        trace.examination.began(pid, None);
+        trace.examination.examined(pid, armed.is_some());
         self.processes.set_interpreter(
             pid,
             armed.map(|(index, _)| index),
@@ -212,7 +215,7 @@ impl Watch {
             }) => {
                 self.executed(pid, file, at_ns);
                 if known {
-                    self.runs_known_program(pid, file);
+                    self.runs_known_program(trace, pid, file);
                 } else {
                     self.examine(trace, pid, file, held, at_ns);
                 }
@@ -248,6 +251,7 @@ impl Watch {
                     &mut trace.output,
                 );
                 self.processes.remove(pid, status, at_ns, &mut trace.output);
+                trace.examination.ended(pid);
             }
         }
     }
@@ -281,6 +285,7 @@ impl Watch {
             return;
         }
         self.processes.add(pid, Some(parent), Origin::Child, at_ns);
+        trace.examination.began(pid, Some(parent));
         self.announce(trace, pid);
     }
 
@@ -297,10 +302,12 @@ impl Watch {
     }
 
     /// Its libraries are looked at once they are mapped, see `look_again`.
-    fn runs_known_program(&mut self, pid: u32, file: FileKey) {
-        if let Some(usual) = self.usual.get(&(file.inode, file.device)) {
+    fn runs_known_program(&mut self, trace: &mut Trace, pid: u32, file: FileKey) {
+        let usual = self.usual.get(&(file.inode, file.device));
+        if let Some(usual) = usual {
             self.processes.assume_interpreter(pid, *usual);
         }
+        trace.examination.examined(pid, usual.is_some());
         self.begin_cuda(pid);
     }
 
@@ -308,13 +315,21 @@ impl Watch {
     fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, held: bool, at_ns: u64) {
         match self.interpreters.examine_program(&mut self.session, pid) {
             Program::Interpreter(index) => {
+                trace.examination.examined(pid, true);
+                if !held {
+                    trace.examination.unexamined(pid, Unexamined::Late);
+                }
                 self.processes.set_interpreter(pid, Some(index), None);
                 self.usual.insert((file.inode, file.device), index);
                 self.known(file);
             }
             // Held again, at its entry point or with the next process that runs it, and known from then on.
-            Program::LinksInterpreter | Program::Gone => {}
-            Program::Other => self.known(file),
+            Program::LinksInterpreter => {}
+            Program::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
+            Program::Other => {
+                trace.examination.examined(pid, false);
+                self.known(file);
+            }
         }
         self.begin_cuda(pid);
         if held {
@@ -331,6 +346,7 @@ impl Watch {
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
+        trace.examination.examined(pid, armed.is_some());
         if let Some(file) = self.programs.get(&pid).copied() {
             self.known(file);
             self.usual
@@ -372,10 +388,12 @@ impl Watch {
             let assumed = self.processes.interpreter(pid);
             self.processes
                 .set_interpreter(pid, Some(index), late.then_some(now));
+            trace.examination.examined(pid, true);
             if assumed == Some(index) {
                 continue;
             }
             if late {
+                trace.examination.unexamined(pid, Unexamined::Late);
                 let message = "the process loaded its interpreter while running: earlier collections were not seen";
                 trace.output.note(Some(pid), now, message.to_owned());
             }

@@ -310,6 +310,14 @@ pub(crate) fn missing(report: &Report) -> Section {
         .iter()
         .map(|(place, events)| format!("{} lost: {}.", counted(*events, "event"), printable(place)))
         .collect();
+    items.extend(missing.unexamined.iter().map(|(why, count)| {
+        format!(
+            "{} {}: collections in {} are not in the figures.",
+            counted(*count, "process"),
+            printable(why),
+            if *count == 1 { "it" } else { "them" }
+        )
+    }));
     if missing.omitted.count > 0 {
         items.push(format!(
             "{} under --min-pause left out of the tables ({} together, in the total).",
@@ -357,7 +365,7 @@ pub(crate) fn missing(report: &Report) -> Section {
             .map(move |remark| format!("{name}{remark}"))
     }));
     if items.is_empty() {
-        items.push("Nothing was lost.".to_owned());
+        items.push(nothing_known(missing.every_process_examined).to_owned());
     }
     Section {
         heading: "Missing",
@@ -365,6 +373,17 @@ pub(crate) fn missing(report: &Report) -> Section {
             .iter()
             .flat_map(|item| wrap(item, INDENT, "    "))
             .collect(),
+    }
+}
+
+/// Nothing is known to be missing. That nothing is may be said only where every process was examined.
+fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
+    match every_process_examined {
+        Some(true) => "Nothing was lost.",
+        Some(false) => {
+            "No event was lost. Processes that the library does not get into are not counted."
+        }
+        None => "No loss is recorded. Whether every process was examined is not in the trace.",
     }
 }
 

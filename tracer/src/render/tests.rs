@@ -83,8 +83,12 @@ impl Trace {
 
     fn end(self, at_ms: u64, args: &str) -> Self {
         let ts = 5_000_000 + at_ms * 1000;
+        let processes = match args.contains("processes") {
+            true => "",
+            false => r#","processes":{"python":1,"other":0,"unexamined":{}}"#,
+        };
         self.line(&format!(
-            r#"{{"ph":"M","name":"gctrace_end","pid":0,"tid":0,"ts":{ts}.000,"args":{{"ended_ns":0,"why":"the command ended","exit_code":0{args}}}}}"#
+            r#"{{"ph":"M","name":"gctrace_end","pid":0,"tid":0,"ts":{ts}.000,"args":{{"ended_ns":0,"why":"the command ended","exit_code":0{processes}{args}}}}}"#
         ))
     }
 
@@ -188,6 +192,32 @@ fn nothing_to_worry_about() {
 fn no_collection_at_all() {
     let trace = Trace::new().process(1, "").end(1000, "");
     insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
+}
+
+/// "Nothing was lost" stands only where every process was examined.
+#[test]
+fn what_is_missing_is_said() {
+    let said = |processes: &str| {
+        let end = format!(r#","processes":{processes}"#);
+        let trace = Trace::new().process(1, "").end(1000, &end);
+        plain(&[("trace.json", trace.json())]).replace("\n  ", " ")
+    };
+    let complete = said(r#"{"python":0,"other":1,"unexamined":{}}"#);
+    assert!(complete.contains("No garbage collection ran"), "{complete}");
+    assert!(complete.contains("Nothing was lost."), "{complete}");
+    let inject = said(r#"{"python":0,"unexamined":{}}"#);
+    assert!(inject.contains("No event was lost."), "{inject}");
+    let doubtful = said(r#"{"python":0,"other":1,"unexamined":{"ended before being examined":3}}"#);
+    assert!(
+        doubtful.contains("3 processes ended before being examined: collections in them"),
+        "{doubtful}"
+    );
+    let old = said("null");
+    assert!(old.contains("No loss is recorded."), "{old}");
+    for text in [inject, doubtful, old] {
+        assert!(!text.contains("Nothing was lost"), "{text}");
+        assert!(!text.contains("No garbage collection ran"), "{text}");
+    }
 }
 
 #[test]

@@ -67,6 +67,7 @@ impl Resources {
         });
         Recorder {
             lost: tally.lost,
+            unexamined: tally.unexamined,
             cpu_ns: own_cpu_ns(),
             // Worked out from these samples.
             cpu_ppm: 0,

@@ -247,7 +247,12 @@ impl Facts {
                     self.announce(trace, told);
                     self.write(record, trace, told);
                 }
-                Said::Interpreter(interpreter) => self.set_interpreter(interpreter),
+                Said::Interpreter(interpreter) => {
+                    self.set_interpreter(interpreter);
+                    if told.describes_processes {
+                        trace.examination.examined(self.process.pid, true);
+                    }
+                }
                 Said::SeenSince(at_ns) => {
                     // Of one that was forked nothing was missed: the hook came with it.
                     self.is_new |= self.process.since_ns < at_ns;

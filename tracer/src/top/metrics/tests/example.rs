@@ -36,6 +36,7 @@ pub(super) fn example() -> Snapshot {
 
 fn recorder() -> Recorder {
     Recorder {
+        unexamined: 0,
         lost: BTreeMap::from([("pauses".to_owned(), 12), ("a \"b\"".to_owned(), 1)]),
         cpu_ns: 2_500_000_000,
         cpu_ppm: 1,

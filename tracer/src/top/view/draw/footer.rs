@@ -70,18 +70,24 @@ fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
     let spans = vec![
         plain(format!("Total {}, {time}", units::counted(count, "pause"))),
         plain(" · "),
-        losses(&snapshot.recorder),
+        losses(snapshot),
     ];
     with_parts(spans, own_cost(&snapshot.recorder), width)
 }
 
-fn losses(recorder: &Recorder) -> Span<'static> {
+fn losses(snapshot: &Snapshot) -> Span<'static> {
+    let recorder = &snapshot.recorder;
     let lost = recorder
         .lost
         .values()
         .fold(0_u64, |sum, count| sum.saturating_add(*count));
-    if lost == 0 {
-        return plain("nothing lost");
+    match (lost, recorder.unexamined) {
+        // What the library does not get into is not counted.
+        (0, 0) if snapshot.mode == "inject" => return plain("no event lost"),
+        (0, 0) => return plain("nothing lost"),
+        (0, 1) => return styled("1 process UNEXAMINED".to_owned(), theme::bad()),
+        (0, many) => return styled(format!("{many} processes UNEXAMINED"), theme::bad()),
+        _ => {}
     }
     let places: Vec<String> = recorder
         .lost

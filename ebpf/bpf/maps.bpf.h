@@ -11,6 +11,12 @@ const volatile u64 ring_bytes = 1 << 24;
 #define ANY_USER 0xffffffffu
 const volatile u32 hold_only_user = ANY_USER;
 
+/* gctrace itself: neither it nor what it starts is recorded, the command excepted. */
+const volatile u32 gctrace_pid = 0;
+
+/* Until when programs may be held, in nanoseconds of CLOCK_MONOTONIC. User space moves it on as long as it looks at
+ * the rings, and sets it to 0 when the recording begins to end: no hold is made that nobody waits for. */
+u64 hold_until_ns = 0;
 /* While not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;
 /* Threads inside a pause, on the whole machine: lets sched_switch return at once when there is none. */

@@ -29,6 +29,8 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 /* Stops the current process. Never without an event on its way: nobody else would continue it. */
 static __always_inline u32 hold(u32 pid, u64 now)
 {
+	if (now >= hold_until_ns)
+		return 0;
 	if (hold_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != hold_only_user)
 		return 0;
 	if (bpf_map_update_elem(&held, &pid, &now, BPF_ANY))
@@ -68,7 +70,7 @@ int on_fork(struct bpf_raw_tracepoint_args *context)
 
 	if (child_pid != child_tid) /* a thread */
 		return 0;
-	if (!launched && (!follow_children || !is_followed(parent_pid)))
+	if (!launched && (parent_pid == gctrace_pid || !follow_children || !is_followed(parent_pid)))
 		return 0;
 	now = bpf_ktime_get_ns();
 	process.incarnation = incarnation_at(now);

@@ -29,21 +29,33 @@ impl HeldProcesses {
         self.map.as_fd()
     }
 
-    /// Lets one process go on. A process that has ended meanwhile is no error.
+    /// Ends the hold of a process that began at `since_ns` (the time of its event), if it lasts: whether it did. A
+    /// process that somebody else has continued meanwhile (the guardian) may have been stopped by its user since,
+    /// and is left as it is. One that has ended is no error.
     ///
     /// # Errors
     /// The kernel's, if the signal may not be sent.
-    pub fn release(&self, pid: u32) -> Result<(), Errno> {
-        let since = self.since(pid);
+    pub fn release(&self, pid: u32, since_ns: u64) -> Result<bool, Errno> {
+        if self.since(pid) != Some(since_ns) {
+            return Ok(false);
+        }
         // Signal first, forget after: should we die in between, the guardian signals once more, which
         // is harmless; the other way round the process would wait for ever.
-        let sent = match i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGCONT)) {
+        let sent = self.resume(pid);
+        self.forget(pid, Some(since_ns));
+        sent.map(|()| true)
+    }
+
+    /// Lets one process go on, whether it is listed or not. One that has ended is no error.
+    ///
+    /// # Errors
+    /// The kernel's, if the signal may not be sent.
+    pub fn resume(&self, pid: u32) -> Result<(), Errno> {
+        match i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGCONT)) {
             Ok(Ok(()) | Err(Errno::ESRCH)) => Ok(()),
             Ok(Err(errno)) => Err(errno),
             Err(_) => Err(Errno::EINVAL),
-        };
-        self.forget(pid, since);
-        sent
+        }
     }
 
     /// Forgets the hold that began at `since`. The process may have been held again since it was
@@ -59,17 +71,19 @@ impl HeldProcesses {
         }
     }
 
-    /// Lets all of them go on; how many there were.
-    pub fn release_all(&self) -> usize {
+    /// Lets all of them go on, and keeps them listed: the signal of one that is just being held may come after
+    /// this. Whether there were any.
+    pub fn resume_all(&self) -> bool {
         let pids: Vec<u32> = self
             .map
             .keys()
             .filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
             .collect();
         for pid in &pids {
-            let _ = self.release(*pid);
+            // It has ended, or may not be signalled: then it was not held by us (`hold_only_user`).
+            let _ = self.resume(*pid);
         }
-        pids.len()
+        !pids.is_empty()
     }
 
     /// When each process was stopped, nanoseconds of CLOCK_MONOTONIC.

@@ -140,6 +140,14 @@ impl Session {
         }
     }
 
+    /// Programs may be held until then, nanoseconds of CLOCK_MONOTONIC; 0: none is any more. Nothing is held before
+    /// the first call. What is being held at the time of a call is in [`HeldProcesses`], and its event on its way.
+    pub fn hold_until(&mut self, at_ns: u64) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.hold_until_ns = at_ns;
+        }
+    }
+
     /// Records a process that is running already.
     ///
     /// # Errors
@@ -327,6 +335,7 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
         rodata.follow_children = config.follow_children;
         rodata.ring_bytes = u64::from(config.ring_bytes);
+        rodata.gctrace_pid = std::process::id();
         rodata.stack_depth = config.stack_depth.min(crate::MAX_STACK_DEPTH);
         if !nix::unistd::Uid::effective().is_root() {
             rodata.hold_only_user = nix::unistd::Uid::current().as_raw();

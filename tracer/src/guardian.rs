@@ -1,10 +1,10 @@
-//! The guardian: a small process that lets held programs go on should gctrace be killed.
+//! The guardian: a small process that lets held programs go on whatever becomes of gctrace.
 //!
-//! A program is held at exec, by a SIGSTOP from the BPF side, while its probes are placed. If
-//! gctrace is killed in that time, nobody would continue it. The guardian sleeps on a pipe whose
-//! other end only gctrace has. At the end of that pipe without a farewell it continues what is in
-//! the map of held programs. It keeps that map alive and nothing else: programs, links and
-//! with them the probes go with gctrace. Another of its kind guards the terminal (`guardian/terminal.rs`).
+//! A program is held at exec, by a SIGSTOP from the BPF side, while its probes are placed. gctrace may be killed in
+//! that time, stopped, or stuck. The guardian has the map of held programs and a pipe whose other end only gctrace
+//! has. While that pipe is open it continues whatever is held for too long; at its end, with a farewell or without,
+//! whatever is held still. It keeps that map alive and nothing else: programs, links and with them the probes go
+//! with gctrace. Another of its kind guards the terminal (`guardian/terminal.rs`).
 
 mod held_map;
 mod terminal;
@@ -14,6 +14,10 @@ pub(crate) use terminal::guard as guard_terminal;
 
 use crate::guardian::held_map::HeldMap;
 use nix::errno::Errno;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
 use nix::sys::signal::SigHandler;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
@@ -22,6 +26,7 @@ use std::collections::HashMap;
 use std::io;
 use std::io::Read;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::os::fd::FromRawFd;
@@ -34,8 +39,9 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Name of the process, at most 15 bytes (`TASK_COMM_LEN`).
-const NAME: &str = "gctrace-guard";
+/// Name of the process, at most 15 bytes (`TASK_COMM_LEN`). Without the name of gctrace in it: `pkill gctrace` and
+/// `killall gctrace` must leave those that look after what gctrace held.
+const NAME: &str = "gc-guardian";
 /// Where the guardian finds the map.
 const MAP_DESCRIPTOR: i32 = 3;
 /// Sent on the pipe at an orderly end.
@@ -43,17 +49,24 @@ const FAREWELL: u8 = b'.';
 
 /// Between two looks at the map.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The map has to stay empty for so long.
+/// After a gctrace that was killed, the map has to stay empty for so long.
 const QUIET: Duration = Duration::from_secs(1);
+/// Between two looks at the map while gctrace lives.
+const WATCH: Duration = Duration::from_millis(200);
+/// Most time that a program is held: what was held for longer at a look is continued. With the time between two
+/// looks, 2 s at most.
+const LONGEST: Duration = Duration::from_millis(1700);
+/// Most time that gctrace waits for the end of its guardian, which another gctrace or a user may have stopped.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// A program is in the map a moment before its SIGSTOP reaches it, so it is continued repeatedly,
 /// for this long, and forgotten only then.
 const INSIST: Duration = Duration::from_millis(250);
 
-/// gctrace's handle on its guardian. Dropped without [`Guardian::dismiss`], the guardian acts.
+/// gctrace's handle on its guardian. When it is dropped, the guardian continues what is held still, and ends.
 #[derive(Debug)]
 pub(crate) struct Guardian {
     process: Child,
-    pipe: ChildStdin,
+    pipe: Option<ChildStdin>,
 }
 
 impl Guardian {
@@ -77,16 +90,29 @@ impl Guardian {
             command.pre_exec(move || detach_with(map));
         }
         let mut process = command.spawn()?;
-        let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let pipe = process.stdin.take();
         Ok(Self { process, pipe })
     }
+}
 
-    /// Tells the guardian that nothing is held any more, and waits until it is gone.
-    pub(crate) fn dismiss(mut self) {
-        // A guardian that is gone already needs no farewell.
-        let _ = self.pipe.write_all(&[FAREWELL]);
-        drop(self.pipe);
-        let _ = self.process.wait();
+/// Nothing new is held from now on. Waits until the guardian is gone, and with it whatever was held: a program that
+/// is stopped when gctrace ends may lose its process group's last parent, and the kernel ends it for that
+/// (`kill_orphaned_pgrp` in kernel/exit.c).
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        if let Some(mut pipe) = self.pipe.take() {
+            // The guardian may have ended already.
+            let _ = pipe.write_all(&[FAREWELL]);
+        }
+        wait_for_end(&mut self.process);
+    }
+}
+
+/// Waits for a guardian, but not for ever.
+fn wait_for_end(guardian: &mut Child) {
+    let begin = Instant::now();
+    while matches!(guardian.try_wait(), Ok(None)) && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -110,13 +136,13 @@ fn detach_with(map: i32) -> io::Result<()> {
 
 /// What the guardian needs from the world.
 trait World {
-    /// Pids of held processes.
-    fn held(&mut self) -> io::Result<Vec<u32>>;
+    /// Held processes, and since when.
+    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>>;
     /// Lets one go on.
     fn resume(&mut self, pid: u32);
     /// Removes it from the held ones.
     fn forget(&mut self, pid: u32);
-    /// Since some moment.
+    /// CLOCK_MONOTONIC, as for the held ones.
     fn now(&mut self) -> Duration;
     /// Waits.
     fn sleep(&mut self, time: Duration);
@@ -129,14 +155,28 @@ pub(crate) fn guard() -> io::Result<()> {
     let map = unsafe { OwnedFd::from_raw_fd(MAP_DESCRIPTOR) };
     let mut world = Kernel {
         map: HeldMap::new(map),
-        started: Instant::now(),
     };
     // Tells a map from anything else, should somebody start the guardian by hand.
     world.held()?;
-    if abandoned(&mut io::stdin().lock()) {
-        release_all(&mut world)
-    } else {
-        Ok(())
+    let mut pipe = io::stdin();
+    while !is_readable(pipe.as_fd(), WATCH)? {
+        release_overdue(&mut world)?;
+    }
+    let quiet = match abandoned(&mut pipe) {
+        true => QUIET,
+        false => Duration::ZERO,
+    };
+    release_all(&mut world, quiet)
+}
+
+/// Whether there is something to read, or the other end is closed.
+fn is_readable(pipe: BorrowedFd<'_>, within: Duration) -> io::Result<bool> {
+    let mut descriptors = [PollFd::new(pipe, PollFlags::POLLIN)];
+    let limit = PollTimeout::try_from(within).unwrap_or(PollTimeout::ZERO);
+    match poll(&mut descriptors, limit) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::EINTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -160,8 +200,23 @@ fn abandoned(pipe: &mut impl Read) -> bool {
     !matches!(pipe.read_exact(&mut farewell), Ok(()))
 }
 
-/// Lets everything held go on until nothing new has come for a while.
-fn release_all(world: &mut impl World) -> io::Result<()> {
+/// Lets what is held for too long go on: gctrace is stopped, stuck or slow.
+fn release_overdue(world: &mut impl World) -> io::Result<()> {
+    let held = world.held()?;
+    let now = world.now();
+    for (pid, since) in held {
+        let held_for = now.saturating_sub(since);
+        if held_for >= LONGEST {
+            // In this order: once it runs it may be held anew, which must not be forgotten.
+            world.forget(pid);
+            world.resume(pid);
+        }
+    }
+    Ok(())
+}
+
+/// Lets everything held go on until nothing new has come for so long.
+fn release_all(world: &mut impl World, quiet: Duration) -> io::Result<()> {
     let mut met: HashMap<u32, Duration> = HashMap::new();
     let mut empty_since = world.now();
     loop {
@@ -170,7 +225,7 @@ fn release_all(world: &mut impl World) -> io::Result<()> {
         if !held.is_empty() {
             empty_since = now;
         }
-        for pid in held {
+        for (pid, _) in held {
             let first = *met.entry(pid).or_insert(now);
             world.resume(pid);
             if now.saturating_sub(first) >= INSIST {
@@ -178,7 +233,7 @@ fn release_all(world: &mut impl World) -> io::Result<()> {
                 met.remove(&pid);
             }
         }
-        if now.saturating_sub(empty_since) >= QUIET {
+        if met.is_empty() && now.saturating_sub(empty_since) >= quiet {
             return Ok(());
         }
         world.sleep(PAUSE);
@@ -187,12 +242,11 @@ fn release_all(world: &mut impl World) -> io::Result<()> {
 
 struct Kernel {
     map: HeldMap,
-    started: Instant,
 }
 
 impl World for Kernel {
-    fn held(&mut self) -> io::Result<Vec<u32>> {
-        self.map.pids()
+    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
+        self.map.pids_and_times()
     }
 
     fn resume(&mut self, pid: u32) {
@@ -207,7 +261,7 @@ impl World for Kernel {
     }
 
     fn now(&mut self) -> Duration {
-        self.started.elapsed()
+        Duration::from_nanos(crate::record::monotonic_ns())
     }
 
     fn sleep(&mut self, time: Duration) {

@@ -68,6 +68,10 @@ use std::time::Instant;
 /// Most time between two looks at the ring of pauses, which does not wake us for each of them.
 const TICK: Duration = Duration::from_millis(40);
 
+/// How long the events of programs that were held when a recording began to end are waited for: they come within
+/// microseconds.
+const RELEASE: Duration = Duration::from_millis(250);
+
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
@@ -261,7 +265,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Attaches to a process and, until no new ones appear, its descendants.
+    /// Attaches to a process and, until no new ones appear, its descendants, without gctrace and its own.
     fn attach(&mut self, pid: u32, follow: bool) -> anyhow::Result<()> {
         let Some(probes) = &mut self.probes else {
             anyhow::bail!("a running process can be recorded by probes only (--mode ebpf)");
@@ -271,7 +275,9 @@ impl Recording {
         let mut known = 0;
         while follow && probes.processes.seen() > known {
             known = probes.processes.seen();
-            for child in gctrace_probes::process::descendants(pid)? {
+            let own = gctrace_probes::process::descendants(std::process::id())?;
+            let descendants = gctrace_probes::process::descendants(pid)?;
+            for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
                 let parent = gctrace_probes::process::status(child)
                     .ok()
                     .map(|status| status.parent);
@@ -341,6 +347,22 @@ impl Recording {
             probes.handled_all(&mut self.trace);
         }
         Ok(())
+    }
+
+    /// Nothing is held from here on, and who is goes on.
+    fn release_held(&mut self) -> anyhow::Result<()> {
+        if let Some(probes) = &mut self.probes {
+            probes.hold_no_more();
+        }
+        let begin = Instant::now();
+        loop {
+            self.take_events()?;
+            let held = self.probes.as_ref().is_some_and(Watch::resume_held);
+            if !held || begin.elapsed() >= RELEASE {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn ended(&mut self) -> anyhow::Result<Option<Why>> {
@@ -413,6 +435,8 @@ impl Recording {
 
     /// Takes the probes out and closes the trace: what there is to say about it. The command is left alone.
     pub(crate) fn close(mut self, why: Why) -> (anyhow::Result<Vec<String>>, Supervision) {
+        // First of all: whatever else takes long from here on, no program waits for it.
+        let released = self.release_held();
         let probes = self.probes.as_mut();
         if let Some(allocations) = probes.and_then(|probes| probes.allocations.as_mut()) {
             allocations.stop();
@@ -420,12 +444,10 @@ impl Recording {
         if let Some(gpus) = &mut self.trace.gpus {
             gpus.stop();
         }
-        let last = self.take_events();
+        let last = released.and_then(|()| self.take_events());
         let sources = (self.probes, self.injected);
         let closed = last.and_then(|()| ending::finish(self.trace, sources, why));
-        if let Some(guardian) = self.guardian.take() {
-            guardian.dismiss();
-        }
+        drop(self.guardian);
         (closed, self.command)
     }
 }
@@ -436,6 +458,10 @@ fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {
 
 /// The process to attach to must be there, and visible.
 fn attachable(pid: u32) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        pid != std::process::id(),
+        "process {pid} is gctrace itself; list processes with: ps -ef"
+    );
     gctrace_probes::process::command_line(pid)
         .map(drop)
         .with_context(|| format!("cannot record process {pid}; ps -p {pid} shows whether it runs"))

@@ -39,8 +39,10 @@ use crate::top::printer::Form;
 use crate::top::printer::Printer;
 use crate::top::resources::Resources;
 use crate::top::shared::Wish;
+use crate::top::view::Prepared;
 use crate::top::view::View;
 use crate::top::view::ViewConfig;
+use crate::top::view::ViewError;
 use anyhow::Context as _;
 use gctrace_analysis::live::Live;
 use gctrace_event::Header;
@@ -113,6 +115,8 @@ struct Top<'a> {
     show: Show,
     shared: Option<Arc<Shared>>,
     output: CommandOutput,
+    /// For the view, until it is shown.
+    terminal: Option<Prepared>,
     /// Serves until gctrace ends.
     server: Option<Server>,
 }
@@ -127,6 +131,9 @@ impl Audience for Top<'_> {
                 print::message(format!("metrics at http://{}/metrics", server.address()));
             }
             self.server = Some(server);
+        }
+        if self.show == Show::View {
+            self.terminal = Some(Prepared::open().map_err(ViewError::Start)?);
         }
         self.shared = Some(Arc::clone(&shared));
         Ok(shared)
@@ -154,19 +161,22 @@ impl<'a> Top<'a> {
             show,
             shared: None,
             output: CommandOutput::default(),
+            terminal: None,
             server: None,
         }
     }
 
     /// Begins to show.
-    fn show(&self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
+    fn show(&mut self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
         let config = self.config;
         let form = match self.show {
             Show::View => {
-                return Ok(Shown::OnScreen(View::start(
-                    Arc::clone(shared),
-                    self.view(),
-                )?));
+                let terminal = match self.terminal.take() {
+                    Some(terminal) => terminal,
+                    None => Prepared::open().map_err(ViewError::Start)?,
+                };
+                let view = View::start(terminal, Arc::clone(shared), self.view())?;
+                return Ok(Shown::OnScreen(view));
             }
             Show::Lines => Form::Lines,
             Show::Json => Form::Json,

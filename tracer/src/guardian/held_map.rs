@@ -4,8 +4,10 @@ use nix::errno::Errno;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// Commands of bpf(2) (`enum bpf_cmd`, include/uapi/linux/bpf.h).
+const BPF_MAP_LOOKUP_ELEM: i64 = 1;
 const BPF_MAP_DELETE_ELEM: i64 = 3;
 const BPF_MAP_GET_NEXT_KEY: i64 = 4;
 
@@ -24,7 +26,7 @@ struct ElementAttribute {
     flags: u64,
 }
 
-/// A BPF hash map with u32 keys.
+/// A BPF hash map: u32 process id -> u64 time of the hold.
 #[derive(Debug)]
 pub(super) struct HeldMap {
     descriptor: OwnedFd,
@@ -33,6 +35,23 @@ pub(super) struct HeldMap {
 impl HeldMap {
     pub(super) fn new(descriptor: OwnedFd) -> Self {
         Self { descriptor }
+    }
+
+    /// All keys, once each, and their values: nanoseconds of CLOCK_MONOTONIC.
+    pub(super) fn pids_and_times(&self) -> io::Result<Vec<(u32, Duration)>> {
+        let pids = self.pids()?;
+        let times = pids.into_iter().filter_map(|pid| {
+            let mut since_ns = 0_u64;
+            // One that was removed meanwhile is not held any more.
+            self.call(
+                BPF_MAP_LOOKUP_ELEM,
+                &raw const pid,
+                (&raw mut since_ns).cast(),
+            )
+            .ok()?;
+            Some((pid, Duration::from_nanos(since_ns)))
+        });
+        Ok(times.collect())
     }
 
     /// All keys, once each.
@@ -60,14 +79,14 @@ impl HeldMap {
     fn next_key(&self, after: Option<u32>) -> io::Result<Option<u32>> {
         let mut next = 0_u32;
         let key = after.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        match self.call(BPF_MAP_GET_NEXT_KEY, key, &raw mut next) {
+        match self.call(BPF_MAP_GET_NEXT_KEY, key, (&raw mut next).cast()) {
             Ok(()) => Ok(Some(next)),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    fn call(&self, command: i64, key: *const u32, other: *mut u32) -> Result<(), Errno> {
+    fn call(&self, command: i64, key: *const u32, other: *mut libc::c_void) -> Result<(), Errno> {
         let attribute = ElementAttribute {
             map: u32::try_from(self.descriptor.as_raw_fd()).map_err(|_| Errno::EBADF)?,
             padding: 0,
@@ -75,9 +94,9 @@ impl HeldMap {
             other: other as u64,
             flags: 0,
         };
-        // SAFETY: both pointers are null or point to a live u32, the key size of every map given
-        // here; the struct's size is told. For no command used here does the kernel write more than
-        // one key.
+        // SAFETY: `key` is null or points to a live u32, the key size of every map given here. `other` is null, or
+        // points to what the command writes: a key, or a u64, the value size of every such map. The struct's
+        // size is given.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

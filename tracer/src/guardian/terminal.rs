@@ -11,6 +11,7 @@ use super::NAME;
 use super::abandoned;
 use super::detach_with;
 use super::live_unnoticed;
+use super::wait_for_end;
 use crate::print;
 use crate::top::LEAVE;
 use crate::top::raw;
@@ -76,7 +77,7 @@ impl TerminalGuardian {
         // A guardian that is gone already needs no farewell.
         let _ = self.pipe.write_all(&[FAREWELL]);
         drop(self.pipe);
-        let _ = self.process.wait();
+        wait_for_end(&mut self.process);
     }
 }
 

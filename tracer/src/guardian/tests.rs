@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 #[derive(Default)]
 struct Fake {
     now: Duration,
-    held: Vec<u32>,
+    held: Vec<(u32, Duration)>,
     /// Appears in the map at this time.
     later: BTreeMap<Duration, u32>,
     resumed: Vec<(u32, Duration)>,
@@ -18,7 +18,7 @@ struct Fake {
 }
 
 impl World for Fake {
-    fn held(&mut self) -> io::Result<Vec<u32>> {
+    fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
         if self.broken {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -27,7 +27,8 @@ impl World for Fake {
             .first_entry()
             .filter(|entry| *entry.key() <= self.now)
         {
-            self.held.push(entry.remove());
+            let since = *entry.key();
+            self.held.push((entry.remove(), since));
         }
         Ok(self.held.clone())
     }
@@ -37,7 +38,7 @@ impl World for Fake {
     }
 
     fn forget(&mut self, pid: u32) {
-        self.held.retain(|held| *held != pid);
+        self.held.retain(|(held, _)| *held != pid);
     }
 
     fn now(&mut self) -> Duration {
@@ -52,10 +53,10 @@ impl World for Fake {
 #[test]
 fn each_is_continued_at_once_and_again() {
     let mut world = Fake {
-        held: vec![7, 8],
+        held: vec![(7, Duration::ZERO), (8, Duration::ZERO)],
         ..Fake::default()
     };
-    release_all(&mut world).expect("released");
+    release_all(&mut world, QUIET).expect("released");
     for pid in [7, 8] {
         let times: Vec<_> = world
             .resumed
@@ -77,9 +78,39 @@ fn late_ones_are_waited_for() {
         later: [(late, 9)].into(),
         ..Fake::default()
     };
-    release_all(&mut world).expect("released");
+    release_all(&mut world, QUIET).expect("released");
     assert_eq!(world.resumed.first(), Some(&(9, late)));
     assert!(world.held.is_empty());
+}
+
+#[test]
+fn after_a_farewell_nothing_new_is_waited_for() {
+    let mut nothing = Fake::default();
+    release_all(&mut nothing, Duration::ZERO).expect("released");
+    assert_eq!(nothing.now, Duration::ZERO);
+
+    let mut one = Fake {
+        held: vec![(7, Duration::ZERO)],
+        later: [(INSIST + PAUSE, 8)].into(),
+        ..Fake::default()
+    };
+    release_all(&mut one, Duration::ZERO).expect("released");
+    assert!(one.held.is_empty());
+    assert_eq!(one.resumed.last(), Some(&(7, INSIST)));
+}
+
+#[test]
+fn what_is_held_for_too_long_goes_on_while_gctrace_lives() {
+    let second = Duration::from_secs(1);
+    let mut world = Fake {
+        now: 5 * second,
+        held: vec![(7, 5 * second - LONGEST), (8, 4 * second)],
+        ..Fake::default()
+    };
+    release_overdue(&mut world).expect("released");
+    assert_eq!(world.resumed, [(7, 5 * second)]);
+    assert_eq!(world.held, [(8, 4 * second)]);
+    assert!(LONGEST + WATCH < 2 * second);
 }
 
 #[test]
@@ -88,7 +119,7 @@ fn a_map_that_cannot_be_read_ends_it() {
         broken: true,
         ..Fake::default()
     };
-    assert!(release_all(&mut world).is_err());
+    assert!(release_all(&mut world, QUIET).is_err());
 }
 
 #[test]
@@ -110,7 +141,6 @@ struct CreateAttribute {
 /// A real hash map like the one of the BPF programs, with these pids in it.
 fn real_map(pids: &[u32]) -> OwnedFd {
     const BPF_MAP_CREATE: i64 = 0;
-    const BPF_MAP_UPDATE_ELEM: i64 = 2;
     const BPF_MAP_TYPE_HASH: u32 = 1;
     let create = CreateAttribute {
         kind: BPF_MAP_TYPE_HASH,
@@ -130,19 +160,22 @@ fn real_map(pids: &[u32]) -> OwnedFd {
         OwnedFd::from_raw_fd(i32::try_from(fd).expect("a descriptor"))
     };
     for pid in pids {
-        let value = 1_u64;
-        let update = [
-            map.as_raw_fd() as u64,
-            &raw const *pid as u64,
-            &raw const value as u64,
-            0,
-        ];
-        // SAFETY: the attribute holds the descriptor and pointers to live key and value.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, update.as_ptr(), 32) };
-        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        insert(&map, *pid, 1);
     }
     map
+}
+
+fn insert(map: &OwnedFd, pid: u32, since_ns: u64) {
+    const BPF_MAP_UPDATE_ELEM: i64 = 2;
+    let update = [
+        map.as_raw_fd() as u64,
+        &raw const pid as u64,
+        &raw const since_ns as u64,
+        0,
+    ];
+    // SAFETY: the attribute holds the descriptor and pointers to live key and value.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_UPDATE_ELEM, update.as_ptr(), 32) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }
 
 fn skipped_without_root(test: &str) -> bool {
@@ -160,6 +193,9 @@ fn a_real_map_is_read_and_emptied() {
     }
     let map = HeldMap::new(real_map(&[3, 1, 2]));
     assert_eq!(map.pids().expect("pids"), [1, 2, 3]);
+    let since = Duration::from_nanos(1);
+    let both = map.pids_and_times().expect("pids");
+    assert_eq!(both, [(1, since), (2, since), (3, since)]);
     map.remove(2);
     map.remove(77);
     assert_eq!(map.pids().expect("pids"), [1, 3]);
@@ -224,25 +260,52 @@ fn a_killed_gctrace_leaves_nothing_stopped() {
     }
     let held = stopped_sleep();
     let map = real_map(&[held.id()]);
-    let Guardian { mut process, pipe } = start_in_tests(map.as_fd());
-    drop(pipe); // what the kernel does when gctrace is killed
+    let mut guardian = start_in_tests(map.as_fd());
+    drop(guardian.pipe.take()); // what the kernel does when gctrace is killed
     until("continue", || state(held.id()) == 'S');
-    assert!(process.wait().expect("wait").success());
+    assert!(guardian.process.wait().expect("wait").success());
     assert!(HeldMap::new(map).pids().expect("pids").is_empty());
     end(held);
 }
 
 #[test]
-fn a_dismissed_guardian_touches_nothing() {
-    if skipped_without_root("a_dismissed_guardian_touches_nothing") {
+fn a_dismissed_guardian_leaves_nothing_stopped() {
+    if skipped_without_root("a_dismissed_guardian_leaves_nothing_stopped") {
         return;
     }
     let held = stopped_sleep();
-    let map = real_map(&[held.id()]);
-    start_in_tests(map.as_fd()).dismiss();
-    assert_eq!(state(held.id()), 'T');
-    assert_eq!(HeldMap::new(map).pids().expect("pids"), [held.id()]);
+    let map = real_map(&[]);
+    let guardian = start_in_tests(map.as_fd());
+    insert(&map, held.id(), far_future());
+    drop(guardian);
+    assert_eq!(state(held.id()), 'S');
+    assert!(HeldMap::new(map).pids().expect("pids").is_empty());
     end(held);
+}
+
+#[test]
+fn a_gctrace_that_is_stuck_leaves_nothing_stopped() {
+    if skipped_without_root("a_gctrace_that_is_stuck_leaves_nothing_stopped") {
+        return;
+    }
+    let held = stopped_sleep();
+    let map = real_map(&[]);
+    let guardian = start_in_tests(map.as_fd());
+    insert(&map, held.id(), crate::record::monotonic_ns());
+    until("continue", || state(held.id()) == 'S');
+    until("forget", || map_is_empty(&map));
+    drop(guardian);
+    end(held);
+}
+
+fn map_is_empty(map: &OwnedFd) -> bool {
+    let map = HeldMap::new(map.try_clone().expect("descriptor"));
+    map.pids().expect("pids").is_empty()
+}
+
+/// No hold that began then is overdue.
+fn far_future() -> u64 {
+    u64::MAX / 2
 }
 
 #[test]
@@ -277,5 +340,4 @@ fn the_guardian_keeps_nothing_but_the_map() {
         nix::unistd::getsid(Some(Pid::from_raw(pid.cast_signed()))),
         Ok(Pid::from_raw(pid.cast_signed()))
     );
-    guardian.dismiss();
 }

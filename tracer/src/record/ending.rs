@@ -173,10 +173,14 @@ fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut 
         false => Default::default(),
     };
     let arenas = watch.session.stop_counting_arenas();
-    let probes = watch.interpreters.into_probes().chain(own_probes);
-    let cuda = watch.cuda.into_iter().flat_map(CudaProbes::into_probes);
+    let (session, interpreters, cuda, held) = watch.into_parts();
+    let probes = interpreters.into_probes().chain(own_probes);
+    let cuda = cuda.into_iter().flat_map(CudaProbes::into_probes);
     gctrace_ebpf::detach(probes.chain([arenas]).chain(cuda));
     drop(turn);
+    drop(session);
+    // Nothing can be held any more. The guardian does the same again, and for longer.
+    held.resume_all();
 }
 
 /// Measures what the probes cost. What is in the rings is thrown away. The turn lasts until the probes that were

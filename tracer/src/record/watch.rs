@@ -55,7 +55,16 @@ pub(crate) struct Watch {
     launched: Option<u32>,
     /// How often programs were held at exec, and for how long together.
     pub holds: Holds,
+    /// The recording ends: nothing is held any more, and who still is goes on at once.
+    is_ending: bool,
 }
+
+/// How long programs may be held after each look at the rings: a gctrace that does not look (it was stopped, it
+/// waits for a disk) holds nothing more.
+const HOLD_AFTER_LOOK: Duration = Duration::from_secs(1);
+
+/// A hold that is no longer than this was not ended by the guardian (`LONGEST` there).
+const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
 
 /// Time that programs waited for their probes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,11 +96,40 @@ impl Watch {
             usual: HashMap::new(),
             launched: None,
             holds: Holds::default(),
+            is_ending: false,
         }
+    }
+
+    /// Programs that begin within the next second may be held: to be called whenever the rings are looked at.
+    fn allow_holding(&mut self) {
+        if !self.is_ending {
+            let limit = u64::try_from(HOLD_AFTER_LOOK.as_nanos()).unwrap_or(0);
+            self.session
+                .hold_until(clock::monotonic_ns().saturating_add(limit));
+        }
+    }
+
+    /// The recording ends: no program is held any more, and those that are go on. Those that are just being held
+    /// are released by their events, or by the guardian.
+    pub(crate) fn hold_no_more(&mut self) {
+        self.is_ending = true;
+        self.session.hold_until(0);
+        self.held.resume_all();
+    }
+
+    /// Continues what is held still; whether there was anything.
+    pub(crate) fn resume_held(&self) -> bool {
+        self.held.resume_all()
+    }
+
+    /// What is needed to continue what is held once everything else is gone.
+    pub(crate) fn into_parts(self) -> (Session, Interpreters, Option<CudaProbes>, HeldProcesses) {
+        (self.session, self.interpreters, self.cuda, self.held)
     }
 
     /// Starts the command; it is held at its exec until its probes are in.
     pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<Launched> {
+        self.allow_holding();
         self.session.record_own_children(true);
         let launched = plan.spawn();
         self.session.record_own_children(false);
@@ -102,6 +140,7 @@ impl Watch {
 
     /// What the rings of the kernel hold; calls of CUDA are kept until the next tick.
     pub(crate) fn poll(&mut self) -> Result<Vec<Event>, gctrace_ebpf::Error> {
+        self.allow_holding();
         let events = self.session.poll(Duration::ZERO)?;
         if let Some(cuda) = &mut self.cuda {
             cuda.poll();
@@ -148,7 +187,8 @@ impl Watch {
         pid: u32,
         parent: Option<u32>,
     ) -> Result<(), gctrace_ebpf::Error> {
-        if self.processes.contains(pid) {
+        // Recorded, gctrace would hold what it starts itself.
+        if self.processes.contains(pid) || pid == std::process::id() {
             return Ok(());
         }
         // Followed before the probes are in: a child born in between is followed too.
@@ -221,19 +261,23 @@ impl Watch {
                 }
                 self.announce(trace, pid);
             }
-            Event::Process(ProcessEvent::ProgramEntry { pid, held, .. }) => {
-                self.entered(trace, pid, held)
+            Event::Process(ProcessEvent::ProgramEntry { pid, held, at_ns }) => {
+                self.entered(trace, pid, held, at_ns)
             }
             Event::Process(ProcessEvent::Library {
-                pid, file, held, ..
+                pid, held, at_ns, ..
+            }) if self.is_ending => self.release(trace, pid, held, at_ns),
+            Event::Process(ProcessEvent::Library {
+                pid,
+                file,
+                held,
+                at_ns,
             }) => {
                 if let Some(cuda) = &mut self.cuda {
                     cuda.library(&self.session, pid, file, held);
                 }
                 self.known(file);
-                if held {
-                    self.release(pid);
-                }
+                self.release(trace, pid, held, at_ns);
             }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
@@ -313,6 +357,9 @@ impl Watch {
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
     fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, held: bool, at_ns: u64) {
+        if self.is_ending {
+            return self.release(trace, pid, held, at_ns);
+        }
         match self.interpreters.examine_program(&mut self.session, pid) {
             Program::Interpreter(index) => {
                 trace.examination.examined(pid, true);
@@ -333,16 +380,19 @@ impl Watch {
         }
         self.begin_cuda(pid);
         if held {
-            self.release(pid);
+            self.release(trace, pid, held, at_ns);
         } else {
-            let message = "the program could not be held (it runs as another user, or too many are held): \
+            let message = "the program could not be held (it runs as another user, too many are held, or gctrace was busy): \
                            collections of its first milliseconds may be missing";
             trace.output.note(Some(pid), at_ns, message.to_owned());
         }
     }
 
     /// A program that links a libpython has its libraries mapped and has not run.
-    fn entered(&mut self, trace: &mut Trace, pid: u32, held: bool) {
+    fn entered(&mut self, trace: &mut Trace, pid: u32, held: bool, at_ns: u64) {
+        if self.is_ending {
+            return self.release(trace, pid, held, at_ns);
+        }
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
@@ -353,9 +403,7 @@ impl Watch {
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
         self.begin_cuda(pid);
-        if held {
-            self.release(pid);
-        }
+        self.release(trace, pid, held, at_ns);
         self.interpreters.entry_reached(pid);
         self.announce(trace, pid);
     }
@@ -366,15 +414,33 @@ impl Watch {
         }
     }
 
-    fn release(&mut self, pid: u32) {
-        if let Some(since) = self.held.since(pid) {
-            self.holds.count += 1;
-            self.holds.total_ns += clock::monotonic_ns().saturating_sub(since);
+    /// Ends the hold of an event of that time, if the process was held.
+    fn release(&mut self, trace: &mut Trace, pid: u32, held: bool, at_ns: u64) {
+        if !held {
+            return;
         }
-        if let Err(errno) = self.held.release(pid) {
-            tracing::error!(
+        let held_ns = clock::monotonic_ns().saturating_sub(at_ns);
+        match self.held.release(pid, at_ns) {
+            Ok(true) => {
+                self.holds.count += 1;
+                self.holds.total_ns += held_ns;
+            }
+            Ok(false) if self.is_ending => {}
+            // It has ended, which ends a hold too. Or something is wrong: the guardian waits longer.
+            Ok(false) if held_ns < GUARDIANS_PATIENCE_NS => {
+                if is_running(pid) {
+                    let _ = self.held.resume(pid);
+                }
+            }
+            Ok(false) => {
+                let message = "the process was held for 2 s and then let go by gctrace's guardian, its probes not \
+                               yet in place: its first collections may be missing";
+                trace.output.note(Some(pid), at_ns, message.to_owned());
+                tracing::warn!("process {pid}: {message}");
+            }
+            Err(errno) => tracing::error!(
                 "process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}"
-            );
+            ),
         }
     }
 

@@ -18,6 +18,7 @@ mod text;
 mod theme;
 
 pub(crate) use terminal::LEAVE;
+pub(crate) use terminal::Prepared;
 pub(crate) use terminal::raw;
 
 use self::device::Device;
@@ -122,16 +123,19 @@ pub(crate) struct View {
 
 impl View {
     /// Takes the terminal over and begins.
-    pub(crate) fn start(shared: Arc<Shared>, config: ViewConfig) -> Result<Self, ViewError> {
-        Self::try_start(shared, config).map_err(ViewError::Start)
+    pub(crate) fn start(
+        terminal: Prepared,
+        shared: Arc<Shared>,
+        config: ViewConfig,
+    ) -> Result<Self, ViewError> {
+        Self::try_start(terminal, shared, config).map_err(ViewError::Start)
     }
 
-    fn try_start(shared: Arc<Shared>, config: ViewConfig) -> io::Result<Self> {
-        let device = Device::open()?;
+    fn try_start(prepared: Prepared, shared: Arc<Shared>, config: ViewConfig) -> io::Result<Self> {
         let (wake, ended) = (Arc::new(event()?), Arc::new(event()?));
         // What goes to a file is not in the way.
         let diversion = print::errors_on_terminal().then(log::divert);
-        let terminal = Terminal::enter(device)?;
+        let terminal = Terminal::enter(prepared)?;
         let descriptor: OwnedFd = wake.as_fd().try_clone_to_owned()?;
         let screen = Screen::new(shared, config, terminal, Arc::new(descriptor))?;
         let end = End(Arc::clone(&ended));

@@ -47,6 +47,39 @@ impl Taken {
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
+/// A terminal that is not taken over yet, and is guarded already: its guardian is another program, which is waited for,
+/// and that must not be once programs may be held.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    device: Option<Device>,
+    guardian: Option<TerminalGuardian>,
+}
+
+impl Prepared {
+    /// Opens the terminal.
+    pub(crate) fn open() -> io::Result<Self> {
+        let device = Device::open()?;
+        let guardian = TerminalGuardian::start(device.as_fd()).inspect_err(|error| {
+            tracing::warn!(
+                "should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}"
+            );
+        });
+        Ok(Self {
+            device: Some(device),
+            guardian: guardian.ok(),
+        })
+    }
+}
+
+/// It was never taken over: there is nothing to give back.
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.dismiss();
+        }
+    }
+}
+
 /// The terminal while it is ours.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -58,14 +91,12 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Takes it over.
-    pub(crate) fn enter(device: Device) -> io::Result<Self> {
-        let guardian = TerminalGuardian::start(device.as_fd()).inspect_err(|error| {
-            tracing::warn!(
-                "should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}"
-            );
-        });
+    pub(crate) fn enter(mut prepared: Prepared) -> io::Result<Self> {
         HOOK.call_once(give_back_before_panics);
-        Self::enter_guarded(device, guardian.ok())
+        match prepared.device.take() {
+            Some(device) => Self::enter_guarded(device, prepared.guardian.take()),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        }
     }
 
     fn enter_guarded(device: Device, guardian: Option<TerminalGuardian>) -> io::Result<Self> {

@@ -1,0 +1,217 @@
+//! Kernel tier: whatever gctrace holds goes on, however and whenever the recording ends, and whoever is stuck.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+mod common;
+
+use common::tmux::Tmux;
+use common::tmux::has_tmux;
+use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Child;
+use std::process::Command;
+use std::process::Stdio;
+
+/// Recordings that end while programs are started: each of them used to leave some stopped.
+const ROUNDS: usize = 20;
+
+fn spawner() -> String {
+    let script = common::scripts().join("spawner.py");
+    script.to_str().unwrap().to_owned()
+}
+
+fn start_spawner(python: &Path, folder: &Path) -> Child {
+    let child = Command::new(python)
+        .arg(spawner())
+        .arg(folder)
+        .spawn()
+        .unwrap();
+    common::wait_until("the first program", || folder.join("ready").exists());
+    child
+}
+
+/// Ends a spawner; how many programs it started. All of them must have ended.
+fn nobody_is_stuck(folder: &Path) -> u64 {
+    fs::write(folder.join("stop"), "").unwrap();
+    let report = folder.join("report.json");
+    common::wait_until("the report of the spawner", || report.exists());
+    let report = common::json(&report);
+    assert_eq!(report["stuck"], Value::Array(Vec::new()), "{report}");
+    report["started"].as_u64().unwrap()
+}
+
+fn signal(process: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(process.id()).unwrap()), signal).unwrap();
+}
+
+fn gctrace(place: &Path, arguments: &[&str]) -> Child {
+    Command::new(common::GCTRACE)
+        .args(arguments)
+        .current_dir(place)
+        .env_remove("SUDO_UID")
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(place.join("messages")).unwrap())
+        .spawn()
+        .unwrap()
+}
+
+/// Records a spawner, ends the recording like this, and sees that all programs end.
+fn ends_cleanly(python: &Path, arguments: &[&str], end: Option<Signal>) {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("programs");
+    let mut spawner = start_spawner(python, &folder);
+    let pid = spawner.id().to_string();
+    let mut line = arguments.to_vec();
+    line.extend(["-p", &pid]);
+    let mut gctrace = gctrace(place.path(), &line);
+    if let Some(end) = end {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        signal(&gctrace, end);
+    }
+    let status = gctrace.wait().unwrap();
+    let messages = fs::read_to_string(place.path().join("messages")).unwrap();
+    assert!(status.success(), "{arguments:?}: {status} {messages}");
+    let started = nobody_is_stuck(&folder);
+    assert!(started > 2, "{started} programs");
+    assert!(spawner.wait().unwrap().success());
+}
+
+#[test]
+fn a_recording_that_ends_leaves_nothing_stopped() {
+    let Some((python, _)) = common::place_for("a_recording_that_ends_leaves_nothing_stopped")
+    else {
+        return;
+    };
+    for _ in 0..ROUNDS {
+        ends_cleanly(&python, &["record", "-d", "0.4s"], None);
+    }
+    for _ in 0..3 {
+        ends_cleanly(&python, &["record"], Some(Signal::SIGINT));
+        ends_cleanly(&python, &["record"], Some(Signal::SIGTERM));
+        ends_cleanly(&python, &["top", "-n", "2", "-d", "0.2s"], None);
+    }
+}
+
+/// The kernel sends SIGHUP to all of a process group that loses its last parent while one of it is stopped.
+#[test]
+fn the_end_of_the_command_ends_no_survivor() {
+    let Some((python, _)) = common::place_for("the_end_of_the_command_ends_no_survivor") else {
+        return;
+    };
+    for _ in 0..5 {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("programs");
+        let command = format!(
+            "{} {} {} & sleep 1",
+            python.display(),
+            spawner(),
+            folder.display()
+        );
+        // In a process group of its own, whose only parent in the session is this shell.
+        let line = format!(
+            "set -m; {} record -- sh -c '{command}' & wait $!",
+            common::GCTRACE
+        );
+        let status = Command::new("setsid")
+            .args(["--wait", "bash", "-c", &line])
+            .current_dir(place.path())
+            .env_remove("SUDO_UID")
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{status}");
+        nobody_is_stuck(&folder);
+    }
+}
+
+/// While gctrace itself is stopped, programs that it holds go on after at most two seconds.
+#[test]
+fn a_stopped_gctrace_holds_nobody() {
+    let Some((python, place)) = common::place_for("a_stopped_gctrace_holds_nobody") else {
+        return;
+    };
+    let place = place.path();
+    let folder = place.join("programs");
+    let mut spawner = start_spawner(&python, &folder);
+    let mut gctrace = gctrace(place, &["record", "-p", &spawner.id().to_string()]);
+    let trace = place.join("trace.json");
+    common::wait_until("attached", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
+    });
+    signal(&gctrace, Signal::SIGSTOP);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    nobody_is_stuck(&folder);
+    signal(&gctrace, Signal::SIGCONT);
+    assert!(gctrace.wait().unwrap().success(), "the process ended");
+    assert!(spawner.wait().unwrap().success());
+    let trace = common::Trace::read(&trace);
+    let notes = trace.named("gctrace_note");
+    let is_told = |(_, note): &(u64, &Value)| note["message"].to_string().contains("guardian");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+}
+
+/// A shell that has gctrace among its descendants, and starts new programs meanwhile.
+const ANCESTOR: &str = "
+cp \"$(command -v sleep)\" program; truncate -s 4M program
+$GCTRACE record -p $$ -d 1s & recording=$!
+for number in 1 2 3 4 5 6 7 8 9 10; do cp program program$number; ./program$number 0.05; done
+wait $recording
+";
+
+#[test]
+fn an_ancestor_is_recorded() {
+    let Some((_, place)) = common::place_for("an_ancestor_is_recorded") else {
+        return;
+    };
+    let mut shell = Command::new("setsid")
+        .args(["--wait", "bash", "-c", ANCESTOR])
+        .current_dir(place.path())
+        .env("GCTRACE", common::GCTRACE)
+        .env_remove("SUDO_UID")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    common::wait_until("the end", || shell.try_wait().unwrap().is_some());
+    assert!(shell.wait().unwrap().success());
+    let trace = common::Trace::read(&place.path().join("trace.json"));
+    let processes = trace.named("gctrace_process");
+    let own = |(_, process): &(u64, &Value)| {
+        let command = process["command"].to_string();
+        command.contains(common::GCTRACE) || command.contains("guardian")
+    };
+    assert!(!processes.iter().any(own), "{processes:?}");
+}
+
+#[test]
+fn the_view_of_an_ancestor_is_left() {
+    let test = "the_view_of_an_ancestor_is_left";
+    let Some((_, place)) = common::place_for(test) else {
+        return;
+    };
+    if !has_tmux(test) {
+        return;
+    }
+    let shell = ["bash", "--norc", "--noprofile", "-i"];
+    let tmux = Tmux::start(place.path(), (100, 30), &shell);
+    for leave in ["q", "C-c", "SIGTERM"] {
+        tmux.line(&format!("{} top -p $$; echo left $?", common::GCTRACE));
+        tmux.wait_for_words("gctrace top");
+        common::wait_until("the view", || tmux.variable("alternate_on") == "1");
+        match leave {
+            "SIGTERM" => {
+                let pane = tmux.variable("pane_pid");
+                let children = fs::read_to_string(format!("/proc/{pane}/task/{pane}/children"));
+                let gctrace = children.unwrap().trim().parse().unwrap();
+                kill(Pid::from_raw(gctrace), Signal::SIGTERM).unwrap();
+            }
+            key => tmux.press(&[key]),
+        }
+        tmux.wait_for_words("left 0");
+        tmux.line("clear");
+        tmux.wait_for("an empty screen", |screen| !screen.contains("left"));
+    }
+}

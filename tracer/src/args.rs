@@ -37,6 +37,8 @@ use std::time::Duration;
 pub(crate) const GUARDIAN: &str = "__guardian";
 /// The one that guards the terminal.
 pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
+/// The hidden subcommand that loads the injected library once, as the command's user (`launch/trial.rs`).
+pub(crate) const LOAD_LIBRARY: &str = "__load-library";
 
 /// Exit code of a usage error.
 const USAGE: u8 = 2;
@@ -146,6 +148,12 @@ enum Subcommands {
     /// Give the terminal back should gctrace be killed (started by gctrace itself)
     #[command(name = TERMINAL_GUARDIAN, hide = true)]
     TerminalGuardian,
+    /// Load the injected library, to see whether the loader accepts it (started by gctrace itself)
+    #[command(name = LOAD_LIBRARY, hide = true)]
+    LoadLibrary {
+        /// The library
+        path: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -209,6 +217,8 @@ pub(crate) enum Action {
     Guardian,
     /// Be the guardian of the terminal.
     TerminalGuardian,
+    /// Load the injected library once, without rights.
+    LoadLibrary(PathBuf),
 }
 
 /// One recording, as asked for.
@@ -394,6 +404,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
         Some(Subcommands::Man { directory }) => Action::Man(directory),
         Some(Subcommands::Guardian) => Action::Guardian,
         Some(Subcommands::TerminalGuardian) => Action::TerminalGuardian,
+        Some(Subcommands::LoadLibrary { path }) => Action::LoadLibrary(path),
     })
 }
 

@@ -8,6 +8,9 @@ use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::print;
 use crate::record::mode;
+use crate::variables::Decides;
+use crate::variables::temporary_directory;
+use crate::variables::variable;
 use anyhow::Context as _;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
@@ -26,10 +29,9 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> anyhow::Result<Self> {
-        let template = std::env::temp_dir().join("gctrace-demo-XXXXXX");
-        let path = nix::unistd::mkdtemp(&template).with_context(|| {
-            format!("cannot make a folder in {}", std::env::temp_dir().display())
-        })?;
+        let parent = temporary_directory();
+        let path = nix::unistd::mkdtemp(&parent.join("gctrace-demo-XXXXXX"))
+            .with_context(|| format!("cannot make a folder in {}", parent.display()))?;
         Ok(Self(path))
     }
 }
@@ -86,7 +88,7 @@ fn possible() -> anyhow::Result<()> {
 /// There the program's CUDA is looked for by gctrace, and CUPTI by what gctrace loads into the program.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(own) = std::env::var_os("LD_LIBRARY_PATH").filter(|own| !own.is_empty()) {
+    if let Some(own) = variable("LD_LIBRARY_PATH", Decides::Place).filter(|own| !own.is_empty()) {
         path.push(":");
         path.push(own);
     }

@@ -11,6 +11,7 @@ mod invoker;
 mod preload;
 mod program;
 mod signals;
+mod trial;
 mod trust;
 
 pub(crate) use as_user::Cache;
@@ -30,6 +31,7 @@ pub(crate) use program::What;
 pub(crate) use signals::Decision;
 pub(crate) use signals::Policy;
 pub(crate) use signals::Signals;
+pub(crate) use trial::load;
 
 use crate::launch::environment::Environment;
 use crate::launch::inherited::Inherited;
@@ -316,20 +318,20 @@ pub(crate) struct Launched {
     pidfd: OwnedFd,
 }
 
+/// A descriptor of a child that was not waited for, so that the pid is still its own.
+fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+    let fd = Errno::result(fd)?;
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just handed it out, closed on exec; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 impl Launched {
     fn watch(child: Child) -> Result<Self, LaunchError> {
         let pid = child.id();
-        // SAFETY: plain numbers; the child was not waited for, so the pid is still its own.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0);
-        let Some(fd) = fd else {
-            return Err(LaunchError::Watch {
-                pid,
-                source: io::Error::last_os_error(),
-            });
-        };
-        // SAFETY: the kernel has just handed it out, closed on exec; nobody else owns it.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let pidfd = pidfd_of(&child).map_err(|source| LaunchError::Watch { pid, source })?;
         Ok(Self { child, pidfd })
     }
 

@@ -1,5 +1,5 @@
 //! The `gctrace` command: parse, log, dispatch, exit code.
-
+#![warn(clippy::disallowed_methods)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod analyze;
@@ -17,6 +17,7 @@ mod privileges;
 mod record;
 mod render;
 mod top;
+mod variables;
 
 use crate::args::Action;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn run(action: Action) -> anyhow::Result<u8> {
         Action::Record(config) => record::run(&config),
         Action::Top(config) => top::run(&config),
         Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Action::LoadLibrary(path) => launch::load(&path).map(|()| 0),
         Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         Action::Doctor(config) => Ok(doctor::run(&config)?),
         Action::Completions(shell) => {

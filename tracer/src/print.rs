@@ -18,6 +18,7 @@ mod json;
 
 pub(crate) use json::Json;
 
+use crate::variables::text;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use std::fmt::Display;
@@ -116,9 +117,8 @@ pub(crate) fn errors_on_terminal() -> bool {
 /// Whether what goes to this stream may be colored: to a terminal that can show it, unless `NO_COLOR`
 /// (no-color.org) is set.
 pub(crate) fn colors_wanted(on_terminal: bool) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    on_terminal && !set("NO_COLOR") && !dumb
+    let dumb = text("TERM").is_none_or(|term| term == "dumb");
+    on_terminal && text("NO_COLOR").is_none() && !dumb
 }
 
 /// Standard output once more, to be read and written without this module: the view's terminal.

@@ -4,9 +4,13 @@
 //! rules are pure. What the kernel can do at all is `gctrace_ebpf::KernelSupport`.
 
 mod facts;
+mod process;
 
 pub(crate) use facts::Facts;
 pub(crate) use facts::Lockdown;
+pub(crate) use facts::in_foreign_user_namespace;
+pub(crate) use process::has_more_rights_than_its_user;
+pub(crate) use process::renounce;
 
 use crate::hints::shell_line;
 use std::ffi::OsStr;

@@ -193,7 +193,7 @@ impl<'a> Top<'a> {
             Target::Process { .. } | Target::Everything => None,
         };
         // Set and not empty: no colours (no-color.org).
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let no_color = crate::variables::text("NO_COLOR").is_some();
         ViewConfig {
             interval: self.config.interval,
             iterations: self.config.iterations,

@@ -155,6 +155,7 @@ fn records(before: &[OsString]) -> bool {
         "help",
         super::GUARDIAN,
         super::TERMINAL_GUARDIAN,
+        super::LOAD_LIBRARY,
     ];
     !before
         .iter()

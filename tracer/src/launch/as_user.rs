@@ -3,9 +3,11 @@
 //! Root must not write through a user's symbolic link with root's rights, nor believe a cache that
 //! a user can write: what it says decides where breakpoints are placed.
 
-use crate::launch::environment::secure_execution;
 use crate::launch::invoker::Credentials;
 use crate::launch::invoker::Invoker;
+use crate::privileges::has_more_rights_than_its_user;
+use crate::variables::Decides;
+use crate::variables::variable;
 use nix::unistd::Uid;
 use std::fs::DirBuilder;
 use std::fs::File;
@@ -150,14 +152,14 @@ impl Cache {
         if Uid::effective().is_root() {
             return Self::at(Path::new(ROOT_CACHE), 0, None);
         }
-        let variable = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let base = variable
+        let named = variable("XDG_CACHE_HOME", Decides::Place).map(PathBuf::from);
+        let base = named
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| invoker.home.join(".cache"));
         Self::at(
             &base.join("gctrace"),
             invoker.uid,
-            secure_execution().then_some(invoker.uid),
+            has_more_rights_than_its_user().then_some(invoker.uid),
         )
     }
 

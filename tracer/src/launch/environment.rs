@@ -5,6 +5,7 @@
 
 use crate::launch::invoker::Invoker;
 use crate::launch::invoker::Tool;
+use crate::privileges::has_more_rights_than_its_user;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -49,18 +50,20 @@ const MAX_ANCESTORS: usize = 64;
 /// removed `LD_LIBRARY_PATH`, `TMPDIR` and others from the process's view of it (ld.so(8), "secure
 /// execution"); the kernel's copy still has them.
 pub(super) fn present() -> Environment {
-    let seen = || std::env::vars_os().collect();
-    if secure_execution() {
+    if has_more_rights_than_its_user() {
         given_by_kernel().unwrap_or_else(|_| seen())
     } else {
         seen()
     }
 }
 
-/// Whether this process has rights that its user does not have (`AT_SECURE`).
-pub(super) fn secure_execution() -> bool {
-    // SAFETY: reads a number from the auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+/// For the command, not for gctrace.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "handed on, not read: gctrace's own variables are in variables.rs"
+)]
+fn seen() -> Environment {
+    std::env::vars_os().collect()
 }
 
 /// A process with more rights than its user may not read its own `/proc/self/environ` unless it is

@@ -1,5 +1,7 @@
 //! Who typed the command: the user behind sudo or doas, or simply the present one.
 
+use crate::variables::Decides;
+use crate::variables::variable;
 use nix::errno::Errno;
 use nix::unistd::Gid;
 use nix::unistd::Uid;
@@ -88,7 +90,7 @@ impl Invoker {
         let facts = Facts {
             real_uid: Uid::current().as_raw(),
             effective_uid: Uid::effective().as_raw(),
-            variable: &|name| std::env::var(name).ok(),
+            variable: &|name| variable(name, Decides::Identity)?.into_string().ok(),
         };
         match identity(&facts) {
             Identity::Present => Self::present(),
@@ -105,6 +107,13 @@ impl Invoker {
     /// What gave gctrace root's rights, where somebody else typed the command.
     pub(crate) fn escalated_by(&self) -> Option<Tool> {
         self.tool
+    }
+
+    /// Name of the user that gctrace itself is.
+    pub(crate) fn effective_name() -> String {
+        let uid = Uid::effective();
+        let user = User::from_uid(uid).ok().flatten();
+        user.map_or_else(|| uid.to_string(), |user| user.name)
     }
 
     fn present() -> Self {

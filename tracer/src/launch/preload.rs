@@ -2,15 +2,16 @@
 //!
 //! What the library does is `probes/inject`; whether it is wanted, `record/mode.rs`.
 
+use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::launch::trial;
 use crate::launch::trust;
 use crate::launch::trust::Writable;
 use crate::record::mode::Injection;
+use crate::variables::Decides;
+use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
-use nix::unistd::Uid;
-use std::ffi::CStr;
-use std::ffi::CString;
 use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs::File;
@@ -70,11 +71,13 @@ pub(crate) enum LibraryError {
         /// The kernel's reason.
         reason: String,
     },
-    /// As root gctrace loads nothing into other users' programs that somebody else could have replaced.
-    #[error("as root gctrace does not load {} into programs of {user}: {writable}", .path.display())]
+    /// With more rights than its user gctrace loads nothing that anyone but root could have replaced.
+    #[error("{rights} gctrace does not load {} into programs of {user}: {writable}", .path.display())]
     NotTrusted {
         /// The file.
         path: PathBuf,
+        /// `as root`, `with file capabilities`.
+        rights: &'static str,
         /// Whom the command runs as.
         user: String,
         /// Who could have replaced it.
@@ -153,7 +156,7 @@ fn installed() -> String {
 /// # Errors
 /// Why not; of several files, that of the first.
 pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
-    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
+    if let Some(named) = variable(LIBRARY_VARIABLE, Decides::Code) {
         return usable(&PathBuf::from(named), launch);
     }
     let folders = folders();
@@ -199,16 +202,17 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
         .as_bytes()
         .iter()
         .any(|byte| b" :\t\n".contains(byte));
-    if let Some(user) = &launch.identity {
-        if has_separator {
-            return Err(LibraryError::Separator { path });
-        }
+    if has_separator && launch.identity.is_some() {
+        return Err(LibraryError::Separator { path });
+    }
+    if let Some(rights) = trust::rights_beyond_user(launch.identity.is_some()) {
         let found =
             trust::writable_by_others(&path).map_err(|error| unusable(error.to_string()))?;
-        if let (Some(writable), true) = (found, Uid::effective().is_root()) {
-            let user = user.name.clone();
+        if let Some(writable) = found {
+            let user = launch.user();
             return Err(LibraryError::NotTrusted {
                 path,
+                rights,
                 user,
                 writable,
             });
@@ -216,7 +220,8 @@ fn usable(file: &Path, launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     }
     version_matches(&path)?;
     readable(&path, launch)?;
-    loads(&path)?;
+    // One with an older C library than it was linked with would not let a program start that it is preloaded into.
+    trial::loads(&path, launch).map_err(unusable)?;
     Ok(path)
 }
 
@@ -237,33 +242,6 @@ fn version_matches(path: &Path) -> Result<(), LibraryError> {
     })
 }
 
-/// The loader of this system takes it: one with an older C library than it was linked with would not let a program
-/// start that it is preloaded into. Its constructor does nothing without the variables that ask it to.
-fn loads(path: &Path) -> Result<(), LibraryError> {
-    let unusable = |reason: String| LibraryError::Unusable {
-        path: path.to_owned(),
-        reason,
-    };
-    let name = CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| unusable("there is a zero in its path".to_owned()))?;
-    // SAFETY: a C string; what runs is the library's constructor, which is ours (its version was checked).
-    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if !handle.is_null() {
-        // SAFETY: opened above, used by nobody.
-        unsafe { libc::dlclose(handle) };
-        return Ok(());
-    }
-    // SAFETY: the loader's text lives until its next call on this thread.
-    let reason = unsafe {
-        let text = libc::dlerror();
-        match text.is_null() {
-            true => "the loader refuses it".to_owned(),
-            false => CStr::from_ptr(text).to_string_lossy().into_owned(),
-        }
-    };
-    Err(unusable(reason))
-}
-
 /// The loader opens it with the rights of the command's user.
 fn readable(path: &Path, launch: &LaunchPlan) -> Result<(), LibraryError> {
     let opened: io::Result<()> = launch
@@ -271,15 +249,20 @@ fn readable(path: &Path, launch: &LaunchPlan) -> Result<(), LibraryError> {
         .unwrap_or(Ok(()));
     opened.map_err(|error| LibraryError::Unreadable {
         path: path.to_owned(),
-        user: match &launch.identity {
-            Some(user) => user.name.clone(),
-            None => "this user".to_owned(),
-        },
+        user: launch.user(),
         reason: error.to_string(),
     })
 }
 
 impl LaunchPlan {
+    /// Whom the command runs as.
+    fn user(&self) -> String {
+        match &self.identity {
+            Some(user) => user.name.clone(),
+            None => Invoker::effective_name(),
+        }
+    }
+
     /// Has the loader and NVIDIA's driver load the library into the command and what it starts. `rendezvous` is the
     /// socket, in gctrace's private folder. The user's own libraries stay first; a `CUDA_INJECTION64_PATH` of
     /// another tool stays, and the library then begins without the driver's call.

@@ -1,5 +1,7 @@
-//! Who may change a file: where gctrace is root, no user may choose what it loads into programs of others.
+//! Who may change a file: where gctrace has more rights than its user, nobody but root chooses what it loads.
 
+use crate::privileges::has_more_rights_than_its_user;
+use crate::privileges::in_foreign_user_namespace;
 use nix::unistd::Gid;
 use nix::unistd::Group;
 use nix::unistd::Uid;
@@ -38,6 +40,17 @@ impl fmt::Display for Writable {
             Who::Everyone => write!(formatter, "everyone may write {part}"),
         }
     }
+}
+
+/// How gctrace has rights that not every user has; `None` where it has none. `for_another`: it takes on
+/// another user's identity. Root of a user namespace has its owner's rights, and all files of the
+/// host belong to somebody else there.
+pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
+    let is_root = Uid::effective().is_root();
+    if is_root && (for_another || !in_foreign_user_namespace()) {
+        return Some("as root");
+    }
+    has_more_rights_than_its_user().then_some("with file capabilities")
 }
 
 /// The first part of an absolute path, from its end, that somebody but root may write; the path must lead over no

@@ -1,10 +1,11 @@
 //! What `/proc` and `/sys` say about the rights of this process. Nothing here fails: what cannot be
 //! read counts as what is usual, and the kernel has the last word anyway.
 
+use crate::launch::Invoker;
 use crate::privileges::Capabilities;
+use crate::variables::Decides;
+use crate::variables::variable;
 use nix::sys::statvfs::FsFlags;
-use nix::unistd::Uid;
-use nix::unistd::User;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -60,13 +61,12 @@ impl Facts {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {
-            user: user(),
+            user: Invoker::effective_name(),
             effective: capabilities(&status, "CapEff"),
             bounding: capabilities(&status, "CapBnd"),
             newest_capability: number("/proc/sys/kernel/cap_last_cap").unwrap_or(u32::MAX),
             no_new_privileges: field(&status, "NoNewPrivs") == Some("1"),
-            foreign_user_namespace: fs::read_to_string("/proc/self/uid_map")
-                .is_ok_and(|map| !is_first_namespace(&map)),
+            foreign_user_namespace: in_foreign_user_namespace(),
             foreign_pid_namespace: fs::read_link("/proc/self/ns/pid")
                 .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
             container: container(),
@@ -78,14 +78,6 @@ impl Facts {
             arguments: std::env::args_os().skip(1).collect(),
         }
     }
-}
-
-fn user() -> String {
-    let uid = Uid::effective();
-    User::from_uid(uid)
-        .ok()
-        .flatten()
-        .map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 fn number(path: &str) -> Option<u32> {
@@ -102,6 +94,11 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
 fn capabilities(status: &str, name: &str) -> Capabilities {
     let bits = field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok());
     Capabilities(bits.unwrap_or(0))
+}
+
+/// Whether this is another user namespace than the first: root is only its owner then.
+pub(crate) fn in_foreign_user_namespace() -> bool {
+    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !is_first_namespace(&map))
 }
 
 /// The first user namespace maps all ids to themselves (user_namespaces(7)).
@@ -144,7 +141,9 @@ fn container() -> Option<String> {
             .exists()
             .then(|| "podman".to_owned())
     })
-    .or_else(|| std::env::var_os("KUBERNETES_SERVICE_HOST").map(|_| "kubernetes".to_owned()))
+    .or_else(|| {
+        variable("KUBERNETES_SERVICE_HOST", Decides::Appearance).map(|_| "kubernetes".to_owned())
+    })
 }
 
 fn container_variable(environ: &[u8]) -> Option<String> {

@@ -7,6 +7,8 @@
 mod worker;
 
 use crate::record::output::Output;
+use crate::variables::Decides;
+use crate::variables::variable;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuSample;
 use gctrace_event::Record;
@@ -95,15 +97,8 @@ impl GpuSampling {
     }
 }
 
-/// The library that the environment names. Where gctrace has privileges that its user has not (file
-/// capabilities), no library of the user's choice is loaded.
+/// The library that the environment names.
 pub(crate) fn library() -> Option<PathBuf> {
-    // SAFETY: reads a value that the kernel left in this process.
-    let privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    let named = std::env::var_os(LIBRARY_VARIABLE).filter(|path| !path.is_empty())?;
-    if privileged {
-        tracing::warn!("{LIBRARY_VARIABLE} is ignored: this gctrace has privileges of its own");
-        return None;
-    }
+    let named = variable(LIBRARY_VARIABLE, Decides::Code).filter(|path| !path.is_empty())?;
     Some(named.into())
 }

@@ -101,7 +101,7 @@ pub(crate) fn possible() -> Result<(), Impossible> {
     if !print::on_terminal() {
         return Err(Impossible::NoTerminal);
     }
-    let term = std::env::var("TERM").unwrap_or_default();
+    let term = crate::variables::text("TERM").unwrap_or_default();
     match term.as_str() {
         "" => Err(Impossible::Unnamed),
         "dumb" | "unknown" => Err(Impossible::Dumb(term)),

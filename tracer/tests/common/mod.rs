@@ -13,6 +13,7 @@
 pub mod allocations;
 #[path = "../../../tests/limit.rs"]
 pub mod limit;
+pub mod setcap;
 pub mod terminal;
 pub mod tmux;
 pub mod top;

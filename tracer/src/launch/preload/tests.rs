@@ -4,6 +4,7 @@ use super::*;
 use crate::launch::Invoker;
 use crate::launch::invoker::Tool;
 use gctrace_ring::Options;
+use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -112,9 +113,19 @@ fn paths_that_the_loader_would_cut_get_a_link() {
         .expect_err("nowhere");
 }
 
+/// A folder in which libraries are trusted: as root, one that only root may write.
+fn trusted_place() -> tempfile::TempDir {
+    let place = if Uid::effective().is_root() {
+        tempfile::tempdir_in("/usr/local/lib")
+    } else {
+        tempfile::tempdir()
+    };
+    place.expect("a directory")
+}
+
 #[test]
 fn what_is_not_the_library_is_refused() {
-    let place = tempfile::tempdir().expect("a directory");
+    let place = trusted_place();
     let file = place.path().join(LIBRARY);
     let refused = |plan: &LaunchPlan| usable(&file, plan).expect_err("refused").to_string();
     assert!(refused(&plan(&[])).contains("No such file"));
@@ -141,7 +152,7 @@ fn the_one_that_cargo_built_is_found() {
 
 #[test]
 fn another_version_is_said() {
-    let place = tempfile::tempdir().expect("a directory");
+    let place = trusted_place();
     let file = place.path().join(LIBRARY);
     let mut bytes = fs::read(built()).expect("read");
     let version = gctrace_ring::VERSION.as_bytes();
@@ -189,7 +200,11 @@ fn as_root_files_of_others_are_refused() {
         "{refused}"
     );
     plan.identity = None;
-    usable(&file, &plan).expect("root's own program");
+    let refused = usable(&file, &plan).expect_err("root's own programs are no exception");
+    assert!(
+        refused.to_string().contains("belongs to nobody"),
+        "{refused}"
+    );
 
     let place = tempfile::tempdir_in("/usr/local/lib").expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");

@@ -1,3 +1,8 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "variables of tests, not of gctrace"
+)]
+
 use super::*;
 use std::io::BufRead as _;
 use std::io::BufReader;

@@ -4,6 +4,8 @@
 //! killed, at the next start. It holds the socket, and what the command is to find
 //! there by a path without a space.
 
+use crate::variables::Decides;
+use crate::variables::variable;
 use anyhow::Context as _;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
@@ -158,15 +160,15 @@ impl Drop for Folder {
 /// Places in the order in which they are tried: in memory, and the user's own, first. Those of root's
 /// environment are not the user's.
 pub(super) fn places(owner: Owner) -> Vec<PathBuf> {
-    let variable = |name| {
-        let value = std::env::var_os(name).map(PathBuf::from);
+    let named = |name| {
+        let value = variable(name, Decides::Place).map(PathBuf::from);
         value.filter(|path| path.is_absolute() && owner.uid == Uid::effective().as_raw())
     };
     let fixed = |path: &str| Some(PathBuf::from(path));
     [
-        variable("XDG_RUNTIME_DIR"),
+        named("XDG_RUNTIME_DIR"),
         fixed("/dev/shm"),
-        variable("TMPDIR"),
+        named("TMPDIR"),
         fixed("/tmp"),
     ]
     .into_iter()

@@ -167,7 +167,7 @@ pub(crate) fn raw(mode: &Termios) -> Termios {
 
 /// The Linux console and terminals of glass and steel have none.
 fn has_mouse() -> bool {
-    let name = std::env::var("TERM").unwrap_or_default();
+    let name = crate::variables::text("TERM").unwrap_or_default();
     !(name == "linux" || name.starts_with("vt"))
 }
 

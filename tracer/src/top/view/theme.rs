@@ -3,6 +3,7 @@
 //! Everything is drawn with colours and Unicode; [`Theme::finish`] takes away what the terminal cannot show or
 //! the user does not want. What a colour says is said by words, bold or position too.
 
+use crate::variables::text;
 use ratatui::buffer::Buffer;
 use ratatui::buffer::Cell;
 use ratatui::style::Color;
@@ -76,11 +77,8 @@ impl Theme {
     /// What the environment says: `NO_COLOR` (no-color.org) is the caller's; characters beyond ASCII need a
     /// UTF-8 locale (POSIX order of the variables) and another font than that of the Linux console.
     pub(crate) fn detect(colors: bool) -> Self {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-            .into_iter()
-            .find_map(variable);
-        let console = variable("TERM").is_some_and(|term| term == "linux");
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(text);
+        let console = text("TERM").is_some_and(|term| term == "linux");
         Self {
             colors,
             unicode: !console && locale.is_some_and(|locale| is_utf8(&locale)),

@@ -1,5 +1,10 @@
 //! A page as the Prometheus project's parser reads it.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "variables of tests, not of gctrace"
+)]
+
 use crate::top::metrics::page::open_metrics;
 use gctrace_analysis::live::Snapshot;
 use serde::Deserialize;

@@ -1,0 +1,97 @@
+//! gctrace installed by root with file capabilities, and ordinary users of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Output;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// User ids that nobody has.
+pub const ALICE: u32 = 61_301;
+pub const BOB: u32 = 61_302;
+
+/// Longer than anything here takes, on a machine with other work.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A copy of gctrace and its library where only root writes, and a folder where everyone may.
+pub struct Setcap {
+    installed: TempDir,
+    work: TempDir,
+}
+
+impl Setcap {
+    /// `None`, and a line that says why, where that is not possible.
+    pub fn install(test: &str, capabilities: &str) -> Option<Self> {
+        if !super::privileged(test) {
+            return None;
+        }
+        let installed = tempfile::tempdir_in("/usr/local/lib").unwrap();
+        let work = tempfile::tempdir().unwrap();
+        let open = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(installed.path(), 0o755);
+        open(work.path(), 0o1777);
+        let setcap = Self { installed, work };
+        fs::copy(super::GCTRACE, setcap.gctrace()).unwrap();
+        let library = gctrace_inject::find_library().expect("the library is built with the tests");
+        let copy = setcap.installed.path().join("libgctrace_inject.so");
+        fs::copy(library, &copy).unwrap();
+        open(&setcap.gctrace(), 0o755);
+        open(&copy, 0o755);
+        let granted = Command::new("setcap")
+            .arg(capabilities)
+            .arg(setcap.gctrace())
+            .output();
+        match granted {
+            Ok(output) if output.status.success() => Some(setcap),
+            other => {
+                eprintln!("skipped {test}: file capabilities cannot be set here: {other:?}");
+                None
+            }
+        }
+    }
+
+    pub fn gctrace(&self) -> PathBuf {
+        self.installed.path().join("gctrace")
+    }
+
+    /// A file of the folder that everyone may write.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.work.path().join(name)
+    }
+
+    /// A command as that user, with no group but their own, ended after a while.
+    pub fn command(&self, user: u32, program: &Path) -> Command {
+        let mut command = Command::new("timeout");
+        command
+            .args(["--kill-after=5", &LIMIT.as_secs().to_string()])
+            .arg(program)
+            .current_dir(self.work.path())
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.work.path())
+            .uid(user)
+            .gid(user);
+        command
+    }
+
+    /// gctrace as that user.
+    pub fn run(&self, user: u32, arguments: &[&str]) -> Output {
+        let mut command = self.command(user, &self.gctrace());
+        command.args(arguments).output().unwrap()
+    }
+}
+
+/// Standard output and error.
+pub fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}

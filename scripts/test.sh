@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Sets everything up and runs all tests, in three tiers:
+# Sets everything up and runs all tests, in four tiers:
 #
 #   plain    formatting, lints, unit and integration tests: for anyone
 #   kernel   BPF programs in the running kernel, real interpreters: root
+#   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
 #
 #   scripts/test.sh [TIER...]                       default: all
@@ -17,7 +18,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel torch); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -54,7 +55,7 @@ lints() {
         note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh tests/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi
@@ -163,6 +164,16 @@ kernel() {
     fi
 }
 
+chaos() {
+    if ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
+        note "chaos: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
+    elif step chaos scripts/chaos.sh --short; then
+        note "chaos: passed"
+    else
+        fail chaos
+    fi
+}
+
 torch() {
     if ! can_be_root; then
         note "torch: skipped: needs root (run with sudo)"
@@ -185,8 +196,8 @@ need_cargo
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | torch) "$tier" ;;
-    *) die "no tier '$tier': plain, kernel, torch" ;;
+    plain | kernel | chaos | torch) "$tier" ;;
+    *) die "no tier '$tier': plain, kernel, chaos, torch" ;;
     esac
 done
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Makes the fuzzer's first files in probes/fuzz/corpus/resolve: one small program, built, stripped
-# and linked in several ways.
+# Makes the first files of the fuzz target `resolve`: one small program, built, stripped and linked in
+# several ways.
+#
+#   seed.sh FOLDER
 set -euo pipefail
+mkdir -p "$1"
+corpus=$(cd "$1" && pwd)
 cd "$(dirname "$0")"
-corpus=corpus/resolve
-mkdir -p "$corpus"
 build() {
     local name=$1
     shift

@@ -1,8 +1,5 @@
 //! Any bytes given as the parts of a code object, or as the memory of a process with its thread and
 //! frames: an answer or an error, no panic, no endless work.
-//!
-//! `cargo +nightly fuzz run code_object` in `probes/`; on a stable compiler with
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none code_object`.
 
 #![no_main]
 

@@ -1,8 +1,5 @@
 //! Any bytes given to the resolver as a file: an answer or an error, no panic, no endless work.
-//!
-//! `cargo +nightly fuzz run resolve` in `probes/`; on a stable compiler with
-//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none resolve`. Start with the corpus that
-//! `fuzz/seed.sh` makes: small files with every part that the resolver looks at.
+//! `fuzz/seed.sh` makes its first files: small ones with every part that the resolver looks at.
 
 #![no_main]
 

@@ -1,7 +1,5 @@
 //! Any bytes as the memory that a traced program shares with gctrace: the reader ends, hands out no more than a
 //! ringful, and what it takes for a record is one that it would write itself.
-//!
-//! `cargo +nightly fuzz run ring` in `probes/`.
 
 #![no_main]
 

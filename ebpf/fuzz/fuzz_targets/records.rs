@@ -1,0 +1,27 @@
+//! Any bytes as a record of the kernel's rings: an event that keeps its promises, or none.
+
+#![no_main]
+
+use gctrace_ebpf::Event;
+use gctrace_ebpf::MAX_STACK_DEPTH;
+use gctrace_ebpf::decode;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    match decode(bytes) {
+        Some(Event::Pause(event)) => {
+            let pause = &event.pause;
+            assert!(pause.begin_ns <= pause.end_ns);
+            let length = pause.end_ns - pause.begin_ns;
+            assert!(pause.cpu_ns.is_none_or(|cpu| cpu <= length));
+            assert!(pause.stop_the_world_ns.is_none_or(|time| time <= length));
+            assert!(event.thresholds.is_none_or(|all| all.iter().all(|one| *one >= 0)));
+        }
+        Some(Event::Stack(stack)) => assert!(stack.frames.len() <= MAX_STACK_DEPTH as usize),
+        Some(Event::Code(code)) => {
+            let read = code.file_name.len() + code.function_name.len() + code.line_table.len();
+            assert!(read <= bytes.len());
+        }
+        Some(Event::Process(_) | Event::Allocation(_)) | None => {}
+    }
+});

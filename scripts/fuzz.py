@@ -1,0 +1,114 @@
+"""Runs fuzz targets in turn and counts what they did. See fuzz.sh, which builds them.
+
+Noted in FOLDER/runs.tsv, a line for each run: target, runs, CPU seconds, corpus size, failures.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENT = CHECKOUT / "docs/measurements.md"
+# The table in DOCUMENT is between these.
+BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
+
+# Target -> longest input in bytes, and what it is.
+TARGETS = {
+    "read": (16384, "traces, ours and the PyTorch profiler's: reader and analysis"),
+    "live": (16384, "records as the live view takes them: its figures"),
+    "resolve": (200000, "ELF files: where the collector is"),
+    "code_object": (8192, "memory of a process: names, lines, stacks"),
+    "ring": (65536, "memory shared with a traced program: records"),
+    "rendezvous": (8192, "the socket where programs hand over their rings"),
+    "records": (8192, "records of the kernel's rings"),
+}
+SEEDS = {"read": "analysis/fuzz/seeds/read", "live": "analysis/fuzz/seeds/read"}
+
+
+def run(target, seconds, programs, folder):
+    """One run; (runs, CPU seconds, whether it failed)."""
+    corpus, failed = folder / "corpus" / target, folder / "failed"
+    corpus.mkdir(parents=True, exist_ok=True)
+    failed.mkdir(exist_ok=True)
+    longest, _ = TARGETS[target]
+    command = [str(programs / target), str(corpus), "-max_total_time=%d" % seconds,
+               "-max_len=%d" % longest, "-timeout=10", "-rss_limit_mb=1024",
+               "-artifact_prefix=%s/%s-" % (failed, target), "-print_final_stats=1"]
+    if target in SEEDS:
+        command.append(str(CHECKOUT / SEEDS[target]))
+    log = folder / ("%s.log" % target)
+    before = os.times()
+    with open(log, "wb") as file:
+        process = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, cwd=str(folder))
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    text = log.read_text(errors="replace")
+    counted = re.search(r"^stat::number_of_executed_units:\s*(\d+)", text, re.MULTILINE)
+    if process.returncode:
+        shutil.copy(log, failed / ("%s-%d.log" % (target, os.getpid())))
+    return int(counted.group(1)) if counted else 0, cpu, process.returncode != 0
+
+
+def fuzz(options):
+    unknown = [target for target in options.targets if target not in TARGETS]
+    if unknown:
+        sys.exit("fuzz: no target %s: %s" % (unknown[0], ", ".join(TARGETS)))
+    targets, failures = options.targets or list(TARGETS), 0
+    folder = pathlib.Path(options.folder)
+    for _ in range(options.rounds):
+        for target in targets:
+            runs, cpu, failed = run(target, options.seconds, pathlib.Path(options.programs), folder)
+            failures += failed
+            with open(folder / "runs.tsv", "a") as file:
+                file.write("%s\t%d\t%.1f\t%d\n" % (target, runs, cpu, failed))
+            outcome = "FAILED, see %s" % (folder / "failed") if failed else "no failure"
+            print("%-12s %12s runs  %6.1f s of CPU time  %s" % (target, format(runs, ","), cpu, outcome),
+                  flush=True)
+    return 1 if failures else 0
+
+
+def count(folder):
+    """Adds what runs.tsv has to the table, and empties it."""
+    runs = folder / "runs.tsv"
+    text = DOCUMENT.read_text()
+    head, _, rest = text.partition(BEGIN)
+    table, found, tail = rest.partition(END)
+    if not found:
+        sys.exit("fuzz: %s has no table between its marks" % DOCUMENT)
+    totals = {target: [0, 0.0, 0] for target in TARGETS}
+    for row in re.finditer(r"^\| `(\w+)` \| [^|]* \| ([\d,]+) \| ([\d.]+) \| (\d+) \|$", table, re.MULTILINE):
+        totals.setdefault(row.group(1), [0, 0.0, 0])
+        totals[row.group(1)] = [int(row.group(2).replace(",", "")), float(row.group(3)) * 60, int(row.group(4))]
+    for line in runs.read_text().splitlines() if runs.exists() else []:
+        target, number, cpu, failed = line.split("\t")
+        total = totals[target]
+        total[0], total[1], total[2] = total[0] + int(number), total[1] + float(cpu), total[2] + int(failed)
+    lines = ["| target | what it reads | runs | CPU minutes | failures |\n", "|---|---|---|---|---|\n"]
+    for target, (number, cpu, failed) in totals.items():
+        what = TARGETS.get(target, (0, "no more"))[1]
+        lines.append("| `%s` | %s | %s | %.1f | %d |\n" % (target, what, format(number, ","), cpu / 60, failed))
+    sums = [sum(column) for column in zip(*totals.values())]
+    lines.append("| all | | %s | %.1f | %d |\n" % (format(sums[0], ","), sums[1] / 60, sums[2]))
+    DOCUMENT.write_text(head + BEGIN + "".join(lines) + END + tail)
+    runs.unlink(missing_ok=True)
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
+    parser.add_argument("--seconds", type=int, default=10, help="of each run")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each target gets its turn")
+    parser.add_argument("--count", action="store_true", help="adds what was run to docs/measurements.md")
+    parser.add_argument("--folder", default=str(CHECKOUT / "target/fuzz"), help=argparse.SUPPRESS)
+    parser.add_argument("--programs", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    return count(pathlib.Path(options.folder)) if options.count else fuzz(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

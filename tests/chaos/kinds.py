@@ -1,0 +1,383 @@
+"""What is done to gctrace and to the programs below it, kind by kind. Each takes a `Round`."""
+
+import os
+import pty
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+from rounds import Refused
+
+EVERYWHERE = ("ebpf", "inject", "both", "top")
+PROBES = ("ebpf", "both", "top")
+# Modes in which gctrace attaches to a running process.
+ATTACHING = ("ebpf", "top")
+
+
+def while_it_runs(round, reference):
+    """Waits for a random time of gctrace's life: its start, the program's time, its end."""
+    return round.sleep(0, reference["seconds"] + 1.0)
+
+
+def recorded(round, command, **settings):
+    """The program alone, then with gctrace; its reference."""
+    reference = round.reference(command, settings.get("limits", ()))
+    round.record(command, **settings)
+    return reference
+
+
+def finish(round, reference):
+    """gctrace ends by itself, with the program's code."""
+    code = round.wait(round.gctrace, "gctrace")
+    if not round.is_refused(code):
+        round.wait_for_all()
+        round.same(reference, code)
+    return code
+
+
+def after_its_death(round, reference):
+    """gctrace was killed: the program goes on to its end, if it had been started."""
+    round.is_gctrace_killed = True
+    round.wait(round.gctrace, "the killed gctrace")
+    round.wait_for_all()
+    if os.listdir(round.file("truth")):
+        round.same(reference, None)
+
+
+def nothing(round):
+    finish(round, recorded(round, round.victim()))
+
+
+def kill_gctrace(round):
+    reference = recorded(round, round.victim())
+    while_it_runs(round, reference)
+    if round.gctrace.poll() is None:
+        round.signal(round.gctrace.pid, signal.SIGKILL)
+        after_its_death(round, reference)
+    else:
+        finish(round, reference)
+
+
+def kill_guardian(round):
+    """Without a guardian a recording goes on as before."""
+    reference = recorded(round, round.victim())
+    while_it_runs(round, reference)
+    guardian = round.guardian()
+    if guardian:
+        round.signal(guardian, signal.SIGKILL)
+    finish(round, reference)
+
+
+def kill_program(round):
+    reference = recorded(round, round.victim())
+    while_it_runs(round, reference)
+    program = round.program()
+    if not program:
+        finish(round, reference)
+        return
+    round.is_cut_short = True  # its children go on unrecorded
+    round.signal(program, signal.SIGKILL)
+    code = round.wait(round.gctrace, "gctrace")
+    # It may have ended by itself just before.
+    if code not in (128 + signal.SIGKILL, reference["code"]):
+        round.fault("exit code %d although the program was killed" % code)
+
+
+def stop_gctrace(round):
+    reference = recorded(round, round.victim(collections=round.random.choice((0, 2000, 30000))))
+    while_it_runs(round, reference)
+    round.excused.add(round.gctrace.pid)
+    if round.signal(round.gctrace.pid, signal.SIGSTOP):
+        round.sleep(0.1, 3.5)
+        round.signal(round.gctrace.pid, signal.SIGCONT)
+    finish(round, reference)
+
+
+def leave(round):
+    """Interrupted twice, gctrace leaves; the program goes on alone."""
+    reference = recorded(round, round.victim(deaf=True))
+    while_it_runs(round, reference)
+    for _ in range(2):
+        round.signal(round.gctrace.pid, round.random.choice((signal.SIGINT, signal.SIGTERM)))
+        round.sleep(0, 0.3)
+    round.wait(round.gctrace, "gctrace, interrupted twice,")
+    round.wait_for_all()
+    round.is_cut_short = True
+    if os.listdir(round.file("truth")):
+        round.same(reference, None)
+
+
+def full_disk(round):
+    folder, size = round.file("disk"), round.random.choice((16, 64, 256, 1024))
+    os.mkdir(folder)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%dk" % size, "tmpfs", folder], check=True)
+    round.done.append("a disk of %d KiB" % size)
+    try:
+        kept, round.trace = round.trace, os.path.join(folder, os.path.basename(round.trace))
+        round.is_cut_short = True
+        finish(round, recorded(round, round.victim(collections=round.random.choice((0, 20000)))))
+        if os.path.exists(round.trace):
+            shutil.copy(round.trace, kept)
+        round.traces = [kept]
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def limited(round, limit, inherited, late):
+    """A limit that the program has as well, or one that falls on gctrace alone while it runs."""
+    round.is_cut_short = True
+    if round.random.random() < 0.5:
+        limits = ((limit, round.random.choice(inherited)),)
+        round.done.append("limits %s" % (limits,))
+        finish(round, recorded(round, round.victim(), limits=limits))
+        return
+    reference = recorded(round, round.victim())
+    while_it_runs(round, reference)
+    value = round.random.choice(late)
+    if round.gctrace.poll() is None:
+        round.done.append("limit %d of gctrace is now %d" % (limit, value))
+        resource.prlimit(round.gctrace.pid, limit, (value, value))
+        # Where no memory can be had any more, Rust aborts: the program must not notice.
+        if limit == resource.RLIMIT_AS and round.wait(round.gctrace, "gctrace") == -signal.SIGABRT:
+            after_its_death(round, reference)
+            return
+    finish(round, reference)
+
+
+def file_size(round):
+    limited(round, resource.RLIMIT_FSIZE, (8 << 10, 64 << 10, 256 << 10), (0, 4096, 64 << 10))
+
+
+def descriptors(round):
+    limited(round, resource.RLIMIT_NOFILE, (8, 16, 24, 32, 64, 128), (3, 8, 16, 32))
+
+
+def memory(round):
+    limited(round, resource.RLIMIT_AS, (100 << 20, 200 << 20, 400 << 20, 800 << 20),
+            (1 << 20, 50 << 20, 200 << 20))
+
+
+def storm(round, **shape):
+    """Many processes at once; gctrace ends with them, is killed, or leaves."""
+    reference = recorded(round, round.victim(steps=round.random.randint(30, 60), pace=0.001, **shape))
+    end = round.random.choice(("normal", "kill", "stop"))
+    while_it_runs(round, reference)
+    if end == "kill" and round.gctrace.poll() is None:
+        round.signal(round.gctrace.pid, signal.SIGKILL)
+        after_its_death(round, reference)
+        return
+    if end == "stop":
+        round.excused.add(round.gctrace.pid)
+        if round.signal(round.gctrace.pid, signal.SIGSTOP):
+            round.sleep(0.1, 1.5)
+            round.signal(round.gctrace.pid, signal.SIGCONT)
+    finish(round, reference)
+
+
+def forks(round):
+    storm(round, forks=60, children=0, copies=0)
+
+
+def execs(round):
+    storm(round, forks=0, children=round.random.randint(0, 3), copies=60)
+
+
+def survivors(round):
+    """The command ends before its children, which go on alone."""
+    victim = " ".join(round.victim(copies=25, steps=25))
+    seconds = round.random.uniform(0.1, 1.0)
+    command = ["sh", "-c", "%s & sleep %.2f; exit 5" % (victim, seconds)]
+    # Its own end does not wait for them: neither does the reference.
+    reference = dict(round.reference(command), code=5)
+    round.record(command)
+    round.is_cut_short = True
+    code = round.wait(round.gctrace, "gctrace")
+    if not round.is_refused(code):
+        round.wait_for_all()
+        round.same(reference, code)
+
+
+def ancestor(round):
+    """gctrace records a shell of which it is a descendant itself."""
+    victim = " ".join(round.victim(copies=6))
+    words = " ".join(round.whims() + ["-n", "3", "-d", "0.2"] if round.mode == "top" else
+                     round.whims() + ["-d", "%.2f" % round.random.uniform(0.1, 1)])
+    verb = "top --plain --record" if round.mode == "top" else "record -o"
+    gctrace = "%s %s %s -p $$ %s" % (round.options.gctrace, verb, round.trace, words)
+    script = "%s; /bin/echo between; wait; /bin/echo over; exit 9"
+    reference = round.reference(["sh", "-c", "%s & " % victim + script % ":"])
+    shell = round.run_plainly(["sh", "-c", "%s & " % victim + script % (gctrace + " >/dev/null")])
+    round.is_cut_short = True
+    code = round.wait(shell, "the shell above gctrace")
+    round.wait_for_all()
+    with open(round.file("output")) as file:
+        lines = sorted(file.read().splitlines())
+    if code != 9 or lines != sorted(reference["output"].splitlines()):
+        round.fault("the shell ended with %d, its output is %r" % (code, lines))
+
+
+LAUNCHERS = {
+    "runuser": "runuser -u nobody -- %s",
+    "su": "su -s /bin/sh nobody -c '%s'",
+    "sudo": "sudo -u nobody %s",
+    "sudo-pty": "sudo -u nobody sh -c '%s'",
+    "script": "script -qec '%s' /dev/null",
+    "nsenter": "nsenter -t %d -m %%s" % os.getpid(),
+    "setpriv": "setpriv --reuid 65534 --clear-groups %s",
+    "setsid": "setsid -w %s",
+    "job control": "bash -c 'set -m; %s; exit $?'",
+    "background": "bash -c 'set -m; %s & wait $!; exit $?'",
+    "timeout": "timeout 30 %s",
+    "unshare": "unshare --fork --pid --mount-proc %s",
+    "xargs": "xargs -a /etc/hostname -I{} %s",
+}
+# Of these, those that change the user.
+OTHER_USERS = ("runuser", "su", "sudo", "sudo-pty", "setpriv")
+
+
+def launcher(round):
+    """Programs between gctrace and Python that watch their children, change the user, or the terminal."""
+    name = round.random.choice(sorted(LAUNCHERS))
+    line = LAUNCHERS[name]
+    if not shutil.which(line.split()[0]):
+        raise Refused("%s is not installed" % line.split()[0])
+    # /usr/bin/python3: other users cannot enter root's folders.
+    victim = " ".join(round.victim(python="/usr/bin/python3"))
+    command = ["sh", "-c", line % victim]
+    reference = round.reference(command)
+    round.record(command)
+    # In unshare the truth has pids of its own; from inside a program only gctrace's user is recorded.
+    round.is_cut_short = name == "unshare" or round.how == "inject" and name in OTHER_USERS
+    end = round.random.choice(("normal", "normal", "kill"))
+    while_it_runs(round, reference)
+    if end == "kill" and round.gctrace.poll() is None:
+        round.signal(round.gctrace.pid, signal.SIGKILL)
+        after_its_death(round, reference)
+    else:
+        finish(round, reference)
+
+
+def terminal(round):
+    """A terminal goes away: of gctrace as the leader of the session, behind a shell, or in tmux."""
+    verb = ["top"] if round.mode == "top" else ["record", "--mode", round.mode]
+    verb += ["--record" if round.mode == "top" else "-o", round.trace]
+    # Longer than anybody waits: it is the hang-up that ends it.
+    line = [round.options.gctrace] + verb + ["--"] + round.victim(steps=5000, pace=0.02, copies=4)
+    leader = round.random.choice(("gctrace", "shell", "tmux"))
+    round.done.append("%s leads the session of: %s" % (leader, " ".join(line)))
+    round.is_gctrace_killed = round.is_cut_short = True
+    if leader == "tmux":
+        in_tmux(round, line)
+        return
+    if leader == "shell":
+        line = ["bash", "-c", " ".join(line) + "; true"]
+    pid, descriptor = pty.fork()
+    if not pid:
+        os.chdir(round.place)
+        os.environ["TERM"] = "xterm"
+        os.execv(shutil.which(line[0]), line)
+    end = time.monotonic() + round.random.uniform(0.1, 2.5)
+    with open(round.file("messages"), "ab") as file:
+        while time.monotonic() < end:
+            if select.select([descriptor], [], [], 0.05)[0]:
+                try:
+                    file.write(os.read(descriptor, 65536))
+                except OSError:
+                    break
+    round.done.append("the terminal goes away")
+    os.close(descriptor)
+
+
+def in_tmux(round, line):
+    if not shutil.which("tmux"):
+        raise Refused("tmux is not installed")
+    socket = ["tmux", "-S", round.file("tmux"), "-f", "/dev/null"]
+    subprocess.run(socket + ["new-session", "-d", "-x", "120", "-y", "40", " ".join(line)], check=True,
+                   cwd=round.place)
+    round.sleep(0.1, 2.5)
+    subprocess.run(socket + ["kill-server"], stderr=subprocess.DEVNULL)
+
+
+def attach(round):
+    """A program is attached to and left, again and again, in every way."""
+    command = round.victim(steps=60, pace=0.02, threads=0, log=True)
+    reference = round.reference(command)
+    program = round.run_plainly(command)
+    ways = []
+    round.traces = []
+    for turn in range(round.random.randint(1, 4)):
+        round.sleep(0, 0.3)
+        if program.poll() is not None:
+            break
+        trace = round.file("attached-%d.json" % turn)
+        ways.append((trace, attach_once(round, program, trace)))
+    code = round.wait(program, "the program")
+    round.wait_for_all()
+    round.same(reference, code)
+    for trace, way in ways:
+        check_between(round, program.pid, round.read_trace(trace, way == "kill"))
+
+
+def attach_once(round, program, trace):
+    """Attaches and leaves; how."""
+    way = round.random.choice(("time", "interrupt", "kill", "stop"))
+    words = []
+    if way == "time":
+        words = ["-n", "2", "-d", "0.1"] if round.mode == "top" else [
+            "-d", "%.2f" % round.random.uniform(0.05, 0.6)]
+    gctrace = round.attach(program.pid, trace, *words)
+    if way != "time":
+        round.sleep(0, 1.2)
+    if way == "stop":
+        round.excused.add(gctrace.pid)
+        round.signal(gctrace.pid, signal.SIGSTOP)
+        round.sleep(0.1, 0.5)
+        round.signal(gctrace.pid, signal.SIGCONT)
+    if way != "time":
+        round.signal(gctrace.pid, signal.SIGKILL if way == "kill" else signal.SIGINT)
+    code = round.wait(gctrace, "the attached gctrace")
+    if code not in (0, 1, 130, -signal.SIGKILL, -signal.SIGINT):
+        round.fault("the attached gctrace ended with %d" % code)
+    return way
+
+
+def check_between(round, pid, events):
+    """Between the first and the last pause that was seen, every collection of the program was."""
+    pauses = sorted((event["ts"] * 1000, (event["ts"] + event["dur"]) * 1000)
+                    for event in events or () if event.get("cat") == "gc" and event["pid"] == pid)
+    end = next((event["args"] for event in events or () if event["name"] == "gctrace_end"), {})
+    truth = round.truths().get(pid)
+    if not pauses or not truth or end.get("lost"):
+        return
+    marks = truth["log"]
+    collections = [(begin[1], stop[1]) for begin, stop in zip(marks[::2], marks[1::2])]
+    first, last = pauses[0], pauses[-1]
+    numbers = [number for number, (begin, stop) in enumerate(collections)
+               if stop >= first[0] and begin <= last[1]]
+    before = sum(stop < truth["begin_ns"] for _, stop in pauses)
+    if len(numbers) + before != len(pauses):
+        round.fault("%d pauses where the program counts %d collections" % (len(pauses), len(numbers) + before))
+
+
+KINDS = {
+    "none": (nothing, EVERYWHERE, 1),
+    "kill-gctrace": (kill_gctrace, EVERYWHERE, 3),
+    "kill-guardian": (kill_guardian, PROBES, 2),
+    "kill-program": (kill_program, EVERYWHERE, 3),
+    "stop-gctrace": (stop_gctrace, EVERYWHERE, 2),
+    "leave": (leave, EVERYWHERE, 1),
+    "full-disk": (full_disk, EVERYWHERE, 1),
+    "file-size": (file_size, EVERYWHERE, 1),
+    "descriptors": (descriptors, EVERYWHERE, 1),
+    "memory": (memory, EVERYWHERE, 1),
+    "forks": (forks, EVERYWHERE, 2),
+    "execs": (execs, EVERYWHERE, 2),
+    "survivors": (survivors, EVERYWHERE, 2),
+    "ancestor": (ancestor, ATTACHING, 2),
+    "launcher": (launcher, EVERYWHERE, 3),
+    "terminal": (terminal, EVERYWHERE, 2),
+    "attach": (attach, ATTACHING, 2),
+}

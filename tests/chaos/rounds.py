@@ -1,0 +1,341 @@
+"""One round of chaos: what runs in it, and how it is judged.
+
+A kind (kinds.py) starts gctrace and a program, does something to them, and ends; `Round.judge` then looks
+at what is left. Everything random comes from the round's seed.
+"""
+
+import glob
+import gzip
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import kernel
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Nobody may stay stopped longer than this, in seconds.
+MOST_STOPPED = 2.5
+# Within this time after the kind's own end everything has ended, in seconds.
+PATIENCE = 45
+# How the names of losses begin that stand for pauses, and how many of them make one.
+LOST_PAUSES = (("pauses:", 1), ("begins and ends of collections:", 2))
+
+
+class Refused(Exception):
+    """This kind cannot run here; the reason."""
+
+
+class Failed(Exception):
+    """The round is lost; what is wrong."""
+
+
+class Round:
+    def __init__(self, options, kind, mode, seed):
+        self.options, self.kind, self.mode, self.seed = options, kind, mode, seed
+        self.random = random.Random("%d %s %s" % (seed, kind, mode))
+        self.place = os.path.join(options.folder, "%s-%s-%d" % (kind, mode, seed))
+        shutil.rmtree(self.place, ignore_errors=True)
+        os.makedirs(os.path.join(self.place, "truth"))
+        # Programs may run as another user.
+        for path in (self.place, os.path.join(self.place, "truth")):
+            os.chmod(path, 0o777)
+        self.trace = os.path.join(self.place, "trace.json" + self.random.choice(("", "", ".gz")))
+        self.traces = [self.trace]
+        self.findings, self.excused, self.done = [], set(), []
+        # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
+        self.is_gctrace_killed = self.is_cut_short = False
+        # How collections are seen; `top` draws its own.
+        self.how = mode if mode != "top" else self.random.choice(("ebpf", "inject", "both"))
+        self.gctrace = None
+        kernel.adopt_orphans()
+        self.loaded_before = kernel.loaded()
+        self.watch = kernel.StopWatch(self.excused)
+        self.watch.start()
+
+    # What is run ------------------------------------------------------------------------------------------
+
+    def python(self):
+        return self.random.choice(sorted(self.options.pythons))
+
+    def victim(self, python=None, **words):
+        """Command line of the program."""
+        python = python or self.python()
+        if self.options.pythons.get(python) and "collections" in words:
+            words["collections"] //= 20  # where every collection is a full one
+        shape = {"steps": self.random.randint(8, 25), "pace": self.random.choice((0.005, 0.02, 0.04))}
+        for name, most in (("children", 2), ("forks", 3), ("copies", 4), ("threads", 3)):
+            shape[name] = self.random.choice((0, self.random.randint(0, most)))
+        shape.update(words)
+        command = [python, self.copy("victim.py"), os.path.join(self.place, "truth")]
+        for name, value in sorted(shape.items()):
+            command += ["--" + name] if value is True else ["--%s" % name, str(value)] if value else []
+        return command
+
+    def copy(self, name):
+        """A file of this folder, where every user can read it."""
+        path = os.path.join(self.place, name)
+        shutil.copy(os.path.join(HERE, name), path)
+        os.chmod(path, 0o755)
+        return path
+
+    def record(self, command, *words, **settings):
+        """Starts gctrace with a command."""
+        if self.mode == "top":
+            line = ["top", "--plain", "-d", "0.2", "--record", self.trace, "--output", self.file("output")]
+            line += ["--mode", self.how]
+        else:
+            line = ["record", "--mode", self.mode, "-o", self.trace]
+        output = "lines" if self.mode == "top" else "output"
+        return self.start(line + self.whims() + list(words) + ["--"] + command, output=output, **settings)
+
+    def attach(self, pid, trace, *words):
+        """Starts gctrace on a running process."""
+        line = ["top", "--plain", "--record"] if self.mode == "top" else ["record", "-o"]
+        return self.start(line + [trace, "-p", str(pid)] + self.whims() + list(words), output="lines")
+
+    def whims(self):
+        chosen = []
+        for likely, words in ((0.15, ["--ring-size", "64KiB"]), (0.1, ["--stack-depth", "0"]),
+                              (0.1, ["--counters", "none"]), (0.1, ["--alloc"])):
+            chosen += words if self.random.random() < likely else []
+        return chosen
+
+    def start(self, words, limits=(), output="output", session=True):
+        """Starts gctrace."""
+        self.done.append("gctrace " + " ".join(words))
+
+        def prepare():
+            for limit, value in limits:
+                resource.setrlimit(limit, (value, value))
+
+        with open(self.file(output), "ab") as out, open(self.file("messages"), "ab") as messages:
+            self.gctrace = subprocess.Popen(
+                [self.options.gctrace] + words, cwd=self.place, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=messages, start_new_session=session, preexec_fn=prepare)
+        return self.gctrace
+
+    def run_plainly(self, command, limits=()):
+        """Starts a command without gctrace."""
+        self.done.append(" ".join(command))
+        with open(self.file("output"), "ab") as out, open(self.file("messages"), "ab") as messages:
+            return subprocess.Popen(command, cwd=self.place, stdin=subprocess.DEVNULL, stdout=out,
+                                    stderr=messages, start_new_session=True)
+
+    def reference(self, command, limits=()):
+        """Output and exit code of a command without gctrace; kept for the rounds to come."""
+        anonymous = [word.replace(self.place, "PLACE") for word in command]
+        key = hashlib.sha256(json.dumps([anonymous, limits]).encode()).hexdigest()[:24]
+        kept = os.path.join(self.options.folder, "references", key + ".json")
+        if os.path.exists(kept):
+            with open(kept) as file:
+                return json.load(file)
+
+        def prepare():
+            for limit, value in limits:
+                resource.setrlimit(limit, (value, value))
+
+        begin = time.monotonic()
+        done = subprocess.run(command, cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=prepare)
+        truth = {"output": done.stdout.decode(), "code": done.returncode,
+                 "seconds": time.monotonic() - begin}
+        for path in glob.glob(self.file("truth/*")):
+            os.unlink(path)
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        with open("%s.%d" % (kept, os.getpid()), "w") as file:
+            json.dump(truth, file)
+        os.rename("%s.%d" % (kept, os.getpid()), kept)
+        return truth
+
+    # What is done to it -----------------------------------------------------------------------------------
+
+    def file(self, name):
+        return os.path.join(self.place, name)
+
+    def sleep(self, least, most):
+        """Waits for a random time; returns it."""
+        seconds = self.random.uniform(least, most)
+        self.done.append("%.3f s later" % seconds)
+        time.sleep(seconds)
+        return seconds
+
+    def signal(self, pid, number):
+        """Sends a signal; False if the process is gone."""
+        self.done.append("%s to %d" % (signal.Signals(number).name, pid))
+        try:
+            os.kill(pid, number)
+            return True
+        except ProcessLookupError:
+            return False
+
+    def guardian(self):
+        """Pid of the guardian of this round's gctrace; None while there is none."""
+        for pid in kernel.descendants(os.getpid()):
+            name, fields = kernel.stat(pid)
+            if name and name.startswith("gctrace-guard") and int(fields[1]) == self.gctrace.pid:
+                return pid
+        return None
+
+    def program(self):
+        """Pid of the command; None where it has not been started or has ended."""
+        for pid in kernel.children(self.gctrace.pid):
+            name, _ = kernel.stat(pid)
+            if name and not name.startswith("gctrace"):
+                return pid
+        return None
+
+    def is_killed(self):
+        """Names of the signals that were sent."""
+        return [word for line in self.done for word in line.split()[:1] if word.startswith("SIG")]
+
+    # Judgement --------------------------------------------------------------------------------------------
+
+    def fault(self, text):
+        self.findings.append(text)
+
+    def wait(self, process, what):
+        """Exit code of a child; it is given PATIENCE."""
+        try:
+            return process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise Failed("%s does not end: %s" % (what, kernel.describe(process.pid)))
+
+    def wait_for_all(self):
+        """Waits until nothing of this round is left."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            left = kernel.descendants(os.getpid())
+            if not left:
+                return
+            if time.monotonic() > end:
+                raise Failed("left over: %s" % "; ".join(map(kernel.describe, left)))
+            time.sleep(0.02)
+
+    def same(self, reference, code):
+        """Output and exit code are those of the program alone; `code`: what gctrace ended with, None if it
+        was killed."""
+        with open(self.file("output"), errors="replace") as file:
+            output = file.read()
+        if output != reference["output"]:
+            self.fault("another output: %r instead of %r" % (output[-300:], reference["output"][-300:]))
+        expected = reference["code"] if reference["code"] >= 0 else 128 - reference["code"]
+        if code is not None and code != expected:
+            self.fault("exit code %s instead of %d" % (code, expected))
+
+    def messages(self):
+        if not os.path.exists(self.file("messages")):
+            return ""
+        with open(self.file("messages"), errors="replace") as file:
+            return file.read()
+
+    def is_refused(self, code):
+        """gctrace refused before it started anything: it says why, and nothing ran."""
+        return code in (1, 2) and self.messages().strip() and not os.listdir(self.file("truth"))
+
+    def truths(self):
+        found = {}
+        for path in glob.glob(self.file("truth/*.json")):
+            with open(path) as file:
+                truth = json.load(file)
+            found[truth["pid"]] = truth
+        return found
+
+    def read_trace(self, path, is_killed):
+        """A trace's events, by gctrace and by another JSON reader; None where there are none."""
+        if not os.path.exists(path) or not os.path.getsize(path):
+            return None
+        analyzed = subprocess.run([self.options.gctrace, "analyze", path], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+        if analyzed.returncode:
+            self.fault("analyze ends with %d: %s" % (analyzed.returncode, analyzed.stderr.decode()[-300:]))
+        is_compressed = path.endswith(".gz")
+        try:
+            with (gzip.open if is_compressed else open)(path, "rt", errors="replace") as file:
+                return json.load(file)["traceEvents"]
+        except (ValueError, EOFError, OSError) as error:
+            # docs/trace-format.md: a plain one is closed after every flush, a compressed one only at its end.
+            if not (is_compressed and (is_killed or self.is_cut_short)):
+                self.fault("the trace is not closed JSON: %s" % error)
+            return None
+
+    def count(self, events):
+        """Pauses in the trace and losses stated against the programs' own counts."""
+        end = next((event["args"] for event in events if event["name"] == "gctrace_end"), None)
+        if end is None and not self.is_gctrace_killed:
+            self.fault("the trace has no end")
+        truths, lost = self.truths(), self.lost_pauses(end or {})
+        seen = {pid: [] for pid in truths}
+        for event in events:
+            if event.get("cat") == "gc" and event["pid"] in seen:
+                seen[event["pid"]].append(round(event["ts"] * 1000))
+        missing = surplus = 0
+        for pid, truth in truths.items():
+            within = [ts for ts in seen[pid] if truth["begin_ns"] <= ts <= truth["end_ns"]]
+            missing += max(0, truth["collections"] - len(within))
+            surplus += max(0, len(within) - truth["collections"])
+        outside = sum(truth["all"] - truth["collections"] + 8 for truth in truths.values())
+        if surplus:
+            self.fault("%d pauses more than collections" % surplus)
+        if lost is None or end is None or self.is_cut_short:
+            return
+        # What the library lost the probes may have seen.
+        too_many = lost and self.how != "both" and lost > missing + outside
+        if missing > lost or too_many:
+            self.fault("%d collections are not in the trace, which states %d losses: %s" % (
+                missing, lost, end.get("lost")))
+
+    def lost_pauses(self, end):
+        """None where losses of other kinds make the count meaningless."""
+        lost = 0
+        for name, number in end.get("lost", {}).items():
+            for begin, each in LOST_PAUSES:
+                if name.startswith(begin):
+                    lost += number // each
+            if name.startswith("process"):
+                return None
+        return lost
+
+    def judge(self):
+        """Everything that holds for every round."""
+        self.wait_for_all()
+        self.watch.over.set()
+        self.watch.join()
+        if self.watch.longest > MOST_STOPPED:
+            self.fault("stopped for %.1f s: %s" % (self.watch.longest, self.watch.worst))
+        if "panicked" in self.messages():
+            self.fault("gctrace panicked")
+        left = kernel.ownerless(self.loaded_before, 5)
+        if left:
+            self.fault("BPF %s without an owner" % sorted(left))
+        for trace in self.traces:
+            events = self.read_trace(trace, self.is_gctrace_killed)
+            if events:
+                self.count(events)
+
+
+def clean_up():
+    """Ends everything that is left below this process."""
+    for _ in range(50):
+        left = kernel.descendants(os.getpid())
+        for pid in left:
+            for number in (signal.SIGKILL, signal.SIGCONT):
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            pass
+        if not left:
+            return
+        time.sleep(0.05)
+    print("chaos: not to be killed: %s" % left, file=sys.stderr)

@@ -1,0 +1,147 @@
+"""A program for rounds of chaos: the same output every time, and the truth about its collections.
+
+    victim.py FOLDER [--steps 20] [--pace 0.02] [--children N] [--forks N] [--copies N] [--threads N]
+                     [--collections N] [--log] [--deaf] [--exit 37]
+
+Prints a line for each step; the last has a digest of what its children said and how they ended. Every
+process writes FOLDER/PID.json before its end: `collections` is how many there were from `begin_ns` to
+`end_ns` (CLOCK_MONOTONIC) by the interpreter's own count, `all` since its start. Ends by os._exit, after
+which nothing is collected. Standard library only; knows nothing of gctrace.
+"""
+
+import argparse
+import gc
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+THRESHOLDS = (700, 10, 10)
+
+
+def count():
+    return sum(entry["collections"] for entry in gc.get_stats())
+
+
+def hold_automatic():
+    gc.set_threshold(1 << 30, 1 << 30, 1 << 30)
+
+
+def garbage(number):
+    for _ in range(number):
+        cycle = []
+        cycle.append(cycle)
+
+
+class Truth:
+    """What this process collected from here to `write`."""
+
+    def __init__(self, folder, log):
+        hold_automatic()
+        self.folder, self.log = folder, [] if log else None
+        if log:
+            gc.callbacks.append(self.note)
+        self.base, self.begin_ns = count(), time.monotonic_ns()
+        gc.set_threshold(*THRESHOLDS)
+
+    def note(self, phase, _info, now=time.monotonic_ns):
+        self.log.append((phase == "stop", now()))
+
+    def write(self):
+        hold_automatic()
+        truth = {"pid": os.getpid(), "begin_ns": self.begin_ns, "all": count(),
+                 "collections": count() - self.base, "end_ns": time.monotonic_ns(), "log": self.log}
+        path = os.path.join(self.folder, "%d.json" % os.getpid())
+        with open(path + ".new", "w") as file:
+            json.dump(truth, file)
+        os.rename(path + ".new", path)
+
+
+def leaf(folder, number):
+    """What a child does."""
+    truth = Truth(folder, False)
+    garbage(2000 + 100 * number)
+    gc.collect()
+    truth.write()
+
+
+def forked(folder, number):
+    pid = os.fork()
+    if not pid:
+        leaf(folder, number)
+        os._exit(number % 5)
+    return os.waitpid(pid, 0)[1]
+
+
+def child(folder, number):
+    command = [sys.executable, os.path.abspath(__file__), folder, "--leaf", str(number)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return "%d %s" % (done.returncode, done.stdout.decode())
+
+
+def copied(folder, number):
+    """A program that nobody has met, since it is a new file."""
+    path = os.path.join(folder, "copy-%d-%d" % (os.getpid(), number))
+    shutil.copy("/bin/true" if number % 2 else "/bin/false", path)
+    code = subprocess.call([path])
+    os.unlink(path)
+    return code
+
+
+def threads(number):
+    workers = [threading.Thread(target=garbage, args=(3000,)) for _ in range(number)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return number
+
+
+def work(options):
+    digest = hashlib.sha256()
+    for step in range(options.steps):
+        garbage(1500)
+        said = [step]
+        said += [child(options.folder, step)] if step < options.children else []
+        said += [forked(options.folder, step)] if step < options.forks else []
+        said += [copied(options.folder, step)] if step < options.copies else []
+        said += [threads(options.threads)] if options.threads else []
+        digest.update(repr(said).encode())
+        print("step", step, flush=True)
+        time.sleep(options.pace)
+    for _ in range(options.collections):
+        gc.collect(0)
+    print("digest", digest.hexdigest(), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--pace", type=float, default=0.02)
+    for name, default in (("steps", 20), ("children", 0), ("forks", 0), ("copies", 0), ("threads", 0),
+                          ("collections", 0), ("exit", 37)):
+        parser.add_argument("--" + name, type=int, default=default)
+    parser.add_argument("--leaf", type=int)
+    parser.add_argument("--log", action="store_true", help="note when each collection began and ended")
+    parser.add_argument("--deaf", action="store_true", help="SIGINT and SIGTERM change nothing")
+    options = parser.parse_args()
+    if options.leaf is not None:
+        leaf(options.folder, options.leaf)
+        print("leaf", options.leaf, flush=True)
+        os._exit(options.leaf % 5)
+    if options.deaf:
+        signal.signal(signal.SIGINT, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+    truth = Truth(options.folder, options.log)
+    work(options)
+    truth.write()
+    os._exit(options.exit)
+
+
+if __name__ == "__main__":
+    main()

@@ -64,6 +64,8 @@ Examples:
   sudo gctrace record -o run.json.gz --min-pause 50us -- ./train.py --epochs 3
   sudo gctrace record -p 4242 -d 2m
   gctrace record --mode inject -- python train.py
+  srun gctrace record -o 'gc-%h-%r.json.gz' -- python train.py     one trace for each rank
+  gctrace record -o - -- python train.py | gctrace analyze -       its own output goes to standard error
 
 The first Ctrl-C reaches the command as it would without gctrace, and recording goes on until the
 command ends. A second Ctrl-C ends the recording and leaves the command alone.";
@@ -161,8 +163,9 @@ struct RecordArgs {
     /// The command to record, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// Trace to write; a name that ends in .gz is compressed
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json")]
+    /// Trace to write: compressed if it ends in .gz; %h, %r and %p are the host, the rank and the process id; - is
+    /// standard output. A trace that is there becomes FILE.old, any other file is left alone
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
     output: PathBuf,
     /// Record a running process instead of a command
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
@@ -395,7 +398,7 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
             traces: analyze.traces,
             format: analyze.format,
         }),
-        Some(Subcommands::Export(export)) => Action::Export(export.into()),
+        Some(Subcommands::Export(export)) => Action::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Action::Demo(demo.into()),
         Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),

@@ -96,6 +96,10 @@ fn search_path(folder: &Path) -> OsString {
 }
 
 /// The libraries, and the program beside them; everyone may read them: under sudo the program runs as the user.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "in a folder of its own, which nobody else can write to before"
+)]
 fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
     let library = gctrace_simgpu::find_library()?;
     gctrace_simgpu::lay_out(&library, folder)?;

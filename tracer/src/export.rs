@@ -11,6 +11,8 @@ use crate::analyze;
 use crate::args::ExportConfig;
 use crate::args::ExportFormat;
 use crate::args::Weight;
+use crate::files::write_export;
+use crate::launch::Invoker;
 use crate::print;
 use crate::print::clean;
 use anyhow::Context;
@@ -18,9 +20,7 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::ProcessStacks;
 use gctrace_analysis::WeightedStack;
 use gctrace_analysis::report::Location;
-use std::fs::File;
 use std::io;
-use std::io::BufWriter;
 use std::io::Write;
 
 /// The stacks of one process, with weights above 0.
@@ -52,15 +52,17 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     if processes.is_empty() {
         return Err(nothing(&analysis, config));
     }
-    match write(&processes, config) {
-        // A pipe that is named with -o is a file like any other.
-        Err(error) if config.output.is_none() => {
-            print::unless_closed(Err(error)).context("cannot write to standard output")?;
-        }
-        written => written.with_context(|| match &config.output {
-            Some(path) => format!("cannot write {}", path.display()),
-            None => "cannot write to standard output".to_owned(),
-        })?,
+    let content = |out: &mut dyn Write| write(&processes, config, out);
+    match &config.output {
+        Some(path) => write_export(
+            path,
+            &Invoker::detect(),
+            &config.traces,
+            config.force,
+            &content,
+        )?,
+        None => print::unless_closed(print::exactly(content))
+            .context("cannot write to standard output")?,
     }
     Ok(code)
 }
@@ -138,24 +140,12 @@ fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
     }
 }
 
-fn write(processes: &[Process<'_>], config: &ExportConfig) -> io::Result<()> {
-    match &config.output {
-        Some(path) => write_to(BufWriter::new(File::create(path)?), processes, config),
-        None => print::exactly(|out| write_to(out, processes, config)),
-    }
-}
-
-fn write_to(
-    mut out: impl Write,
-    processes: &[Process<'_>],
-    config: &ExportConfig,
-) -> io::Result<()> {
+fn write(processes: &[Process<'_>], config: &ExportConfig, mut out: impl Write) -> io::Result<()> {
     match config.format {
-        ExportFormat::Collapsed => collapsed::write(processes, &mut out)?,
-        ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out)?,
-        ExportFormat::Svg => flamegraph::write(processes, config, &mut out)?,
+        ExportFormat::Collapsed => collapsed::write(processes, &mut out),
+        ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
+        ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
     }
-    out.flush()
 }
 
 /// `build_batch (train.py:57)`, on one line.

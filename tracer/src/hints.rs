@@ -1,6 +1,6 @@
 //! From an error to the command that mends it. Errors that nobody has thought about have none.
 
-use crate::launch::FileError;
+use crate::files::FileError;
 use crate::launch::LaunchError;
 use crate::privileges::Denied;
 use crate::record::mode::Refused;
@@ -36,7 +36,10 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         .chain()
         .find_map(|cause| cause.downcast_ref::<FileError>())
     {
-        return file_hint(errno(error)?, file.option());
+        return match file {
+            FileError::Create { option, .. } => file_hint(errno(error)?, option),
+            FileError::Refused { .. } => None,
+        };
     }
     None
 }
@@ -118,8 +121,8 @@ pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::NewTrace;
     use crate::launch::Invoker;
-    use crate::launch::create_trace;
     use anyhow::Context;
     use std::path::Path;
 
@@ -149,10 +152,11 @@ mod tests {
 
     #[test]
     fn through_context() {
-        let refused = create_trace(Path::new("/nonexistent/t.json"), &Invoker::detect());
+        let create = |path: &str| NewTrace::create(Path::new(path), &Invoker::detect(), &[], "-o");
+        let refused = create("/nonexistent/t.json");
         let error = refused.context("while recording").expect_err("refused");
         assert!(hint(&error).expect("a hint").contains("-o FILE"));
-        let refused = create_trace(Path::new("/proc"), &Invoker::detect());
+        let refused = create("/proc");
         assert!(
             hint(&refused.expect_err("refused").into())
                 .expect("a hint")

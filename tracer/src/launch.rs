@@ -15,12 +15,7 @@ mod trial;
 mod trust;
 
 pub(crate) use as_user::Cache;
-pub(crate) use as_user::FileError;
-pub(crate) use as_user::create_output;
-pub(crate) use as_user::create_temporary_output;
-pub(crate) use as_user::create_trace;
-pub(crate) use as_user::read_output;
-pub(crate) use as_user::remove_output;
+pub(crate) use as_user::act_as;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
@@ -162,6 +157,18 @@ impl LaunchPlan {
     /// Its input and output go elsewhere than gctrace's own.
     pub(crate) fn redirect(&mut self, streams: Streams) {
         self.streams = streams;
+    }
+
+    /// Program and arguments.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let program = std::iter::once(&self.program);
+        program.chain(&self.arguments).cloned().collect()
+    }
+
+    /// What it writes to standard output goes to gctrace's standard error: the trace has standard output.
+    pub(crate) fn leave_stdout(&mut self) -> io::Result<()> {
+        self.streams.output = Some(File::from(crate::print::error_descriptor()?));
+        Ok(())
     }
 
     /// What the user should know about the plan, a sentence each.

@@ -1,5 +1,7 @@
 //! Completion scripts and manual pages, generated from the description of the command line.
 
+use crate::files::write_manual_pages;
+use crate::launch::Invoker;
 use clap_complete::Shell;
 use std::io;
 use std::io::Write;
@@ -21,9 +23,34 @@ pub(crate) fn page(output: &mut dyn Write) -> io::Result<()> {
 
 /// Writes one page for gctrace and one for each subcommand: `gctrace.1`, `gctrace-record.1`, ...
 /// The directory is made if it is not there.
-pub(crate) fn pages(directory: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
-    clap_mangen::generate_to(described(), directory)
+///
+/// # Errors
+/// What cannot be written, and files of these names that are no pages of gctrace.
+pub(crate) fn write(directory: &Path) -> anyhow::Result<()> {
+    let pages = pages()?;
+    write_manual_pages(directory, &Invoker::detect(), &pages)?;
+    crate::print::message(format!(
+        "{} manual pages written to {}",
+        pages.len(),
+        directory.display()
+    ));
+    Ok(())
+}
+
+/// File names and texts.
+fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = described();
+    command.build();
+    let subcommands = command.get_subcommands().cloned();
+    std::iter::once(command.clone())
+        .chain(subcommands)
+        .map(|command| {
+            let page = clap_mangen::Man::new(command);
+            let mut text = Vec::new();
+            page.render(&mut text)?;
+            Ok((page.get_filename(), text))
+        })
+        .collect()
 }
 
 /// The command line without what only gctrace itself uses.
@@ -117,7 +144,9 @@ mod tests {
     fn pages_know_every_option() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("man1");
-        pages(&directory).expect("written");
+        write(&directory).expect("written");
+        // Once more, over its own pages.
+        write(&directory).expect("written");
         let read = |name: &str| {
             fs::read_to_string(directory.join(name))
                 .expect(name)

@@ -33,13 +33,14 @@ mod watch;
 use crate::args::RecordConfig;
 use crate::args::Target;
 use crate::args::Verbosity;
+use crate::files::NewTrace;
+use crate::files::expand;
 use crate::guardian::Guardian;
 use crate::launch::Ended;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Launched;
 use crate::launch::Signals;
-use crate::launch::create_trace;
 use crate::print;
 pub(crate) use crate::record::clock::monotonic_ns;
 pub(crate) use crate::record::ending::Tally;
@@ -121,6 +122,8 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
 /// A recording that runs.
 pub(crate) struct Recording {
     trace: Trace,
+    /// The trace's file, until something is recorded: where nothing can be, the last trace stays.
+    new_trace: Option<NewTrace>,
     /// eBPF probes; `None` where everything is seen from within.
     probes: Option<Watch>,
     /// The injected library's rings; `None` where nothing is injected.
@@ -182,12 +185,19 @@ impl Recording {
         };
         let is_shown = live.is_some();
         let option = if is_shown { "--record" } else { "-o" };
-        let created = |path| match create_trace(path, &invoker) {
-            Ok(file) => Ok((path, file)),
-            Err(error) => Err(error.named_by(option)),
+        let words = launch.as_ref().map(LaunchPlan::words).unwrap_or_default();
+        let created = |pattern| {
+            let path = expand(pattern, header::name_facts(&header), option)?;
+            NewTrace::create(&path, &invoker, &words, option)
         };
-        let trace = config.output.as_deref().map(created).transpose()?;
-        let output = Output::begin(trace, &header, live)?;
+        let new_trace = config.output.as_deref().map(created).transpose()?;
+        if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
+        {
+            launch
+                .leave_stdout()
+                .context("the command's standard output")?;
+        }
+        let output = Output::begin(new_trace.as_ref(), &header, live)?;
         let mut trace = Trace::new(output, collections == Collections::Both);
         if let (Some(audience), Some(launch)) = (audience, &mut launch) {
             audience.redirect(launch, &invoker)?;
@@ -213,6 +223,7 @@ impl Recording {
         }
         Ok(Self {
             trace,
+            new_trace,
             probes,
             injected,
             newcomers: None,
@@ -251,6 +262,15 @@ impl Recording {
         if self.is_shown && self.probes.is_some() {
             let cost = MeasuredCost::begin(config);
             self.cost = Some(cost.context("cannot start the thread that measures probes")?);
+        }
+        if let Some(old) = self
+            .new_trace
+            .take()
+            .map(NewTrace::keep)
+            .transpose()?
+            .flatten()
+        {
+            tracing::info!("the trace before is {}", old.display());
         }
         self.sample_gpus(config)
     }

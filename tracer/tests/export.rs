@@ -218,6 +218,30 @@ fn without_stacks() {
     refused(
         &path,
         &["-o", "/nonexistent/o.svg"],
-        &["cannot write /nonexistent/o.svg", "No such file"],
+        &["cannot create /nonexistent/o.svg", "No such file"],
     );
+}
+
+#[test]
+fn nothing_is_overwritten_without_force() {
+    let place = tempfile::tempdir().unwrap();
+    let path = trace(place.path(), "t.json", &[(7, &PAUSES)]);
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    let out = place.path().join("mine.txt");
+    std::fs::write(&out, "mine").unwrap();
+    let name = out.to_str().unwrap();
+    refused(&path, &["-o", name], &["mine.txt: exists", "--force"]);
+    assert_eq!(read("mine.txt"), "mine");
+    let forced = export(&path, &["-o", name, "--force"]);
+    assert!(forced.status.success(), "{forced:?}");
+    assert!(
+        read("mine.txt").contains("<module>"),
+        "collapsed, by its name"
+    );
+    let before = read("t.json");
+    let itself = ["-o", path.to_str().unwrap(), "--force"];
+    refused(&path, &itself, &["is the trace itself"]);
+    assert_eq!(read("t.json"), before);
+    let names = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(names, 2, "nothing is left behind");
 }

@@ -106,6 +106,29 @@ impl TraceFile {
     ) -> Result<Self, WriteError> {
         let footer: &[u8] = if compressed { b"" } else { line::FOOTER };
         let sink = Sink::new(file, footer).map_err(|source| error(path, 0, source))?;
+        Self::begin(sink, path, compressed, header)
+    }
+
+    /// As [`TraceFile::create`], but only appends: nothing that is in the file already is touched, and what its
+    /// reader (of a pipe) does not take yet waits in memory, up to 16 MiB.
+    ///
+    /// # Errors
+    /// [`WriteError`], where not even the first line can be written.
+    pub fn stream(
+        file: File,
+        path: &Path,
+        compressed: bool,
+        header: &Header,
+    ) -> Result<Self, WriteError> {
+        Self::begin(Sink::stream(file), path, compressed, header)
+    }
+
+    fn begin(
+        sink: Sink,
+        path: &Path,
+        compressed: bool,
+        header: &Header,
+    ) -> Result<Self, WriteError> {
         let mut trace = Self {
             path: path.to_owned(),
             sink,
@@ -174,6 +197,9 @@ impl TraceFile {
     }
 
     fn close(&mut self, end: &End) -> io::Result<()> {
+        if !self.stopped {
+            self.sink.wait_for_reader();
+        }
         self.lines
             .push(&mut self.pending, &Record::End(end.clone()))?;
         let frames = std::mem::take(&mut self.lines).into_frames();

@@ -30,6 +30,9 @@ use std::io::Write;
 
 /// What stands before the header on the first line.
 pub(crate) const OPENING: &[u8] = br#"{"displayTimeUnit":"ns","traceEvents":["#;
+/// How every trace begins: [`OPENING`] and the name of the header's event.
+pub(crate) const FIRST_BYTES: &[u8] =
+    br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","name":"gctrace_header""#;
 /// Between two lines.
 pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.

@@ -6,24 +6,40 @@
 use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
 use nix::fcntl::fallocate;
+use nix::poll::PollFd;
+use nix::poll::PollFlags;
+use nix::poll::PollTimeout;
+use nix::poll::poll;
 use nix::sys::resource::Resource;
 use nix::sys::resource::getrlimit;
 use std::fs::File;
 use std::io;
 use std::io::Write;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
 
 /// Disk space held ahead of the end of the trace, in bytes: a full buffer of lines, the last line,
 /// and slack for lines longer than usual.
 const RESERVE_BYTES: i64 = 128 * 1024;
 
+/// What may wait for a slow reader of a pipe, in bytes, before the trace is given up: some 40,000 pauses.
+const BACKLOG_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long the end of a trace waits for a reader that takes nothing, in milliseconds.
+const PATIENCE_MS: u16 = 10_000;
+
+/// Bytes that a pipe with room takes at once (`PIPE_BUF` of Linux, pipe(7)).
+const PIPE_BYTES: usize = 4096;
+
 /// Where a trace's bytes go.
 #[derive(Debug)]
 pub(crate) struct Sink {
     file: File,
-    /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe or a
-    /// device, to which bytes are only appended.
+    /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe, a
+    /// device or standard output, to which bytes are only appended, as fast as they are taken.
     regular: bool,
+    /// How long a pipe may take nothing: not at all while recording, since programs wait meanwhile.
+    patience_ms: u16,
     /// Whether the file system can reserve.
     reserves: bool,
     /// Bytes of the trace in the file, the footer not counted.
@@ -42,19 +58,35 @@ pub(crate) struct OpenEnd {
 impl Sink {
     /// Empties a regular file and reserves its first space.
     pub(crate) fn new(file: File, footer: &'static [u8]) -> io::Result<Self> {
-        let regular = file.metadata()?.is_file();
-        if regular {
-            file.set_len(0)?;
+        if !file.metadata()?.is_file() {
+            return Ok(Self::stream(file));
         }
+        file.set_len(0)?;
         let mut sink = Self {
-            file,
-            regular,
-            reserves: regular,
-            end: 0,
+            regular: true,
+            reserves: true,
             footer,
+            ..Self::stream(file)
         };
         sink.reserve()?;
         Ok(sink)
+    }
+
+    /// Only appends, whatever the file is.
+    pub(crate) fn stream(file: File) -> Self {
+        Self {
+            file,
+            regular: false,
+            patience_ms: 0,
+            reserves: false,
+            end: 0,
+            footer: b"",
+        }
+    }
+
+    /// From now on a reader is waited for: nothing else is to be done.
+    pub(crate) fn wait_for_reader(&mut self) {
+        self.patience_ms = PATIENCE_MS;
     }
 
     /// Whether each write closes the JSON and the next one overwrites that.
@@ -72,18 +104,20 @@ impl Sink {
 
     /// Writes `pending` and removes from it what is in the file afterwards. On an error that is
     /// as many whole lines as fit (of a compressed trace: bytes), and the file is closed after
-    /// them as well as it can be.
+    /// them as well as it can be. What a pipe does not take yet stays, up to a limit.
     pub(crate) fn write(&mut self, pending: &mut Vec<u8>) -> io::Result<()> {
         if pending.is_empty() {
             return Ok(());
         }
         let result = if self.overwrites() {
-            self.write_closed(pending)
+            self.write_closed(pending).map(|()| pending.len())
+        } else if self.regular {
+            self.write_at(pending, self.end).map(|()| pending.len())
         } else {
             self.append(pending)
         };
         let (kept, result) = match result {
-            Ok(()) => (pending.len(), Ok(())),
+            Ok(kept) => (kept, Ok(())),
             Err((kept, error)) => (kept, Err(error)),
         };
         pending.drain(..kept);
@@ -126,12 +160,37 @@ impl Sink {
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
-        if self.regular {
-            return self.write_at(bytes, self.end);
+    /// Writes as much as is taken without waiting longer than our patience; how much that was.
+    fn append(&mut self, bytes: &[u8]) -> Result<usize, (usize, io::Error)> {
+        let mut done = 0;
+        for piece in bytes.chunks(PIPE_BYTES) {
+            match self.takes_more() {
+                Ok(true) => {}
+                Ok(false) if self.patience_ms == 0 && bytes.len() - done <= BACKLOG_BYTES => break,
+                Ok(false) => {
+                    let slow = io::Error::new(io::ErrorKind::TimedOut, "its reader reads nothing");
+                    return Err((done, slow));
+                }
+                Err(error) => return Err((done, error)),
+            }
+            let mut file = &self.file;
+            write_all(piece, |rest, _| file.write(rest))
+                .map_err(|(written, error)| (done + written, error))?;
+            done += piece.len();
         }
-        let mut file = &self.file;
-        write_all(bytes, |rest, _| file.write(rest))
+        Ok(done)
+    }
+
+    /// Whether a write of [`PIPE_BYTES`] would not wait.
+    fn takes_more(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
+        loop {
+            match poll(&mut asked, PollTimeout::from(self.patience_ms)) {
+                Ok(ready) => return Ok(ready > 0),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), (usize, io::Error)> {
@@ -249,11 +308,9 @@ mod tests {
             return None;
         }
         let sink = Sink {
-            file: File::create(dir.path().join("trace")).unwrap(),
             regular: true,
-            reserves: false,
-            end: 0,
             footer: b"\n]}\n",
+            ..Sink::stream(File::create(dir.path().join("trace")).unwrap())
         };
         Some((dir, sink))
     }

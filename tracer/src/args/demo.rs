@@ -1,5 +1,6 @@
 //! The command line of `gctrace demo`.
 
+use super::values;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -10,8 +11,8 @@ Examples:
 
 #[derive(Args, Debug)]
 pub(super) struct DemoArgs {
-    /// Trace to write; a name that ends in .gz is compressed
-    #[arg(short, long, value_name = "FILE", default_value = "demo.json")]
+    /// Trace to write: compressed if it ends in .gz; a trace that is there becomes FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = "demo.json", value_parser = values::file_name())]
     output: PathBuf,
     /// Steps of training, of a few milliseconds each
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]

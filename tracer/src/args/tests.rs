@@ -187,6 +187,7 @@ fn exports() {
         traces: vec!["a".into()],
         format: ExportFormat::Svg,
         output: None,
+        force: false,
         by: Weight::Time,
         generation: None,
     };
@@ -198,11 +199,31 @@ fn exports() {
         traces: vec!["a".into(), "b".into()],
         format: ExportFormat::Speedscope,
         output: Some("o.json".into()),
+        force: true,
         by: Weight::Count,
         generation: Some(2),
     };
-    let line = "gctrace export a b --format speedscope -o o.json --by count --generation 2";
+    let line = "gctrace export a b -o o.json -f --by count --generation 2";
     assert_eq!(parsed(line).ok(), Some(Action::Export(all)));
+    let formats = [
+        ("-o a.svg", ExportFormat::Svg),
+        ("-o name", ExportFormat::Svg),
+        ("-o -", ExportFormat::Svg),
+        ("-o a.txt", ExportFormat::Collapsed),
+        ("-o a.collapsed", ExportFormat::Collapsed),
+        ("-o a.json --format svg", ExportFormat::Svg),
+        ("--format speedscope", ExportFormat::Speedscope),
+    ];
+    for (options, format) in formats {
+        let Ok(Action::Export(config)) = parsed(&format!("gctrace export a {options}")) else {
+            panic!("{options}");
+        };
+        assert_eq!(config.format, format, "{options}");
+        assert_eq!(
+            config.output.is_none(),
+            !options.contains("-o ") || options == "-o -"
+        );
+    }
 }
 
 #[test]
@@ -253,6 +274,12 @@ fn refusals() {
         "gctrace top --plain --format json",
         "gctrace top --listen elsewhere",
         "gctrace top python train.py",
+        "gctrace -o x-%d.json -- x",
+        "gctrace top --record - -p 12",
+        "gctrace top --record o --output o -- x",
+        "gctrace demo -o -",
+        "gctrace export t.json -o x.html",
+        "gctrace export t.json -f",
     ];
     let shown: Vec<String> = lines
         .iter()

@@ -6,6 +6,7 @@ use super::Target;
 use super::sources::SourceArgs;
 use super::usage_error;
 use super::values;
+use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
@@ -61,8 +62,8 @@ pub(super) struct TopArgs {
     /// Print instead of the view: lines for people (text) or one JSON object per interval (json)
     #[arg(long, value_enum, hide_possible_values = true)]
     format: Option<Format>,
-    /// Write a trace at the same time; a name that ends in .gz is compressed
-    #[arg(long, value_name = "FILE")]
+    /// Write a trace at the same time, named as with `record -o`
+    #[arg(long, value_name = "FILE", value_parser = values::trace_name())]
     record: Option<PathBuf>,
     /// File that the command's output is appended to [default: with the view a temporary one, shown in it; otherwise the output goes to
     /// standard error]
@@ -112,6 +113,18 @@ pub(super) fn config(args: TopArgs) -> Result<TopConfig, clap::Error> {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
             "--output is the file for the output of a command that gctrace starts (a trace is written with --record)",
+        ));
+    }
+    if args.record.as_deref().is_some_and(is_stdout) {
+        return Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "--record - would mix the trace with what is shown; `gctrace record -o -` writes it to standard output",
+        ));
+    }
+    if args.record.is_some() && args.record == args.output {
+        return Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "--record and --output name the same file: the trace and the command's output need one each",
         ));
     }
     let show = match (args.plain, args.format) {

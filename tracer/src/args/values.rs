@@ -1,11 +1,14 @@
 //! Values on the command line: times, sizes, and the tip about a missing `--`.
 
 use crate::args::CounterChoice;
+use clap::builder::PathBufValueParser;
+use clap::builder::TypedValueParser;
 use clap::error::ContextKind;
 use clap::error::ContextValue;
 use clap::error::ErrorKind;
 use gctrace_event::Counter;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Percent of something, more than 0 and at most 50.
@@ -76,6 +79,22 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         return Err(format!("unit missing (write {text}us or {text}ms)"));
     }
     humantime::parse_duration(text).map_err(|error| format!("{error} (write 50us or 1ms)"))
+}
+
+/// Name of a trace, perhaps with the host, the rank or the process in it.
+pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        crate::files::check_pattern(&path)?;
+        Ok::<_, String>(path)
+    })
+}
+
+/// Name of a file that is read again afterwards: not standard output.
+pub(super) fn file_name() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match crate::files::is_stdout(&path) {
+        true => Err("must be a file: it is read again afterwards"),
+        false => Ok(path),
+    })
 }
 
 /// A power of two of bytes: `65536`, `64K`, `16MiB`.

@@ -1,4 +1,4 @@
-//! Files made on behalf of the user who typed the command: the trace, the command's output, and the cache.
+//! Access to files on behalf of the user who typed the command, and the cache.
 //!
 //! Root must not write through a user's symbolic link with root's rights, nor believe a cache that
 //! a user can write: what it says decides where breakpoints are placed.
@@ -10,117 +10,21 @@ use crate::variables::Decides;
 use crate::variables::variable;
 use nix::unistd::Uid;
 use std::fs::DirBuilder;
-use std::fs::File;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
 /// The cache of root's recordings.
 const ROOT_CACHE: &str = "/var/cache/gctrace";
 
-/// A file that could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot create {} as {user}", path.display())]
-pub(crate) struct FileError {
-    path: PathBuf,
-    user: String,
-    /// With which another one is chosen.
-    option: &'static str,
-    source: io::Error,
-}
-
-impl FileError {
-    fn new(path: &Path, invoker: &Invoker, option: &'static str, source: io::Error) -> Self {
-        Self {
-            path: path.to_owned(),
-            user: invoker.name.clone(),
-            option,
-            source,
-        }
-    }
-
-    /// It was named with this option.
-    pub(crate) fn named_by(self, option: &'static str) -> Self {
-        Self { option, ..self }
-    }
-
-    /// With which another one is chosen.
-    pub(crate) fn option(&self) -> &'static str {
-        self.option
-    }
-}
-
-/// Creates or empties the trace with the rights of the invoker, who then owns a new one.
-pub(crate) fn create_trace(path: &Path, invoker: &Invoker) -> Result<File, FileError> {
-    let mut options = OpenOptions::new();
-    options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o644)
-        .custom_flags(libc::O_NOCTTY);
-    let made = act_as(invoker, || options.open(path)).and_then(|opened| opened);
-    made.map_err(|source| FileError::new(path, invoker, "-o", source))
-}
-
-/// Opens a file for the command's output, after what is in it, with the rights of the invoker.
-pub(crate) fn create_output(path: &Path, invoker: &Invoker) -> Result<File, FileError> {
-    let mut options = OpenOptions::new();
-    options
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .custom_flags(libc::O_NOCTTY);
-    let made = act_as(invoker, || options.open(path)).and_then(|opened| opened);
-    made.map_err(|source| FileError::new(path, invoker, "--output", source))
-}
-
-/// Makes a new file for the command's output in a directory for temporary files: the invoker's alone (mode 0600).
-pub(crate) fn create_temporary_output(
-    directory: &Path,
-    invoker: &Invoker,
-) -> Result<(File, PathBuf), FileError> {
-    let make = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("gctrace-").suffix(".out").append(true);
-        Ok(builder.tempfile_in(directory)?.keep()?)
-    };
-    let made = act_as(invoker, make).and_then(|made| made);
-    made.map_err(|source| FileError::new(directory, invoker, "--output", source))
-}
-
-/// Opens the command's output for reading, with the rights of the invoker, if it is a regular file and still the
-/// one that `written` writes to: root does not read whatever a user has put in its place.
-pub(crate) fn read_output(path: &Path, written: &File, invoker: &Invoker) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
-    let file = act_as(invoker, || options.open(path)).and_then(|opened| opened)?;
-    let (ours, found) = (written.metadata()?, file.metadata()?);
-    let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
-    if found.is_file() && is_same {
-        Ok(file)
-    } else {
-        Err(io::Error::other("not a regular file: it is not shown here"))
-    }
-}
-
-/// Removes a file made by [`create_temporary_output`].
-pub(crate) fn remove_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
-    act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
-}
-
 /// Runs `action` with the invoker's access to files: on a thread of its own, because these ids
 /// belong to a thread. Where gctrace already is that user, it simply runs.
 ///
 /// # Errors
 /// The kernel's, if the ids may not be taken on; `action` has not run then.
-pub(super) fn act_as<R: Send>(
+pub(crate) fn act_as<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> R + Send,
 ) -> io::Result<R> {
@@ -216,16 +120,5 @@ mod tests {
         };
         assert_eq!(cache.for_file_of(1000), Some(Path::new("/c")));
         assert_eq!(cache.for_file_of(0), None);
-    }
-
-    #[test]
-    fn a_trace_that_cannot_be_made_says_where_and_who() {
-        let invoker = Invoker::detect();
-        let error = create_trace(Path::new("/nonexistent/trace.json"), &invoker)
-            .expect_err("no such directory");
-        assert_eq!(
-            error.to_string(),
-            format!("cannot create /nonexistent/trace.json as {}", invoker.name)
-        );
     }
 }

@@ -1,6 +1,10 @@
 //! Commands really started: what they inherit, as whom they run, how they end.
 
 use super::*;
+use crate::files::NewTrace;
+use crate::files::create_command_output;
+use crate::files::write_export;
+use crate::files::write_manual_pages;
 use crate::launch::invoker::Tool;
 use nix::unistd::Uid;
 use std::fs;
@@ -174,21 +178,59 @@ fn the_command_runs_as_the_user_behind_sudo() {
     assert_eq!(output_of(as_root, "id -u > $OUT"), "0\n");
 }
 
+/// Name of a file, and what writes it: whether it could.
+type Writer = (&'static str, fn(&Path) -> bool);
+
+/// Each way in which gctrace makes files.
+fn writers() -> [Writer; 4] {
+    [
+        ("trace.json", |path| {
+            let made = NewTrace::create(path, &nobody(), &[], "-o");
+            made.is_ok_and(|made| made.keep().is_ok())
+        }),
+        ("gc.svg", |path| {
+            let content = |out: &mut dyn io::Write| out.write_all(b"<svg/>");
+            write_export(path, &nobody(), &[], true, &content).is_ok()
+        }),
+        ("gctrace.1", |path| {
+            let pages = [("gctrace.1".to_owned(), b".TH gctrace 1".to_vec())];
+            let directory = path.parent().expect("a directory");
+            write_manual_pages(directory, &nobody(), &pages).is_ok()
+        }),
+        ("output.txt", |path| {
+            create_command_output(path, &nobody(), &[]).is_ok()
+        }),
+    ]
+}
+
 #[test]
-fn the_trace_belongs_to_the_user_and_links_lead_nowhere() {
-    if skipped_without_root("the_trace_belongs_to_the_user_and_links_lead_nowhere") {
+fn files_belong_to_the_user_and_links_lead_nowhere() {
+    if skipped_without_root("files_belong_to_the_user_and_links_lead_nowhere") {
         return;
     }
-    let directory = tempfile::tempdir().expect("a directory");
-    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
-    let path = |name: &str| -> PathBuf { directory.path().join(name) };
-    create_trace(&path("trace.json"), &nobody()).expect("create");
-    assert_eq!(fs::metadata(path("trace.json")).expect("made").uid(), 65534);
+    for (name, write) in writers() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
+        let path = |name: &str| -> PathBuf { directory.path().join(name) };
+        assert!(write(&path(name)), "{name}");
+        let made = fs::metadata(path(name)).expect("made");
+        assert_eq!(made.uid(), 65534, "{name}");
 
-    fs::write(path("precious"), "precious").expect("write");
-    std::os::unix::fs::symlink(path("precious"), path("link")).expect("link");
-    create_trace(&path("link"), &nobody()).expect_err("root's file");
-    assert_eq!(fs::read(path("precious")).expect("read"), b"precious");
-    // the ids belonged to a thread that is gone
-    fs::write(path("precious"), "root again").expect("write");
+        // What gctrace would replace, if it were the user's; and nothing at all, which only root could make.
+        let root = tempfile::tempdir().expect("a directory of root's");
+        let precious = root.path().join("precious");
+        for target in [precious.clone(), root.path().join("new")] {
+            fs::write(&precious, ".TH gctrace").expect("write");
+            fs::remove_file(path(name)).expect("removed");
+            std::os::unix::fs::symlink(&target, path(name)).expect("link");
+            let written = write(&path(name));
+            // A link that leads nowhere may be replaced by a file of the user's.
+            let replaced = fs::symlink_metadata(path(name)).is_ok_and(|made| made.uid() == 65534);
+            assert!(!written || replaced, "{name} to {}", target.display());
+            assert_eq!(fs::read(&precious).expect("read"), b".TH gctrace", "{name}");
+            assert!(!root.path().join("new").exists(), "{name}");
+        }
+        // the ids belonged to a thread that is gone
+        fs::write(&precious, "root again").expect("write");
+    }
 }

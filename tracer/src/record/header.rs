@@ -2,6 +2,7 @@
 
 use crate::args::RecordConfig;
 use crate::args::Target;
+use crate::files::NameFacts;
 use crate::record::clock;
 use crate::record::mode::Collections;
 use clap::ValueEnum;
@@ -9,6 +10,15 @@ use gctrace_event::FORMAT;
 use gctrace_event::Header;
 use gctrace_probes::process::RANK_VARIABLES;
 use std::ffi::OsStr;
+
+/// What the name of the trace may hold.
+pub(crate) fn name_facts(header: &Header) -> NameFacts<'_> {
+    NameFacts {
+        host: &header.host,
+        rank: header.rank,
+        pid: header.attached_pid.unwrap_or_else(std::process::id),
+    }
+}
 
 /// Describes the recording. `variable` looks into the environment that the command will have.
 pub(crate) fn header<'a>(

@@ -3,6 +3,7 @@
 //! Owns the trace file, if there is one, and the totals that the closing line and the user are told. Knows
 //! nothing of BPF and of `/proc`.
 
+use crate::files::NewTrace;
 use crate::top::Shared;
 use gctrace_event::End;
 use gctrace_event::Header;
@@ -14,7 +15,6 @@ use gctrace_event::Settings;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,14 +56,14 @@ pub(crate) struct Totals {
 }
 
 impl Output {
-    /// Begins the trace in an opened file, if there is to be one, and tells `live` as well.
+    /// Begins the trace, if there is to be one, and tells `live` as well.
     pub(crate) fn begin(
-        trace: Option<(&Path, File)>,
+        trace: Option<&NewTrace>,
         header: &Header,
         live: Option<Arc<Shared>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
-            .map(|(path, file)| Written::begin(path, file, header))
+            .map(|trace| Written::begin(trace, header))
             .transpose()?;
         Ok(Self {
             trace,
@@ -167,11 +167,21 @@ impl Output {
 }
 
 impl Written {
-    fn begin(path: &Path, file: File, header: &Header) -> Result<Self, WriteError> {
+    fn begin(trace: &NewTrace, header: &Header) -> Result<Self, WriteError> {
+        let path = trace.path();
         let compressed = gctrace_event::compressed_by_name(path);
+        let file = trace.writer().map_err(|source| WriteError::Io {
+            path: path.to_owned(),
+            bytes: 0,
+            source,
+        })?;
+        let file = match trace.streams() {
+            true => TraceFile::stream(file, path, compressed, header)?,
+            false => TraceFile::create(file, path, compressed, header)?,
+        };
         Ok(Self {
             path: path.to_owned(),
-            file: TraceFile::create(file, path, compressed, header)?,
+            file,
             flushed: Instant::now(),
         })
     }

@@ -3,13 +3,13 @@
 //! Never into a pipe or terminal of gctrace's own: the command must be able to write when gctrace is gone,
 //! killed even.
 
+use crate::files::create_command_output;
+use crate::files::create_temporary_output;
+use crate::files::read_command_output;
+use crate::files::remove_command_output;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Streams;
-use crate::launch::create_output;
-use crate::launch::create_temporary_output;
-use crate::launch::read_output;
-use crate::launch::remove_output;
 use crate::print;
 use crate::print::clean;
 use anyhow::Context as _;
@@ -48,7 +48,7 @@ impl Written {
 
     /// What `writer` writes to this path.
     fn new(path: PathBuf, writer: &File, invoker: &Invoker) -> Self {
-        let file = read_output(&path, writer, invoker);
+        let file = read_command_output(&path, writer, invoker);
         Self {
             path,
             file: file.map(Arc::new).map_err(|error| error.to_string()),
@@ -74,7 +74,7 @@ impl CommandOutput {
     ) -> anyhow::Result<Self> {
         let (opened, output) = match asked {
             Some(path) => {
-                let opened = create_output(path, invoker)?;
+                let opened = create_command_output(path, invoker, &launch.words())?;
                 let output = Self {
                     written: Some(Written::new(path.to_owned(), &opened, invoker)),
                     maker: None,
@@ -110,7 +110,7 @@ impl CommandOutput {
         let length = file.as_ref().ok().and_then(|file| file.metadata().ok());
         let is_empty = length.is_some_and(|about| about.len() == 0);
         if let (Some(maker), true, false) = (&self.maker, is_empty, goes_on) {
-            let _ = remove_output(path, maker);
+            let _ = remove_command_output(path, maker);
             return (None, None);
         }
         let end = file.as_ref().ok().filter(|_| failed);

@@ -178,6 +178,7 @@ pub(super) fn places(owner: Owner) -> Vec<PathBuf> {
 
 /// A folder in which nobody else can move ours away: the user's own or root's, and if others may write to it,
 /// sticky.
+#[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_place(place: &Path) -> anyhow::Result<File> {
     let opened = File::options()
         .read(true)

@@ -1,0 +1,105 @@
+//! Every file that gctrace makes for its user: traces, flame graphs, manual pages, a command's output.
+//!
+//! Owns the rule that nothing is overwritten that gctrace did not write, and that files are made with the rights
+//! of the user who typed the command: root writes through none of that user's links. No other module creates
+//! files (`clippy::disallowed_methods`).
+
+#![expect(clippy::disallowed_methods, reason = "files are made here")]
+
+mod command_output;
+mod existing;
+mod export;
+mod manual;
+mod name;
+mod trace;
+
+pub(crate) use command_output::create_command_output;
+pub(crate) use command_output::create_temporary_output;
+pub(crate) use command_output::read_command_output;
+pub(crate) use command_output::remove_command_output;
+pub(crate) use export::write_export;
+pub(crate) use manual::write_manual_pages;
+pub(crate) use name::NameFacts;
+pub(crate) use name::check_pattern;
+pub(crate) use name::expand;
+pub(crate) use trace::NewTrace;
+
+use crate::launch::Invoker;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+
+/// Names standard output, or standard input.
+pub(crate) const STANDARD_STREAM: &str = "-";
+
+/// A file that could not be made, or is not to be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// The kernel refused.
+    #[error("cannot create {} as {user}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Login name of who made it.
+        user: String,
+        /// With which another one is chosen.
+        option: &'static str,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// Making it would do harm.
+    #[error("{option} {}: {reason}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// With which another one is chosen.
+        option: &'static str,
+        /// Why, and what to do.
+        reason: String,
+    },
+}
+
+/// What went wrong, without the file's name.
+#[derive(Debug)]
+enum Failure {
+    Io(io::Error),
+    Refused(String),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Failure {
+    fn of(self, path: &Path, invoker: &Invoker, option: &'static str) -> FileError {
+        let path = path.to_owned();
+        match self {
+            Self::Refused(reason) => FileError::Refused {
+                path,
+                option,
+                reason,
+            },
+            Self::Io(source) => FileError::Create {
+                path,
+                user: invoker.name.clone(),
+                option,
+                source,
+            },
+        }
+    }
+}
+
+/// Runs `action` with the invoker's access to files.
+fn as_invoker<R: Send>(
+    invoker: &Invoker,
+    action: impl FnOnce() -> Result<R, Failure> + Send,
+) -> Result<R, Failure> {
+    crate::launch::act_as(invoker, action)?
+}
+
+/// Whether the name stands for standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new(STANDARD_STREAM)
+}

@@ -1,0 +1,86 @@
+//! The file that a watched command writes its output to.
+
+use super::Failure;
+use super::FileError;
+use super::as_invoker;
+use super::existing;
+use super::existing::Existing;
+use crate::launch::Invoker;
+use std::ffi::OsString;
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+
+const OPTION: &str = "--output";
+
+/// Opens a file for the output of `command`, after what is in it, with the rights of the invoker.
+///
+/// # Errors
+/// What cannot be opened, a trace, and a file that the command names itself.
+pub(crate) fn create_command_output(
+    path: &Path,
+    invoker: &Invoker,
+    command: &[OsString],
+) -> Result<File, FileError> {
+    let made = as_invoker(invoker, || {
+        if let Some(word) = existing::named_by_command(path, command) {
+            return Err(Failure::Refused(format!(
+                "the command names this file too ({}); name another one for its output",
+                crate::hints::shell_line(&[word])
+            )));
+        }
+        if matches!(existing::look(path)?, Existing::Content)
+            && super::trace::is_trace(path).unwrap_or(false)
+        {
+            return Err(Failure::Refused(
+                "is a trace: output added to it would destroy it. Name another file".to_owned(),
+            ));
+        }
+        existing::open(path, true)
+    });
+    made.map_err(|failure| failure.of(path, invoker, OPTION))
+}
+
+/// Makes a new file for the command's output in a directory for temporary files: the invoker's alone (mode 0600).
+pub(crate) fn create_temporary_output(
+    directory: &Path,
+    invoker: &Invoker,
+) -> Result<(File, PathBuf), FileError> {
+    let make = || {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("gctrace-").suffix(".out").append(true);
+        let made = builder.tempfile_in(directory)?.keep();
+        made.map_err(|error| error.error.into())
+    };
+    as_invoker(invoker, make).map_err(|failure| failure.of(directory, invoker, OPTION))
+}
+
+/// Opens the command's output for reading, with the rights of the invoker, if it is a regular file and still the
+/// one that `written` writes to: root does not read whatever a user has put in its place.
+pub(crate) fn read_command_output(
+    path: &Path,
+    written: &File,
+    invoker: &Invoker,
+) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+    let file = crate::launch::act_as(invoker, || options.open(path)).and_then(|opened| opened)?;
+    let (ours, found) = (written.metadata()?, file.metadata()?);
+    let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
+    if found.is_file() && is_same {
+        Ok(file)
+    } else {
+        Err(io::Error::other("not a regular file: it is not shown here"))
+    }
+}
+
+/// Removes a file made by [`create_temporary_output`].
+pub(crate) fn remove_command_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
+    crate::launch::act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
+}

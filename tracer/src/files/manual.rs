@@ -1,0 +1,63 @@
+//! Manual pages: those of another gctrace are replaced, nothing else.
+
+use super::Failure;
+use super::FileError;
+use super::as_invoker;
+use super::existing;
+use super::existing::Existing;
+use super::export::replace;
+use crate::launch::Invoker;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Begins the title of a page of ours, behind some settings.
+const TITLE: &[u8] = b".TH gctrace";
+/// Within so many bytes.
+const TITLE_WITHIN: u64 = 512;
+
+/// Writes pages (name and text) into `directory`, with the rights of the invoker; makes the directory if it is
+/// not there.
+///
+/// # Errors
+/// Where a file of that name is no manual page of gctrace, or nothing can be written.
+pub(crate) fn write_manual_pages(
+    directory: &Path,
+    invoker: &Invoker,
+    pages: &[(String, Vec<u8>)],
+) -> Result<(), FileError> {
+    let fail = |path: &Path| {
+        let path = path.to_owned();
+        move |failure: Failure| failure.of(&path, invoker, "man")
+    };
+    as_invoker(invoker, || Ok(std::fs::create_dir_all(directory)?)).map_err(fail(directory))?;
+    for (name, _) in pages {
+        let path = directory.join(name);
+        as_invoker(invoker, || check(&path)).map_err(fail(&path))?;
+    }
+    for (name, text) in pages {
+        let path = directory.join(name);
+        as_invoker(invoker, || replace(&path, &|out| out.write_all(text))).map_err(fail(&path))?;
+    }
+    Ok(())
+}
+
+fn check(path: &Path) -> Result<(), Failure> {
+    let refused = |reason: &str| Err(Failure::Refused(reason.to_owned()));
+    match existing::look(path)? {
+        Existing::Nothing => Ok(()),
+        Existing::Stream => refused("is not a file"),
+        Existing::Content => {
+            let mut begin = Vec::new();
+            File::open(path)?
+                .take(TITLE_WITHIN)
+                .read_to_end(&mut begin)?;
+            match begin.windows(TITLE.len()).any(|text| text == TITLE) {
+                true => Ok(()),
+                false => {
+                    refused("exists and is not a manual page of gctrace; name another directory")
+                }
+            }
+        }
+    }
+}

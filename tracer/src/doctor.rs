@@ -14,6 +14,7 @@ use crate::args::Python;
 use crate::doctor::interpreters::Examiner;
 use crate::doctor::machine::Machine;
 use crate::print;
+use crate::print::clean;
 use std::io;
 
 /// Examines as asked and prints. The exit code: 0 if recording will work (or every interpreter
@@ -38,7 +39,8 @@ fn named(examiner: &Examiner, pythons: &[Python]) -> (String, bool) {
             Ok(found) => texts.extend(found.iter().map(explain::resolution)),
             Err(error) => {
                 works = false;
-                texts.push(format!("{}\n", crate::hints::chain(&error)));
+                let text = crate::hints::chain(&error);
+                texts.push(format!("{}\n", clean::line(&text)));
             }
         }
     }

@@ -158,3 +158,38 @@ fn fill(writer: &mut std::io::PipeWriter) {
     while (&*writer).write(&[b'x'; 4096]).is_ok() {}
     flags(OFlag::empty());
 }
+
+/// Names of files, arguments and options that gctrace repeats in messages.
+#[test]
+fn words_of_the_command_line_cannot_steer_the_terminal() {
+    let place = tempfile::tempdir().unwrap();
+    let name = "no\x1b]0;x\x07\u{9b}2J\u{202e}\nFORGED";
+    let (option, program) = (format!("--{name}"), format!("./{name}"));
+    for arguments in [
+        vec!["analyze", name],
+        vec!["export", name],
+        vec!["doctor", "--python", name],
+        vec!["--", &program],
+        vec![&option],
+        vec![name, "x.py"],
+        vec!["record", "-p", name],
+        vec!["record", "-o", &program, "--mode", name],
+        vec![
+            "record",
+            "--mode",
+            "inject",
+            "-o",
+            "no-such-folder/x\x1b[2J",
+            "--",
+            "true",
+        ],
+    ] {
+        let output = gctrace(place.path(), &arguments).output_in_time().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(r"\x1b"), "{arguments:?} {text}");
+        let harmful = |char: char| char != '\n' && (char.is_control() || char == '\u{202e}');
+        assert!(!text.contains(harmful), "{arguments:?} {text:?}");
+        assert!(!text.contains("\nFORGED"), "{arguments:?} {text}");
+    }
+}

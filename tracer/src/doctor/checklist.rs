@@ -7,6 +7,7 @@ use crate::doctor::explain;
 use crate::doctor::interpreters::Found;
 use crate::doctor::interpreters::Interpreter;
 use crate::doctor::machine::Machine;
+use crate::print::clean;
 use crate::privileges::Denied;
 use crate::privileges::Facts;
 use crate::privileges::Lockdown;
@@ -309,7 +310,7 @@ fn place(interpreter: &Interpreter) -> String {
     let mut met: Vec<&str> = interpreter.met.iter().copied().collect();
     let running = running(&interpreter.pids);
     met.extend(running.as_deref());
-    format!("{} ({})", interpreter.file.display(), met.join(", "))
+    format!("{} ({})", clean::path(&interpreter.file), met.join(", "))
 }
 
 fn running(pids: &[u32]) -> Option<String> {

@@ -1,5 +1,6 @@
 //! One interpreter in words: which rung of the ladder answered, and where the probes go.
 
+use crate::print::clean;
 use gctrace_probes::Point;
 use gctrace_probes::PointKind;
 use gctrace_probes::Resolution;
@@ -17,7 +18,7 @@ pub(super) fn resolution(found: &Resolution) -> String {
 }
 
 fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
-    writeln!(text, "{}", found.file.display())?;
+    writeln!(text, "{}", clean::path(&found.file))?;
     writeln!(text, "  interpreter  {}", title(found))?;
     writeln!(
         text,

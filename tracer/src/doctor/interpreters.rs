@@ -5,6 +5,7 @@ use crate::doctor::ask;
 use crate::launch::Cache;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
+use crate::print::clean;
 use anyhow::Context;
 use anyhow::bail;
 use gctrace_probes::ProgramKind;
@@ -373,7 +374,7 @@ fn running() -> Vec<u32> {
 
 fn shown(python: &Python) -> String {
     match python {
-        Python::File(file) => file.display().to_string(),
+        Python::File(file) => clean::path(file),
         Python::Process(pid) => format!("process {pid}"),
     }
 }

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// SGR sequences (ECMA-48, 8.3.117) that gctrace writes itself: emphasis and plain colors. None hides text.
 const OWN: [&str; 11] = [
@@ -32,6 +33,11 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
         push(&mut clean, char);
     }
     Cow::Owned(clean)
+}
+
+/// A path on one line.
+pub(crate) fn path(path: &Path) -> String {
+    line(&path.to_string_lossy()).into_owned()
 }
 
 /// `text` of several lines: line ends stay, and the colors that gctrace writes.

@@ -1,7 +1,6 @@
 //! Lines on traces of one process that were put together, and on what was left out of figures.
 
 use super::overview::mark;
-use super::table::printable;
 use super::table::wrap;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::ClockReport;
@@ -39,7 +38,7 @@ pub(crate) fn clocks(work: &GpuWork, traces: &[TraceReport]) -> Vec<String> {
 
 fn file(traces: &[TraceReport], index: usize) -> String {
     let trace = traces.get(index);
-    trace.map_or_else(String::new, |trace| printable(&trace.file))
+    trace.map_or_else(String::new, |trace| trace.file.clone())
 }
 
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {

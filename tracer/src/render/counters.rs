@@ -1,7 +1,6 @@
 //! The section on performance counters. What was not counted is left out.
 
 use super::table::Table;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::CounterReport;
@@ -189,7 +188,7 @@ fn missing(report: &Report) -> Option<String> {
     }
     let parts: Vec<String> = by_reason
         .into_iter()
-        .map(|(why, names)| printable(&format!("{}: {why}", names.join(", "))))
+        .map(|(why, names)| format!("{}: {why}", names.join(", ")))
         .collect();
     (!parts.is_empty()).then(|| format!("Not counted: {}.", parts.join("; ")))
 }

@@ -2,7 +2,6 @@
 
 use super::overview::mark;
 use super::table::Table;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::Effort;
@@ -79,7 +78,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     // The main thread needs no name.
     if pause.tid != pause.pid {
         place += &match &pause.thread {
-            Some(thread) => format!(" {}", printable(thread)),
+            Some(thread) => format!(" {}", thread),
             None => format!(" thread {}", pause.tid),
         };
     }
@@ -112,9 +111,9 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
 fn file_and_line(location: &Location) -> String {
     let file = location.file.rsplit('/').next().unwrap_or_default();
     match (file, location.line) {
-        ("", _) => printable(&location.function),
-        (file, Some(line)) => printable(&format!("{file}:{line}")),
-        (file, None) => printable(file),
+        ("", _) => location.function.clone(),
+        (file, Some(line)) => format!("{file}:{line}"),
+        (file, None) => file.to_owned(),
     }
 }
 
@@ -303,7 +302,7 @@ pub(crate) fn own_cost(report: &Report) -> Section {
                 Some(ns) => format!("{} each", duration(ns as u64)),
                 None => "not priced".to_owned(),
             };
-            let name = printable(&probe.probe);
+            let name = &probe.probe;
             format!("{name}: {}, {price}", counted(probe.hits, "hit"))
         })
         .collect();

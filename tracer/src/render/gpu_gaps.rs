@@ -3,7 +3,6 @@
 use super::gpu_devices::name;
 use super::table::Table;
 use super::table::cut;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::DeviceId;
@@ -123,7 +122,7 @@ fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
     let operation = |what: &str, name: &str| {
         let name = match name {
             "" => "(no name)".to_owned(),
-            name => cut(&printable(name), NAME_CHARS),
+            name => cut(name, NAME_CHARS),
         };
         format!("     {what} {name}")
     };

@@ -1,7 +1,6 @@
 //! The section on how the GPUs did (`--nvml-hz`).
 
 use super::table::Table;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::GpuFigure;
@@ -108,7 +107,7 @@ fn models(shown: &[(String, &GpuReport)]) -> Vec<String> {
     }
     let lines = models
         .into_iter()
-        .map(|(model, gpus)| format!("{}: {}.", printable(model), gpus.join(", ")));
+        .map(|(model, gpus)| format!("{}: {}.", model, gpus.join(", ")));
     lines.collect()
 }
 
@@ -131,7 +130,7 @@ fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
         .iter()
         .filter(|share| share.throttling)
         .take(REASONS_SHOWN)
-        .map(|share| format!("{} ({})", printable(&share.reason), percent(share.ratio)))
+        .map(|share| format!("{} ({})", share.reason, percent(share.ratio)))
         .collect();
     (!reasons.is_empty()).then(|| {
         format!(

@@ -6,7 +6,6 @@
 use super::table::Table;
 use super::table::WIDTH;
 use super::table::cut;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::paths;
@@ -111,10 +110,10 @@ impl<'a> Names<'a> {
         let line = location
             .line
             .map_or(String::new(), |line| format!(":{line}"));
-        printable(&match location.file.as_str() {
+        match location.file.as_str() {
             "" => location.function.clone(),
             _ => format!("{}{line} in {}", self.file(location), location.function),
-        })
+        }
     }
 }
 
@@ -253,7 +252,7 @@ fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
         !line.location.library && line.location.file.starts_with(names.directory)
     };
     if !names.directory.is_empty() && shown(lines).any(under) {
-        legend.push(format!("Files are in {}", printable(names.directory)));
+        legend.push(format!("Files are in {}", names.directory));
     }
     let mut text = vec![legend.join(" ")];
     let some = |effort: &Effort, what: &str| {

@@ -2,7 +2,6 @@
 
 use super::table::Table;
 use super::table::cut;
-use super::table::printable;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::Basis;
@@ -43,7 +42,7 @@ fn command(words: &[String]) -> String {
     let program = words.next().map_or("", String::as_str);
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
     let line = words.fold(program, |line, word| format!("{line} {word}"));
-    cut(&printable(&line), COMMAND_CHARS)
+    cut(&line, COMMAND_CHARS)
 }
 
 pub(crate) fn recording(report: &Report) -> Section {
@@ -59,7 +58,7 @@ pub(crate) fn recording(report: &Report) -> Section {
 }
 
 fn one_trace(trace: &TraceReport) -> Vec<String> {
-    let mut sentence = printable(&trace.file);
+    let mut sentence = trace.file.clone();
     sentence += ": ";
     sentence += &match (trace.command.as_slice(), trace.attached_pid) {
         (_, Some(pid)) => format!("attached to process {pid}"),
@@ -67,11 +66,11 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
         (words, None) => command(words),
     };
     if let Some(host) = trace.host.as_deref().filter(|host| !host.is_empty()) {
-        sentence += &format!(", on {}", printable(host));
+        sentence += &format!(", on {}", host);
     }
     sentence += &format!(", {}{}", duration(trace.duration_ns), mark(trace.basis));
     if let Some(why) = &trace.ended {
-        sentence += &format!("; {}", printable(why));
+        sentence += &format!("; {}", why);
     }
     if let Some(code) = trace.exit_code.filter(|code| *code != 0) {
         sentence += &format!(" (exit code {code})");
@@ -91,7 +90,7 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
     ];
     let mut table = Table::new(&head, &[6]);
     for trace in traces.iter().take(TRACES_SHOWN) {
-        let mut name = printable(&trace.file);
+        let mut name = trace.file.clone();
         if trace.cut_at.is_some() || trace.damage.is_some() {
             name = format!("(partly) {name}");
         }
@@ -275,7 +274,7 @@ fn python(process: &ProcessReport) -> Option<String> {
         "" | "generational" => String::new(),
         other => format!(" ({other})"),
     };
-    Some(printable(&format!("{}{collector}", interpreter.version)))
+    Some(format!("{}{collector}", interpreter.version))
 }
 
 fn thresholds(process: &ProcessReport) -> Option<String> {
@@ -308,13 +307,13 @@ pub(crate) fn missing(report: &Report) -> Section {
     let mut items: Vec<String> = missing
         .lost
         .iter()
-        .map(|(place, events)| format!("{} lost: {}.", counted(*events, "event"), printable(place)))
+        .map(|(place, events)| format!("{} lost: {}.", counted(*events, "event"), place))
         .collect();
     items.extend(missing.unexamined.iter().map(|(why, count)| {
         format!(
             "{} {}: collections in {} are not in the figures.",
             counted(*count, "process"),
-            printable(why),
+            why,
             if *count == 1 { "it" } else { "them" }
         )
     }));
@@ -353,12 +352,12 @@ pub(crate) fn missing(report: &Report) -> Section {
         missing
             .unreadable
             .iter()
-            .map(|why| format!("Left out: {}", printable(why))),
+            .map(|why| format!("Left out: {}", why)),
     );
     items.extend(report.traces.iter().flat_map(|trace| {
         let name = match report.traces.len() {
             1 => String::new(),
-            _ => format!("{}: ", printable(&trace.file)),
+            _ => format!("{}: ", trace.file.clone()),
         };
         remarks(trace)
             .into_iter()
@@ -391,7 +390,7 @@ fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
 fn remarks(trace: &TraceReport) -> Vec<String> {
     let mut list = Vec::new();
     match (&trace.cut_at, &trace.damage, &trace.ended) {
-        (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", printable(damage))),
+        (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", damage)),
         (Some(place), None, _) => list.push(format!(
             "The trace is cut off at {place}; what came later is not known."
         )),
@@ -403,11 +402,7 @@ fn remarks(trace: &TraceReport) -> Vec<String> {
         _ => {}
     }
     let mut some = |remarks: &[String], more: u64| {
-        let shown = remarks
-            .iter()
-            .take(REMARKS_SHOWN)
-            .map(|remark| printable(remark));
-        list.extend(shown);
+        list.extend(remarks.iter().take(REMARKS_SHOWN).cloned());
         let more = more + remarks.len().saturating_sub(REMARKS_SHOWN) as u64;
         if more > 0 {
             list.push(format!("and {} of the kind", counted(more, "more remark")));

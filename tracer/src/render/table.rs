@@ -1,4 +1,7 @@
-//! Text that fits: tables with aligned columns, and wrapped paragraphs.
+//! Text that fits: tables with aligned columns, and wrapped paragraphs. Names in it are the program's, and
+//! are made harmless here.
+
+use crate::print::clean;
 
 /// Width of everything printed, in characters.
 pub(crate) const WIDTH: usize = 80;
@@ -21,7 +24,8 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        let clean = |cell: String| clean::line(&cell).into_owned();
+        self.rows.push(cells.into_iter().map(clean).collect());
     }
 
     /// The lines, each indented by two.
@@ -60,18 +64,12 @@ impl Table {
 
 /// `text` in at most `width` characters, an ellipsis where something is missing.
 pub(crate) fn cut(text: &str, width: usize) -> String {
+    let text = clean::line(text);
     if text.chars().count() <= width {
-        return text.to_owned();
+        return text.into_owned();
     }
     let kept: String = text.chars().take(width.saturating_sub(1)).collect();
     format!("{}…", kept.trim_end())
-}
-
-/// `text` without control characters, which could move the terminal's cursor: names and command
-/// lines in a trace are the program's.
-pub(crate) fn printable(text: &str) -> String {
-    let visible = |char: char| if char.is_control() { '\u{fffd}' } else { char };
-    text.chars().map(visible).collect()
 }
 
 /// Breaks a paragraph at blanks; every line begins with `indent`, the first with `first`.
@@ -79,7 +77,7 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut begun = false;
-    for word in text.split_whitespace() {
+    for word in text.split_whitespace().map(clean::line) {
         let needed = line.chars().count() + usize::from(begun) + word.chars().count();
         if begun && needed > WIDTH {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
@@ -88,7 +86,7 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
         if begun {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         begun = true;
     }
     if begun {
@@ -124,6 +122,10 @@ mod tests {
 
     #[test]
     fn no_control_characters() {
-        assert_eq!(printable("a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        let mut table = Table::new(&["name", "count"], &[0]);
+        table.row(vec!["a\x1b[2J\n".to_owned(), "1".to_owned()]);
+        assert_eq!(table.lines()[1], r"  a\x1b[2J\n      1");
+        assert_eq!(wrap("a \x1b[2J b", "", ""), [r"a \x1b[2J b"]);
+        assert_eq!(cut("\x07bc", 5), r"\x07…");
     }
 }

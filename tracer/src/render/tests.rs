@@ -11,6 +11,7 @@ use super::Style;
 use super::json;
 use super::table::WIDTH;
 use super::text;
+use crate::print::clean;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::Ending;
@@ -267,15 +268,69 @@ fn several_traces_with_much_missing() {
     ]));
 }
 
-#[test]
-fn names_in_a_trace_cannot_steer_the_terminal() {
-    let trace = Trace::new()
+/// A trace in which everything that a program can name has this name, and pauses of every kind that reports and
+/// advice speak of.
+fn named(name: &str) -> String {
+    let name = serde_json::to_string(name).unwrap();
+    let mut trace = Trace::new()
+        .line(&format!(
+            r#"{{"ph":"M","name":"gctrace_header","pid":0,"tid":0,"ts":5000000.000,"args":{{"format":"gctrace.trace/1","gctrace":{name},"command":[{name},{name}],"host":{name},"kernel":{name},"cpus":8,"started_ns":5000000000,"started_unix_ns":1700000000000000000,"min_pause_ns":0,"follow":true}}}}"#
+        ))
         .python(10)
-        .line(r#"{"ph":"M","name":"thread_name","pid":10,"tid":10,"args":{"name":"\u001b]0;x\u0007"}}"#)
-        .pause(10, 1.0, 50.0, 2, r#""reason":"automatic""#)
-        .end(100, r#","lost":{"\u001b[2J":1}"#);
-    let text = text(&report(&[("\x1b[31mt.json", trace.json())]), Style::PLAIN);
-    assert!(!text.contains('\x1b') && !text.contains('\x07'));
+        .process(11, &format!(r#","interpreter":{{"file":{name},"version":{name},"free_threaded":false,"collector":{name},"found_by":{name}}}"#))
+        .line(&format!(r#"{{"ph":"M","name":"thread_name","pid":10,"tid":12,"args":{{"name":{name}}}}}"#))
+        .line(&format!(r#"{{"ph":"M","name":"process_name","pid":11,"tid":11,"args":{{"name":{name}}}}}"#))
+        .line(&format!(r#"{{"ph":"M","name":"gctrace_frame","pid":0,"tid":0,"args":{{"id":1,"function":{name},"file":{name},"line":9}}}}"#))
+        .line(&format!(r#"{{"ph":"i","s":"p","cat":"gctrace","name":"gctrace_note","pid":10,"tid":10,"ts":5000001.000,"args":{{"message":{name}}}}}"#));
+    for (n, reason) in ["automatic", "manual", "shutdown"].into_iter().enumerate() {
+        for generation in 0..3 {
+            let ts = 5_000_000 + n * 900_000 + generation * 200_000;
+            for (pid, tid) in [(10, 10), (10, 12), (11, 11)] {
+                trace = trace.line(&format!(
+                    r#"{{"ph":"X","cat":"gc","name":"gc gen{generation}","pid":{pid},"tid":{tid},"ts":{ts}.000,"dur":90000.000,"sf":1,"args":{{"generation":{generation},"reason":"{reason}","collected":0,"oldest_objects":99990}}}}"#
+                ));
+            }
+        }
+    }
+    let lost = format!(r#","lost":{{{name}:1}}"#);
+    trace.end(3000, &lost).json()
+}
+
+/// What the writing module lets through is not enough: a line end in a name would forge a line.
+#[test]
+fn names_in_a_trace_cannot_forge_lines() {
+    let json = named("x\nFORGED");
+    let report = report(&[("t\nFORGED.json", json)]);
+    let text = text(&report, Style::PLAIN);
+    assert!(text.contains(r"x\nFORGED"), "{text}");
+    assert!(
+        text.contains("triggered by"),
+        "advice names the line: {text}"
+    );
+    let begins = |line: &str| line.trim_start().starts_with("FORGED");
+    // In a paragraph a line end is a blank like any other.
+    let tables = text.split("What to do next").next().unwrap();
+    assert!(!tables.lines().skip(3).any(begins), "{text}");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    #[test]
+    fn names_in_a_trace_cannot_steer_the_terminal(
+        bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..40),
+        text in proptest::prelude::any::<String>(),
+    ) {
+        let name = format!("{text}\x1b]0;x\u{7}\u{9b}\u{202e}\n{}", String::from_utf8_lossy(&bytes));
+        let report = report(&[(&name, named(&name))]);
+        for style in [Style::PLAIN, Style::COLOURED] {
+            let text = super::text(&report, style);
+            proptest::prop_assert_eq!(&clean::text(&text), &text);
+        }
+        let plain = super::text(&report, Style::PLAIN);
+        proptest::prop_assert!(!plain.contains(|char| char != '\n' && clean::is_harmful(char)));
+        let advice = report.advice.iter().any(|advice| advice.why.contains(name.split('\n').next().unwrap()));
+        proptest::prop_assert!(advice, "the name is in the advice");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ use super::steps;
 use super::style::Style;
 use super::table::wrap;
 use super::what_if;
+use crate::print::clean;
 use gctrace_analysis::report::Advice;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
@@ -64,7 +65,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     for section in evidence.iter().filter(|section| !section.lines.is_empty()) {
         text.push_str(&format!("\n{}\n", style.bold(section.heading)));
         for line in &section.lines {
-            text.push_str(line);
+            text.push_str(&clean::line(line));
             text.push('\n');
         }
     }
@@ -98,7 +99,7 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     }
     if let Some(code) = &advice.code {
         lines.push(String::new());
-        let indented = |line: &str| format!("       {}", style.code(line));
+        let indented = |line: &str| format!("       {}", style.code(&clean::line(line)));
         lines.extend(code.lines().map(indented));
     }
     if let Some(risk) = &advice.risk {

@@ -189,6 +189,7 @@ mod tests {
     use gctrace_analysis::live::Line;
     use gctrace_analysis::live::PauseFigures;
     use gctrace_analysis::live::ProcessGpu;
+    use proptest::prelude::*;
 
     fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
         let pause = |duration_ns| PauseFigures {
@@ -280,6 +281,20 @@ mod tests {
             ..Snapshot::default()
         };
         insta::assert_snapshot!(shown(&[nobody, alone, several, ended]));
+    }
+
+    proptest! {
+        #[test]
+        fn names_cannot_steer_the_terminal_or_forge_a_line(name in any::<String>()) {
+            let mut named = snapshot(vec![process(1, 2), process(2, 1)]);
+            let line = named.detail.as_mut().and_then(|detail| detail.lines.first_mut());
+            let line = &mut line.expect("a line").line;
+            line.function = format!("{name}\x1b[2J\u{9b}\u{202e}\n");
+            line.file = format!("/x/\u{7}{name}");
+            let text = Lines::new(false).text(&named);
+            prop_assert_eq!(text.lines().count(), 2);
+            prop_assert!(!text.contains(|char| char != '\n' && clean::is_harmful(char)));
+        }
     }
 
     #[test]

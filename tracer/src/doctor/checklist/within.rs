@@ -3,6 +3,7 @@
 use super::Line;
 use super::Machine;
 use super::Verdict;
+use crate::print::clean;
 use crate::record::mode::Collections;
 use crate::record::mode::Decision;
 
@@ -14,7 +15,7 @@ pub(super) fn lines(machine: &Machine) -> Vec<Line> {
 fn library(machine: &Machine) -> Line {
     let what = "library";
     match &machine.within.library {
-        Ok(path) => Line::new(Verdict::Ok, what, path.display().to_string()),
+        Ok(path) => Line::new(Verdict::Ok, what, clean::path(path)),
         Err(error) => {
             let verdict = match machine.within.choice {
                 Ok(_) => Verdict::Note,

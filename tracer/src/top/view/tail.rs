@@ -104,7 +104,8 @@ fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
 fn line(raw: &str) -> String {
     let plain = without_escapes(raw);
     let last = plain.trim_end_matches('\r').rsplit('\r').next();
-    text::clean(last.unwrap_or_default()).trim_end().to_owned()
+    let last = last.unwrap_or_default().replace('\t', " ");
+    text::clean(&last).trim_end().to_owned()
 }
 
 /// Without the sequences of ECMA-48: CSI, and OSC and its like up to their end.
@@ -153,7 +154,7 @@ mod tests {
             ["plain", "red line", "100%", "after", "last"]
         );
         assert_eq!(lines(text, true)[0], "red line");
-        assert_eq!(lines(b"\x1b[2Ja\x08b\xff", false), ["a\u{fffd}b\u{fffd}"]);
+        assert_eq!(lines(b"\x1b[2Ja\x08b\xff", false), ["a\\x08b\u{fffd}"]);
         assert_eq!(lines(b"", false), [""; 0]);
         assert_eq!(lines(b"\x1b[", false), [""]);
     }

@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of what is shown. Figures in words are `gctrace_analysis::units`.
 
+use crate::print::clean;
 use gctrace_analysis::units;
 use std::time::Duration;
 use unicode_width::UnicodeWidthChar as _;
@@ -10,24 +11,13 @@ use unicode_width::UnicodeWidthStr as _;
 /// Characters of a foreign text that are looked at: no screen is wider.
 const LONGEST: usize = 4096;
 
-/// `text` as it may be written to a terminal: no control characters, nothing that turns the direction of
-/// writing (UAX #9), nothing without a width of its own, no more than a screen can hold.
+/// `text` as it may be in a cell: harmless (`print/clean.rs`), nothing without a width of its own, no more than a
+/// screen can hold.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().take(LONGEST).filter_map(harmless).collect()
-}
-
-fn harmless(char: char) -> Option<char> {
-    match char {
-        '\t' => Some(' '),
-        char if char.is_control() || turns_direction(char) => Some('\u{fffd}'),
-        char if char.width().unwrap_or(0) == 0 => None,
-        char => Some(char),
-    }
-}
-
-/// Explicit directional formatting characters and marks of UAX #9, and separators of lines.
-fn turns_direction(char: char) -> bool {
-    matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    let start = text.char_indices().nth(LONGEST).map(|(end, _)| end);
+    let text = clean::line(start.and_then(|end| text.get(..end)).unwrap_or(text));
+    let shown = |char: &char| char.width().unwrap_or(0) > 0;
+    text.chars().filter(shown).take(LONGEST).collect()
 }
 
 /// Columns that `text` takes.
@@ -190,12 +180,9 @@ mod tests {
 
     #[test]
     fn nothing_moves_the_cursor_or_turns_the_line() {
-        assert_eq!(
-            clean("a\x1b[2Jb\n\u{9b}c\t"),
-            "a\u{fffd}[2Jb\u{fffd}\u{fffd}c "
-        );
-        assert_eq!(clean("evil\u{202e}txt.py"), "evil\u{fffd}txt.py");
-        assert_eq!(clean("e\u{301}\u{200d}x"), "ex");
+        assert_eq!(clean("a\x1b[2Jb\n\u{9b}c\t"), r"a\x1b[2Jb\n\x9bc\t");
+        assert_eq!(clean("evil\u{202e}txt.py"), r"evil\u{202e}txt.py");
+        assert_eq!(clean("e\u{301}x"), "ex");
         assert_eq!(clean("训练.py"), "训练.py");
         assert_eq!(clean(&"x".repeat(1 << 20)).len(), LONGEST);
     }

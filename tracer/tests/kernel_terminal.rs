@@ -2,7 +2,11 @@
 
 mod common;
 
+use common::limit::ChildLimit as _;
 use common::limit::CommandLimit as _;
+use nix::sys::signal::Signal;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 
@@ -51,4 +55,55 @@ fn the_view_without_its_terminal_ends_in_order() {
         common::wait_until("the command ended", || place.join("ended").exists());
         fs::remove_file(place.join("ended")).unwrap();
     }
+}
+
+#[test]
+fn the_leader_of_a_session_hands_the_hangup_on() {
+    let Some((python, _place)) = common::place_for("the_leader_of_a_session_hands_the_hangup_on")
+    else {
+        return;
+    };
+    for mode in ["ebpf", "both"] {
+        common::terminal::the_leader_hands_the_hangup_on(&python, mode);
+    }
+}
+
+/// A recorder that was started with every signal ignored can be ended nevertheless.
+#[test]
+fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
+    let test = "an_ignored_sigterm_ends_a_recording_that_was_attached";
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    let place = place.path();
+    let mut program = Command::new(python)
+        .args(["-c", "import time; time.sleep(60)"])
+        .spawn()
+        .unwrap();
+    let script = "trap '' HUP INT QUIT TERM; exec \"$@\"";
+    let mut gctrace = Command::new("sh")
+        .args(["-c", script, "sh", common::GCTRACE, "record", "-p"])
+        .arg(program.id().to_string())
+        .current_dir(place)
+        .env_remove("SUDO_UID")
+        .spawn()
+        .unwrap();
+    let trace = place.join("trace.json");
+    common::wait_until("attached", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
+    });
+    let own = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
+    for ignored in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+        kill(own, ignored).unwrap();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(
+        gctrace.try_wait().unwrap().is_none(),
+        "ignored stays ignored"
+    );
+    kill(own, Signal::SIGTERM).unwrap();
+    assert_eq!(gctrace.wait_in_time().unwrap().code(), Some(0));
+    assert!(program.try_wait().unwrap().is_none());
+    program.kill().unwrap();
+    program.wait_in_time().unwrap();
 }

@@ -2,7 +2,9 @@
 //!
 //! The command shares gctrace's process group, so what the terminal sends reaches both; what is
 //! sent to gctrace alone is meant for the command and handed on. Stopping and continuing (Ctrl-Z)
-//! and SIGWINCH are left at what they do by themselves.
+//! and SIGWINCH are left at what they do by themselves. What was ignored when gctrace started (nohup,
+//! `&` in scripts) stays ignored, for gctrace and the command, but for SIGTERM: a recording can
+//! always be ended.
 
 use crate::launch::inherited::is_ignored;
 use nix::sys::signal::SigSet;
@@ -134,12 +136,14 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Blocks them and opens the descriptor. To be called before any thread is started. Signals that
-    /// were ignored (nohup) stay ignored.
+    /// were ignored stay so, as POSIX has it for what a shell starts in the background (XCU 2.12); not
+    /// SIGTERM, which a blocked thread gets although it is ignored (`sig_ignored`, kernel/signal.c).
+    /// The command inherits all of them as gctrace did.
     pub(crate) fn block() -> io::Result<Self> {
         let mut set = SigSet::empty();
         for signal in HANDLED
             .into_iter()
-            .filter(|signal| !is_ignored(*signal as i32))
+            .filter(|signal| *signal == Signal::SIGTERM || !is_ignored(*signal as i32))
         {
             set.add(signal);
         }
@@ -171,13 +175,23 @@ impl AsFd for Signals {
 
 fn origin(info: &siginfo) -> Origin {
     let own = std::process::id();
-    if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, own) {
+    if hung_up(info) {
+        Origin::Other
+    } else if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, own) {
         Origin::Group
     } else if descends_from(info.ssi_pid, own) {
         Origin::Command
     } else {
         Origin::Other
     }
+}
+
+/// Whether the terminal has gone and gctrace leads its session (`ssh -t HOST gctrace`, a window of tmux): the
+/// kernel sends SIGHUP to the leader alone (`tty_signal_session_leader`, drivers/tty/tty_jobctrl.c). A shell that
+/// leads it hands it on to its jobs.
+fn hung_up(info: &siginfo) -> bool {
+    let leads = nix::unistd::getsid(None) == Ok(nix::unistd::Pid::this());
+    info.ssi_signo == libc::SIGHUP as u32 && info.ssi_code == libc::SI_KERNEL && leads
 }
 
 /// sudo with a terminal of its own (`use_pty`) runs a monitor as the leader of the new session; that

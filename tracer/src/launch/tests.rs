@@ -6,6 +6,7 @@ use crate::files::create_command_output;
 use crate::files::write_export;
 use crate::files::write_manual_pages;
 use crate::launch::invoker::Tool;
+use crate::limit::CommandLimit as _;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -147,18 +148,22 @@ fn ignored_and_blocked(text: &str) -> (u64, u64) {
 
 #[test]
 fn signals_are_inherited_as_gctrace_inherited_them() {
-    for (shell, ignored) in [("trap '' PIPE HUP", 0x1001), ("trap - PIPE HUP", 0)] {
-        let own = std::env::current_exe().expect("own path");
-        let inner = "--ignored --exact launch::tests::inner_print_signals --nocapture";
-        let output = Command::new("sh")
-            .arg("-c")
-            .arg(format!("{shell}; exec \"$0\" {inner}"))
-            .arg(own)
-            .output()
-            .expect("run");
+    for (disposition, ignored) in [(libc::SIG_IGN, 0x1001), (libc::SIG_DFL, 0)] {
+        let mut command = Command::new(std::env::current_exe().expect("own path"));
+        command.args(["--ignored", "--exact", "--nocapture"]);
+        command.arg("launch::tests::inner_print_signals");
+        // SAFETY: signal(2) with a constant disposition is safe between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                libc::signal(libc::SIGPIPE, disposition);
+                libc::signal(libc::SIGHUP, disposition);
+                Ok(())
+            });
+        }
+        let output = command.output_in_time().expect("run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{text}");
-        assert_eq!(ignored_and_blocked(&text), (ignored, 0), "{shell}: {text}");
+        assert_eq!(ignored_and_blocked(&text), (ignored, 0), "{text}");
     }
 }
 

@@ -26,6 +26,20 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
 
+/// A test that types Ctrl-C must not depend on how it was started: `&` in a script and nohup ignore signals, and
+/// what is ignored is inherited by everything that a test starts. The C runtime calls the functions of this section
+/// before `main`.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static DISPOSITIONS: extern "C" fn() = reset_signals;
+
+extern "C" fn reset_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+        // SAFETY: no thread exists yet, and the default disposition runs no code.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// The binary under test.
 pub const GCTRACE: &str = env!("CARGO_BIN_EXE_gctrace");
 

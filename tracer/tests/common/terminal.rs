@@ -6,12 +6,12 @@ use std::process::Command;
 use std::process::Output;
 
 /// Runs a command as the leader of a session on a terminal that is closed as soon as the file `ready` is there; then
-/// prints its exit code (of a signal, negative), or `alive` after 20 s. SIGINT and SIGHUP do what they do by default.
+/// prints its exit code (of a signal, negative), or `alive` after 20 s.
 const CLOSED_TERMINAL: &str = "
 import os, pty, select, signal, sys, time
 pid, terminal = pty.fork()
 if pid == 0:
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT): signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's handler goes with exec; what is ignored would stay
     os.execv(sys.argv[1], sys.argv[1:])
 patience = time.monotonic() + 60
 while not os.path.exists('ready') and time.monotonic() < patience:
@@ -42,4 +42,31 @@ pub fn closed(place: &Path, command: &[&str]) -> Output {
         .env_remove("SUDO_UID")
         .output_in_time()
         .unwrap()
+}
+
+/// Of a session that gctrace itself leads (`ssh -t HOST gctrace`), the kernel tells only gctrace that the terminal is
+/// gone: the command must get to know, and the recording must be complete.
+pub fn the_leader_hands_the_hangup_on(python: &Path, mode: &str) {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let sleeps = "import gc, time; gc.collect(); open('ready', 'w').close(); time.sleep(60)";
+    let handles = format!("import signal, sys; signal.signal(1, lambda *_: sys.exit(3)); {sleeps}");
+    for (code, expected) in [(sleeps, "129\n"), (&handles, "3\n")] {
+        let _ = std::fs::remove_file(place.join("ready"));
+        let python = python.to_str().unwrap();
+        let command = [super::GCTRACE, "--mode", mode, "--", python, "-c", code];
+        let output = closed(place, &command);
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            expected,
+            "{output:?}"
+        );
+        let trace = super::Trace::read(&place.join("trace.json"));
+        assert_eq!(trace.end()["why"], "the command ended");
+        let collected = trace
+            .pauses()
+            .iter()
+            .any(|pause| pause.reason == "manual" || mode == "inject");
+        assert!(collected, "{mode}");
+    }
 }

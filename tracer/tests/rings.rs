@@ -13,6 +13,8 @@ use common::Trace;
 use gctrace_ring::GpuWork;
 use gctrace_ring::Hello;
 use gctrace_ring::Moment;
+use gctrace_ring::Options;
+use gctrace_ring::PYTHON_RECORDS;
 use gctrace_ring::Producer;
 use gctrace_ring::Record;
 use gctrace_ring::Role;
@@ -34,8 +36,19 @@ fn command() {
         Ok("floods") => floods(),
         Ok("forks") => forks(),
         Ok("lies") => lies(),
+        Ok("stays silent") => stays_silent(),
+        Ok("offers twice") => offers_twice(),
         part => panic!("{part:?} is no part"),
     }
+}
+
+/// Records more than a ring has room for.
+const LOST: u64 = 936;
+
+/// What gctrace asked the library.
+fn asked() -> Options {
+    let options = std::env::var_os(gctrace_ring::OPTIONS_VARIABLE).unwrap();
+    Options::parse(options.as_bytes())
 }
 
 fn now_ns() -> u64 {
@@ -44,7 +57,8 @@ fn now_ns() -> u64 {
     u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap()
 }
 
-fn ring(role: Role, records: usize, own_pid: u32) -> Producer {
+fn ring(role: Role, own_pid: u32) -> Producer {
+    let records = role.records(&asked());
     let (ring, descriptor) = Producer::create(records).unwrap();
     let hello = Hello {
         role,
@@ -90,7 +104,7 @@ fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Record {
 /// An interpreter, a line, two collections, a kernel.
 fn collects() {
     let pid = std::process::id();
-    let python = ring(Role::Python, 1 << 10, pid);
+    let python = ring(Role::Python, pid);
     say(&python, "3.11.7 (main, Dec  4 2023)", 1);
     say(&python, "/opt/python/libpython3.11.so.1.0", 2);
     say(&python, "Trainer.step", 3);
@@ -115,7 +129,7 @@ fn collects() {
         pause(5_000_000, 5_000_250, pid, 1),
     ];
     assert!(records.iter().all(|record| python.push(record)));
-    let gpu = ring(Role::Gpu, 1 << 10, pid);
+    let gpu = ring(Role::Gpu, pid);
     say(&gpu, "_Z10add_kernelPfS_i", 1);
     assert!(gpu.push(&Record::Gpu {
         moment: Moment {
@@ -138,7 +152,7 @@ fn collects() {
 /// Killed in a collection, at once after it said so.
 fn dies() {
     let pid = std::process::id();
-    let python = ring(Role::Python, 1 << 10, pid);
+    let python = ring(Role::Python, pid);
     assert!(python.push(&begin(now_ns(), pid)));
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
 }
@@ -146,8 +160,8 @@ fn dies() {
 /// More than its ring holds before gctrace can look.
 fn floods() {
     let pid = std::process::id();
-    let (python, descriptor) = Producer::create(64).unwrap();
-    for index in 0..1000 {
+    let (python, descriptor) = Producer::create(PYTHON_RECORDS).unwrap();
+    for index in 0..PYTHON_RECORDS as u64 + LOST {
         python.push(&pause(index * 1000, index * 1000 + 10, pid, 0));
     }
     let hello = Hello {
@@ -191,8 +205,57 @@ fn lies() {
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
     // A process that gives another's thread ids, and times that run backwards.
-    let python = ring(Role::Python, 64, 1);
+    let python = ring(Role::Python, 1);
     assert!(python.push(&pause(50, 10, u32::MAX, 77)));
+}
+
+/// Connects and says nothing, again and again; then hands over a ring like any other process. gctrace has taken
+/// it when there is room in it again, and at that time it must not have waited for the silent ones.
+fn stays_silent() {
+    let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
+    let connect = |_| std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let silent: Vec<_> = (0..20).map(connect).collect();
+    let pid = std::process::id();
+    let python = ring(Role::Python, pid);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let mut pushed = 0;
+    while pushed <= PYTHON_RECORDS as u64 {
+        if python.push(&pause(pushed * 1000, pushed * 1000 + 10, pid, 0)) {
+            pushed += 1;
+        }
+        assert!(std::time::Instant::now() < until, "the ring is not read");
+    }
+    let is_open = |peer: &std::os::unix::net::UnixStream| {
+        peer.set_nonblocking(true).unwrap();
+        let error = std::io::Read::read(&mut &*peer, &mut [0]).err();
+        error.is_some_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    // A few may stay for a while; the others were closed at once.
+    let open = silent.iter().filter(|peer| is_open(peer)).count();
+    std::process::exit(i32::try_from(open).unwrap());
+}
+
+/// A second ring while the first is in use, then another size.
+fn offers_twice() {
+    let pid = std::process::id();
+    let first = ring(Role::Python, pid);
+    assert!(first.push(&pause(1000, 2000, pid, 0)));
+    let second = ring(Role::Python, pid);
+    assert!(second.push(&pause(3000, 4000, pid, 0)));
+    assert!(first.push(&pause(5000, 6000, pid, 0)));
+    let (_large, descriptor) = Producer::create(1 << 19).unwrap();
+    let hello = Hello {
+        role: Role::Gpu,
+        own_pid: pid,
+        at_ns: now_ns(),
+        is_fork: false,
+    };
+    let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
+    assert!(gctrace_ring::offer(
+        socket.as_bytes(),
+        descriptor.as_fd(),
+        &hello
+    ));
 }
 
 fn record(part: &str, folder: &Path) -> (Output, Trace) {
@@ -275,15 +338,35 @@ fn a_process_killed_in_a_collection() {
 fn what_the_ring_had_no_room_for_is_counted() {
     let folder = folder();
     let (output, trace) = record("floods", folder.path());
-    assert_eq!(trace.pauses().len(), 64);
+    assert_eq!(trace.pauses().len(), PYTHON_RECORDS);
     let lost = trace.end()["lost"].as_object().unwrap().clone();
     let counts: Vec<_> = lost
         .values()
         .filter_map(serde_json::Value::as_u64)
         .collect();
-    assert_eq!(counts, [1000 - 64], "{lost:?}");
+    assert_eq!(counts, [LOST], "{lost:?}");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("936 events LOST"), "{told}");
+    assert!(told.contains(&format!("{LOST} events LOST")), "{told}");
+}
+
+#[test]
+fn processes_that_stay_silent_hold_up_no_other() {
+    let folder = folder();
+    let (output, trace) = record("stays silent", folder.path());
+    assert!(matches!(output.status.code(), Some(3 | 4)), "{output:?}");
+    assert_eq!(trace.pauses().len(), PYTHON_RECORDS + 1);
+    assert!(!trace.named("gctrace_process").is_empty());
+}
+
+#[test]
+fn a_process_has_one_ring_of_a_kind_of_the_size_asked_for() {
+    let folder = folder();
+    let (output, trace) = record("offers twice", folder.path());
+    let begins: Vec<_> = trace.pauses().iter().map(|pause| pause.begin_ns).collect();
+    assert_eq!(begins, [1000, 5000], "{output:?}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("a second ring was refused"), "{text}");
+    assert!(text.contains("are not the length of the ring"), "{text}");
 }
 
 #[test]

@@ -106,8 +106,11 @@ fn run(folder: &Path, with: bool) -> Run {
     let mut ring: Option<Consumer> = None;
     let mut records = 0;
     while child.try_wait().expect("waited for").is_none() {
-        if let Some(offered) = listener.accept().expect("no error") {
-            ring = Consumer::open(offered.ring.as_fd()).ok();
+        if let Some(connection) = listener.accept().expect("no error")
+            && let Some(offered) = connection.receive_within(Duration::from_secs(10))
+        {
+            let records = offered.hello.role.records(&Options::default());
+            ring = Consumer::open(offered.ring.as_fd(), records).ok();
         }
         if let Some(ring) = &mut ring {
             records += ring.read(false, |_| ()).records;

@@ -10,7 +10,6 @@ use gctrace_ring::LostKind;
 use gctrace_ring::NO_TEXT;
 use gctrace_ring::Options;
 use gctrace_ring::OwnerMark;
-use gctrace_ring::PYTHON_RECORDS;
 use gctrace_ring::Producer;
 use gctrace_ring::Record;
 use gctrace_ring::Role;
@@ -162,11 +161,7 @@ pub(crate) fn count_allocations() {
 }
 
 fn make(role: Role, options: &Options) -> Option<(Ring, OwnedFd)> {
-    let records = match role {
-        Role::Python => PYTHON_RECORDS,
-        Role::Gpu => options.gpu_records as usize,
-    };
-    let (producer, descriptor) = Producer::create(records)?;
+    let (producer, descriptor) = Producer::create(role.records(options))?;
     if role == Role::Python && COUNTS_ALLOCATIONS.load(Ordering::Relaxed) {
         producer.count_allocations_since(now_ns());
     }

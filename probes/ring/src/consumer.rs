@@ -6,20 +6,22 @@ use crate::Malformed;
 use crate::Record;
 use crate::allocations::CLASSES;
 use crate::layout::MAGIC;
-use crate::layout::MOST_RECORDS;
 use crate::layout::Mapping;
+use crate::layout::PAYLOAD_WORDS;
 use crate::layout::bytes;
 use std::fmt;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
 
 /// Why a ring that was offered is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// It could shrink under the reader, or the descriptor is no memory at all.
     NotSealed,
-    /// Its length is not that of a ring.
+    /// Its length is not that of the ring that was asked for.
     Length {
         /// In bytes.
         bytes: u64,
@@ -38,7 +40,10 @@ impl fmt::Display for OpenError {
         match self {
             Self::NotSealed => formatter.write_str("it is not sealed memory"),
             Self::Length { bytes } => {
-                write!(formatter, "{bytes} bytes are not the length of a ring")
+                write!(
+                    formatter,
+                    "{bytes} bytes are not the length of the ring that was asked for"
+                )
             }
             Self::Version { magic } => {
                 write!(
@@ -59,31 +64,47 @@ impl std::error::Error for OpenError {}
 pub struct Read {
     /// Records handed out.
     pub records: u64,
-    /// Records that make no sense, or were begun by a process that died within.
+    /// Records that make no sense, or were begun by a thread that died within.
     pub damaged: u64,
     /// The next record is being written, or its writer is held up: look again.
     pub is_waiting: bool,
 }
 
+/// How long a record that was begun may keep back those behind it. Its writer needs nanoseconds; one that is
+/// preempted in between, milliseconds; one that was killed alone (by a signal handler that ends its thread) never
+/// finishes.
+const STUCK: Duration = Duration::from_secs(1);
+
+/// A run of so many records that were begun and not finished is no process that died, which leaves one for each of
+/// its threads, but memory that lies: what comes after is not looked at.
+const LONGEST_GAP: u64 = 1000;
+
 /// A ring of another process.
 pub struct Consumer {
     mapping: Mapping,
     tail: u64,
+    /// The record that keeps back others, and since when.
+    stuck: Option<(u64, Instant)>,
 }
 
 impl Consumer {
-    /// Maps the ring behind a descriptor, which may be closed afterwards.
+    /// Maps the ring of `records` slots behind a descriptor, which may be closed afterwards. The size is what this
+    /// process was asked to make, not what the memory says: a sparse file of 1 GiB costs its owner nothing.
     ///
     /// # Errors
-    /// [`OpenError`] if it is not a ring that can be read safely.
-    pub fn open(descriptor: BorrowedFd<'_>) -> Result<Self, OpenError> {
+    /// [`OpenError`] if it is not a ring of this size that can be read safely.
+    pub fn open(descriptor: BorrowedFd<'_>, records: usize) -> Result<Self, OpenError> {
         let raw = descriptor.as_raw_fd();
         // SAFETY: a system call on an open descriptor.
         let seals = unsafe { libc::fcntl(raw, libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             return Err(OpenError::NotSealed);
         }
-        let records = records(raw)?;
+        if !records.is_power_of_two() || length(raw)? != bytes(records) as u64 {
+            return Err(OpenError::Length {
+                bytes: length(raw)?,
+            });
+        }
         let mapping = Mapping::new(raw, records).ok_or(OpenError::Map)?;
         let magic = mapping.header().magic.load(Ordering::Acquire);
         if magic != MAGIC {
@@ -91,31 +112,37 @@ impl Consumer {
                 magic: magic.to_le_bytes(),
             });
         }
-        Ok(Self { mapping, tail: 0 })
+        Ok(Self {
+            mapping,
+            tail: 0,
+            stuck: None,
+        })
     }
 
     /// Hands out what was written since the last look, in the order of reservation, at most one ringful.
     /// `dead`: the process that wrote has ended, so that what it began to write stays unfinished.
     pub fn read(&mut self, dead: bool, mut take: impl FnMut(Result<Record, Malformed>)) -> Read {
-        let header = self.mapping.header();
-        let head = header.head.load(Ordering::Acquire);
+        let head = self.mapping.header().head.load(Ordering::Acquire);
         let pending = head
             .wrapping_sub(self.tail)
             .min(self.mapping.records as u64);
+        let end = self.tail.wrapping_add(pending);
         let mut read = Read::default();
-        for _ in 0..pending {
-            let slot = self.mapping.slot(self.tail);
-            if slot.sequence.load(Ordering::Acquire) == self.tail.wrapping_add(1) {
-                let words = slot
-                    .words
-                    .each_ref()
-                    .map(|word| word.load(Ordering::Relaxed));
+        let mut gap = 0;
+        while self.tail != end {
+            if let Some(words) = self.words_at(self.tail) {
                 let record = Record::decode(words);
                 read.records += u64::from(record.is_ok());
                 read.damaged += u64::from(record.is_err());
                 take(record);
-            } else if dead {
+                gap = 0;
+            } else if dead || self.is_stuck(end) {
                 read.damaged += 1;
+                gap += 1;
+                if gap >= LONGEST_GAP {
+                    self.tail = end;
+                    break;
+                }
             } else {
                 read.is_waiting = true;
                 break;
@@ -123,8 +150,37 @@ impl Consumer {
             self.tail = self.tail.wrapping_add(1);
         }
         // Release: the slots were read before they are given back.
-        header.tail.store(self.tail, Ordering::Release);
+        let given_back = &self.mapping.header().tail;
+        given_back.store(self.tail, Ordering::Release);
         read
+    }
+
+    /// A record of that number; `None` if it is not finished.
+    fn words_at(&self, number: u64) -> Option<[u64; PAYLOAD_WORDS]> {
+        let slot = self.mapping.slot(number);
+        let is_finished = slot.sequence.load(Ordering::Acquire) == number.wrapping_add(1);
+        is_finished.then(|| {
+            slot.words
+                .each_ref()
+                .map(|word| word.load(Ordering::Relaxed))
+        })
+    }
+
+    /// Whether the next record has kept back a finished one for too long. Where there is none, as in a process that
+    /// is stopped, nothing is kept back.
+    fn is_stuck(&mut self, end: u64) -> bool {
+        let number = self.tail;
+        let since = match self.stuck {
+            Some((stuck, since)) if stuck == number => since,
+            _ => {
+                self.stuck = Some((number, Instant::now()));
+                return false;
+            }
+        };
+        let behind = number.wrapping_add(1);
+        let looked_at = end.wrapping_sub(behind).min(LONGEST_GAP);
+        since.elapsed() >= STUCK
+            && (0..looked_at).any(|at| self.words_at(behind.wrapping_add(at)).is_some())
     }
 
     /// Records that found the ring full, since the begin.
@@ -154,16 +210,13 @@ impl Consumer {
     }
 }
 
-/// How many records the memory has room for, by its length, which cannot shrink.
-fn records(descriptor: i32) -> Result<usize, OpenError> {
+/// Bytes of the memory, which cannot shrink.
+fn length(descriptor: i32) -> Result<u64, OpenError> {
     // SAFETY: an all-zero stat is valid, and the call fills it.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and the memory is large enough.
     if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
         return Err(OpenError::Map);
     }
-    let length = u64::try_from(status.st_size).unwrap_or(0);
-    let mut sizes = (0..=MOST_RECORDS.ilog2()).map(|power| 1_usize << power);
-    let fitting = sizes.find(|records| bytes(*records) as u64 == length);
-    fitting.ok_or(OpenError::Length { bytes: length })
+    Ok(u64::try_from(status.st_size).unwrap_or(0))
 }

@@ -36,7 +36,7 @@ pub(crate) const fn bytes(records: usize) -> usize {
 /// Kinds of records that can be lost, as the user is told of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LostKind {
-    /// Begins and ends of collections.
+    /// Collections.
     Pauses,
     /// Names, lines of code, states.
     Descriptions,

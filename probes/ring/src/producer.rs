@@ -58,11 +58,13 @@ impl Producer {
         Some((Self { mapping }, descriptor))
     }
 
-    /// Puts a record into the ring; `false`, and counted as lost, if it is full.
+    /// Puts a record into the ring; `false`, and counted as lost ([`Record::lost_kind`]), if it is full.
     pub fn push(&self, record: &Record) -> bool {
         let words = record.encode();
         let Some(number) = self.reserve() else {
-            self.lose(record.lost_kind(), 1);
+            if let Some(kind) = record.lost_kind() {
+                self.lose(kind, 1);
+            }
             return false;
         };
         let slot = self.mapping.slot(number);

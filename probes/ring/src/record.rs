@@ -294,15 +294,16 @@ pub enum Record {
 }
 
 impl Record {
-    /// Under which kind its loss is counted.
+    /// Under which kind its loss is counted. The begin of a collection is not: its end says all of it again.
     #[must_use]
-    pub fn lost_kind(&self) -> LostKind {
-        match self {
-            Self::PauseBegin { .. } | Self::Pause { .. } => LostKind::Pauses,
+    pub fn lost_kind(&self) -> Option<LostKind> {
+        Some(match self {
+            Self::PauseBegin { .. } => return None,
+            Self::Pause { .. } => LostKind::Pauses,
             Self::Gpu { .. } | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,
             _ => LostKind::Descriptions,
-        }
+        })
     }
 }
 

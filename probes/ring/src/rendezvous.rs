@@ -2,6 +2,8 @@
 //!
 //! The kernel vouches for who is at the other end (SO_PEERCRED), in pids of gctrace's own namespace.
 
+use crate::Options;
+use crate::PYTHON_RECORDS;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -11,6 +13,8 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
 
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
@@ -23,6 +27,17 @@ pub enum Role {
     Python = 1,
     /// GPU work.
     Gpu = 2,
+}
+
+impl Role {
+    /// Slots of such a ring, of a process that was asked for these options.
+    #[must_use]
+    pub fn records(self, options: &Options) -> usize {
+        match self {
+            Self::Python => PYTHON_RECORDS,
+            Self::Gpu => options.gpu_records as usize,
+        }
+    }
 }
 
 /// What is sent along with a ring.
@@ -159,6 +174,9 @@ pub struct Offered {
 pub struct Listener(OwnedFd);
 
 impl Listener {
+    /// Connections that wait to be accepted at most; the kernel cuts it to net.core.somaxconn (4096 since Linux 5.4).
+    pub const MOST_WAITING: usize = 4096;
+
     /// Listens at a path that does not exist yet, in a folder that only the user of the programs can enter.
     /// Whoever should connect must be able to write to the socket: see chown(2) where gctrace is root.
     ///
@@ -175,12 +193,10 @@ impl Listener {
         }
         // SAFETY: just handed out, nobody else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        /// The kernel cuts it to net.core.somaxconn (4096 since Linux 5.4).
-        const WAITING: i32 = 4096;
         // SAFETY: the address is filled for `length` bytes.
         let refused = unsafe {
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) != 0
-                || libc::listen(socket.as_raw_fd(), WAITING) != 0
+                || libc::listen(socket.as_raw_fd(), Self::MOST_WAITING as i32) != 0
         };
         if refused {
             return Err(io::Error::last_os_error());
@@ -188,11 +204,11 @@ impl Listener {
         Ok(Self(socket))
     }
 
-    /// The next ring that was offered; `None` if none is waiting. What is no offer of ours is passed over.
+    /// The next process that connected; `None` if none is waiting. Never blocks.
     ///
     /// # Errors
     /// The kernel's, such as a full table of descriptors.
-    pub fn accept(&self) -> io::Result<Option<Offered>> {
+    pub fn accept(&self) -> io::Result<Option<Connection>> {
         loop {
             let kind = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let null = std::ptr::null_mut();
@@ -209,8 +225,8 @@ impl Listener {
             }
             // SAFETY: just handed out, nobody else owns it.
             let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-            if let Some(offered) = receive(socket.as_fd()) {
-                return Ok(Some(offered));
+            if let Some((pid, uid)) = peer(socket.as_fd()) {
+                return Ok(Some(Connection { socket, pid, uid }));
             }
         }
     }
@@ -223,46 +239,87 @@ impl AsFd for Listener {
     }
 }
 
-/// The producer sends before its `connect` can be seen as readable data only in theory: it may have been
-/// preempted in between, so a moment is waited for.
-fn receive(socket: BorrowedFd<'_>) -> Option<Offered> {
-    /// Milliseconds; the two system calls follow each other, but on a machine with more to do than processors a
-    /// thread waits for tens of milliseconds in between.
-    const PATIENCE: i32 = 500;
-    let mut waiting = libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one descriptor, as said.
-    unsafe { libc::poll(&raw mut waiting, 1, PATIENCE) };
-    let mut words = [0_u64; HELLO_WORDS];
-    let mut control = Control { bytes: [0; 64] };
-    let mut part = libc::iovec {
-        iov_base: words.as_mut_ptr().cast(),
-        iov_len: size_of_val(&words),
-    };
-    // SAFETY: all zeroes are a valid message.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = &raw mut part;
-    message.msg_iovlen = 1;
-    message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = size_of::<Control>();
-    // SAFETY: all parts live until the call returns.
-    let length =
-        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    let ring = descriptor(&message)?;
-    if length != size_of::<[u64; HELLO_WORDS]>() as isize {
-        return None;
+/// A process that connected and may offer a ring.
+#[derive(Debug)]
+pub struct Connection {
+    socket: OwnedFd,
+    /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
+    pub pid: u32,
+    /// Its user, as the kernel says.
+    pub uid: u32,
+}
+
+/// What a connection has brought so far.
+#[derive(Debug)]
+pub enum Received {
+    /// A ring.
+    Offer(Offered),
+    /// Nothing yet: a thread may be preempted between its connect(2) and its sendmsg(2).
+    Nothing,
+    /// Something else, or the peer is gone: to be closed.
+    Other,
+}
+
+impl Connection {
+    /// Takes what was sent. Never blocks.
+    #[must_use]
+    pub fn receive(&self) -> Received {
+        let mut words = [0_u64; HELLO_WORDS];
+        let mut control = Control { bytes: [0; 64] };
+        let mut part = libc::iovec {
+            iov_base: words.as_mut_ptr().cast(),
+            iov_len: size_of_val(&words),
+        };
+        // SAFETY: all zeroes are a valid message.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = size_of::<Control>();
+        let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+        // SAFETY: all parts live until the call returns.
+        let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) };
+        if length < 0 {
+            let error = io::Error::last_os_error().raw_os_error();
+            return match error {
+                Some(libc::EAGAIN | libc::EINTR) => Received::Nothing,
+                _ => Received::Other,
+            };
+        }
+        let ring = descriptor(&message);
+        let is_whole = length == size_of::<[u64; HELLO_WORDS]>() as isize;
+        let hello = Hello::decode(words).filter(|_| is_whole);
+        match (ring, hello) {
+            (Some(ring), Some(hello)) => Received::Offer(Offered {
+                ring,
+                hello,
+                pid: self.pid,
+                uid: self.uid,
+            }),
+            _ => Received::Other,
+        }
     }
-    let hello = Hello::decode(words)?;
-    let (pid, uid) = peer(socket)?;
-    Some(Offered {
-        ring,
-        hello,
-        pid,
-        uid,
-    })
+
+    /// Waits for what is sent, for so long at most: not for a thread on which others depend.
+    #[must_use]
+    pub fn receive_within(&self, patience: Duration) -> Option<Offered> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.receive() {
+                Received::Offer(offered) => return Some(offered),
+                Received::Other => return None,
+                Received::Nothing if Instant::now() >= deadline => return None,
+                Received::Nothing => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+}
+
+/// Readable when something was sent, or the peer is gone.
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 /// The first descriptor that came with a message; further ones are closed.

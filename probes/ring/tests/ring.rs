@@ -1,6 +1,10 @@
 //! The ring between threads and between processes: nothing is torn, doubled or lost uncounted.
 
-#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "helpers of tests, outside of #[test]"
+)]
 
 use gctrace_ring::Consumer;
 use gctrace_ring::Hello;
@@ -10,6 +14,7 @@ use gctrace_ring::Moment;
 use gctrace_ring::OpenError;
 use gctrace_ring::OwnerMark;
 use gctrace_ring::Producer;
+use gctrace_ring::Received;
 use gctrace_ring::Record;
 use gctrace_ring::Role;
 use gctrace_ring::offer;
@@ -19,6 +24,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
 
 /// A record whose every word follows from two numbers.
 fn record(thread: u32, number: u64) -> Record {
@@ -51,7 +58,7 @@ fn threads_write_while_it_is_read() {
     const THREADS: u32 = 4;
     const EACH: u64 = 200_000;
     let (producer, descriptor) = Producer::create(1 << 8).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 8).unwrap();
     let done = AtomicBool::new(false);
     let mut next = [0; THREADS as usize];
     let seen = AtomicU64::new(0);
@@ -99,7 +106,7 @@ fn threads_write_while_it_is_read() {
 #[test]
 fn a_full_ring_refuses_and_counts() {
     let (producer, descriptor) = Producer::create(4).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd(), 4).unwrap();
     let pushed = (0..7)
         .filter(|number| producer.push(&record(1, *number)))
         .count();
@@ -116,7 +123,7 @@ fn a_full_ring_refuses_and_counts() {
 fn a_killed_process_leaves_what_it_wrote() {
     for round in 0..20_u64 {
         let (producer, descriptor) = Producer::create(1 << 12).unwrap();
-        let mut consumer = Consumer::open(descriptor.as_fd()).unwrap();
+        let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 12).unwrap();
         // SAFETY: the child only writes to the ring, until it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -167,12 +174,13 @@ fn handed_over_with_the_peers_own_credentials() {
         &hello
     ));
     drop(descriptor);
-    let offered = listener.accept().unwrap().unwrap();
+    let connection = listener.accept().unwrap().unwrap();
+    let offered = connection.receive_within(Duration::from_secs(60)).unwrap();
     assert_eq!(offered.hello, hello);
     assert_eq!(offered.pid, std::process::id());
     // SAFETY: takes nothing.
     assert_eq!(offered.uid, unsafe { libc::getuid() });
-    let mut consumer = Consumer::open(offered.ring.as_fd()).unwrap();
+    let mut consumer = Consumer::open(offered.ring.as_fd(), 16).unwrap();
     producer.push(&record(1, 1));
     assert_eq!(consumer.read(false, |_| ()).records, 1);
     // Not by dropping the listener: another test's forked child may hold it as well.
@@ -184,11 +192,91 @@ fn handed_over_with_the_peers_own_credentials() {
     ));
 }
 
+/// Where the header has the number of records reserved (`layout.rs`).
+const HEAD: u64 = 64;
+
+/// As a process does that reserves records and never writes them.
+fn reserve(descriptor: &std::os::fd::OwnedFd, head: u64) {
+    let file = std::fs::File::from(descriptor.try_clone().unwrap());
+    std::os::unix::fs::FileExt::write_all_at(&file, &head.to_le_bytes(), HEAD).unwrap();
+}
+
+#[test]
+fn a_peer_that_is_silent_is_never_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = Listener::bind(&path).unwrap();
+    let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let connection = listener.accept().unwrap().unwrap();
+    assert!(matches!(connection.receive(), Received::Nothing));
+    std::io::Write::write_all(&mut &peer, b"x").unwrap();
+    assert!(matches!(connection.receive(), Received::Other));
+    drop(peer);
+    assert!(matches!(connection.receive(), Received::Other));
+}
+
+#[test]
+fn only_a_ring_of_the_size_that_was_asked_for_is_read() {
+    let (_producer, descriptor) = Producer::create(1 << 10).unwrap();
+    let bytes = 8192 + (1 << 16);
+    let refused = Some(OpenError::Length { bytes });
+    for records in [0, 1000, 1 << 9, 1 << 11, 1 << 24] {
+        assert_eq!(Consumer::open(descriptor.as_fd(), records).err(), refused);
+    }
+    assert!(Consumer::open(descriptor.as_fd(), 1 << 10).is_ok());
+}
+
+#[test]
+fn memory_that_lies_is_not_searched_to_its_end() {
+    const RECORDS: usize = 1 << 14;
+    let (producer, descriptor) = Producer::create(RECORDS).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd(), RECORDS).unwrap();
+    assert!(producer.push(&record(1, 1)));
+    reserve(&descriptor, RECORDS as u64);
+    let read = consumer.read(true, |_| ());
+    assert_eq!((read.records, read.damaged), (1, 1000));
+    assert_eq!(consumer.read(true, |_| ()), gctrace_ring::Read::default());
+}
+
+/// A thread is killed between reserving a record and writing it; the others of its process go on.
+#[test]
+fn a_record_that_is_never_finished_is_passed_over_and_counted() {
+    let (producer, descriptor) = Producer::create(1 << 4).unwrap();
+    let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 4).unwrap();
+    assert!(producer.push(&record(1, 0)));
+    reserve(&descriptor, 2);
+    assert!(producer.push(&record(1, 1)));
+    let (mut seen, mut damaged) = (Vec::new(), 0);
+    let until = Instant::now() + Duration::from_secs(60);
+    while seen.len() < 2 {
+        assert!(Instant::now() < until, "{seen:?}");
+        let read = consumer.read(false, |record| seen.push(whole(record.unwrap()).1));
+        damaged += read.damaged;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((seen, damaged), (vec![0, 1], 1));
+    assert!(!consumer.read(false, |_| ()).is_waiting);
+}
+
+#[test]
+fn begins_are_not_counted_as_lost() {
+    let (producer, _descriptor) = Producer::create(1).unwrap();
+    assert!(producer.push(&record(1, 1)));
+    let begin = Record::PauseBegin {
+        at_ns: 1,
+        tid: 1,
+        generation: 0,
+        interpreter: 0,
+    };
+    assert!(!producer.push(&begin) && !producer.push(&record(1, 2)));
+    assert_eq!(producer.lost().total(), 1);
+}
+
 #[test]
 fn what_is_no_ring_is_not_read() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(
-        Consumer::open(file.as_fd()).err(),
+        Consumer::open(file.as_fd(), 16).err(),
         Some(OpenError::NotSealed)
     );
     // SAFETY: a new descriptor of ours.
@@ -198,7 +286,7 @@ fn what_is_no_ring_is_not_read() {
         libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK);
         <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw)
     };
-    let error = Consumer::open(memory.as_fd()).err();
+    let error = Consumer::open(memory.as_fd(), 16).err();
     assert_eq!(error, Some(OpenError::Length { bytes: 12_345 }));
 }
 

@@ -4,6 +4,7 @@
 //! together. Who a process is and what it says is `injected/process.rs`. How the library gets into
 //! programs is `launch/preload.rs`.
 
+mod connections;
 mod counted;
 mod folder;
 mod gpu;
@@ -16,6 +17,7 @@ mod texts;
 use crate::launch::Ended;
 use crate::launch::Invoker;
 use crate::record::clock;
+use crate::record::injected::connections::Connections;
 use crate::record::injected::folder::Folder;
 use crate::record::injected::folder::Owner;
 use crate::record::injected::notices::Notices;
@@ -45,16 +47,13 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// Names the listener among what is waited for; pids are smaller.
-const LISTENER: u64 = u64::MAX;
-
 /// Everything about processes that are recorded from within.
 pub(crate) struct Injected {
-    listener: Listener,
-    /// The listener and all living processes.
+    connections: Connections,
+    /// The listener, open connections and all living processes.
     waiting: Epoll,
-    /// The listener is among them.
-    is_listening: bool,
+    /// What the library is asked.
+    asked: Options,
     processes: HashMap<u32, Process>,
     /// Whose rings are taken, besides root's.
     owner: Owner,
@@ -66,7 +65,6 @@ pub(crate) struct Injected {
     lacks_cuda: bool,
     /// The command handed over a ring.
     has_launched: bool,
-    reserve: Reserve,
     /// Dropped last.
     folder: Folder,
 }
@@ -137,9 +135,9 @@ impl Injected {
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
-            listener,
+            connections: Connections::new(listener),
             waiting,
-            is_listening: false,
+            asked: *asked,
             processes: HashMap::new(),
             owner,
             launched: None,
@@ -157,10 +155,9 @@ impl Injected {
             lacks_python: asked.collections,
             lacks_cuda: asked.cuda && !asked.yields,
             has_launched: false,
-            reserve: Reserve::default(),
             folder,
         };
-        injected.listen();
+        injected.connections.listen(&injected.waiting);
         raise_descriptor_limit();
         Ok(injected)
     }
@@ -182,7 +179,7 @@ impl Injected {
 
     /// Takes new rings, reads all, and buries the dead.
     pub(crate) fn tick(&mut self, trace: &mut Trace) {
-        self.listen();
+        self.connections.listen(&self.waiting);
         // Who is found dead here has written all it will, which is read below.
         let dead = self.dead();
         self.accept(trace);
@@ -228,27 +225,22 @@ impl Injected {
     }
 
     fn dead(&self) -> Vec<u32> {
-        let mut events = vec![EpollEvent::empty(); self.processes.len() + 1];
+        let most = self.processes.len() + self.connections.most_events();
+        let mut events = vec![EpollEvent::empty(); most];
         let count = self.waiting.wait(&mut events, EpollTimeout::ZERO);
         let ready = events.iter().take(count.unwrap_or(0)).map(EpollEvent::data);
         ready.filter_map(|data| u32::try_from(data).ok()).collect()
     }
 
     fn accept(&mut self, trace: &mut Trace) {
-        while self.reserve.fill() {
-            // A ring whose descriptor finds no room when it is received is lost.
-            self.reserve.empty();
-            match self.listener.accept() {
-                Ok(Some(offered)) => self.take(offered, trace),
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::debug!("accept: {error}");
-                    return self.stop_listening();
-                }
-            }
+        let mut offers = Vec::new();
+        let is_short_of_files = self.connections.take(&self.waiting, &mut offers);
+        for offered in offers {
+            self.take(offered, trace);
         }
-        self.warn(0, TOO_MANY_FILES.to_owned(), trace);
-        self.stop_listening();
+        if is_short_of_files {
+            self.warn(0, TOO_MANY_FILES.to_owned(), trace);
+        }
     }
 
     fn take(&mut self, offered: Offered, trace: &mut Trace) {
@@ -264,7 +256,13 @@ impl Injected {
             );
             return self.warn(pid, text, trace);
         }
-        let consumer = match Consumer::open(ring.as_fd()) {
+        let records = hello.role.records(&self.asked);
+        let inode = nix::sys::stat::fstat(&ring).map_or(0, |status| status.st_ino);
+        let known = self.processes.get(&pid);
+        if known.is_some_and(|known| known.still_maps(hello.role)) {
+            return self.warn(pid, SECOND_RING.to_owned(), trace);
+        }
+        let consumer = match Consumer::open(ring.as_fd(), records) {
             Ok(consumer) => consumer,
             Err(error) => {
                 let text = format!(
@@ -291,7 +289,7 @@ impl Injected {
         self.lacks_cuda &= hello.role != Role::Gpu;
         self.has_launched |= self.launched == Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.add(&hello, consumer, trace, &mut self.told);
+            process.add(&hello, (consumer, inode), trace, &mut self.told);
         }
     }
 
@@ -337,22 +335,15 @@ impl Injected {
         self.told.notices.say(pid, notice, &mut trace.output);
     }
 
-    /// Until the next tick: what cannot be accepted now would wake us at once again.
-    fn stop_listening(&mut self) {
-        let _ = self.waiting.delete(&self.listener);
-        self.is_listening = false;
-    }
-
-    fn listen(&mut self) {
-        if !self.is_listening {
-            let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
-            self.is_listening = self.waiting.add(&self.listener, event).is_ok();
-        }
-    }
-
     /// Ends: everything is read once more. `ended`: how the command did, if it did.
     pub(crate) fn finish(mut self, ended: Option<Ended>, trace: &mut Trace) -> Finished {
-        self.tick(trace);
+        // All that had connected by now: the kernel keeps as many waiting.
+        for _ in 0..Listener::MOST_WAITING / connections::ACCEPTED_AT_ONCE {
+            self.tick(trace);
+            if !self.connections.has_more() {
+                break;
+            }
+        }
         let alive = self.processes.len();
         for process in self.processes.values_mut() {
             process.leave(trace, &mut self.told);
@@ -390,6 +381,9 @@ impl AsFd for Injected {
 const TOO_MANY_FILES: &str = "more processes are there than gctrace may open files: new ones are recorded once others \
     have ended; ulimit -n raises the limit";
 
+const SECOND_RING: &str =
+    "a second ring was refused: a process makes another one only after exec or fork";
+
 const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
     library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
     its own)";
@@ -409,28 +403,6 @@ fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {
         code,
         signal,
     }));
-}
-
-/// Descriptors kept free for taking a ring: the socket, what comes over it, a file of `/proc`.
-#[derive(Default)]
-struct Reserve(Vec<std::fs::File>);
-
-impl Reserve {
-    /// Whether there is room for all.
-    fn fill(&mut self) -> bool {
-        const KEPT: usize = 4;
-        while self.0.len() < KEPT {
-            match std::fs::File::open("/dev/null") {
-                Ok(file) => self.0.push(file),
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-
-    fn empty(&mut self) {
-        self.0.clear();
-    }
 }
 
 /// Each living process takes one descriptor. The command gets the limit that gctrace was given.

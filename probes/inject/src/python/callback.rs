@@ -76,7 +76,9 @@ impl Interpreter {
         // The begin is read last, when all else of this call is done.
         let end_ns = if letter == Some(b'o') { now_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
-            if let Some(ring) = existing_ring(Role::Python) {
+            if letter == Some(b'o')
+                && let Some(ring) = existing_ring(Role::Python)
+            {
                 ring.lose(LostKind::Pauses, 1);
             }
             return;

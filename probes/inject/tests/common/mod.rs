@@ -29,6 +29,9 @@ use std::process::ExitStatus;
 use std::process::Stdio;
 use std::time::Duration;
 
+/// How long a process may take from its connect(2) to its sendmsg(2).
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A ring, and all that was in it.
 pub struct Seen {
     pub hello: Hello,
@@ -92,8 +95,12 @@ pub fn run_with_children(options: Options, command: &mut Command, settle: Durati
 }
 
 fn read(listener: &Listener, rings: &mut Vec<Seen>, dead: bool) {
-    while let Some(offered) = listener.accept().unwrap() {
-        let consumer = Consumer::open(offered.ring.as_fd()).unwrap();
+    while let Some(connection) = listener.accept().unwrap() {
+        let Some(offered) = connection.receive_within(PATIENCE) else {
+            continue;
+        };
+        let records = offered.hello.role.records(&Options::default());
+        let consumer = Consumer::open(offered.ring.as_fd(), records).unwrap();
         rings.push(Seen {
             hello: offered.hello,
             pid: offered.pid,

@@ -35,6 +35,9 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+/// How long a process may take from its connect(2) to its sendmsg(2).
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// What asks for GPU work and nothing else.
 pub(crate) fn options() -> Options {
     Options {
@@ -203,13 +206,17 @@ pub(crate) fn record(
 }
 
 fn accept(listener: &Listener, rings: &mut Vec<Ring>) {
-    while let Some(offered) = listener.accept().expect("no error") {
+    while let Some(connection) = listener.accept().expect("no error") {
+        let Some(offered) = connection.receive_within(PATIENCE) else {
+            continue;
+        };
+        let records = offered.hello.role.records(&Options::default());
         rings.push(Ring {
             hello: offered.hello,
             pid: offered.pid,
             records: Vec::new(),
             lost: 0,
-            consumer: Consumer::open(offered.ring.as_fd()).expect("a ring"),
+            consumer: Consumer::open(offered.ring.as_fd(), records).expect("a ring"),
             texts: BTreeMap::new(),
         });
     }

@@ -55,6 +55,8 @@ struct Threads {
 struct Ring {
     role: Role,
     consumer: Consumer,
+    /// Of its memory.
+    inode: u64,
     meaning: Meaning,
     counted: Option<Counted>,
     damaged: u64,
@@ -79,7 +81,7 @@ impl Process {
     pub(super) fn add(
         &mut self,
         hello: &Hello,
-        consumer: Consumer,
+        (consumer, inode): (Consumer, u64),
         trace: &mut Trace,
         told: &mut Told,
     ) {
@@ -94,6 +96,7 @@ impl Process {
         self.rings.push(Ring {
             role: hello.role,
             consumer,
+            inode,
             meaning: match hello.role {
                 Role::Python => Meaning::Python(Box::new(PythonRing::new(pid))),
                 Role::Gpu => Meaning::Gpu(Box::new(GpuRing::new(pid))),
@@ -101,6 +104,21 @@ impl Process {
             counted: (hello.role == Role::Python).then(|| Counted::new(pid)),
             damaged: 0,
         });
+    }
+
+    /// Whether the process still has the ring of this role in its memory: then it runs the program that made it.
+    pub(super) fn still_maps(&self, role: Role) -> bool {
+        let Some(ring) = self.rings.iter().find(|ring| ring.role == role) else {
+            return false;
+        };
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.facts.process.pid));
+        // `address rights offset device inode path` (proc_pid_maps(5)).
+        maps.unwrap_or_default().lines().any(|line| {
+            let mut words = line.split_ascii_whitespace().skip(4);
+            let inode = words.next().and_then(|inode| inode.parse().ok());
+            let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
+            inode == Some(ring.inode) && is_memory
+        })
     }
 
     /// Reads what its rings hold. `dead`: nothing more will come.
@@ -181,7 +199,7 @@ impl Ring {
         let lost = self.consumer.lost();
         let kinds = LostKind::ALL.map(|kind| (lost_name(kind), lost.of(kind)));
         let damaged = (
-            "records of a process that ended while it wrote them",
+            "records that were begun and never finished, or make no sense",
             self.damaged,
         );
         for (what, count) in kinds.into_iter().chain([damaged]) {
@@ -205,7 +223,7 @@ impl Meaning {
 /// What the user knows lost records as.
 fn lost_name(kind: LostKind) -> &'static str {
     match kind {
-        LostKind::Pauses => "begins and ends of collections: the ring of the process was full",
+        LostKind::Pauses => "collections: the ring of the process was full",
         LostKind::Descriptions => "names and lines of code: the ring of the process was full",
         LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
         LostKind::Calls => "calls of CUDA: the ring of the process was full (--ring-size)",

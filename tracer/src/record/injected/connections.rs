@@ -1,0 +1,152 @@
+//! The socket at which rings are offered, and connections that have not offered one yet.
+//!
+//! Nothing here waits: the thread that takes rings also continues held programs.
+
+use gctrace_ring::Connection;
+use gctrace_ring::Listener;
+use gctrace_ring::Offered;
+use gctrace_ring::Received;
+use nix::sys::epoll::Epoll;
+use nix::sys::epoll::EpollEvent;
+use nix::sys::epoll::EpollFlags;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Names the listener among what is waited for; pids are smaller.
+const LISTENER: u64 = u64::MAX;
+/// Names an open connection there.
+const CONNECTION: u64 = u64::MAX - 1;
+
+/// Connections accepted in a tick. More wake gctrace again at once; held programs come first.
+pub(super) const ACCEPTED_AT_ONCE: usize = 8;
+/// Connections open without an offer; beyond that the oldest is closed.
+const MOST_OPEN: usize = 64;
+/// Of them, those of one process, which has two rings to offer; beyond that its oldest is closed.
+const MOST_OF_ONE: usize = 4;
+/// How long a connection may stay silent. The library sends at once, but on a machine with more to do than
+/// processors its thread may wait in between.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The listener, and who has connected.
+pub(super) struct Connections {
+    listener: Listener,
+    is_listening: bool,
+    /// More may be waiting to be accepted.
+    has_more: bool,
+    /// Oldest first.
+    open: Vec<(Connection, Instant)>,
+    reserve: Reserve,
+}
+
+impl Connections {
+    /// Nobody has connected.
+    pub(super) fn new(listener: Listener) -> Self {
+        Self {
+            listener,
+            is_listening: false,
+            has_more: false,
+            open: Vec::new(),
+            reserve: Reserve::default(),
+        }
+    }
+
+    /// At most so many are ready at once.
+    pub(super) fn most_events(&self) -> usize {
+        self.open.len() + 1
+    }
+
+    /// Wakes whoever waits at `waiting` when a process connects.
+    pub(super) fn listen(&mut self, waiting: &Epoll) {
+        if !self.is_listening {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, LISTENER);
+            self.is_listening = waiting.add(&self.listener, event).is_ok();
+        }
+    }
+
+    /// Takes the rings that were offered, and closes what offers none in time. `true`: there are no descriptors
+    /// left to accept more; nothing is accepted until [`Connections::listen`].
+    pub(super) fn take(&mut self, waiting: &Epoll, offers: &mut Vec<Offered>) -> bool {
+        let now = Instant::now();
+        self.has_more = false;
+        for (connection, until) in std::mem::take(&mut self.open) {
+            match connection.receive() {
+                Received::Offer(offered) => offers.push(offered),
+                Received::Nothing if now < until => self.open.push((connection, until)),
+                Received::Nothing | Received::Other => {}
+            }
+        }
+        for _ in 0..ACCEPTED_AT_ONCE {
+            if !self.reserve.fill() {
+                self.stop_listening(waiting);
+                return true;
+            }
+            // A ring whose descriptor finds no room when it is received is lost.
+            self.reserve.empty();
+            match self.listener.accept() {
+                Ok(Some(connection)) => match connection.receive() {
+                    Received::Offer(offered) => offers.push(offered),
+                    Received::Nothing => self.keep(connection, waiting, now + PATIENCE),
+                    Received::Other => {}
+                },
+                Ok(None) => return false,
+                Err(error) => {
+                    tracing::debug!("accept: {error}");
+                    self.stop_listening(waiting);
+                    return false;
+                }
+            }
+        }
+        self.has_more = true;
+        false
+    }
+
+    /// Whether the last [`Connections::take`] left some that wait to be accepted.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    fn keep(&mut self, connection: Connection, waiting: &Epoll, until: Instant) {
+        let is_own = |(open, _): &(Connection, Instant)| open.pid == connection.pid;
+        let oldest = match self.open.iter().filter(|open| is_own(open)).count() {
+            MOST_OF_ONE.. => self.open.iter().position(is_own),
+            _ if self.open.len() >= MOST_OPEN => Some(0),
+            _ => None,
+        };
+        if let Some(oldest) = oldest {
+            self.open.remove(oldest);
+        }
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, CONNECTION);
+        if let Err(errno) = waiting.add(&connection, event) {
+            tracing::debug!("a connection is looked at with each tick only: {errno}");
+        }
+        self.open.push((connection, until));
+    }
+
+    /// Until the next tick: what cannot be accepted now would wake us at once again.
+    fn stop_listening(&mut self, waiting: &Epoll) {
+        let _ = waiting.delete(&self.listener);
+        self.is_listening = false;
+    }
+}
+
+/// Descriptors kept free for taking a ring: the socket, what comes over it, a file of `/proc`.
+#[derive(Default)]
+struct Reserve(Vec<std::fs::File>);
+
+impl Reserve {
+    /// Whether there is room for all.
+    fn fill(&mut self) -> bool {
+        const KEPT: usize = 4;
+        while self.0.len() < KEPT {
+            match std::fs::File::open("/dev/null") {
+                Ok(file) => self.0.push(file),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn empty(&mut self) {
+        self.0.clear();
+    }
+}

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Sets everything up and runs all tests, in four tiers:
+# Sets everything up and runs all tests, in tiers:
 #
 #   plain    formatting, lints, unit and integration tests: for anyone
 #   kernel   BPF programs in the running kernel, real interpreters: root
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#   programs-short, programs
+#            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all
+#   scripts/test.sh [TIER...]                       default: all but programs, which takes hours
 #
 # A tier that cannot run here is skipped, with the reason; so is a single test, which
 # prints a line 'skipped TEST: REASON'. The closing lines list both. Kernel and torch
@@ -18,7 +20,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch programs-short); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -190,6 +192,31 @@ torch() {
     privileged torch
 }
 
+# Real programs, each untraced and in every mode. FORM is short or whole.
+programs() {
+    local form=$1 options=() closing
+    if ! can_be_root; then
+        note "programs: skipped: needs root (run with sudo)"
+        return 0
+    fi
+    need_packages "the programs tier" gdb passwd sudo util-linux bsdutils
+    if [ "$form" = short ]; then
+        options=(--short)
+    else
+        need_packages "the programs tier" bubblewrap expect gcc libpython3-dev make python3-dev strace tini uwsgi-core uwsgi-plugin-python3
+        as_builder scripts/torch-venv.sh "$checkout/.venv-torch" >/dev/null 2> >(tee "$logs/torch-venv" >&2) || true
+    fi
+    as_builder scripts/programs-venv.sh "$checkout/.venv-programs" "$form" >/dev/null 2> >(tee "$logs/programs-venv" >&2) ||
+        note "programs: without their environment: $(tail -1 "$logs/programs-venv")"
+    build build --quiet -p gctrace -p gctrace-inject || {
+        fail "programs (build)"
+        return 0
+    }
+    step programs as_root /usr/bin/python3 -u tests/programs/run.py "${options[@]}" </dev/null || fail "programs ($form)"
+    closing=$(tail -1 "$logs/programs.log")
+    note "programs ($form): $closing"
+}
+
 need_packages building "${build_packages[@]}"
 need_packages "the tests" binutils python3 python3-venv tmux util-linux
 need_cargo
@@ -197,7 +224,9 @@ interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
     plain | kernel | chaos | torch) "$tier" ;;
-    *) die "no tier '$tier': plain, kernel, chaos, torch" ;;
+    programs) programs whole ;;
+    programs-short) programs short ;;
+    *) die "no tier '$tier': plain, kernel, chaos, torch, programs-short, programs" ;;
     esac
 done
 

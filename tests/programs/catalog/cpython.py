@@ -1,0 +1,45 @@
+"""CPython's own tests of what a recorder could disturb: collections, threads, signals, processes.
+
+Each case's result must be as it is untraced. Nothing is counted: many of these tests compare the environment,
+descriptors or what `-X importtime` prints, which truth/sitecustomize.py would change.
+"""
+
+import xml.etree.ElementTree
+
+from program import Program
+
+GROUPS = {
+    "collector": "test_gc test_weakref test_finalization test_sys test_capi test_atexit test_generators",
+    "threads": "test_threading test_thread test_threadedtempfile test_queue test_signal test_threadsignals test_faulthandler",
+    "processes": "test_subprocess test_fork1 test_os test_posix test_wait3 test_wait4 test_popen test_pty test_embed",
+    "pools": "test_multiprocessing_main_handling test_concurrent_futures test_multiprocessing_forkserver",
+}
+VERSIONS = ("3.8", "3.12", "3.13")
+
+
+def results(work):
+    """The cases that did not pass, and how many did."""
+    root = xml.etree.ElementTree.parse(work / "results.xml").getroot()
+    wrong, right = [], 0
+    for case in root.iter("testcase"):
+        if case.find("failure") is not None or case.find("error") is not None:
+            wrong.append(case.get("name"))
+        else:
+            right += 1
+    return {"passed or skipped": right, "failed": sorted(set(wrong))}
+
+
+def tests(version, group, modules):
+    return Program(
+        f"cpython_{version.replace('.', '_')}_{group}",
+        ["sh", "-c", f"{{python}} -m test -j2 -q --junit-xml {{work}}/results.xml {modules} >/dev/null 2>&1; true"],
+        python=f"pyenv-{version}",
+        modules=["test.test_gc"],
+        processes=0,
+        limit=1200,
+        stderr=False,
+        results=results,
+    )
+
+
+PROGRAMS = [tests(version, group, modules) for version in VERSIONS for group, modules in GROUPS.items()]

@@ -1,0 +1,55 @@
+"""Programs in sandboxes and namespaces, and those that confine themselves."""
+
+from program import INJECT
+from program import Program
+
+WORK = ["{python}", "{scripts}/work.py"]
+# A mount namespace that is another user's, or no capabilities at all.
+NO_NAMESPACES = "the ordinary user of this tier may not make namespaces"
+HIDDEN = "the sandbox hides the folder through which a library says what it sees"
+
+PROGRAMS = [
+    Program("seccomp_itself", ["{python}", "{scripts}/confined.py"]),
+    # memfd_create, socket, connect: what a preloaded library needs.
+    *(
+        Program(
+            f"seccomp_{action}_before_exec",
+            ["{python}", "{scripts}/confine.py", action, "319,41,42", *WORK],
+            processes=2,
+            unseen={INJECT: "the filter forbids what the library needs to say what it sees"},
+        )
+        for action in ("eperm", "kill")
+    ),
+    Program(
+        "bwrap",
+        ["bwrap", "--ro-bind", "/", "/", "--bind", "/tmp", "/tmp", "--proc", "/proc", "--dev", "/dev", "--unshare-pid", *WORK],
+        tools=["bwrap"],
+        root=True,
+        unseen={INJECT: HIDDEN},
+    ),
+    Program(
+        "bwrap_without_tmp",
+        ["bwrap", "--ro-bind", "/", "/", "--tmpfs", "/dev/shm", "--tmpfs", "/var/tmp", "--proc", "/proc", "--unshare-all", *WORK],
+        tools=["bwrap"],
+        root=True,
+        unseen={INJECT: HIDDEN},
+    ),
+    Program("unshare_pid", ["unshare", "-f", "-p", *WORK], root=True),
+    Program("unshare_user", ["unshare", "-U", "-r", *WORK], root=True),
+    Program(
+        "chroot",
+        ["unshare", "-m", "sh", "-c", "mkdir root && mount --rbind / root && exec chroot root {python} {scripts}/work.py"],
+        root=True,
+        unseen={INJECT: HIDDEN},
+    ),
+    Program(
+        "setuid_python",
+        ["{built}/python", "{scripts}/work.py"],
+        build=[["sh", "-c", "cp -L {python} python && chmod 4755 python"]],
+        environment={"PYTHONHOME": "/usr"},
+        unseen={INJECT: "the loader ignores LD_PRELOAD in programs with more rights than their user"},
+    ),
+    Program("file_limit", ["sh", "-c", "ulimit -n 24; exec {python} {scripts}/work.py"]),
+    Program("memory_limit", ["sh", "-c", "ulimit -v 400000; exec {python} {scripts}/work.py"]),
+    Program("stdin_closed", ["sh", "-c", "exec {python} {scripts}/work.py <&- 2>&-"]),
+]

@@ -1,0 +1,109 @@
+"""Compares a trace with what the processes counted themselves (truth/sitecustomize.py).
+
+At any time that a process read its counters, the trace must hold exactly the collections that had
+ended by then: by process, by generation, and the objects that they freed.
+"""
+
+import dataclasses
+import pathlib
+
+GENERATIONS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A process's own counters, as a line of its file has them."""
+
+    event: str
+    before_ns: int
+    after_ns: int
+    collections: tuple[int, ...]
+    collected: tuple[int, ...]
+
+
+@dataclasses.dataclass
+class Comparison:
+    """`differences` are sentences; `missing` collections are fewer in the trace than there were."""
+
+    processes: int = 0
+    collections: int = 0
+    missing: int = 0
+    # Before the interpreter could be seen from inside: not compared.
+    early: int = 0
+    unknown_processes: int = 0
+    too_many: list[str] = dataclasses.field(default_factory=list)
+    differences: list[str] = dataclasses.field(default_factory=list)
+
+
+def readings(folder):
+    """By process; those of one that changed its user are put together in order of time."""
+    processes = {}
+    for file in pathlib.Path(folder).iterdir():
+        pid = int(file.name.split(".")[0])
+        for line in file.read_text().splitlines():
+            event, *numbers = line.split()
+            before, after, *counts = map(int, numbers)
+            reading = Reading(event, before, after, tuple(counts[::2]), tuple(counts[1::2]))
+            processes.setdefault(pid, []).append(reading)
+    return {pid: sorted(own, key=lambda one: one.before_ns) for pid, own in processes.items()}
+
+
+def spans(own, from_start):
+    """Pairs of readings between which one interpreter counted; the first is None where it counted from its begin."""
+    images, previous = [], None
+    for reading in own:
+        if reading.event in ("start", "fork"):
+            # After exec the counters begin at 0. An interpreter that is started again in the same
+            # process (embedded) begins at 0 too, but the end of the one before is not counted anywhere.
+            fresh = reading.event == "start" and not from_start and (previous is None or previous.event == "exec")
+            images.append([previous if fresh else None, None if fresh else reading, reading])
+        elif images:
+            images[-1][2] = reading
+        previous = reading
+    return images
+
+
+def within(pauses, since_ns, until_ns, ended):
+    """Collections and objects collected by generation."""
+    counts, collected = [0] * GENERATIONS, [0] * GENERATIONS
+    for pause in pauses:
+        time = pause.end_ns if ended else pause.begin_ns
+        if since_ns <= pause.begin_ns and time <= until_ns:
+            counts[pause.generation] += 1
+            collected[pause.generation] += pause.collected or 0
+    return tuple(counts), tuple(collected)
+
+
+def compare(trace, folder, from_start):
+    """`from_start`: what ran before an interpreter imported `site` is not expected in the trace."""
+    result = Comparison()
+    for pid, own in sorted(readings(folder).items()):
+        result.processes += 1
+        pauses = trace.of(pid)
+        if pauses is None:
+            result.unknown_processes += 1
+        if from_start and own[0].event == "start":
+            seen = sum(pause.end_ns <= own[0].before_ns for pause in pauses or [])
+            result.early += max(sum(own[0].collections) - seen, 0)
+        for before, base, last in spans(own, from_start):
+            compare_span(result, pid, pauses or [], before, base, last)
+    return result
+
+
+def compare_span(result, pid, pauses, before, base, last):
+    since = (base or before).after_ns if base or before else 0
+    zero = (0,) * GENERATIONS
+    start, start_collected = (base.collections, base.collected) if base else (zero, zero)
+    truth = tuple(end - begin for end, begin in zip(last.collections, start))
+    freed = tuple(end - begin for end, begin in zip(last.collected, start_collected))
+    least, least_freed = within(pauses, since, last.before_ns, ended=True)
+    most, _ = within(pauses, since, last.after_ns, ended=False)
+    result.collections += sum(truth)
+    if any(number < low for number, low in zip(truth, least)):
+        result.too_many.append(f"process {pid}: {least} collections in the trace, {truth} ran")
+    missing = sum(max(number - high, 0) for number, high in zip(truth, most))
+    if missing:
+        result.missing += missing
+        result.differences.append(f"process {pid}: {most} collections in the trace, {truth} ran")
+    elif least == most == truth and least_freed != freed:
+        result.too_many.append(f"process {pid}: {least_freed} objects freed in the trace, {freed} were")

@@ -1,0 +1,62 @@
+"""Reads what the tier needs of a trace: pauses by process, who is in it. The format: docs/trace-format.md.
+
+Nothing here compares; see counts.py.
+"""
+
+import dataclasses
+import gzip
+import json
+import pathlib
+
+
+@dataclasses.dataclass(frozen=True)
+class Pause:
+    """One collection. Times in nanoseconds of CLOCK_MONOTONIC."""
+
+    begin_ns: int
+    end_ns: int
+    generation: int
+    collected: int | None
+
+
+@dataclasses.dataclass
+class Trace:
+    """A trace that was closed in order, or not (`ended`)."""
+
+    pauses: dict[int, list[Pause]]
+    namespace_pids: dict[int, int]
+    ended: bool
+    notes: list[str]
+
+    def of(self, pid):
+        """Pauses of a process by the pid that it has for itself; None if the trace does not know it."""
+        known = [host for host, own in self.namespace_pids.items() if pid in (host, own)]
+        if not known:
+            return None
+        return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.begin_ns)
+
+
+def nanoseconds(text):
+    """Of microseconds as they stand in the file, exactly."""
+    whole, _, fraction = str(text).partition(".")
+    return int(whole) * 1000 + int(fraction[:3].ljust(3, "0"))
+
+
+def read(path):
+    raw = pathlib.Path(path).read_bytes()
+    if raw[:2] == b"\x1f\x8b":
+        raw = gzip.decompress(raw)
+    trace = Trace({}, {}, False, [])
+    for event in json.loads(raw, parse_float=str)["traceEvents"]:
+        name, pid, args = event.get("name"), event.get("pid"), event.get("args", {})
+        if event.get("cat") == "gc" and event.get("ph") == "X":
+            begin = nanoseconds(event["ts"])
+            pause = Pause(begin, begin + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
+            trace.pauses.setdefault(pid, []).append(pause)
+        elif name == "gctrace_process":
+            trace.namespace_pids[pid] = args.get("namespace_pid", pid)
+        elif name == "gctrace_note":
+            trace.notes.append(args["message"])
+        elif name == "gctrace_end":
+            trace.ended = True
+    return trace

@@ -326,15 +326,34 @@ struct allocation_event {
 	__u64 stack;           /* id of a stack_event                                             */
 };
 
+/* What came of the wish to hold a process. */
+enum hold {
+	HOLD_NOT_NEEDED = 0,
+	HOLD_STOPPED = 1,      /* it was sent SIGSTOP and waits for SIGCONT                       */
+	HOLD_OTHER_USER = 2,   /* it runs as a user whose processes may not be continued          */
+	HOLD_NOT_NOW = 3,      /* user space has not looked at the rings for a while, or ends     */
+	HOLD_SEEN = 4,         /* somebody would see it: a debugger, a shell with job control     */
+	HOLD_FAILED = 5,       /* too many are held, or the signal could not be sent              */
+};
+
+/* What a library is named like. */
+enum library {
+	LIBRARY_NONE = 0,
+	LIBRARY_PYTHON = 1,
+	LIBRARY_CUDA = 2,      /* one of CUDA, NCCL or torch                                      */
+};
+
 struct process_event {
 	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY, _LIBRARY              */
 	__u32 pid;
 	__u32 parent;
-	__u32 held;            /* the process was sent SIGSTOP and waits for SIGCONT              */
+	__u32 hold;            /* enum hold                                                       */
 	__u64 at_ns;
-	struct file_key file;  /* EXEC: the executable                                            */
+	struct file_key file;  /* EXEC: the executable; LIBRARY: the library                      */
 	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */
-	__u32 known;           /* EXEC: user space has looked at this executable before           */
+	__u32 known;           /* EXEC, LIBRARY: the file need not be looked at                   */
+	__u32 library;         /* LIBRARY: enum library                                           */
+	__u32 parent_stopped;  /* the parent was stopped before the process was held              */
 };
 
 /* ---- calls of CUDA, NCCL and torch (cuda.bpf.c) ------------------------------------------- */
@@ -444,7 +463,7 @@ _Static_assert(sizeof(struct frame) == 16, "frame");
 _Static_assert(sizeof(struct stack_event) == 32 + 16 * MAX_STACK_DEPTH, "stack_event");
 _Static_assert(sizeof(struct code_event) == 48 + FILE_NAME_BYTES + FUNCTION_NAME_BYTES, "code_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
-_Static_assert(sizeof(struct process_event) == 48, "process_event");
+_Static_assert(sizeof(struct process_event) == 56, "process_event");
 _Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");
 _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");

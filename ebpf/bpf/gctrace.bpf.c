@@ -8,6 +8,7 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 #include "counters.bpf.h"
+#include "hold.bpf.c"
 #include "process.bpf.c"
 #include "gc.bpf.c"
 #include "interrupted.bpf.c"
@@ -25,6 +26,8 @@ struct wire_types {
 	struct code_event code_event;
 	struct allocation_event allocation_event;
 	enum event_kind event_kind;
+	enum hold hold;
+	enum library library;
 	enum pause_flag pause_flag;
 	enum point_kind point_kind;
 	enum counter counter;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: noticing that a recorded process maps a library that may be one of CUDA, NCCL or torch. Which library
- * it is, user space finds out. Called from the system call tracepoint of arena.bpf.c: the one place where every
+ * Owns: noticing that a recorded process maps a library that may be a libpython, or one of CUDA, NCCL or torch. Which
+ * library it is, user space finds out. Called from the system call tracepoint of arena.bpf.c: the one place where every
  * kernel shows a mapping.
  */
 
-/* Set for --cuda. */
+/* Libraries of CUDA, NCCL and torch too: set for --cuda. */
 bool watch_libraries = false;
 
 /* include/uapi/asm-generic/mman-common.h */
@@ -14,22 +14,32 @@ bool watch_libraries = false;
 /* First bytes of a file name, as a little-endian number. */
 #define NAME_BYTES 6
 #define NAME_MASK ((1ull << (8 * NAME_BYTES)) - 1)
+#define LIBPYT 0x74797062696cull
 #define LIBCUD 0x64756362696cull
 #define LIBNCC 0x63636e62696cull
 #define LIBC10 0x30316362696cull
 #define LIBTOR 0x726f7462696cull
 #define LIBNVT 0x74766e62696cull
 
-static __always_inline bool may_be_wanted(struct file *file)
+static __always_inline u32 named_like(struct file *file)
 {
 	const unsigned char *name = BPF_CORE_READ(file, f_path.dentry, d_name.name);
 	u64 start = 0;
 
 	if (bpf_probe_read_kernel(&start, sizeof(start), name))
-		return false;
+		return LIBRARY_NONE;
 	/* Upper-case letters too: libnvToolsExt. */
-	start = (start | 0x202020202020ull) & NAME_MASK;
-	return start == LIBCUD || start == LIBNCC || start == LIBC10 || start == LIBTOR || start == LIBNVT;
+	switch ((start | 0x202020202020ull) & NAME_MASK) {
+	case LIBPYT:
+		return LIBRARY_PYTHON;
+	case LIBCUD:
+	case LIBNCC:
+	case LIBC10:
+	case LIBTOR:
+	case LIBNVT:
+		return watch_libraries ? LIBRARY_CUDA : LIBRARY_NONE;
+	}
+	return LIBRARY_NONE;
 }
 
 static __always_inline struct file *file_of(u32 descriptor)
@@ -44,38 +54,38 @@ static __always_inline struct file *file_of(u32 descriptor)
 	return file;
 }
 
-/* Session::follow gives it to processes that run already. The parent of such a one may be a shell that takes its
- * terminal away when it stops: these are not held. */
-#define ATTACHED 1
-
-/* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the
- * library has run then. */
+/* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the library
+ * has run then. Of a libpython each mapping is an event: it says which interpreter the process has. */
 static __noinline int note_library(u32 descriptor)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct file_key key = {};
-	u32 pid = bpf_get_current_pid_tgid() >> 32;
+	u32 pid = bpf_get_current_pid_tgid() >> 32, library;
 	struct followed_process *process;
 	struct process_event *event;
 	struct file *file;
+	bool known;
 
-	if (!watch_libraries)
-		return 0;
 	process = bpf_map_lookup_elem(&followed, &pid);
 	if (!process)
 		return 0;
 	file = file_of(descriptor);
-	if (!file || !may_be_wanted(file))
+	library = file ? named_like(file) : LIBRARY_NONE;
+	if (library == LIBRARY_NONE)
 		return 0;
 	key.inode = BPF_CORE_READ(file, f_inode, i_ino);
 	key.device = BPF_CORE_READ(file, f_inode, i_sb, s_dev);
-	if (bpf_map_lookup_elem(&known_files, &key))
+	known = bpf_map_lookup_elem(&known_files, &key) != 0;
+	if (known && library != LIBRARY_PYTHON)
 		return 0;
 	event = reserve_process_event(EVENT_LIBRARY, pid, now);
 	if (!event)
 		return 0;
 	event->file = key;
-	event->held = process->incarnation != ATTACHED && hold(pid, now);
+	event->known = known;
+	event->library = library;
+	if (!known)
+		hold_for(event, process->incarnation == ATTACHED);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

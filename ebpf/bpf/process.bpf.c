@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: which processes are recorded, and holding a program at exec until its probes are in.
- * A held process is one that was sent SIGSTOP before its first instruction; user space continues it.
+ * Owns: which processes are recorded, and the events of their lives.
  */
-
-#define SIGSTOP 19
 
 static __always_inline struct process_event *reserve_process_event(u32 kind, u32 pid, u64 now)
 {
@@ -17,29 +14,22 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 	event->kind = kind;
 	event->pid = pid;
 	event->parent = 0;
-	event->held = 0;
+	event->hold = HOLD_NOT_NEEDED;
 	event->at_ns = now;
 	event->file.inode = 0;
 	event->file.device = 0;
 	event->exit_code = 0;
 	event->known = 0;
+	event->library = LIBRARY_NONE;
+	event->parent_stopped = 0;
 	return event;
 }
 
-/* Stops the current process. Never without an event on its way: nobody else would continue it. */
-static __always_inline u32 hold(u32 pid, u64 now)
+/* Holds the process of an event, and says in it what came of that. */
+static __always_inline void hold_for(struct process_event *event, bool attached)
 {
-	if (now >= hold_until_ns)
-		return 0;
-	if (hold_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != hold_only_user)
-		return 0;
-	if (bpf_map_update_elem(&held, &pid, &now, BPF_ANY))
-		return 0;
-	if (bpf_send_signal(SIGSTOP)) {
-		bpf_map_delete_elem(&held, &pid);
-		return 0;
-	}
-	return 1;
+	event->parent_stopped = parent_is_stopped();
+	event->hold = attached ? HOLD_SEEN : hold(event->pid, event->at_ns);
 }
 
 static __always_inline void hold_at_program_entry(u32 pid, u64 now)
@@ -48,7 +38,7 @@ static __always_inline void hold_at_program_entry(u32 pid, u64 now)
 
 	if (!event)
 		return;
-	event->held = hold(pid, now);
+	hold_for(event, false);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 }
 
@@ -95,27 +85,32 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	u32 old_tid = context->args[1];
 	u32 pid = BPF_CORE_READ(task, tgid);
 	struct process_event *event;
-	struct followed_process process = {};
+	struct followed_process process = {}, *before;
 	struct file_key key = {};
+	struct file *executable;
+	bool attached;
 	u64 now;
 
-	if (!is_followed(pid))
+	before = bpf_map_lookup_elem(&followed, &pid);
+	if (!before)
 		return 0;
+	attached = before->incarnation == ATTACHED;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
 	process.incarnation = incarnation_at(now);
 	bpf_map_update_elem(&followed, &pid, &process, BPF_EXIST);
 	if (count_software || hardware_mask)
 		restart_process_counts(pid, now);
-	key.inode = BPF_CORE_READ(task, mm, exe_file, f_inode, i_ino);
-	key.device = BPF_CORE_READ(task, mm, exe_file, f_inode, i_sb, s_dev);
+	executable = BPF_CORE_READ(task, mm, exe_file);
+	key.inode = BPF_CORE_READ(executable, f_inode, i_ino);
+	key.device = BPF_CORE_READ(executable, f_inode, i_sb, s_dev);
 	event = reserve_process_event(EVENT_EXEC, pid, now);
 	if (!event)
 		return 0;
 	event->file = key;
-	event->known = bpf_map_lookup_elem(&known_files, &key) != 0;
+	event->known = !may_hold_collector(executable) || bpf_map_lookup_elem(&known_files, &key) != 0;
 	if (!event->known)
-		event->held = hold(pid, now);
+		hold_for(event, attached);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

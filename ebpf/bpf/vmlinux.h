@@ -83,6 +83,7 @@ struct super_block {
 };
 
 struct inode {
+	long long i_size;
 	struct super_block *i_sb;
 	unsigned long i_ino;
 };
@@ -117,9 +118,32 @@ struct mm_struct {
 	struct file *exe_file;
 };
 
+struct list_head {
+	struct list_head *next;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+struct wait_queue_entry {
+	struct list_head entry;
+};
+
+/* kernel/exit.c, kernel/exit.h: a thread in wait(2) */
+struct wait_opts {
+	int wo_flags;
+	struct wait_queue_entry child_wait;
+};
+
+struct pid;
+
 struct signal_struct {
 	atomic_t live;
+	struct wait_queue_head wait_chldexit;
 	int group_exit_code;
+	unsigned int flags;
+	struct pid *pids[4];
 };
 
 struct sched_entity {
@@ -129,12 +153,15 @@ struct sched_entity {
 
 struct task_struct {
 	unsigned int flags;
+	unsigned int ptrace;
 	struct mm_struct *mm;
 	struct files_struct *files;
 	int exit_code;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
+	char comm[16];
 	struct signal_struct *signal;
 	struct sched_entity se;
 	unsigned long nvcsw;

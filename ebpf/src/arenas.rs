@@ -24,7 +24,8 @@ use std::path::Path;
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl Session {
-    /// Counts the arenas of recorded processes from now on.
+    /// Counts the arenas of recorded processes from now on, and tells of each libpython that one maps
+    /// ([`crate::ProcessEvent::Library`]).
     ///
     /// # Errors
     /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording goes on without.
@@ -43,7 +44,16 @@ impl Session {
             links.push(link);
         }
         self.arena_links = links;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.sees_mappings = true;
+        }
         Ok(())
+    }
+
+    /// Whether each libpython that a recorded process maps is an event.
+    #[must_use]
+    pub fn sees_mappings(&self) -> bool {
+        !self.arena_links.is_empty()
     }
 
     /// Counts no longer: the links are handed back, to be closed together with others
@@ -53,7 +63,7 @@ impl Session {
     }
 
     /// Tells from now on of libraries of CUDA, NCCL and torch that recorded processes map
-    /// ([`crate::ProcessEvent::Library`]). It takes the tracepoints of [`Session::count_arenas`]: `false` without.
+    /// as well. It takes the tracepoints of [`Session::count_arenas`]: `false` without.
     pub fn watch_libraries(&mut self) -> bool {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.watch_libraries = true;

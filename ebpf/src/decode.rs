@@ -5,6 +5,8 @@ use crate::wire::AllocationWire;
 use crate::wire::CodeWire;
 use crate::wire::EventKind;
 use crate::wire::FileKey;
+use crate::wire::HoldWire;
+use crate::wire::LibraryWire;
 use crate::wire::NO_OFFSET;
 use crate::wire::PauseFlag;
 use crate::wire::PauseWire;
@@ -119,6 +121,42 @@ pub struct PauseEvent {
     pub counts: Option<[u32; 3]>,
 }
 
+/// Whether a process was stopped until its probes are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It is stopped and waits for [`crate::HeldProcesses::release`].
+    Stopped {
+        /// So was its parent, before.
+        parent_was_stopped: bool,
+    },
+    /// There is nothing to wait for.
+    NotNeeded,
+    /// It ought to be, and runs.
+    Refused(NotHeld),
+}
+
+/// Why a process was not stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld {
+    /// It runs as a user whose processes this gctrace may not continue.
+    OtherUser,
+    /// The recording ends, or the rings were not looked at for a while ([`crate::Session::hold_until`]).
+    NotNow,
+    /// Somebody would see it: a debugger, a shell with job control, sudo.
+    Seen,
+    /// Too many are held, or the signal could not be sent.
+    Failed,
+}
+
+/// What a library is named like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibraryKind {
+    /// A libpython.
+    Python,
+    /// One of CUDA, NCCL or torch.
+    Cuda,
+}
+
 /// A step in the life of a process. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub enum ProcessEvent {
@@ -137,9 +175,9 @@ pub enum ProcessEvent {
         pid: u32,
         /// The executable.
         file: FileKey,
-        /// It is stopped and waits for [`crate::HeldProcesses::release`].
-        held: bool,
-        /// The executable was marked as known before.
+        /// Whether it is stopped.
+        hold: Hold,
+        /// The executable need not be looked at: it was marked as known, or holds no collector for certain.
         known: bool,
         /// When.
         at_ns: u64,
@@ -148,19 +186,24 @@ pub enum ProcessEvent {
     ProgramEntry {
         /// The process.
         pid: u32,
-        /// It is stopped and waits for [`crate::HeldProcesses::release`].
-        held: bool,
+        /// Whether it is stopped.
+        hold: Hold,
         /// When.
         at_ns: u64,
     },
-    /// A recorded process is about to map a file not met before, named like a library of CUDA, NCCL or torch.
+    /// A recorded process is about to map a libpython, or a file that is not known, named like a library of CUDA,
+    /// NCCL or torch.
     Library {
         /// The process.
         pid: u32,
         /// The file.
         file: FileKey,
-        /// It is stopped once the mapping is made, and waits for [`crate::HeldProcesses::release`].
-        held: bool,
+        /// What it is named like.
+        kind: LibraryKind,
+        /// The file was marked as known before.
+        known: bool,
+        /// Whether it is stopped, once the mapping is made.
+        hold: Hold,
         /// When.
         at_ns: u64,
     },
@@ -196,7 +239,7 @@ pub fn decode(bytes: &[u8]) -> Option<Event> {
 }
 
 fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
-    let (pid, at_ns, held) = (wire.pid, wire.at_ns, wire.held != 0);
+    let (pid, at_ns, hold) = (wire.pid, wire.at_ns, hold(wire));
     Some(match EventKind(wire.kind) {
         EventKind::EVENT_FORK => ProcessEvent::Fork {
             pid,
@@ -206,15 +249,20 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
         EventKind::EVENT_EXEC => ProcessEvent::Exec {
             pid,
             file: wire.file,
-            held,
+            hold,
             known: wire.known != 0,
             at_ns,
         },
-        EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, held, at_ns },
+        EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, hold, at_ns },
         EventKind::EVENT_LIBRARY => ProcessEvent::Library {
             pid,
             file: wire.file,
-            held,
+            kind: match LibraryWire(wire.library) {
+                LibraryWire::LIBRARY_PYTHON => LibraryKind::Python,
+                _ => LibraryKind::Cuda,
+            },
+            known: wire.known != 0,
+            hold,
             at_ns,
         },
         EventKind::EVENT_EXIT => ProcessEvent::Exit {
@@ -224,6 +272,19 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
         },
         _ => return None,
     })
+}
+
+fn hold(wire: &ProcessWire) -> Hold {
+    match HoldWire(wire.hold) {
+        HoldWire::HOLD_STOPPED => Hold::Stopped {
+            parent_was_stopped: wire.parent_stopped != 0,
+        },
+        HoldWire::HOLD_OTHER_USER => Hold::Refused(NotHeld::OtherUser),
+        HoldWire::HOLD_NOT_NOW => Hold::Refused(NotHeld::NotNow),
+        HoldWire::HOLD_SEEN => Hold::Refused(NotHeld::Seen),
+        HoldWire::HOLD_FAILED => Hold::Refused(NotHeld::Failed),
+        _ => Hold::NotNeeded,
+    }
 }
 
 fn stack(wire: &StackWire) -> StackEvent {

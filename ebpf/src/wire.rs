@@ -35,6 +35,8 @@ pub(crate) use skeleton::types::event_kind as EventKind;
 pub(crate) use skeleton::types::followed_process as FollowedProcess;
 pub(crate) use skeleton::types::hardware_counter as HardwareCounter;
 pub(crate) use skeleton::types::hardware_counts as HardwareCounts;
+pub(crate) use skeleton::types::hold as HoldWire;
+pub(crate) use skeleton::types::library as LibraryWire;
 pub(crate) use skeleton::types::pause_event as PauseWire;
 pub(crate) use skeleton::types::pause_flag as PauseFlag;
 pub(crate) use skeleton::types::point as Point;

@@ -12,6 +12,7 @@ mod ending;
 mod examined;
 mod frames;
 mod header;
+mod holding;
 mod injected;
 mod interpreters;
 mod merge;
@@ -377,7 +378,10 @@ impl Recording {
         let begin = Instant::now();
         loop {
             self.take_events()?;
-            let held = self.probes.as_ref().is_some_and(Watch::resume_held);
+            let held = self
+                .probes
+                .as_ref()
+                .is_some_and(|probes| probes.holding.resume());
             if !held || begin.elapsed() >= RELEASE {
                 return Ok(());
             }

@@ -24,8 +24,10 @@ fn spawner() -> String {
     script.to_str().unwrap().to_owned()
 }
 
+/// In a session of its own: below a shell with job control nothing would be held.
 fn start_spawner(python: &Path, folder: &Path) -> Child {
-    let child = Command::new(python)
+    let child = Command::new("setsid")
+        .arg(python)
         .arg(spawner())
         .arg(folder)
         .spawn()

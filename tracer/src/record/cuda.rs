@@ -427,7 +427,7 @@ const KINDS: [(CallKind, &str, bool); 10] = [
 ];
 
 /// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.
-fn wait_for_mapping(pid: u32, inode: u64) {
+pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
     /// The call takes microseconds.
     const LOOKS: usize = 50;
     const BETWEEN: Duration = Duration::from_micros(200);

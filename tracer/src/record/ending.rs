@@ -4,13 +4,13 @@ use crate::record::Why;
 use crate::record::clock;
 use crate::record::cuda::CudaProbes;
 use crate::record::examined::unexamined_words;
+use crate::record::holding::Holds;
 use crate::record::injected::Finished;
 use crate::record::injected::Injected;
 use crate::record::merge;
 use crate::record::output::Totals;
 use crate::record::stacks::Stacks;
 use crate::record::trace::Trace;
-use crate::record::watch::Holds;
 use crate::record::watch::Watch;
 use gctrace_ebpf::Calibration;
 use gctrace_ebpf::Counters;
@@ -205,7 +205,8 @@ fn measure(
             (None, Vec::new())
         }
     };
-    end.probes.extend(costs(counters, calibration, watch.holds));
+    end.probes
+        .extend(costs(counters, calibration, watch.holding.holds));
     end.probes.extend(cuda_costs.into_iter().flatten());
     (turn, own_probes)
 }

@@ -4,6 +4,7 @@
 //! (`processes.rs`): it is asked about one file or one program at a time.
 
 use crate::launch::Cache;
+use crate::record::clock;
 use crate::record::plan;
 use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
@@ -20,6 +21,8 @@ use gctrace_probes::maps::Candidate;
 use gctrace_probes::process;
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -49,6 +52,8 @@ struct Armed {
     frames: Option<FrameLayout>,
     resolution: Resolution,
     probes: Attachment,
+    /// When the probes were in place, nanoseconds of CLOCK_MONOTONIC.
+    since_ns: u64,
 }
 
 /// What a program that begins needs.
@@ -87,6 +92,11 @@ impl Interpreters {
         self.armed
             .get(index)
             .map(|armed| (armed.layout, &armed.resolution))
+    }
+
+    /// When the probes of an armed interpreter were in place: nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) fn armed_ns(&self, index: InterpreterIndex) -> u64 {
+        self.armed.get(index).map_or(0, |armed| armed.since_ns)
     }
 
     /// Where the Python stacks are of the interpreter whose layout has this index in the BPF programs.
@@ -217,6 +227,7 @@ impl Interpreters {
         open: &Path,
         shown: &Path,
     ) -> anyhow::Result<Option<InterpreterIndex>> {
+        let opened = File::open(open)?;
         let identity = identity(open)?;
         if let Some(known) = self.files.get(&identity) {
             return Ok(*known);
@@ -235,8 +246,9 @@ impl Interpreters {
             ));
         }
         let points = plan::points(&resolution, Some(layout));
+        // By a descriptor of our own: its process may end while the file is resolved.
         let probes = session
-            .attach(open, &points)
+            .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
@@ -254,6 +266,7 @@ impl Interpreters {
             frames: plan::lines(&resolution).cloned(),
             resolution,
             probes,
+            since_ns: clock::monotonic_ns(),
         });
         self.files.insert(identity, Some(index));
         Ok(Some(index))
@@ -279,6 +292,11 @@ impl Interpreters {
             self.warnings.push(warning);
         }
     }
+}
+
+/// A path to an open file.
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn identity(path: &Path) -> std::io::Result<FileIdentity> {

@@ -7,8 +7,11 @@ use crate::launch::Launched;
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
+use crate::record::cuda;
 use crate::record::cuda::CudaProbes;
 use crate::record::examined::Unexamined;
+use crate::record::holding::Holding;
+use crate::record::holding::is_running;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
@@ -20,6 +23,8 @@ use crate::record::trace::Trace;
 use gctrace_ebpf::Event;
 use gctrace_ebpf::FileKey;
 use gctrace_ebpf::HeldProcesses;
+use gctrace_ebpf::Hold;
+use gctrace_ebpf::LibraryKind;
 use gctrace_ebpf::ProcessEvent;
 use gctrace_ebpf::Session;
 use gctrace_event::Origin;
@@ -45,7 +50,8 @@ pub(crate) struct Watch {
     pub cuda: Option<CudaProbes>,
     /// Performance counters.
     pub counting: Counting,
-    held: HeldProcesses,
+    /// Programs that wait for their probes.
+    pub holding: Holding,
     /// What each process runs.
     programs: HashMap<u32, FileKey>,
     /// Which interpreter a program had when it was met first. Another libpython may be in use the
@@ -53,26 +59,8 @@ pub(crate) struct Watch {
     usual: HashMap<(u64, u64), InterpreterIndex>,
     /// The command that gctrace started: a child of ours, with which recording begins.
     launched: Option<u32>,
-    /// How often programs were held at exec, and for how long together.
-    pub holds: Holds,
-    /// The recording ends: nothing is held any more, and who still is goes on at once.
-    is_ending: bool,
-}
-
-/// How long programs may be held after each look at the rings: a gctrace that does not look (it was stopped, it
-/// waits for a disk) holds nothing more.
-const HOLD_AFTER_LOOK: Duration = Duration::from_secs(1);
-
-/// A hold that is no longer than this was not ended by the guardian (`LONGEST` there).
-const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
-
-/// Time that programs waited for their probes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Holds {
-    /// How often.
-    pub count: u64,
-    /// Together.
-    pub total_ns: u64,
+    /// Files named like a libpython that were mapped, and the interpreter in each.
+    libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
 }
 
 impl Watch {
@@ -91,45 +79,32 @@ impl Watch {
             allocations: None,
             cuda: None,
             counting,
-            held,
+            holding: Holding::new(held),
             programs: HashMap::new(),
             usual: HashMap::new(),
             launched: None,
-            holds: Holds::default(),
-            is_ending: false,
+            libraries: HashMap::new(),
         }
     }
 
-    /// Programs that begin within the next second may be held: to be called whenever the rings are looked at.
-    fn allow_holding(&mut self) {
-        if !self.is_ending {
-            let limit = u64::try_from(HOLD_AFTER_LOOK.as_nanos()).unwrap_or(0);
-            self.session
-                .hold_until(clock::monotonic_ns().saturating_add(limit));
-        }
-    }
-
-    /// The recording ends: no program is held any more, and those that are go on. Those that are just being held
-    /// are released by their events, or by the guardian.
+    /// The recording ends: nothing is held from here on.
     pub(crate) fn hold_no_more(&mut self) {
-        self.is_ending = true;
-        self.session.hold_until(0);
-        self.held.resume_all();
-    }
-
-    /// Continues what is held still; whether there was anything.
-    pub(crate) fn resume_held(&self) -> bool {
-        self.held.resume_all()
+        self.holding.end(&mut self.session);
     }
 
     /// What is needed to continue what is held once everything else is gone.
     pub(crate) fn into_parts(self) -> (Session, Interpreters, Option<CudaProbes>, HeldProcesses) {
-        (self.session, self.interpreters, self.cuda, self.held)
+        (
+            self.session,
+            self.interpreters,
+            self.cuda,
+            self.holding.into_held(),
+        )
     }
 
     /// Starts the command; it is held at its exec until its probes are in.
     pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<Launched> {
-        self.allow_holding();
+        self.holding.allow(&mut self.session);
         self.session.record_own_children(true);
         let launched = plan.spawn();
         self.session.record_own_children(false);
@@ -140,7 +115,7 @@ impl Watch {
 
     /// What the rings of the kernel hold; calls of CUDA are kept until the next tick.
     pub(crate) fn poll(&mut self) -> Result<Vec<Event>, gctrace_ebpf::Error> {
-        self.allow_holding();
+        self.holding.allow(&mut self.session);
         let events = self.session.poll(Duration::ZERO)?;
         if let Some(cuda) = &mut self.cuda {
             cuda.poll();
@@ -249,7 +224,7 @@ impl Watch {
             Event::Process(ProcessEvent::Exec {
                 pid,
                 file,
-                held,
+                hold,
                 known,
                 at_ns,
             }) => {
@@ -257,27 +232,35 @@ impl Watch {
                 if known {
                     self.runs_known_program(trace, pid, file);
                 } else {
-                    self.examine(trace, pid, file, held, at_ns);
+                    self.examine(trace, pid, file, hold, at_ns);
                 }
                 self.announce(trace, pid);
             }
-            Event::Process(ProcessEvent::ProgramEntry { pid, held, at_ns }) => {
-                self.entered(trace, pid, held, at_ns)
+            Event::Process(ProcessEvent::ProgramEntry { pid, hold, at_ns }) => {
+                self.entered(trace, pid, hold, at_ns)
             }
             Event::Process(ProcessEvent::Library {
-                pid, held, at_ns, ..
-            }) if self.is_ending => self.release(trace, pid, held, at_ns),
+                pid, hold, at_ns, ..
+            }) if self.holding.is_ending => self.holding.release(trace, pid, hold, at_ns),
             Event::Process(ProcessEvent::Library {
                 pid,
                 file,
-                held,
+                kind,
+                hold,
                 at_ns,
+                ..
             }) => {
-                if let Some(cuda) = &mut self.cuda {
-                    cuda.library(&self.session, pid, file, held);
+                match kind {
+                    LibraryKind::Python => self.maps_libpython(trace, pid, file, hold, at_ns),
+                    LibraryKind::Cuda => {
+                        if let Some(cuda) = &mut self.cuda {
+                            let held = matches!(hold, Hold::Stopped { .. });
+                            cuda.library(&self.session, pid, file, held);
+                        }
+                        self.known(file);
+                    }
                 }
-                self.known(file);
-                self.release(trace, pid, held, at_ns);
+                self.holding.release(trace, pid, hold, at_ns);
             }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.programs.remove(&pid);
@@ -356,16 +339,14 @@ impl Watch {
     }
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
-    fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, held: bool, at_ns: u64) {
-        if self.is_ending {
-            return self.release(trace, pid, held, at_ns);
+    fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, hold: Hold, at_ns: u64) {
+        if self.holding.is_ending {
+            return self.holding.release(trace, pid, hold, at_ns);
         }
         match self.interpreters.examine_program(&mut self.session, pid) {
             Program::Interpreter(index) => {
                 trace.examination.examined(pid, true);
-                if !held {
-                    trace.examination.unexamined(pid, Unexamined::Late);
-                }
+                self.ran_unheld(trace, (pid, hold, at_ns), index);
                 self.processes.set_interpreter(pid, Some(index), None);
                 self.usual.insert((file.inode, file.device), index);
                 self.known(file);
@@ -379,68 +360,76 @@ impl Watch {
             }
         }
         self.begin_cuda(pid);
-        if held {
-            self.release(trace, pid, held, at_ns);
-        } else {
-            let message = "the program could not be held (it runs as another user, too many are held, or gctrace was busy): \
-                           collections of its first milliseconds may be missing";
-            trace.output.note(Some(pid), at_ns, message.to_owned());
-        }
+        self.holding.release(trace, pid, hold, at_ns);
     }
 
     /// A program that links a libpython has its libraries mapped and has not run.
-    fn entered(&mut self, trace: &mut Trace, pid: u32, held: bool, at_ns: u64) {
-        if self.is_ending {
-            return self.release(trace, pid, held, at_ns);
+    fn entered(&mut self, trace: &mut Trace, pid: u32, hold: Hold, at_ns: u64) {
+        if self.holding.is_ending {
+            return self.holding.release(trace, pid, hold, at_ns);
         }
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
         trace.examination.examined(pid, armed.is_some());
+        if let Some((index, _)) = armed {
+            self.ran_unheld(trace, (pid, hold, at_ns), index);
+        }
         if let Some(file) = self.programs.get(&pid).copied() {
             self.known(file);
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
         }
         self.begin_cuda(pid);
-        self.release(trace, pid, held, at_ns);
+        self.holding.release(trace, pid, hold, at_ns);
         self.interpreters.entry_reached(pid);
         self.announce(trace, pid);
+    }
+
+    /// A process is about to map a libpython, or has just done so and is held.
+    fn maps_libpython(
+        &mut self,
+        trace: &mut Trace,
+        pid: u32,
+        file: FileKey,
+        hold: Hold,
+        at_ns: u64,
+    ) {
+        let key = (file.inode, file.device);
+        let index = match self.libraries.get(&key) {
+            Some(known) => *known,
+            None => {
+                cuda::wait_for_mapping(pid, file.inode);
+                let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+                // A process that ended before its memory map was looked at says nothing of the file.
+                if armed.is_none() && !is_running(pid) {
+                    trace.examination.unexamined(pid, Unexamined::Ended);
+                    return;
+                }
+                let index = armed.map(|(index, _)| index);
+                self.libraries.insert(key, index);
+                self.known(file);
+                index
+            }
+        };
+        if let Some(index) = index {
+            self.ran_unheld(trace, (pid, hold, at_ns), index);
+            self.processes.set_interpreter(pid, Some(index), None);
+            trace.examination.examined(pid, true);
+            self.begin_cuda(pid);
+            self.announce(trace, pid);
+        }
+    }
+
+    /// Says so, where Python ran in a process before its probes were in place.
+    fn ran_unheld(&self, trace: &mut Trace, event: (u32, Hold, u64), index: InterpreterIndex) {
+        let probed_ns = self.interpreters.armed_ns(index);
+        self.holding.ran_unheld(trace, event, probed_ns);
     }
 
     fn known(&mut self, file: FileKey) {
         if let Err(error) = self.session.mark_known(file) {
             tracing::warn!("{error}: programs will be held at exec more than once");
-        }
-    }
-
-    /// Ends the hold of an event of that time, if the process was held.
-    fn release(&mut self, trace: &mut Trace, pid: u32, held: bool, at_ns: u64) {
-        if !held {
-            return;
-        }
-        let held_ns = clock::monotonic_ns().saturating_sub(at_ns);
-        match self.held.release(pid, at_ns) {
-            Ok(true) => {
-                self.holds.count += 1;
-                self.holds.total_ns += held_ns;
-            }
-            Ok(false) if self.is_ending => {}
-            // It has ended, which ends a hold too. Or something is wrong: the guardian waits longer.
-            Ok(false) if held_ns < GUARDIANS_PATIENCE_NS => {
-                if is_running(pid) {
-                    let _ = self.held.resume(pid);
-                }
-            }
-            Ok(false) => {
-                let message = "the process was held for 2 s and then let go by gctrace's guardian, its probes not \
-                               yet in place: its first collections may be missing";
-                trace.output.note(Some(pid), at_ns, message.to_owned());
-                tracing::warn!("process {pid}: {message}");
-            }
-            Err(errno) => tracing::error!(
-                "process {pid} was held at exec and cannot be continued ({errno}); run: kill -CONT {pid}"
-            ),
         }
     }
 
@@ -450,6 +439,8 @@ impl Watch {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
                 continue;
             };
+            // The event of the mapping, or of the program's entry, is on its way, and knows whether it came late.
+            let late = late && !self.session.sees_mappings() && !self.holding.holds(pid);
             let now = clock::monotonic_ns();
             let assumed = self.processes.interpreter(pid);
             self.processes
@@ -473,6 +464,7 @@ impl Watch {
 
     /// Writes what is due by the clock.
     pub(crate) fn tick(&mut self, trace: &mut Trace) {
+        self.holding.tick();
         let now = clock::monotonic_ns();
         self.pressures.tick(&self.session, now, &mut trace.output);
         if let Some(allocations) = &mut self.allocations {
@@ -499,14 +491,4 @@ impl Watch {
         self.processes
             .announce(pid, &self.interpreters, &mut trace.output);
     }
-}
-
-/// Whether a process is there and has not ended: one that waits for its parent (a zombie) has.
-fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // `pid (name) state ...` (proc_pid_stat(5)); the name may hold any character.
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

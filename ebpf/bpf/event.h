@@ -39,6 +39,7 @@ enum point_kind {
 #define MAX_DEPTH 3
 #define MAX_THREADS 8192
 #define MAX_PROCESSES 32768
+#define MAX_INTERPRETERS 16384
 #define MAX_FILES 16384
 /* --stack-depth at most. */
 #define MAX_STACK_DEPTH 64
@@ -145,6 +146,8 @@ struct followed_process {
 	__u32 incarnation;     /* another one for each program that it runs and for each process that
 				* has the pid in turn, never 0                                    */
 	__u32 code_deaths;     /* code objects freed so far, modulo 2^32                          */
+	__u32 from_exec;       /* recorded since it began to run its program, not attached or forked */
+	__u32 reserved;
 };
 
 /* An executable file as the kernel knows it. */
@@ -451,6 +454,7 @@ enum counter {
 	COUNTER_NOTHING_DONE,                  /* calls that collected nothing: not pauses        */
 	COUNTER_LOST_PROCESSES,                /* process table full: process not followed        */
 	COUNTER_LOST_STACKS,                   /* pause ring full: a stack not seen before        */
+	COUNTER_UNPROBED,                      /* collections counted by CPython, not by a probe  */
 	COUNTERS,
 };
 
@@ -468,6 +472,6 @@ _Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");
 _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
-_Static_assert(sizeof(struct followed_process) == 8, "followed_process");
+_Static_assert(sizeof(struct followed_process) == 16, "followed_process");
 
 #endif

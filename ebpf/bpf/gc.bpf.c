@@ -18,6 +18,7 @@ struct open_pause {
 	u32 flags;
 	u32 point;
 	u32 nothing_to_do;     /* another run was going on: the call returns at once              */
+	u32 incarnation;       /* of its entry in `collectors`; 0: it has none                    */
 	s32 counts[GENERATIONS];
 	u64 stack;
 	struct software_counts software;
@@ -98,6 +99,78 @@ static __always_inline u32 reason_flags(struct pt_regs *registers, const struct 
 	return flags;
 }
 
+/* The collector of one interpreter, by its own statistics. They grow with every collection, also with one
+ * that runs in a function that is not probed (a copy of the collector, as Nuitka's programs have). */
+struct collector_key {
+	u64 gc;                /* address of its state                                            */
+	u32 pid;
+	u32 incarnation;
+};
+
+struct collector {
+	u64 collections;       /* when the last pause ended                                       */
+	u32 open;              /* pauses that have begun and not ended                            */
+	u32 reserved;
+};
+
+/* One that is dropped for want of room begins anew: fewer collections are found missing, never too many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_INTERPRETERS);
+	__type(key, struct collector_key);
+	__type(value, struct collector);
+} collectors SEC(".maps");
+
+static __always_inline u64 all_collections(const struct statistics *statistics)
+{
+	return statistics->collections[0] + statistics->collections[1] + statistics->collections[2];
+}
+
+/* Counts the collections since the last pause of this interpreter that no probe saw. In free-threaded builds
+ * another thread's may have ended without having returned: nothing is compared while one is open. */
+static __always_inline void enter_collector(struct open_pause *pause, u32 pid,
+					    const struct followed_process *process)
+{
+	struct collector_key key = { .gc = pause->gc.address, .pid = pid, .incarnation = process->incarnation };
+	struct collector *known = bpf_map_lookup_elem(&collectors, &key);
+	u64 before = all_collections(&pause->before);
+	struct collector first = { .collections = before, .open = 1 };
+
+	pause->incarnation = key.incarnation;
+	if (!known) {
+		/* The first of a program that is recorded from its begin. */
+		if (process->from_exec && before)
+			count_many(COUNTER_UNPROBED, before);
+		bpf_map_update_elem(&collectors, &key, &first, BPF_NOEXIST);
+		return;
+	}
+	/* Read before it is raised: kernels before 5.12 have no atomic operation that returns a value. */
+	if (!known->open) {
+		if (before > known->collections)
+			count_many(COUNTER_UNPROBED, before - known->collections);
+		/* Less: a new interpreter at the place of one that is gone. */
+		known->collections = before;
+	}
+	__sync_fetch_and_add(&known->open, 1);
+}
+
+/* `moved`: collections since the begin of this pause. */
+static __always_inline void leave_collector(const struct open_pause *pause, u32 pid, u64 moved)
+{
+	struct collector_key key = { .gc = pause->gc.address, .pid = pid, .incarnation = pause->incarnation };
+	u64 after = all_collections(&pause->before) + moved;
+	struct collector *known;
+
+	if (!key.incarnation)
+		return;
+	known = bpf_map_lookup_elem(&collectors, &key);
+	if (!known)
+		return;
+	if (after > known->collections)
+		known->collections = after;
+	__sync_fetch_and_add(&known->open, -1);
+}
+
 /* What the gc state says at the begin: its counts and statistics. */
 static __always_inline void note_state(struct thread *thread, struct open_pause *pause, const struct layout *layout)
 {
@@ -161,10 +234,15 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	pause->flags = reason_flags(registers, point, layout, thread);
 	find_gc_state(registers, point, layout, &pause->gc, &thread->block);
 	pause->nothing_to_do = 0;
+	pause->incarnation = 0;
 	if (pause->gc.address)
 		note_state(thread, pause, layout);
 	else
 		pause->flags |= PAUSE_NO_STATS;
+	/* Where the interpreter is given, or there is one collector for all; not that of another interpreter. */
+	if (!(pause->flags & PAUSE_NO_STATS) && !pause->nothing_to_do &&
+	    (point->tstate_register != REGISTER_NONE || layout->gc_in_runtime != NO_OFFSET))
+		enter_collector(pause, pid, process);
 	if (stack_depth)
 		note_stack(registers, point, thread, pause, layout, process);
 	if (count_software)
@@ -297,6 +375,7 @@ static __always_inline const struct layout *layout_of(const struct open_pause *p
 static __always_inline void close_pause(struct thread *thread, struct open_pause *pause, u32 tid, u64 now)
 {
 	const struct layout *layout = layout_of(pause);
+	u64 collections = 0;
 	bool copied;
 
 	if (!layout)
@@ -310,7 +389,11 @@ static __always_inline void close_pause(struct thread *thread, struct open_pause
 		 !bpf_probe_read_user(&thread->block, sizeof(thread->block), (void *)pause->gc.address);
 	if (!copied || (pause->flags & PAUSE_NO_STATS) || !read_statistics(layout, &thread->block, &thread->after)) {
 		pause->flags |= PAUSE_NO_STATS;
-	} else if (!moved(&thread->after, &pause->before) && !layout->stats_incomplete) {
+	} else {
+		collections = moved(&thread->after, &pause->before);
+	}
+	leave_collector(pause, thread->pid, collections);
+	if (!(pause->flags & PAUSE_NO_STATS) && !collections && !layout->stats_incomplete) {
 		count(COUNTER_NOTHING_DONE);
 		return;
 	}

@@ -79,12 +79,17 @@ struct {
 	__type(value, u64);
 } counters SEC(".maps");
 
-static __always_inline void count(u32 which)
+static __always_inline void count_many(u32 which, u64 many)
 {
 	u64 *value = bpf_map_lookup_elem(&counters, &which);
 
 	if (value)
-		*value += 1;
+		*value += many;
+}
+
+static __always_inline void count(u32 which)
+{
+	count_many(which, 1);
 }
 
 /* Microseconds, nearly: no pid comes again, and no program execs another, within one. */

@@ -98,6 +98,7 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
 	process.incarnation = incarnation_at(now);
+	process.from_exec = 1;
 	bpf_map_update_elem(&followed, &pid, &process, BPF_EXIST);
 	if (count_software || hardware_mask)
 		restart_process_counts(pid, now);

@@ -293,3 +293,36 @@ fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
         "{reasons:?}"
     );
 }
+
+/// What CPython counted and no probe saw is missing, and counted exactly: once, not in the forked child as well,
+/// and not where the library could see it either.
+#[test]
+fn collections_of_another_collector_are_counted() {
+    for name in ["pyenv-3.11", "pyenv-3.12", "pyenv-3.13"] {
+        let test = "collections_of_another_collector_are_counted";
+        let Some(python) = common::python(test, name) else {
+            continue;
+        };
+        let script = common::scripts().join("unprobed.py");
+        for mode in ["ebpf", "inject", "both"] {
+            let place = tempfile::tempdir().unwrap();
+            let output = common::gctrace(
+                &[
+                    "--mode",
+                    mode,
+                    "-o",
+                    "trace.json",
+                    "--",
+                    python.path.to_str().unwrap(),
+                    script.to_str().unwrap(),
+                ],
+                place.path(),
+            );
+            assert!(output.status.success(), "{output:?}");
+            let trace = Trace::read(&place.path().join("trace.json"));
+            let lost = trace.end()["lost"].as_object().unwrap().clone();
+            let counts: Vec<_> = lost.values().filter_map(Value::as_u64).collect();
+            assert_eq!(counts, [7], "{name} {mode}: {lost:?}");
+        }
+    }
+}

@@ -34,6 +34,12 @@ impl Counters {
         self.value(Counter::COUNTER_NOTHING_DONE.0)
     }
 
+    /// Collections that CPython counted and no probe saw: they ran in a function that is not probed.
+    #[must_use]
+    pub fn unprobed(&self) -> u64 {
+        self.value(Counter::COUNTER_UNPROBED.0)
+    }
+
     /// What was lost, in words, with how often; only what was.
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {

@@ -63,6 +63,9 @@ pub enum HookState {
     CountingAllocations = 5,
     /// They are not; `detail` says why.
     NotCountingAllocations = 6,
+    /// The collector's own statistics count `count` collections of which our entry was not told, though it was in
+    /// its place: those of another collector (Nuitka's), or the program took it out, kept it and put it back.
+    Bypassed = 7,
 }
 
 /// What became of CUPTI.
@@ -316,6 +319,7 @@ impl HookState {
             Self::Failed,
             Self::CountingAllocations,
             Self::NotCountingAllocations,
+            Self::Bypassed,
         ]
         .into_iter()
         .find(|state| *state as u8 == byte)

@@ -57,6 +57,7 @@ pub(crate) fn tally(
     if let Some(probes) = probes {
         let counters = probes.session.counters()?;
         tally.lost.extend(lost(&counters, &probes.stacks));
+        lose_unprobed(counters.unprobed(), trace.sources(), &mut tally.lost);
         let hits = POINTS.into_iter().map(|point| counters.hits(point));
         tally.hits = hits.fold(tally.hits, u64::saturating_add);
         tally.cost_ns = calibration.map(|known| {
@@ -129,10 +130,14 @@ pub(crate) fn finish(
         probes: within.hooks,
         ..End::default()
     };
+    let unprobed = counters.as_ref().map(Counters::unprobed);
     if let (Some(probes), Some(counters)) = (probes, counters) {
         take_out(probes, &counters, &mut trace, &mut end);
     }
     let sources = trace.finish();
+    if let Some(unprobed) = unprobed {
+        lose_unprobed(unprobed, sources, &mut end.lost);
+    }
     let (totals, path) = (
         trace.output.totals(),
         trace.output.path().map(Path::to_owned),
@@ -210,6 +215,20 @@ fn measure(
     end.probes.extend(cuda_costs.into_iter().flatten());
     (turn, own_probes)
 }
+
+/// Collections in a function that is not probed, such as the copy of the collector in a program compiled by Nuitka.
+/// Those that the library saw are not missing.
+fn lose_unprobed(unprobed: u64, sources: Option<merge::Counts>, lost: &mut BTreeMap<String, u64>) {
+    let seen = sources.map_or(0, |counts| counts.only_injected);
+    let missing = unprobed.saturating_sub(seen);
+    if missing > 0 {
+        lost.insert(UNPROBED.to_owned(), missing);
+    }
+}
+
+/// Where collections are counted that CPython's statistics tell of and no probe.
+const UNPROBED: &str =
+    "collections that no probe saw: the program has another collector than CPython's own";
 
 /// What was lost, by where; only what was.
 fn lost(counters: &Counters, stacks: &Stacks) -> BTreeMap<String, u64> {

@@ -69,6 +69,11 @@ impl Trace {
         }
     }
 
+    /// Pauses by who saw them so far, where there are two sources.
+    pub(crate) fn sources(&self) -> Option<Counts> {
+        self.merge.as_ref().map(Merge::counts)
+    }
+
     /// All sources were read once. Writes what is due by the clock.
     pub(crate) fn tick(&mut self) {
         for pause in self.merge.iter_mut().flat_map(Merge::next_round) {

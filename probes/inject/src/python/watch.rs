@@ -120,17 +120,12 @@ impl Interpreter {
             let has_entry = live.has_entry();
             // 3.8 counts collections without callbacks too, at the ends of subinterpreters.
             if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
-                let said = if has_entry {
-                    HookState::Restored
+                if has_entry {
+                    self.say(ring, HookState::Bypassed, "", missed);
                 } else {
-                    HookState::GivenUp
-                };
-                self.say(
-                    ring,
-                    said,
-                    "taken out by the program and kept by it",
-                    missed,
-                );
+                    let kept = "taken out by the program and kept by it";
+                    self.say(ring, HookState::GivenUp, kept, missed);
+                }
             }
             self.look_at_settings(ring, &mut state);
         }

@@ -5,6 +5,7 @@
 use super::Told;
 use super::counted::Counted;
 use super::gpu::GpuRing;
+use super::python::MISSED;
 use super::python::PythonRing;
 use super::said::Said;
 use crate::record::clock;
@@ -280,6 +281,8 @@ impl Facts {
                     told.notices
                         .say(self.process.pid, notice, &mut trace.output);
                 }
+                // Where probes see collections as well, these are missing only if they saw none of them.
+                Said::Missed(MISSED, _) if !told.describes_processes => {}
                 Said::Missed(what, count) => {
                     told.lose(self.process.pid, what, count);
                 }

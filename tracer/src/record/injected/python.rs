@@ -21,8 +21,7 @@ use gctrace_ring::TextId;
 use std::collections::HashMap;
 
 /// Where collections are counted that ran while the program had our callback out.
-pub(super) const MISSED: &str =
-    "collections that ran while the program had gctrace out of gc.callbacks";
+pub(super) const MISSED: &str = "collections of which gctrace's entry in gc.callbacks was not told";
 
 /// Frames remembered of one ring; stacks of the others end where they would begin.
 const MOST_FRAMES: usize = 1 << 20;
@@ -220,6 +219,10 @@ impl PythonRing {
             HookState::GivenUp => format!(
                 "the program took gctrace out of gc.callbacks again: its collections are not seen any more{why}"
             ),
+            HookState::Bypassed => {
+                "collections ran of which gc.callbacks was not told, or not gctrace in it"
+                    .to_owned()
+            }
             HookState::Failed => format!("collections cannot be seen from within{why}"),
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };

@@ -2,7 +2,7 @@
 //!
 //! - `start`, `late`: being there when an interpreter comes up;
 //! - `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
-//! - `frames`: the lines;
+//! - `frames`, `raw_frame`: the lines;
 //! - `allocations`: counting;
 //! - `api`, `object`: CPython's C API.
 
@@ -13,6 +13,7 @@ mod frames;
 mod interpreter;
 mod late;
 mod object;
+mod raw_frame;
 mod start;
 mod watch;
 

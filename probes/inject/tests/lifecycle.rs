@@ -303,6 +303,30 @@ fn taken_out_and_kept_is_counted_at_the_end() {
     }
 }
 
+/// What the program sees of the young generation's count is what an empty Python callback costs it (the dictionary
+/// that CPython hands to callbacks), however deep the stack and however long the collection.
+#[test]
+fn the_count_of_the_young_generation_is_left_alone() {
+    const SCRIPT: &str = "
+import gc
+def counted(depth):
+    if depth: return counted(depth - 1)
+    gc.collect()
+    return gc.get_count()[0]
+garbage = [[] for _ in range(200_000)]
+gc.collect()
+print(max(counted(depth) for depth in (0, 1, 20, 100)))";
+    for python in interpreters("the_count_of_the_young_generation_is_left_alone") {
+        // Their counts are of all threads, and as of some time ago.
+        if python.is("free-threaded") {
+            continue;
+        }
+        let run = run(Options::default(), &mut python.command(SCRIPT));
+        let count: u32 = run.output.trim().parse().unwrap();
+        assert!(count <= 1, "{}: {count}", python.name);
+    }
+}
+
 #[test]
 fn programs_without_python_have_no_ring_and_say_nothing() {
     let commands = [

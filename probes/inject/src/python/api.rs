@@ -118,6 +118,9 @@ functions! {
         fn _PyInterpreterState_Get() -> *mut c_void;
         // 3.11
         fn PyFrame_GetLasti(Object) -> c_int;
+        // All versions.
+        fn PyThreadState_Get() -> *mut c_void;
+        fn PyCode_Addr2Line(Object, c_int) -> c_int;
         fn PyMem_GetAllocator(c_int, *mut Allocator);
         fn PyMem_SetAllocator(c_int, *const Allocator);
     }

@@ -34,7 +34,9 @@ pub(crate) static METHOD: Method = method(NAME, callback);
 /// matter then.
 const LONG: u64 = 50_000;
 
-/// The oldest generation: its collections are rare, and settings are looked at then as well.
+/// The oldest generation: its collections are rare, and settings are looked at then as well. That is done where a
+/// collection begins, which sets `gc.get_count()` to 0 afterwards: the objects made for it are not in the program's
+/// count.
 const OLDEST: u8 = 2;
 
 /// `callback(phase, info)`.
@@ -121,6 +123,9 @@ impl Interpreter {
     }
 
     fn begun(&self, state: &mut State, ring: &Ring, generation: u8) {
+        if std::mem::take(&mut state.settings_are_due) || generation == OLDEST {
+            self.look_at_settings(ring, state);
+        }
         let tid = tid();
         let at_ns = now_ns();
         state.begin_ns = at_ns;
@@ -133,13 +138,7 @@ impl Interpreter {
     }
 
     fn ended(&self, state: &mut State, ring: &Ring, mut record: Record) {
-        let Record::Pause {
-            moment,
-            generation,
-            frame,
-            ..
-        } = &mut record
-        else {
+        let Record::Pause { moment, frame, .. } = &mut record else {
             return;
         };
         // Its begin was not seen: the entry was put in within the collection.
@@ -147,7 +146,6 @@ impl Interpreter {
             moment.begin_ns = moment.end_ns;
         }
         let is_long = moment.end_ns.saturating_sub(moment.begin_ns) > LONG;
-        let is_full = *generation == OLDEST;
         if state.live.is_some() && self.stack_depth > 0 {
             *frame = if is_long && self.stack_depth > 1 {
                 state.frames.stack(self.api, ring, self.stack_depth)
@@ -157,9 +155,7 @@ impl Interpreter {
         }
         state.seen += 1;
         ring.push(&record);
-        if is_long || is_full {
-            self.look_at_settings(ring, state);
-        }
+        state.settings_are_due |= is_long;
     }
 }
 

@@ -1,12 +1,14 @@
 //! Which lines of Python were executing, and the numbers of their frames in the ring.
 //!
 //! Code objects are told by their addresses, so those that are remembered are held: a bounded number, each in
-//! the one place that its address gives it. Nothing of a frame is known but what the API says, except in 3.8,
-//! whose API does not say which code a frame runs.
+//! the one place that its address gives it. Frames are read by `raw_frame` where that is possible, else by the C
+//! API, which does not say in 3.8 which code a frame runs.
 
 use super::api::Api;
 use super::api::Object;
 use super::object::Owned;
+use super::raw_frame::Layout;
+use super::raw_frame::RawFrame;
 use crate::process::Ring;
 use gctrace_ring::TextId;
 
@@ -38,11 +40,15 @@ pub(crate) struct Frames {
     ring: u32,
     lines: Vec<Option<Line>>,
     codes: Vec<Option<Code>>,
+    /// How frames are read without making objects of them; `None`: the C API is asked.
+    layout: Option<&'static Layout>,
 }
 
 impl Frames {
-    pub(crate) fn new() -> Self {
+    /// Nothing is remembered. The lock must be held.
+    pub(crate) fn new(api: &'static Api) -> Self {
         let mut frames = Self {
+            layout: Layout::verified(api),
             ring: 0,
             lines: Vec::new(),
             codes: Vec::new(),
@@ -63,15 +69,13 @@ impl Frames {
     /// be held.
     pub(crate) fn innermost(&mut self, api: &'static Api, ring: &Ring) -> u32 {
         self.belong_to(ring);
-        // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
-        let frame = unsafe { (api.PyEval_GetFrame)() };
-        if frame.is_null() {
-            return 0;
-        }
-        let Some(code) = code_of(api, frame) else {
+        let Some(frame) = self.running(api) else {
             return 0;
         };
-        let at = position(api, frame);
+        let Some(code) = frame.code(api) else {
+            return 0;
+        };
+        let at = frame.last_instruction(api);
         let place = ((code.object().addr() / 16) ^ at.cast_unsigned() as usize) % PLACES;
         match self.lines.get(place) {
             Some(Some(line)) if line.code.object() == code.object() && line.at == at => {
@@ -80,7 +84,7 @@ impl Frames {
             _ => {}
         }
         let (function, file) = self.names(api, ring, &code);
-        let frame = ring.frame(0, function, file, line_of(api, frame));
+        let frame = ring.frame(0, function, file, frame.line(api, &code));
         if frame != 0 {
             let previous = self
                 .lines
@@ -95,20 +99,17 @@ impl Frames {
     pub(crate) fn stack(&mut self, api: &'static Api, ring: &Ring, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
-        // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
-        let mut next = unsafe {
-            let frame = (api.PyEval_GetFrame)();
-            (!frame.is_null()).then(|| Owned::share(api, frame))
-        };
+        let mut next = self.running(api);
         while let Some(frame) = next.take() {
             if inner_first.len() as u32 >= depth.min(DEEPEST) {
                 break;
             }
-            let Some(code) = code_of(api, frame.object()) else {
+            let Some(code) = frame.code(api) else {
                 break;
             };
-            inner_first.push((code, line_of(api, frame.object())));
-            next = caller_of(api, frame.object());
+            let line = frame.line(api, &code);
+            inner_first.push((code, line));
+            next = frame.caller(api);
         }
         inner_first
             .into_iter()
@@ -117,6 +118,17 @@ impl Frames {
                 let (function, file) = self.names(api, ring, &code);
                 ring.frame(parent, function, file, line)
             })
+    }
+
+    /// The innermost frame of this thread.
+    fn running(&self, api: &'static Api) -> Option<Frame> {
+        if let Some(layout) = self.layout {
+            return layout.innermost(api).map(Frame::Raw);
+        }
+        // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
+        let frame = unsafe { (api.PyEval_GetFrame)() };
+        // SAFETY: as above.
+        (!frame.is_null()).then(|| Frame::Object(unsafe { Owned::share(api, frame) }))
     }
 
     /// Numbers are of one ring: a forked child has another.
@@ -159,47 +171,67 @@ impl Frames {
     }
 }
 
-/// The last instruction within the code object. (Its line would do as well, but is found by a walk through the
-/// code's table of lines.)
-fn position(api: &'static Api, frame: Object) -> i32 {
-    // SAFETY: the lock is held, the frame alive; the attribute exists in all versions.
-    unsafe {
-        match api.PyFrame_GetLasti {
-            Some(last) => last(frame),
-            None => {
-                let last = (api.PyObject_GetAttrString)(frame, c"f_lasti".as_ptr());
-                Owned::new(api, last).map_or(-1, |last| last.number() as i32)
-            }
+/// A frame of this thread, which runs. The lock must be held.
+enum Frame {
+    /// By the C API.
+    Object(Owned),
+    /// Where the interpreter keeps it.
+    Raw(RawFrame),
+}
+
+impl Frame {
+    fn code(&self, api: &'static Api) -> Option<Owned> {
+        match (self, api.PyFrame_GetCode) {
+            (Self::Raw(frame), _) => frame.code(api),
+            // SAFETY: the lock is held, the frame alive.
+            (Self::Object(frame), Some(code)) => unsafe { Owned::new(api, code(frame.object())) },
+            // SAFETY: as above.
+            (Self::Object(frame), None) => unsafe { field(api, frame.object(), CODE_3_8) },
         }
     }
-}
 
-fn line_of(api: &Api, frame: Object) -> u32 {
-    // SAFETY: the lock is held, the frame alive.
-    let line = unsafe { (api.PyFrame_GetLineNumber)(frame) };
-    u32::try_from(line).unwrap_or(0)
-}
-
-fn code_of(api: &'static Api, frame: Object) -> Option<Owned> {
-    // SAFETY: the lock is held, the frame alive.
-    unsafe {
-        match api.PyFrame_GetCode {
-            Some(code) => Owned::new(api, code(frame)),
-            None => field(api, frame, CODE_3_8),
+    /// The last instruction within the code object. (Its line would do as well, but is found by a walk through the
+    /// code's table of lines.)
+    fn last_instruction(&self, api: &'static Api) -> i32 {
+        match (self, api.PyFrame_GetLasti) {
+            (Self::Raw(frame), _) => frame.last_instruction(),
+            // SAFETY: the lock is held, the frame alive.
+            (Self::Object(frame), Some(last)) => unsafe { last(frame.object()) },
+            // The attribute exists in all versions.
+            (Self::Object(frame), None) => frame
+                .attribute(c"f_lasti")
+                .map_or(-1, |last| last.number() as i32),
         }
     }
-}
 
-fn caller_of(api: &'static Api, frame: Object) -> Option<Owned> {
-    // SAFETY: the lock is held, the frame alive; null, without exception, where there is no caller.
-    unsafe {
-        match api.PyFrame_GetBack {
-            Some(back) => {
-                let caller = back(frame);
-                (!caller.is_null()).then(|| Owned::new(api, caller))?
+    fn line(&self, api: &Api, code: &Owned) -> u32 {
+        // SAFETY: the lock is held, frame and code are alive.
+        let line = unsafe {
+            match (self, api.PyCode_Addr2Line) {
+                (Self::Object(frame), _) => (api.PyFrame_GetLineNumber)(frame.object()),
+                (Self::Raw(frame), Some(line)) => line(code.object(), frame.last_instruction()),
+                (Self::Raw(_), None) => 0,
             }
-            None => field(api, frame, BACK_3_8),
-        }
+        };
+        u32::try_from(line).unwrap_or(0)
+    }
+
+    fn caller(&self, api: &'static Api) -> Option<Self> {
+        let frame = match self {
+            Self::Raw(frame) => return frame.caller().map(Self::Raw),
+            Self::Object(frame) => frame.object(),
+        };
+        // SAFETY: the lock is held, the frame alive; null, without exception, where there is no caller.
+        let caller = unsafe {
+            match api.PyFrame_GetBack {
+                Some(back) => {
+                    let caller = back(frame);
+                    (!caller.is_null()).then(|| Owned::new(api, caller))?
+                }
+                None => field(api, frame, BACK_3_8),
+            }
+        };
+        caller.map(Self::Object)
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct State {
     /// The ring that was told of this interpreter.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
+    /// To be looked at when the next collection begins.
+    pub(crate) settings_are_due: bool,
     /// Collections of the interpreter's statistics when the hook was put in, and those seen since.
     pub(crate) before: u64,
     pub(crate) seen: u64,
@@ -114,10 +116,11 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
             begin_ns: 0,
             introduced: 0,
             settings: None,
+            settings_are_due: false,
             before,
             seen: 0,
             was_restored: false,
-            frames: Frames::new(),
+            frames: Frames::new(api),
             live: Some(live),
         }),
     };

@@ -1,0 +1,233 @@
+//! Frames of CPython 3.11 and later without a frame object for each.
+//!
+//! There the C API makes a frame object for every frame that is asked for, which lives as long as the frame: a
+//! program's `gc.get_count()` and its memory would be other than without gctrace. So the frames are read where the
+//! interpreter keeps them (`struct _PyInterpreterFrame`). Its offsets are those of the version, and are believed
+//! only where they give what the C API says ([`Layout::verified`], once, before the user's code).
+
+use super::api::Api;
+use super::api::Object;
+use super::object::Owned;
+use std::ffi::c_void;
+
+/// Offsets in bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// In the thread state: where the current frame is, or where the place is in which it is.
+    thread: usize,
+    /// In that place, if there is one (3.11, 3.12).
+    place: Option<usize>,
+    code: usize,
+    previous: usize,
+    /// The last instruction, as an address.
+    instruction: usize,
+    /// Who owns the frame, one byte.
+    owner: usize,
+    /// In a code object: its first instruction.
+    first: usize,
+}
+
+/// `FRAME_OWNED_BY_CSTACK` (3.12, 3.13), `FRAME_OWNED_BY_INTERPRETER` (3.14): from here on a frame is no function's.
+const SHIM: u8 = 3;
+
+/// More frames without a function in a row than there can be: one for each call from C.
+const MOST_SHIMS: u32 = 1 << 16;
+
+const LAYOUTS: [(&str, Layout); 5] = [
+    (
+        "3.11.",
+        Layout {
+            thread: 56,
+            place: Some(8),
+            code: 32,
+            previous: 48,
+            instruction: 56,
+            owner: 69,
+            first: 184,
+        },
+    ),
+    (
+        "3.12.",
+        Layout {
+            thread: 56,
+            place: Some(0),
+            code: 0,
+            previous: 8,
+            instruction: 56,
+            owner: 70,
+            first: 192,
+        },
+    ),
+    (
+        "3.13.",
+        Layout {
+            thread: 72,
+            place: None,
+            code: 0,
+            previous: 8,
+            instruction: 56,
+            owner: 70,
+            first: 200,
+        },
+    ),
+    ("3.14.", LATER),
+    ("3.15.", LATER),
+];
+
+const LATER: Layout = Layout {
+    thread: 72,
+    place: None,
+    code: 0,
+    previous: 8,
+    instruction: 56,
+    owner: 74,
+    first: 208,
+};
+
+/// A frame of the calling thread.
+#[derive(Clone, Copy)]
+pub(super) struct RawFrame {
+    layout: &'static Layout,
+    address: *const c_void,
+}
+
+impl Layout {
+    /// That of this interpreter, if it agrees with what the C API says of the frames that run now. `None` in free-threaded
+    /// builds, whose `gc.get_count()` is another thread's business.
+    pub(super) fn verified(api: &'static Api) -> Option<&'static Self> {
+        let version = LAYOUTS.iter().find(|(version, _)| api.is_series(version));
+        let layout = version
+            .map(|(_, layout)| layout)
+            .filter(|_| !api.is_free_threaded())?;
+        let (get_code, get_back, get_last) = (
+            api.PyFrame_GetCode?,
+            api.PyFrame_GetBack?,
+            api.PyFrame_GetLasti?,
+        );
+        let mut raw = layout.innermost(api)?;
+        // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
+        let mut frame = unsafe {
+            Owned::share(
+                api,
+                Some((api.PyEval_GetFrame)()).filter(|frame| !frame.is_null())?,
+            )
+        };
+        let mut compared = 0;
+        loop {
+            // SAFETY: the lock is held, the frame alive.
+            let code = unsafe { Owned::new(api, get_code(frame.object())) }?;
+            // SAFETY: as above.
+            let last = unsafe { get_last(frame.object()) };
+            if code.object() != raw.code_address() || last != raw.last_instruction() {
+                return None;
+            }
+            compared += 1;
+            // SAFETY: as above; null, without exception, where there is no caller.
+            let back = unsafe { get_back(frame.object()) };
+            match (back.is_null(), raw.caller()) {
+                (true, None) => return (compared > 1).then_some(layout),
+                (false, Some(caller)) => {
+                    // SAFETY: a new reference.
+                    frame = unsafe { Owned::new(api, back) }?;
+                    raw = caller;
+                }
+                (is_outermost, _) => {
+                    if !is_outermost {
+                        // SAFETY: a new reference, given back.
+                        drop(unsafe { Owned::new(api, back) });
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The calling thread's innermost frame of a function.
+    pub(super) fn innermost(&'static self, api: &Api) -> Option<RawFrame> {
+        let get = api.PyThreadState_Get?;
+        // SAFETY: the lock is held, so there is a thread state; its offsets were verified.
+        let address = unsafe {
+            let first = get().byte_add(self.thread).cast::<*const c_void>().read();
+            match self.place {
+                Some(_) if first.is_null() => first,
+                Some(place) => first.byte_add(place).cast::<*const c_void>().read(),
+                None => first,
+            }
+        };
+        self.of_function(address)
+    }
+
+    /// This frame, or the next of its callers that is a function's.
+    fn of_function(&'static self, mut address: *const c_void) -> Option<RawFrame> {
+        for _ in 0..MOST_SHIMS {
+            if address.is_null() {
+                return None;
+            }
+            // SAFETY: a frame of this thread, which runs; the offset is within it.
+            let owner = unsafe { address.byte_add(self.owner).cast::<u8>().read() };
+            if owner < SHIM {
+                return Some(RawFrame {
+                    layout: self,
+                    address,
+                });
+            }
+            // SAFETY: as above.
+            address = unsafe {
+                address
+                    .byte_add(self.previous)
+                    .cast::<*const c_void>()
+                    .read()
+            };
+        }
+        None
+    }
+}
+
+impl RawFrame {
+    /// Its code object, held.
+    pub(super) fn code(&self, api: &'static Api) -> Option<Owned> {
+        let code = self.code_address();
+        // SAFETY: a frame holds its code; the lock is held.
+        (!code.is_null()).then(|| unsafe { Owned::share(api, code) })
+    }
+
+    fn code_address(&self) -> Object {
+        /// Bits of a reference that are no address (3.14).
+        const TAG: usize = 7;
+        // SAFETY: within the frame.
+        let code = unsafe {
+            self.address
+                .byte_add(self.layout.code)
+                .cast::<Object>()
+                .read()
+        };
+        code.map_addr(|address| address & !TAG)
+    }
+
+    /// Offset in bytes of the instruction that is executed.
+    pub(super) fn last_instruction(&self) -> i32 {
+        let layout = self.layout;
+        // SAFETY: within the frame.
+        let at = unsafe {
+            self.address
+                .byte_add(layout.instruction)
+                .cast::<usize>()
+                .read()
+        };
+        let offset = at.wrapping_sub(self.code_address().addr() + layout.first);
+        i32::try_from(offset.cast_signed()).unwrap_or(-1)
+    }
+
+    /// The function that called it.
+    pub(super) fn caller(&self) -> Option<Self> {
+        let layout = self.layout;
+        // SAFETY: within the frame, which runs.
+        let caller = unsafe {
+            self.address
+                .byte_add(layout.previous)
+                .cast::<*const c_void>()
+                .read()
+        };
+        layout.of_function(caller)
+    }
+}

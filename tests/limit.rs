@@ -22,36 +22,28 @@ use std::time::Instant;
 /// Far longer than any process of a test takes, on a busy machine too.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// What `Command` offers, with a limit.
-pub trait CommandLimit {
-    /// Like `output`.
+/// What commands and children offer, with a limit.
+pub trait InTime {
+    /// Like `output` and `wait_with_output`.
     fn output_in_time(&mut self) -> std::io::Result<Output>;
-    /// Like `status`.
+    /// Like `status` and `wait`; after [`LIMIT`] kills the process and panics.
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus>;
 }
 
-impl CommandLimit for Command {
+impl InTime for Command {
     fn output_in_time(&mut self) -> std::io::Result<Output> {
         self.stdin(Stdio::null());
-        let child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         child.output_in_time()
     }
 
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus> {
-        self.spawn()?.wait_in_time()
+        self.spawn()?.status_in_time()
     }
 }
 
-/// What `Child` offers, with a limit.
-pub trait ChildLimit {
-    /// Like `wait`; after [`LIMIT`] kills the process and panics.
-    fn wait_in_time(&mut self) -> std::io::Result<ExitStatus>;
-    /// Like `wait_with_output`.
-    fn output_in_time(self) -> std::io::Result<Output>;
-}
-
-impl ChildLimit for Child {
-    fn wait_in_time(&mut self) -> std::io::Result<ExitStatus> {
+impl InTime for Child {
+    fn status_in_time(&mut self) -> std::io::Result<ExitStatus> {
         drop(self.stdin.take());
         let patience = Instant::now() + LIMIT;
         loop {
@@ -66,11 +58,11 @@ impl ChildLimit for Child {
         }
     }
 
-    fn output_in_time(mut self) -> std::io::Result<Output> {
+    fn output_in_time(&mut self) -> std::io::Result<Output> {
         let stdout = self.stdout.take().map(read_all);
         let stderr = self.stderr.take().map(read_all);
         Ok(Output {
-            status: self.wait_in_time()?,
+            status: self.status_in_time()?,
             stdout: whole(stdout),
             stderr: whole(stderr),
         })

@@ -53,6 +53,14 @@ pub enum Error {
         /// How many fit.
         limit: u32,
     },
+    /// The rings find no room in the address space of this process.
+    #[error("no room in memory for a ring buffer of {} KiB", bytes / 1024)]
+    NoRoom {
+        /// Size of the ring of pauses.
+        bytes: u32,
+        /// The kernel's reason.
+        source: std::io::Error,
+    },
     /// The ring buffer's size is not one the kernel takes.
     #[error("ring buffer size {0} is not a power of two of at least one page (4096)")]
     RingSize(u32),

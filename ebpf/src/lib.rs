@@ -20,6 +20,7 @@ mod decode;
 mod error;
 mod per_cpu;
 mod release;
+mod room;
 mod session;
 mod support;
 mod wire;

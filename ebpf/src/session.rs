@@ -16,6 +16,7 @@ use crate::decode::decode;
 use crate::error::Error;
 use crate::per_cpu;
 use crate::release::HeldProcesses;
+use crate::room;
 use crate::support::Attach;
 use crate::support::KernelSupport;
 use crate::wire::Counter;
@@ -95,7 +96,8 @@ pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
             .into_iter()
             .flat_map(|attachment| attachment.links)
         {
-            scope.spawn(move || drop(link));
+            // Where no thread can be made, the closure is dropped here, and its link with it.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
         }
     });
 }
@@ -119,6 +121,10 @@ impl Session {
         let skeleton = load(config, support.attach())?;
         let tracepoints = attach_tracepoints(&skeleton)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
+        room::for_rings(config.ring_bytes).map_err(|source| Error::NoRoom {
+            bytes: config.ring_bytes,
+            source,
+        })?;
         let rings = rings(&skeleton, &batch).map_err(Error::Load)?;
         Ok(Self {
             rings,

@@ -8,6 +8,9 @@ mod common;
 #[path = "frames/line_tables.rs"]
 mod line_tables;
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
 use gctrace_probes::CodeObject;
 use gctrace_probes::Layout;
 use gctrace_probes::Memory;
@@ -19,6 +22,7 @@ use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::frames::StackFrame;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
+use limit::InTime as _;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -56,7 +60,7 @@ struct Script {
 impl Drop for Script {
     fn drop(&mut self) {
         let _gone = self.child.kill();
-        let _gone = self.child.wait();
+        let _gone = self.child.status_in_time();
     }
 }
 

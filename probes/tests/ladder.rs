@@ -5,12 +5,16 @@
 
 mod common;
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
 use gctrace_probes::PointKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::Rung;
 use gctrace_probes::resolve;
 use gctrace_probes::resolve_bytes;
+use limit::InTime as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
@@ -18,13 +22,19 @@ use std::process::Command;
 use tempfile::TempDir;
 
 fn run(program: &str, arguments: &[&Path]) {
-    let status = Command::new(program).args(arguments).status().unwrap();
+    let status = Command::new(program)
+        .args(arguments)
+        .status_in_time()
+        .unwrap();
     assert!(status.success(), "{program} {arguments:?}");
 }
 
 /// The file with the collector: the libpython of a shared build, the executable otherwise.
 fn collector_file(interpreter: &common::Interpreter) -> PathBuf {
-    let output = Command::new("ldd").arg(&interpreter.path).output().unwrap();
+    let output = Command::new("ldd")
+        .arg(&interpreter.path)
+        .output_in_time()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines()
         .filter(|line| line.contains("libpython3."))
@@ -35,10 +45,12 @@ fn collector_file(interpreter: &common::Interpreter) -> PathBuf {
 /// Files of interpreters that have their symbols; none is a named skip.
 fn with_symbols() -> Vec<PathBuf> {
     let tools = ["strip", "objcopy", "xz", "nm"];
-    if let Some(missing) = tools
-        .iter()
-        .find(|tool| Command::new(tool).arg("--version").output().is_err())
-    {
+    if let Some(missing) = tools.iter().find(|tool| {
+        Command::new(tool)
+            .arg("--version")
+            .output_in_time()
+            .is_err()
+    }) {
         common::skip("the ladder", &format!("{missing} is not installed"));
         return Vec::new();
     }
@@ -87,7 +99,7 @@ fn stripped(file: &Path, folder: &TempDir) -> PathBuf {
 
 /// Addresses that `nm` gives for the collector's functions, clones included.
 fn named_by_nm(file: &Path) -> BTreeSet<u64> {
-    let output = Command::new("nm").arg(file).output().unwrap();
+    let output = Command::new("nm").arg(file).output_in_time().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines()
         .filter_map(|line| {

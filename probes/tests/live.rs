@@ -5,6 +5,9 @@
 
 mod common;
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
 use gctrace_probes::GcBase;
 use gctrace_probes::Layout;
 use gctrace_probes::Resolution;
@@ -13,6 +16,7 @@ use gctrace_probes::StatsPlace;
 use gctrace_probes::Version;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
+use limit::InTime as _;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::BufRead;
@@ -205,7 +209,7 @@ fn layouts_read_what_the_interpreter_says() {
             compare(&state, &said, &interpreter.name);
             stdin.write_all(b"\n").unwrap();
         }
-        assert!(child.wait().unwrap().success());
+        assert!(child.status_in_time().unwrap().success());
         eprintln!("compared {}", interpreter.name);
         compared += 1;
     }

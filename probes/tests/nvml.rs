@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
 use gctrace_probes::nvml::Absences;
@@ -10,6 +13,7 @@ use gctrace_probes::nvml::Extras;
 use gctrace_probes::nvml::NvmlError;
 use gctrace_probes::nvml::NvmlLibrary;
 use gctrace_probes::nvml::Sampler;
+use limit::InTime as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,7 +43,7 @@ impl Fake {
             ))
             .args(options)
             .arg(source)
-            .status();
+            .status_in_time();
         match built {
             Ok(status) => {
                 assert!(status.success(), "cc failed");

@@ -53,7 +53,15 @@ fn errno(error: &anyhow::Error) -> Option<Errno> {
         io_error
             .map(Errno::from_raw)
             .or_else(|| cause.downcast_ref::<Errno>().copied())
+            .or_else(|| in_words(&cause.to_string()))
     })
+}
+
+/// libbpf-rs keeps its number to itself, but `std` writes it: `... (os error 12)`.
+fn in_words(text: &str) -> Option<Errno> {
+    let (_, rest) = text.rsplit_once("(os error ")?;
+    let (number, _) = rest.split_once(')')?;
+    Some(Errno::from_raw(number.parse().ok()?))
 }
 
 fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
@@ -61,8 +69,14 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
         (BpfError::Unsupported { .. }, _) => {
             Some("gctrace doctor says what this machine offers.".to_owned())
         }
-        (BpfError::Load(_) | BpfError::Map { .. }, Some(Errno::ENOMEM)) => {
-            Some("Less memory is needed with a smaller buffer: --ring-size 4MiB".to_owned())
+        (
+            BpfError::Load(_) | BpfError::Map { .. } | BpfError::NoRoom { .. },
+            Some(Errno::ENOMEM),
+        ) => Some(
+            "Raise the limit (ulimit -v), or use a smaller buffer: --ring-size 4MiB".to_owned(),
+        ),
+        (_, Some(Errno::EMFILE | Errno::ENFILE)) => {
+            Some("Raise the limit of open files: ulimit -n 1024".to_owned())
         }
         (_, Some(Errno::EPERM | Errno::EACCES)) => {
             Some("gctrace doctor says which privilege or kernel setting is in the way.".to_owned())

@@ -261,8 +261,10 @@ impl Recording {
             (Target::Command(_), None) => {}
         }
         if self.is_shown && self.probes.is_some() {
-            let cost = MeasuredCost::begin(config);
-            self.cost = Some(cost.context("cannot start the thread that measures probes")?);
+            match MeasuredCost::begin(config) {
+                Ok(cost) => self.cost = Some(cost),
+                Err(error) => tracing::info!("the cost of probes is unknown: no thread: {error}"),
+            }
         }
         if let Some(old) = self
             .new_trace
@@ -273,17 +275,24 @@ impl Recording {
         {
             tracing::info!("the trace before is {}", old.display());
         }
-        self.sample_gpus(config)
+        self.sample_gpus(config);
+        Ok(())
     }
 
     /// Not before the command is started: the driver's library may start a program of its own, which
-    /// would be taken for the command.
-    fn sample_gpus(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
-        if let Some(hz) = config.nvml_hz {
-            let sampling = GpuSampling::start(hz);
-            self.trace.gpus = Some(sampling.context("cannot start the thread that asks NVML")?);
+    /// would be taken for the command. What cannot be sampled is no reason to leave a running command.
+    fn sample_gpus(&mut self, config: &RecordConfig) {
+        let Some(hz) = config.nvml_hz else {
+            return;
+        };
+        match GpuSampling::start(hz) {
+            Ok(sampling) => self.trace.gpus = Some(sampling),
+            Err(error) => {
+                let message = format!("GPUs are not sampled: no thread can be made: {error}");
+                tracing::warn!("{message}");
+                self.trace.note(&message);
+            }
         }
-        Ok(())
     }
 
     /// Attaches to a process and, until no new ones appear, its descendants, without gctrace and its own.

@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
+use limit::InTime as _;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
@@ -28,7 +32,7 @@ fn gctrace(arguments: &[&Path], input: &[u8]) -> Outcome {
         .unwrap();
     // A command that has already failed reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input);
-    let output = child.wait_with_output().unwrap();
+    let output = child.output_in_time().unwrap();
     Outcome {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
@@ -75,7 +79,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(bytes).unwrap();
-    child.wait_with_output().unwrap().stdout
+    child.output_in_time().unwrap().stdout
 }
 
 #[test]
@@ -295,6 +299,6 @@ fn closed_pipe() {
         .unwrap()
         .read_to_string(&mut err)
         .unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert_eq!(child.status_in_time().unwrap().code(), Some(0), "{err}");
     assert_eq!(err, "");
 }

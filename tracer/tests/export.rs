@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
+use limit::InTime as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
@@ -57,7 +61,7 @@ fn export(path: &Path, options: &[&str]) -> Output {
         .arg("export")
         .arg(path)
         .args(options)
-        .output()
+        .output_in_time()
         .unwrap()
 }
 
@@ -185,7 +189,7 @@ fn svg_is_well_formed_and_names_the_frames() {
         return;
     };
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), svg.as_bytes()).unwrap();
-    assert!(child.wait().unwrap().success());
+    assert!(child.status_in_time().unwrap().success());
 }
 
 /// Exit code 1, nothing on standard output, and a message that holds all of these.

@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
+#[path = "../../tests/limit.rs"]
+mod limit;
+
+use limit::InTime as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,7 +18,7 @@ fn checkout() -> std::path::PathBuf {
 #[test]
 fn the_comparison_tells_agreement_from_difference() {
     let test = checkout().join("tests/python/test_gpu_check.py");
-    let output = match Command::new("python3").arg(test).output() {
+    let output = match Command::new("python3").arg(test).output_in_time() {
         Ok(output) => output,
         Err(error) => {
             println!("skipped the_comparison_tells_agreement_from_difference: python3: {error}");
@@ -31,13 +35,13 @@ fn the_comparison_tells_agreement_from_difference() {
 
 #[test]
 fn without_a_gpu_nothing_is_checked() {
-    if Command::new("nvidia-smi").output().is_ok() {
+    if Command::new("nvidia-smi").output_in_time().is_ok() {
         println!("skipped without_a_gpu_nothing_is_checked: nvidia-smi is here");
         return;
     }
     let output = Command::new("bash")
         .arg(checkout().join("scripts/gpu-check.sh"))
-        .output()
+        .output_in_time()
         .expect("bash runs");
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -5,6 +5,7 @@
 mod common;
 
 use common::allocations::the_rate_is_estimated;
+use common::limit::InTime as _;
 use std::io::Read as _;
 use std::io::Seek as _;
 use std::io::SeekFrom;
@@ -133,8 +134,8 @@ fn no_probe_stays_when_gctrace_is_killed_in_a_window() {
         idle != usize::MAX && now > idle
     });
     recorder.kill().unwrap();
-    recorder.wait().unwrap();
+    recorder.status_in_time().unwrap();
     common::wait_until("all code is as before", || differing() == 0);
     program.kill().unwrap();
-    program.wait().unwrap();
+    program.status_in_time().unwrap();
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -84,7 +85,7 @@ fn attaching_records_and_detaches_cleanly() {
     touch(place, "go");
     wait_for(place, "done");
     signal(&gctrace, Signal::SIGINT);
-    assert_eq!(gctrace.wait().unwrap().code(), Some(0));
+    assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
     no_probe_stays();
     let trace = Trace::read(&trace);
     trace.assert_nothing_lost();
@@ -98,7 +99,7 @@ fn attaching_records_and_detaches_cleanly() {
     );
     assert!(program.try_wait().unwrap().is_none(), "the process goes on");
     touch(place, "stop");
-    assert_eq!(program.wait().unwrap().code(), Some(7));
+    assert_eq!(program.status_in_time().unwrap().code(), Some(7));
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn attaching_ends_after_its_time_and_with_the_process() {
     wait_for(place, "ready");
     let pid = program.id().to_string();
     let timed = start(place, &["record", "-p", &pid, "-d", "0.2"])
-        .wait()
+        .status_in_time()
         .unwrap();
     assert_eq!(timed.code(), Some(0));
     assert_eq!(
@@ -132,8 +133,8 @@ fn attaching_ends_after_its_time_and_with_the_process() {
     });
     touch(place, "go");
     touch(place, "stop");
-    program.wait().unwrap();
-    assert_eq!(to_the_end.wait().unwrap().code(), Some(0));
+    program.status_in_time().unwrap();
+    assert_eq!(to_the_end.status_in_time().unwrap().code(), Some(0));
     assert_eq!(Trace::read(&trace).end()["why"], "the process ended");
     assert_eq!(Trace::read(&trace).pauses().len(), 30);
 }
@@ -156,7 +157,7 @@ fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
         fs::read_to_string(&trace).is_ok_and(|text| text.matches("\"manual\"").count() >= 30)
     });
     signal(&gctrace, Signal::SIGKILL);
-    gctrace.wait().unwrap();
+    gctrace.status_in_time().unwrap();
     no_probe_stays();
     assert_eq!(
         Trace::read(&trace)
@@ -191,7 +192,7 @@ fn time_of_a_whole_run(line: &str) -> Duration {
     let place = tempfile::tempdir().unwrap();
     let begin = std::time::Instant::now();
     let mut gctrace = start(place.path(), &["--", "sh", "-c", line]);
-    gctrace.wait().unwrap();
+    gctrace.status_in_time().unwrap();
     begin.elapsed()
 }
 
@@ -213,7 +214,7 @@ fn killed_at_any_moment_nothing_stays_held() {
         let mut gctrace = start(place.path(), &["--", "sh", "-c", &line]);
         std::thread::sleep(whole * step / 40);
         signal(&gctrace, Signal::SIGKILL);
-        gctrace.wait().unwrap();
+        gctrace.status_in_time().unwrap();
         common::wait_until("the command's end", || {
             processes_with(&place.path().canonicalize().unwrap()).is_empty()
         });
@@ -267,7 +268,7 @@ fn a_signal_for_gctrace_reaches_the_command() {
         fs::read_to_string(&log).is_ok_and(|text| text.contains("ready"))
     });
     signal(&gctrace, Signal::SIGTERM);
-    assert_eq!(gctrace.wait().unwrap().code(), Some(5));
+    assert_eq!(gctrace.status_in_time().unwrap().code(), Some(5));
     assert!(fs::read_to_string(&log).unwrap().contains("SIGTERM"));
     Trace::read(&place.path().join("trace.json")).assert_nothing_lost();
 }
@@ -281,7 +282,7 @@ impl SmallDisk {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=400k", "gctrace-test"])
             .arg(place.path())
-            .status();
+            .status_in_time();
         mounted
             .is_ok_and(|status| status.success())
             .then_some(Self(place))
@@ -290,7 +291,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = Command::new("umount").arg(self.0.path()).status_in_time();
     }
 }
 
@@ -342,7 +343,7 @@ fn capabilities_on_the_binary_are_enough() {
         .arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep")
         .arg(&binary)
         .stderr(Stdio::null())
-        .status();
+        .status_in_time();
     if !capable.is_ok_and(|status| status.success()) {
         eprintln!("skipped capabilities_on_the_binary_are_enough: setcap does not work here");
         return;
@@ -350,7 +351,7 @@ fn capabilities_on_the_binary_are_enough() {
     Command::new("chmod")
         .arg("777")
         .arg(place.path())
-        .status()
+        .status_in_time()
         .unwrap();
     let code = "import gc, os\nassert os.getuid() == 65534\nfor _ in range(30): gc.collect()";
     let output = Command::new("setpriv")
@@ -365,7 +366,7 @@ fn capabilities_on_the_binary_are_enough() {
         .arg(&binary)
         .args(["--", python.to_str().unwrap(), "-c", code])
         .current_dir(place.path())
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));
@@ -389,7 +390,7 @@ fn without_rights_the_message_says_what_to_type() {
     Command::new("chmod")
         .arg("755")
         .arg(place.path())
-        .status()
+        .status_in_time()
         .unwrap();
     let binary = place.path().join("gctrace");
     fs::copy(common::GCTRACE, &binary).unwrap();
@@ -405,7 +406,7 @@ fn without_rights_the_message_says_what_to_type() {
         .arg(&binary)
         .args(["--", "true"])
         .current_dir("/tmp")
-        .output()
+        .output_in_time()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let messages = String::from_utf8_lossy(&output.stderr);

@@ -6,6 +6,7 @@ mod common;
 
 use common::Pause;
 use common::Trace;
+use common::limit::InTime as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -312,9 +313,9 @@ fn an_attached_process_is_counted_while_it_is_recorded() {
     wait_for("done");
     let signal = Signal::SIGINT;
     kill(Pid::from_raw(i32::try_from(gctrace.id()).unwrap()), signal).unwrap();
-    gctrace.wait().unwrap();
+    gctrace.status_in_time().unwrap();
     std::fs::write(place.join("stop"), "").unwrap();
-    program.wait().unwrap();
+    program.status_in_time().unwrap();
     let trace = Trace::read(&place.join("trace.json"));
     let total = total(&trace, u64::from(program.id()));
     close(total["page-faults"].as_u64().unwrap(), 5000, 200, "faults");

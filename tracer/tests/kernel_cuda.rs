@@ -10,6 +10,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -75,7 +76,7 @@ impl Fake {
             .arg(output)
             .arg(common::scripts().join("fake_cuda.c"))
             .args(libraries)
-            .status()
+            .status_in_time()
             .expect("cc runs");
         assert!(status.success());
     }
@@ -113,7 +114,7 @@ impl Fake {
         if search {
             command.env("LD_LIBRARY_PATH", self.libraries());
         }
-        let output = command.output().unwrap();
+        let output = command.output_in_time().unwrap();
         assert!(output.status.success(), "{output:?}");
         let trace = Trace::read(&self.place.path().join("trace.json"));
         trace.assert_nothing_lost();
@@ -278,7 +279,7 @@ fn libraries_of_a_container() {
         .current_dir(fake.place.path())
         .env("FAKE_CUDA_LOG", fake.log())
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&fake.place.path().join("trace.json"));
@@ -333,9 +334,9 @@ fn attaching_to_a_process_that_has_the_libraries() {
         .take(3);
     assert_eq!(armed.count(), 3);
     std::fs::write(&go, "").unwrap();
-    assert!(program.wait().unwrap().success());
+    assert!(program.status_in_time().unwrap().success());
     lines.for_each(drop);
-    assert!(gctrace.wait().unwrap().success());
+    assert!(gctrace.status_in_time().unwrap().success());
     let trace = Trace::read(&fake.place.path().join("trace.json"));
     assert_same(&recorded(&trace), &fake.truth());
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use std::process::Command;
 
 #[test]
@@ -16,7 +17,7 @@ fn the_demonstration_records_and_explains() {
         .current_dir(place.path())
         .env_remove("SUDO_UID")
         .env("TMPDIR", place.path())
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();

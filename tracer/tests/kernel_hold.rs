@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use common::tmux::Tmux;
 use common::tmux::has_tmux;
 use nix::sys::signal::Signal;
@@ -74,12 +75,12 @@ fn ends_cleanly(python: &Path, arguments: &[&str], end: Option<Signal>) {
         std::thread::sleep(std::time::Duration::from_millis(500));
         signal(&gctrace, end);
     }
-    let status = gctrace.wait().unwrap();
+    let status = gctrace.status_in_time().unwrap();
     let messages = fs::read_to_string(place.path().join("messages")).unwrap();
     assert!(status.success(), "{arguments:?}: {status} {messages}");
     let started = nobody_is_stuck(&folder);
     assert!(started > 2, "{started} programs");
-    assert!(spawner.wait().unwrap().success());
+    assert!(spawner.status_in_time().unwrap().success());
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn the_end_of_the_command_ends_no_survivor() {
             .current_dir(place.path())
             .env_remove("SUDO_UID")
             .stderr(Stdio::null())
-            .status()
+            .status_in_time()
             .unwrap();
         assert!(status.success(), "{status}");
         nobody_is_stuck(&folder);
@@ -148,8 +149,11 @@ fn a_stopped_gctrace_holds_nobody() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     nobody_is_stuck(&folder);
     signal(&gctrace, Signal::SIGCONT);
-    assert!(gctrace.wait().unwrap().success(), "the process ended");
-    assert!(spawner.wait().unwrap().success());
+    assert!(
+        gctrace.status_in_time().unwrap().success(),
+        "the process ended"
+    );
+    assert!(spawner.status_in_time().unwrap().success());
     let trace = common::Trace::read(&trace);
     let notes = trace.named("gctrace_note");
     let is_told = |(_, note): &(u64, &Value)| note["message"].to_string().contains("guardian");
@@ -178,7 +182,7 @@ fn an_ancestor_is_recorded() {
         .spawn()
         .unwrap();
     common::wait_until("the end", || shell.try_wait().unwrap().is_some());
-    assert!(shell.wait().unwrap().success());
+    assert!(shell.status_in_time().unwrap().success());
     let trace = common::Trace::read(&place.path().join("trace.json"));
     let processes = trace.named("gctrace_process");
     let own = |(_, process): &(u64, &Value)| {

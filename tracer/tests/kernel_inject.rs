@@ -12,6 +12,7 @@ mod common;
 use common::Pause;
 use common::Python;
 use common::Trace;
+use common::limit::InTime as _;
 use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -269,7 +270,10 @@ fn record_truths(test: &str, script: &str) -> Option<(Trace, Vec<Value>)> {
     let user = OrdinaryUser::for_test(test)?;
     let (python, script) = (common::any_python(), common::scripts().join(script));
     let folder = user.file("truths");
-    let made = user.command(&[], Path::new("mkdir")).arg(&folder).status();
+    let made = user
+        .command(&[], Path::new("mkdir"))
+        .arg(&folder)
+        .status_in_time();
     assert!(made.unwrap().success());
     let command = [&python, &script, &folder].map(|path| path.to_str().unwrap());
     let options = ["--mode", "inject", "-o", "trace.json", "--"];

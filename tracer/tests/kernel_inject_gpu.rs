@@ -6,6 +6,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -47,7 +48,7 @@ fn train(
         .env("SIMGPU_LOG", user.file("log"))
         .env("SIMGPU_SHARED", user.file("shared"))
         .envs(settings.iter().copied());
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     Some((user, output))
 }
 

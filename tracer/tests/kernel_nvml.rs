@@ -9,6 +9,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ fn library(test: &str, folder: &Path, options: &[&str]) -> Option<PathBuf> {
         .arg(&path)
         .args(options)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../probes/tests/fake_nvml.c"))
-        .status();
+        .status_in_time();
     match built {
         Ok(status) => {
             assert!(status.success(), "cc failed");
@@ -45,7 +46,7 @@ fn record(python: &Path, folder: &Path, library: &Path, options: &[&str]) -> Out
         .current_dir(folder)
         .env("GCTRACE_NVML", library)
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .expect("gctrace runs")
 }
 
@@ -198,8 +199,11 @@ fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
     let capable = Command::new("setcap")
         .arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep")
         .arg(&binary)
-        .status();
-    let open = Command::new("chmod").arg("777").arg(place.path()).status();
+        .status_in_time();
+    let open = Command::new("chmod")
+        .arg("777")
+        .arg(place.path())
+        .status_in_time();
     if ![capable, open]
         .iter()
         .all(|done| done.as_ref().is_ok_and(|status| status.success()))
@@ -220,7 +224,7 @@ fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
             .arg(binary)
             .arg("doctor")
             .env("GCTRACE_NVML", &library)
-            .output()
+            .output_in_time()
             .expect("setpriv runs");
         (
             String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -7,6 +7,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -142,7 +143,7 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
         .env("SIMGPU_DEVICES", "2")
         .env("SIMGPU_LOG", place.path().join("log"))
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .expect("gctrace runs");
     assert!(output.status.success(), "{output:?}");
     let truths = truths(place.path());

@@ -8,6 +8,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use common::setcap::ALICE;
 use common::setcap::Setcap;
 use common::setcap::text;
@@ -46,7 +47,7 @@ fn hostile_library(folder: &Path) -> PathBuf {
         .args([&library, &source])
         .arg(format!("-DVERSION=\"{}\"", env!("CARGO_PKG_VERSION")))
         .arg(format!("-DFOLDER=\"{}\"", folder.display()))
-        .status()
+        .status_in_time()
         .expect("the linker that cargo uses");
     assert!(compiled.success());
     library
@@ -83,7 +84,7 @@ fn with_variable(setcap: &Setcap, user: u32, library: &Path, arguments: &[&str])
     command
         .env("GCTRACE_INJECT_LIBRARY", library)
         .args(arguments);
-    command.output().unwrap()
+    command.output_in_time().unwrap()
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn the_environment_chooses_no_library() {
     let removed = Command::new("setcap")
         .arg("-r")
         .arg(setcap.gctrace())
-        .status();
+        .status_in_time();
     assert!(removed.unwrap().success());
     let output = with_variable(&setcap, ALICE, &library, WAYS[0]);
     assert!(output.status.success(), "{}", text(&output));
@@ -186,7 +187,7 @@ fn root_tries_a_library_without_capabilities() {
             .arg("doctor")
             .env_remove("SUDO_UID")
             .env("GCTRACE_INJECT_LIBRARY", library)
-            .output()
+            .output_in_time()
             .unwrap()
     };
     let output = doctor(&library);
@@ -204,7 +205,7 @@ fn root_tries_a_library_without_capabilities() {
         .env("GCTRACE_INJECT_LIBRARY", library)
         .envs([("SUDO_UID", "65534"), ("SUDO_GID", "65534")])
         .current_dir(open.path());
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(
         text(&output).contains("as root gctrace does not load"),

@@ -6,6 +6,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -99,7 +100,7 @@ fn train(
         .env("LD_LIBRARY_PATH", &libraries)
         .envs(settings.iter().copied())
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&place.path().join("trace.json"));

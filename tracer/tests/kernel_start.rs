@@ -5,6 +5,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -68,7 +69,7 @@ fn shebangs_shells_and_virtual_environments() {
     if Command::new(python)
         .args(["-m", "venv", "--without-pip", "venv"])
         .current_dir(place)
-        .status()
+        .status_in_time()
         .unwrap()
         .success()
     {
@@ -113,7 +114,7 @@ fn a_library_loaded_late_is_complete() {
     let built = Command::new("cc")
         .args(["-o", "host", "host.c", "-ldl"])
         .current_dir(place)
-        .status();
+        .status_in_time();
     if !built.is_ok_and(|status| status.success()) {
         eprintln!("skipped {test}: no C compiler");
         return;
@@ -141,7 +142,10 @@ fn a_library_loaded_late_is_complete() {
 fn libpython_of(python: &Path) -> Option<String> {
     let code =
         "print(next(line.split()[-1] for line in open('/proc/self/maps') if 'libpython' in line))";
-    let output = Command::new(python).args(["-c", code]).output().ok()?;
+    let output = Command::new(python)
+        .args(["-c", code])
+        .output_in_time()
+        .ok()?;
     output
         .status
         .success()
@@ -171,7 +175,7 @@ fn the_guardian_continues_what_is_held() {
     fs::write(place.join("go"), "").unwrap();
     common::wait_until("the program is held", || held(&place, gctrace.id()));
     kill(pid, Signal::SIGKILL).unwrap();
-    gctrace.wait().unwrap();
+    gctrace.status_in_time().unwrap();
     common::wait_until("the program went on", || place.join("ended").exists());
 }
 

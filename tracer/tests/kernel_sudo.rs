@@ -7,6 +7,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use serde_json::Value;
 use std::fs;
 use std::io::BufRead as _;
@@ -43,7 +44,7 @@ impl User {
         for tool in ["sudo", "useradd", "setcap", "script"] {
             if !Command::new("sh")
                 .args(["-c", &format!("command -v {tool} >/dev/null")])
-                .status()
+                .status_in_time()
                 .unwrap()
                 .success()
             {
@@ -135,7 +136,7 @@ impl Drop for User {
         let _ = Command::new("userdel")
             .args(["--force", &self.name])
             .stderr(Stdio::null())
-            .status();
+            .status_in_time();
     }
 }
 
@@ -143,7 +144,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(
         Command::new(program)
             .args(arguments)
-            .status()
+            .status_in_time()
             .unwrap()
             .success(),
         "{program} {arguments:?}"
@@ -175,7 +176,7 @@ impl User {
         fs::write(self.file("tell.py"), TELL).unwrap();
         let python = common::any_python();
         let script = format!("{start} -o trace.json -- {} tell.py", python.display());
-        let output = self.shell(&script).output().unwrap();
+        let output = self.shell(&script).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(9), "{}", text(&output));
         assert_eq!(
             fs::metadata(self.file("trace.json")).unwrap().uid(),
@@ -263,7 +264,7 @@ fn without_privileges_the_command_that_grants_them_is_named() {
     else {
         return;
     };
-    let output = user.shell("./gctrace -- true").output().unwrap();
+    let output = user.shell("./gctrace -- true").output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output);
     let named = said
@@ -272,10 +273,10 @@ fn without_privileges_the_command_that_grants_them_is_named() {
         .find(|line| line.starts_with("sudo setcap "))
         .expect(&said);
     // the command does what it says
-    assert!(user.shell(named).status().unwrap().success());
+    assert!(user.shell(named).status_in_time().unwrap().success());
     assert_eq!(
         user.shell("./gctrace -- sh -c 'exit 4'")
-            .status()
+            .status_in_time()
             .unwrap()
             .code(),
         Some(4)
@@ -290,7 +291,10 @@ fn root_does_not_write_through_a_users_link() {
     let precious = tempfile::NamedTempFile::new().unwrap();
     fs::write(precious.path(), "precious").unwrap();
     std::os::unix::fs::symlink(precious.path(), user.file("trace.json")).unwrap();
-    let output = user.shell("sudo ./gctrace -- true").output().unwrap();
+    let output = user
+        .shell("sudo ./gctrace -- true")
+        .output_in_time()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert_eq!(fs::read(precious.path()).unwrap(), b"precious");
 }
@@ -353,7 +357,7 @@ impl Terminal {
 
     fn exit_code(mut self) -> Option<i32> {
         while self.shows("") {}
-        self.child.wait().unwrap().code()
+        self.child.status_in_time().unwrap().code()
     }
 }
 

@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::limit::ChildLimit as _;
-use common::limit::CommandLimit as _;
+use common::limit::InTime as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -31,6 +30,39 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
             assert_eq!(status.code(), Some(5), "{how:?} {mode}");
         }
     }
+}
+
+/// Little memory: either the recording is refused before the command starts, or the command's exit code is gctrace's.
+#[test]
+fn without_room_for_threads_the_exit_code_is_the_commands() {
+    let test = "without_room_for_threads_the_exit_code_is_the_commands";
+    let Some((_, place)) = common::place_for(test) else {
+        return;
+    };
+    let begun = place.path().join("begun");
+    let mut recorded = 0;
+    for mode in ["ebpf", "inject"] {
+        for kib in (20_000..=160_000).step_by(10_000) {
+            let _ = fs::remove_file(&begun);
+            let script = format!("ulimit -v {kib}; exec \"$@\"");
+            let output = Command::new("sh")
+                .args(["-c", &script, "sh", common::GCTRACE, "--mode", mode])
+                .args(["--", "sh", "-c", "ulimit -v unlimited; : > begun; exit 37"])
+                .current_dir(place.path())
+                .env_remove("SUDO_UID")
+                .output_in_time()
+                .unwrap();
+            match begun.exists() {
+                true => assert_eq!(output.status.code(), Some(37), "{mode} {kib} {output:?}"),
+                // The dynamic loader's own exit code among them.
+                false => assert!(!output.status.success(), "{mode} {kib} {output:?}"),
+            }
+            let messages = String::from_utf8_lossy(&output.stderr);
+            assert!(!messages.contains("panicked"), "{mode} {kib} {messages}");
+            recorded += usize::from(begun.exists());
+        }
+    }
+    assert!(recorded > 5, "{recorded} commands were started");
 }
 
 /// The shell that leads the session outlives the terminal, and so does gctrace for a while.
@@ -102,8 +134,8 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
         "ignored stays ignored"
     );
     kill(own, Signal::SIGTERM).unwrap();
-    assert_eq!(gctrace.wait_in_time().unwrap().code(), Some(0));
+    assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
     assert!(program.try_wait().unwrap().is_none());
     program.kill().unwrap();
-    program.wait_in_time().unwrap();
+    program.status_in_time().unwrap();
 }

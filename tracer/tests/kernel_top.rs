@@ -10,6 +10,7 @@ mod common;
 
 use common::Python;
 use common::Trace;
+use common::limit::InTime as _;
 use common::top::equal_to_trace;
 use common::top::intervals_follow_each_other;
 use common::top::objects;
@@ -84,7 +85,7 @@ fn check(python: &Python) {
         .args(["-c", PROGRAM, "truth.json"])
         .current_dir(place.path())
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{messages}");
@@ -181,7 +182,7 @@ impl Top {
 
     fn interrupt(&mut self) -> Option<i32> {
         send(&self.process, Signal::SIGINT);
-        self.process.wait().unwrap().code()
+        self.process.status_in_time().unwrap().code()
     }
 }
 
@@ -202,7 +203,7 @@ while not os.path.exists('stop'):
         os.unlink('go-' + me)
         for _ in range(25): gc.collect(1)
     time.sleep(0.005)
-if child: child.wait()
+if child: child.status_in_time()
 os._exit(3)
 ";
 
@@ -248,8 +249,8 @@ fn a_running_process_with_its_descendants() {
         wait_until("all are counted", || top.collections(pid) == Some(25));
     }
     fs::write(place.join("stop"), "").unwrap();
-    assert_eq!(parent.wait().unwrap().code(), Some(3));
-    assert_eq!(top.process.wait().unwrap().code(), Some(0));
+    assert_eq!(parent.status_in_time().unwrap().code(), Some(3));
+    assert_eq!(top.process.status_in_time().unwrap().code(), Some(0));
     wait_until("the last object", || {
         top.processes()
             .get(&u64::from(parent.id()))
@@ -287,7 +288,7 @@ fn every_process_as_it_comes_and_goes() {
         wait_until("all are counted", || top.collections(pid) == Some(25));
     }
     send(&before, Signal::SIGKILL);
-    before.wait().unwrap();
+    before.status_in_time().unwrap();
     let end_of = |pid: u32| {
         top.processes()
             .get(&u64::from(pid))
@@ -297,7 +298,7 @@ fn every_process_as_it_comes_and_goes() {
         end_of(before.id()).is_some_and(|end| end["signal"] == 9)
     });
     fs::write(place.join("stop"), "").unwrap();
-    after.wait().unwrap();
+    after.status_in_time().unwrap();
     wait_until("who ended is said to have", || {
         end_of(after.id()).is_some_and(|end| end["code"] == 3)
     });
@@ -339,5 +340,5 @@ fn memory_and_cost_are_sampled() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(own.try_wait().unwrap().is_none(), "the process goes on");
     fs::write(place.join("stop"), "").unwrap();
-    own.wait().unwrap();
+    own.status_in_time().unwrap();
 }

@@ -5,6 +5,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use common::top::equal_to_trace;
 use common::top::objects;
 use common::user::OrdinaryUser;
@@ -71,7 +72,7 @@ fn the_exit_code_is_the_commands() {
         (vec!["no-such-command"], 127),
     ] {
         let line: Vec<&str> = ["--plain", "--"].into_iter().chain(command).collect();
-        let output = top(place.path(), &line).output().unwrap();
+        let output = top(place.path(), &line).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(code), "{line:?} {output:?}");
     }
     let nothing: Vec<_> = fs::read_dir(place.path()).unwrap().collect();
@@ -85,7 +86,11 @@ fn the_commands_output_goes_to_its_file() {
     };
     let arguments = ["--plain", "-d", "0.3", "--output", "o.txt", "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command.arg(python).args(["-c", PRINTS]).output().unwrap();
+    let output = command
+        .arg(python)
+        .args(["-c", PRINTS])
+        .output_in_time()
+        .unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let text = fs::read_to_string(place.path().join("o.txt")).unwrap();
     is_whole(&text, "out");
@@ -124,7 +129,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
         Signal::SIGKILL,
     )
     .unwrap();
-    gctrace.wait().unwrap();
+    gctrace.status_in_time().unwrap();
     assert!(!has_ended(place));
     wait_until("the command ended", || has_ended(place));
     wait_until("all is in the file", || text().contains("err 149"));
@@ -134,7 +139,7 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
     let analyzed = Command::new(common::GCTRACE)
         .args(["analyze", "--format", "json", "t.json"])
         .current_dir(place)
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(analyzed.status.success(), "{analyzed:?}");
 }
@@ -146,7 +151,11 @@ fn as_many_as_were_asked_for() {
     };
     let arguments = ["--format", "json", "-d", "0.1", "-n", "3", "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command.arg(python).args(["-c", PRINTS]).output().unwrap();
+    let output = command
+        .arg(python)
+        .args(["-c", PRINTS])
+        .output_in_time()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(objects(&output.stdout).len(), 3);
     assert!(messages(&output).contains("the command goes on: process"));
@@ -174,7 +183,7 @@ fn a_reader_that_goes_away_ends_it_in_order() {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
         drop(reader);
-        assert_eq!(gctrace.wait().unwrap().code(), Some(0));
+        assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
         let messages = fs::read_to_string(place.join("messages")).unwrap();
         assert!(!messages.contains("roken pipe"), "{messages}");
         assert!(messages.contains("the command goes on"), "{messages}");
@@ -193,7 +202,7 @@ impl SmallDisk {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=400k", "gctrace-test"])
             .arg(place.path())
-            .status();
+            .status_in_time();
         let is_mounted = mounted.is_ok_and(|status| status.success());
         is_mounted.then_some(Self(place))
     }
@@ -201,7 +210,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = Command::new("umount").arg(self.0.path()).status_in_time();
     }
 }
 
@@ -227,7 +236,11 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
         "--",
     ];
     let mut command = top(place.path(), &arguments);
-    let output = command.arg(python).args(["-c", code]).output().unwrap();
+    let output = command
+        .arg(python)
+        .args(["-c", code])
+        .output_in_time()
+        .unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(messages(&output).contains("no space left"), "{output:?}");
     let objects = objects(&output.stdout);
@@ -291,7 +304,7 @@ fn the_second_interrupt_leaves() {
         .args(["-c", STUBBORN])
         .current_dir(place.path())
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .unwrap();
     let code = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     assert_eq!(code, "130", "{output:?}");
@@ -308,7 +321,7 @@ fn an_address_that_is_taken() {
     let address = taken.local_addr().unwrap().to_string();
     let arguments = ["--plain", "--record", "t.json", "--listen", &address, "--"];
     let mut command = top(place.path(), &arguments);
-    let output = command.args(["touch", "begun"]).output().unwrap();
+    let output = command.args(["touch", "begun"]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(messages(&output).contains(&address), "{output:?}");
     let nothing: Vec<_> = fs::read_dir(place.path()).unwrap().collect();
@@ -329,7 +342,7 @@ fn without_rights_a_command_is_watched_from_within() {
         .args(arguments)
         .arg(&python)
         .args(["-c", program])
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let objects = objects(&output.stdout);
@@ -342,7 +355,7 @@ fn without_rights_a_command_is_watched_from_within() {
     let own = std::process::id().to_string();
     for arguments in [vec!["top"], vec!["top", "-p", &own]] {
         let mut command = user.command(&[], &user.file("bin/gctrace"));
-        let output = command.args(&arguments).output().unwrap();
+        let output = command.args(&arguments).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?} {output:?}");
         let said = messages(&output);
         assert!(said.contains("gctrace -- COMMAND"), "{said}");

@@ -10,6 +10,7 @@ mod common;
 
 use common::GCTRACE;
 use common::Trace;
+use common::limit::InTime as _;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::io::BufReader;
@@ -99,7 +100,7 @@ impl Top {
     fn end(mut self) {
         let pid = nix::unistd::Pid::from_raw(self.child.id().try_into().unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        self.child.wait().unwrap();
+        self.child.status_in_time().unwrap();
         assert!(TcpStream::connect(&self.address).is_err(), "still serves");
     }
 }
@@ -107,7 +108,7 @@ impl Top {
 impl Drop for Top {
     fn drop(&mut self) {
         let _ended = self.child.kill();
-        let _status = self.child.wait();
+        let _status = self.child.status_in_time();
     }
 }
 
@@ -132,7 +133,7 @@ fn a_scrape_tells_what_the_trace_tells() {
     let page = top.scrape();
     assert_eq!(page[count], 25.0);
     touch(&place.path().join("end"));
-    assert!(top.child.wait().unwrap().success());
+    assert!(top.child.status_in_time().unwrap().success());
 
     let trace = Trace::read(&place.path().join("t.json"));
     let mut until_scraped = trace.pauses();
@@ -200,12 +201,12 @@ fn every_python_process_comes_and_goes() {
     common::wait_until("the second is found", || known(&after));
     let seen = top.value("gctrace_processes_seen_total");
     before.kill().unwrap();
-    before.wait().unwrap();
+    before.status_in_time().unwrap();
     common::wait_until("the first is gone", || !known(&before));
     assert!(known(&after));
     assert!(top.value("gctrace_processes_seen_total") >= seen);
     touch(&place.path().join("after/end"));
-    assert!(after.wait().unwrap().success());
+    assert!(after.status_in_time().unwrap().success());
     top.end();
 }
 

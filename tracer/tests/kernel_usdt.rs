@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use gctrace_ebpf::Config;
 use gctrace_ebpf::Event;
 use gctrace_ebpf::KernelSupport;
@@ -104,7 +105,7 @@ fn static_trace_points_time_every_pause() {
     let events = session.poll(Duration::ZERO).unwrap();
     gctrace_ebpf::detach([probes]);
     program.kill().unwrap();
-    program.wait().unwrap();
+    program.status_in_time().unwrap();
     let pauses = events.iter().filter(
         |event| matches!(event, Event::Pause(pause) if pause.pause.end_ns > pause.pause.begin_ns),
     );

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -24,7 +25,7 @@ fn gctrace(place: &Path, arguments: &[&str]) -> Command {
 }
 
 fn run(place: &Path, arguments: &[&str]) -> Output {
-    gctrace(place, arguments).output().unwrap()
+    gctrace(place, arguments).output_in_time().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -105,7 +106,7 @@ fn a_slow_reader_gets_everything() {
     common::wait_until("the command is done", || place.path().join("done").exists());
     let file = place.path().join("piped.json");
     std::io::copy(&mut reader, &mut fs::File::create(&file).unwrap()).unwrap();
-    let output = recording.wait_with_output().unwrap();
+    let output = recording.output_in_time().unwrap();
     assert!(output.status.success(), "{output:?}");
     let trace = common::Trace::read(&file);
     assert!(trace.pauses().len() >= 10000, "{}", trace.pauses().len());
@@ -124,7 +125,7 @@ fn a_reader_that_leaves_ends_the_trace_not_the_command() {
     let mut reader = recording.stdout.take().unwrap();
     reader.read_exact(&mut [0; 64]).unwrap();
     drop(reader);
-    let output = recording.wait_with_output().unwrap();
+    let output = recording.output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert!(said(&output).contains("Broken pipe"), "{output:?}");
 }
@@ -138,7 +139,7 @@ fn names_hold_host_rank_and_process() {
         .stderr(Stdio::null())
         .spawn();
     let mut recording = recording.unwrap();
-    assert!(recording.wait().unwrap().success());
+    assert!(recording.status_in_time().unwrap().success());
     let expected = format!("x-3-{}%.json.gz", recording.id());
     assert_eq!(names(place.path()), [expected]);
     let unknown = run(place.path(), &["-o", "x-%q", "--", "true"]);
@@ -148,7 +149,9 @@ fn names_hold_host_rank_and_process() {
 #[test]
 fn a_pipe_without_a_reader_is_refused() {
     let place = tempfile::tempdir().unwrap();
-    let made = Command::new("mkfifo").arg(place.path().join("p")).status();
+    let made = Command::new("mkfifo")
+        .arg(place.path().join("p"))
+        .status_in_time();
     assert!(made.unwrap().success());
     let output = run(place.path(), &["-o", "p", "--", "python3", "-c", COLLECT]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -162,7 +165,7 @@ fn manual_pages_replace_manual_pages_only() {
     let man = |directory: &str| {
         let mut command = Command::new(common::GCTRACE);
         command.args(["man", directory]).current_dir(place.path());
-        command.output().unwrap()
+        command.output_in_time().unwrap()
     };
     assert!(man("new/man1").status.success());
     assert!(man("new/man1").status.success(), "again, over its own");

@@ -4,8 +4,7 @@
 
 mod common;
 
-use common::limit::ChildLimit as _;
-use common::limit::CommandLimit as _;
+use common::limit::InTime as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;

@@ -10,6 +10,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use gctrace_ring::GpuWork;
 use gctrace_ring::Hello;
 use gctrace_ring::Moment;
@@ -189,7 +190,7 @@ fn forks() {
     };
     let children: Vec<_> = (0..100).map(start).collect();
     for mut child in children {
-        child.wait().unwrap();
+        child.status_in_time().unwrap();
     }
 }
 
@@ -276,7 +277,7 @@ fn record(part: &str, folder: &Path) -> (Output, Trace) {
         .current_dir(folder)
         .env(PART, part)
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .expect("gctrace runs");
     let trace = Trace::read(&folder.join("trace.json"));
     (output, trace)

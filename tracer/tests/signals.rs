@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::limit::ChildLimit as _;
+use common::limit::InTime as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;
@@ -40,7 +40,7 @@ fn ignored_signals_stay_ignored_for_gctrace_and_its_command() {
     }
     assert!(gctrace.try_wait().expect("a child").is_none());
     fs::write(place.join("stop"), "").expect("written");
-    assert_eq!(gctrace.wait_in_time().expect("a child").code(), Some(5));
+    assert_eq!(gctrace.status_in_time().expect("a child").code(), Some(5));
 }
 
 #[test]

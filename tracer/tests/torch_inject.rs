@@ -6,6 +6,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use common::user::OrdinaryUser;
 use std::path::Path;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ fn record(user: &OrdinaryUser, python: &Path, arguments: &[&str]) -> Output {
         .arg(python)
         .args(arguments)
         .env("OMP_NUM_THREADS", "1");
-    command.output().unwrap()
+    command.output_in_time().unwrap()
 }
 
 fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
@@ -50,7 +51,7 @@ fn prepare(test: &str) -> Option<(OrdinaryUser, PathBuf, String)> {
     let truths = user.file("truths");
     user.command(&[], Path::new("mkdir"))
         .arg(truths)
-        .status()
+        .status_in_time()
         .unwrap();
     let script = common::scripts().join("../../examples/train_torch.py");
     let script = script.canonicalize().unwrap().to_str().unwrap().to_owned();

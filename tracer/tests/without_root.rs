@@ -11,6 +11,7 @@
 mod common;
 
 use common::Trace;
+use common::limit::InTime as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -66,7 +67,7 @@ impl Place {
         if nix::unistd::Uid::effective().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
-        command.output().unwrap()
+        command.output_in_time().unwrap()
     }
 }
 

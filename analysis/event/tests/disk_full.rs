@@ -4,6 +4,9 @@
 
 mod common;
 
+#[path = "../../../tests/limit.rs"]
+mod limit;
+
 use common::end;
 use common::frame;
 use common::header;
@@ -11,6 +14,7 @@ use common::pause;
 use common::pause_in;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
+use limit::InTime as _;
 use nix::sys::resource::Resource;
 use nix::sys::resource::setrlimit;
 use std::collections::HashSet;
@@ -125,7 +129,7 @@ impl SmallDisk {
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"])
             .arg(dir.path())
-            .output()
+            .output_in_time()
             .is_ok_and(|output| output.status.success());
         mounted.then_some(Self(dir))
     }
@@ -133,7 +137,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status();
+        let _ = Command::new("umount").arg(self.0.path()).status_in_time();
     }
 }
 

@@ -4,6 +4,9 @@
 
 mod common;
 
+#[path = "../../../tests/limit.rs"]
+mod limit;
+
 use common::end;
 use common::frame;
 use common::header;
@@ -16,6 +19,7 @@ use gctrace_event::TraceFile;
 use gctrace_event::TraceWriter;
 use gctrace_event::read::Item;
 use gctrace_event::read::TraceReader;
+use limit::InTime as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -191,7 +195,7 @@ for pause in pauses:
         .args(["-c", CHECK])
         .arg(path)
         .arg(pauses.to_string())
-        .output()
+        .output_in_time()
     {
         Ok(output) => {
             let error = String::from_utf8_lossy(&output.stderr);

@@ -5,11 +5,15 @@
 pub(crate) mod figure;
 pub(crate) mod trial;
 
+#[path = "../../../tests/limit.rs"]
+mod limit;
+
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::read::EventReader;
 use gctrace_event::read::Input;
 use gctrace_event::read::TraceReader;
+use limit::InTime as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -58,7 +62,7 @@ fn script(name: &str) -> PathBuf {
 }
 
 fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
+    let output = command.output_in_time().unwrap();
     assert!(
         output.status.success(),
         "{command:?}:\n{}",
@@ -72,7 +76,7 @@ fn compile(source: &str, library: &Path) -> Result<(), Reason> {
     compiler
         .args(["-O2", "-shared", "-fPIC", "-o"])
         .arg(library);
-    let status = compiler.arg(script(source)).status();
+    let status = compiler.arg(script(source)).status_in_time();
     match status {
         Ok(status) => assert!(status.success(), "{compiler:?}"),
         Err(error) => return Err(format!("cc: {error}")),
@@ -82,7 +86,11 @@ fn compile(source: &str, library: &Path) -> Result<(), Reason> {
 
 /// Plays a case; its runs, every even one with collections.
 pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reason> {
-    if Command::new("python3").arg("--version").output().is_err() {
+    if Command::new("python3")
+        .arg("--version")
+        .output_in_time()
+        .is_err()
+    {
         return Err("there is no python3".to_owned());
     }
     let folder = tempfile::tempdir().unwrap();

@@ -8,6 +8,7 @@ mod cupti_harness;
 
 use common::gpu::Gpu;
 use common::gpu::c;
+use common::limit::InTime as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
@@ -214,7 +215,7 @@ fn without_a_listener_nothing_is_tried() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = common::command(test, folder.path(), &[]);
     injected(&mut command, folder.path(), &options());
-    let output = command.output().expect("it starts");
+    let output = command.output_in_time().expect("it starts");
     assert!(
         output.status.success(),
         "{}",
@@ -282,7 +283,7 @@ fn children_that_are_not_followed_see_nothing_of_us() {
             "GCTRACE_INJECT",
         ];
         let environment = std::process::Command::new("env")
-            .output()
+            .output_in_time()
             .expect("it starts")
             .stdout;
         let environment = String::from_utf8(environment).expect("text");

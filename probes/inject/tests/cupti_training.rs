@@ -6,6 +6,7 @@
 mod common;
 mod cupti_harness;
 
+use common::limit::InTime as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
@@ -23,7 +24,12 @@ const SCRIPT: &str = concat!(
 
 /// `None`, said in the output, where there is no Python.
 fn train(arguments: &[&str], options: &Options) -> Option<Recorded> {
-    if Command::new("python3").arg("-c").arg("").status().is_err() {
+    if Command::new("python3")
+        .arg("-c")
+        .arg("")
+        .status_in_time()
+        .is_err()
+    {
         eprintln!("skipped: there is no python3");
         return None;
     }

@@ -3,6 +3,7 @@
 mod common;
 
 use common::interpreters;
+use common::limit::InTime as _;
 use common::run;
 use gctrace_ring::Options;
 use std::path::Path;
@@ -18,7 +19,7 @@ fn program(folder: &Path) -> Option<PathBuf> {
         .arg(&program)
         .arg(source)
         .arg("-ldl")
-        .status();
+        .status_in_time();
     if !built.is_ok_and(|status| status.success()) {
         eprintln!("skipped: cc cannot build tests/late.c");
         return None;
@@ -36,7 +37,7 @@ fn libpython_loaded_late_initialised_twice() {
     for python in interpreters("libpython_loaded_late_initialised_twice") {
         let ask = "import sys, sysconfig as s; print(sys.base_prefix); \
                    print(s.get_config_var('LIBDIR') + '/' + (s.get_config_var('INSTSONAME') or ''))";
-        let said = python.command(ask).output().unwrap();
+        let said = python.command(ask).output_in_time().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         let (home, library) = said.trim().split_once('\n').unwrap_or_default();
         let library = Path::new(library);

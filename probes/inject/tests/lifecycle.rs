@@ -5,6 +5,7 @@ mod common;
 use common::Pause;
 use common::Seen;
 use common::interpreters;
+use common::limit::InTime as _;
 use common::run;
 use common::run_with_children;
 use gctrace_ring::HookState;
@@ -429,7 +430,7 @@ fn a_program_goes_on_where_nobody_listens() {
             .env("LD_PRELOAD", &library)
             .env("GCTRACE_RENDEZVOUS", "/nowhere/socket")
             .env("GCTRACE_INJECT", "gc=1,alloc=1")
-            .output()
+            .output_in_time()
             .unwrap();
         assert!(output.status.success(), "{}", python.name);
         assert_eq!(

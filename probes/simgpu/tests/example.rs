@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::limit::InTime as _;
 use common::log::Log;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,11 @@ use std::process::Command;
 
 /// Runs `examples/train_simgpu.py`; `None` where there is no Python.
 fn train(arguments: &[&str]) -> Option<Log> {
-    if Command::new("python3").arg("--version").output().is_err() {
+    if Command::new("python3")
+        .arg("--version")
+        .output_in_time()
+        .is_err()
+    {
         println!("skipped: there is no python3");
         return None;
     }
@@ -34,7 +39,7 @@ fn train(arguments: &[&str]) -> Option<Log> {
         .args(arguments)
         .env("SIMGPU_LOG", folder.path().join("log"))
         .env("SIMGPU_SHARED", folder.path().join("shared"))
-        .output()
+        .output_in_time()
         .expect("it starts");
     assert!(
         output.status.success(),

@@ -7,6 +7,7 @@ mod common;
 use common::command;
 use common::gpu::Gpu;
 use common::gpu::c;
+use common::limit::InTime as _;
 use common::log::Log;
 use common::playing;
 use std::ffi::c_char;
@@ -58,7 +59,7 @@ fn nvml_in_another_process_says_what_the_log_says() {
     std::thread::sleep(Duration::from_millis(400));
     let samples = nvml_samples(folder.path(), child.id());
     std::fs::write(folder.path().join("done"), "").expect("written");
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.status_in_time().expect("it ends").success());
     let log = Log::read(folder.path());
     for (before_ns, after_ns, percent) in samples {
         let (least, most) = busy_bounds(&log, before_ns, after_ns);
@@ -207,7 +208,7 @@ fn a_collective_waits_for_all_ranks() {
     let mut ranks = [start("0"), start("1")];
     let pids = ranks.each_ref().map(std::process::Child::id);
     for rank in &mut ranks {
-        assert!(rank.wait().expect("it ends").success());
+        assert!(rank.status_in_time().expect("it ends").success());
     }
     let log = Log::read(folder.path());
     let of = |pid| {
@@ -279,13 +280,19 @@ fn memory_is_shared_and_comes_back_when_its_holder_is_killed() {
     let mut holder = start(("HOLD", "1"));
     wait_for("the holder", || folder.path().join("held").exists());
     assert!(
-        start(("EXPECTED", "2")).wait().expect("it ends").success(),
+        start(("EXPECTED", "2"))
+            .status_in_time()
+            .expect("it ends")
+            .success(),
         "out of memory"
     );
     holder.kill().expect("killed");
-    holder.wait().expect("it ends");
+    holder.status_in_time().expect("it ends");
     assert!(
-        start(("EXPECTED", "0")).wait().expect("it ends").success(),
+        start(("EXPECTED", "0"))
+            .status_in_time()
+            .expect("it ends")
+            .success(),
         "free again"
     );
     let log = Log::read(folder.path());

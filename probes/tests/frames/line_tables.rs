@@ -2,6 +2,7 @@
 //! the line that the interpreter says.
 
 use crate::common;
+use crate::limit::InTime as _;
 use gctrace_probes::LineTableFormat;
 use gctrace_probes::line_table::line;
 use serde::Deserialize;
@@ -50,7 +51,7 @@ fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
     let said = Command::new(python)
         .args(["-X", "utf8", "-c", include_str!("line_tables.py")])
         .stderr(Stdio::inherit())
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(said.status.success(), "{interpreter}");
     let text = String::from_utf8(said.stdout).unwrap();

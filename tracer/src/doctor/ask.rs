@@ -61,8 +61,8 @@ struct Answer {
 
 /// What the child printed; one that takes too long is ended.
 fn answer(mut child: Child) -> io::Result<Answer> {
-    let output = child.stdout.take().map(read_in_background);
-    let complaint = child.stderr.take().map(read_in_background);
+    let output = child.stdout.take().map(read_in_background).transpose()?;
+    let complaint = child.stderr.take().map(read_in_background).transpose()?;
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait()?.is_none() {
         if Instant::now() >= deadline {
@@ -84,8 +84,8 @@ fn answer(mut child: Child) -> io::Result<Answer> {
     })
 }
 
-fn read_in_background(stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
+fn read_in_background(stream: impl Read + Send + 'static) -> io::Result<JoinHandle<Vec<u8>>> {
+    std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // What was read before a failure is the answer.
         let _ = stream.take(MOST_OUTPUT).read_to_end(&mut bytes);

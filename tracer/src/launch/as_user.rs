@@ -23,7 +23,7 @@ const ROOT_CACHE: &str = "/var/cache/gctrace";
 /// belong to a thread. Where gctrace already is that user, it simply runs.
 ///
 /// # Errors
-/// The kernel's, if the ids may not be taken on; `action` has not run then.
+/// The kernel's, if the ids may not be taken on or no thread can be made; `action` has not run then.
 pub(crate) fn act_as<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> R + Send,
@@ -33,7 +33,9 @@ pub(crate) fn act_as<R: Send>(
     }
     let credentials = Credentials::of(invoker);
     std::thread::scope(|scope| {
-        let thread = scope.spawn(move || credentials.take_on_for_files().map(|()| action()));
+        let thread = std::thread::Builder::new();
+        let act = move || credentials.take_on_for_files().map(|()| action());
+        let thread = thread.spawn_scoped(scope, act)?;
         thread
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread that acts for the user failed")))

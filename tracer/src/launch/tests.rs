@@ -6,7 +6,7 @@ use crate::files::create_command_output;
 use crate::files::write_export;
 use crate::files::write_manual_pages;
 use crate::launch::invoker::Tool;
-use crate::limit::CommandLimit as _;
+use crate::limit::InTime as _;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -3,6 +3,7 @@
 use crate::print::clean;
 use crate::top::local_time::offset_s;
 use crate::top::local_time::time_of_day;
+use crate::top::view::text;
 use gctrace_analysis::live::LineFigures;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
@@ -79,7 +80,7 @@ fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
     let totals = &snapshot.totals;
     let seconds = (snapshot.interval_ns.max(1) as f64) / 1e9;
     let [young, middle, old, _] = totals.interval_pauses;
-    let rates = [young, middle, old].map(|count| rate(count as f64 / seconds));
+    let rates = [young, middle, old].map(|count| text::short_rate(count as f64 / seconds));
     let share = busiest.map(|process| percent(process.share_ppm));
     let last = busiest.and_then(|process| process.last);
     let worst = busiest.and_then(|process| process.worst);
@@ -150,15 +151,6 @@ fn number(value: f64) -> String {
         0.0 => "0".to_owned(),
         value if value < 9.995 => format!("{value:.2}"),
         value if value < 99.95 => format!("{value:.1}"),
-        value => format!("{value:.0}"),
-    }
-}
-
-/// Short: three of them share a column.
-fn rate(value: f64) -> String {
-    match value {
-        0.0 => "0".to_owned(),
-        value if value < 9.95 => format!("{value:.1}"),
         value => format!("{value:.0}"),
     }
 }

@@ -14,7 +14,7 @@ mod screen;
 mod state;
 mod tail;
 mod terminal;
-mod text;
+pub(super) mod text;
 mod theme;
 
 pub(crate) use terminal::LEAVE;

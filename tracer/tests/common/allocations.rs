@@ -1,6 +1,7 @@
 //! Estimates of `--alloc` against programs whose allocations are counted in a run of their own.
 
 use super::Trace;
+use super::limit::InTime as _;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -28,14 +29,14 @@ fn allocations_per_round(python: &Path, kind: &str) -> f64 {
         .args(["-O2", "-shared", "-fPIC", "-o"])
         .arg(&library)
         .arg(super::scripts().join("counting_allocator.c"))
-        .status()
+        .status_in_time()
         .unwrap();
     assert!(compiled.success());
     let output = Command::new(python)
         .arg(super::scripts().join("allocate.py"))
         .args([kind, "1"])
         .arg(&library)
-        .output()
+        .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -19,12 +19,16 @@ pub mod tmux;
 pub mod top;
 pub mod user;
 
+use self::limit::InTime as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
+
+/// All tests of a file, on a busy machine.
+const LONGEST_S: u32 = 3600;
 
 /// A test that types Ctrl-C must not depend on how it was started: `&` in a script and nohup ignore signals, and
 /// what is ignored is inherited by everything that a test starts. The C runtime calls the functions of this section
@@ -34,6 +38,9 @@ use std::process::Output;
 static DISPOSITIONS: extern "C" fn() = reset_signals;
 
 extern "C" fn reset_signals() {
+    // Whatever waits without a limit of its own ends the tests of this file, instead of waiting for ever.
+    // SAFETY: a timer of this process alone; children do not inherit it.
+    unsafe { libc::alarm(LONGEST_S) };
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
         // SAFETY: no thread exists yet, and the default disposition runs no code.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -169,7 +176,7 @@ pub fn gctrace(arguments: &[&str], directory: &Path) -> Output {
         .current_dir(directory)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env_remove("SUDO_UID")
-        .output()
+        .output_in_time()
         .expect("gctrace runs")
 }
 

@@ -1,5 +1,6 @@
 //! gctrace installed by root with file capabilities, and ordinary users of it.
 
+use super::limit::InTime as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -46,7 +47,7 @@ impl Setcap {
         let granted = Command::new("setcap")
             .arg(capabilities)
             .arg(setcap.gctrace())
-            .output();
+            .output_in_time();
         match granted {
             Ok(output) if output.status.success() => Some(setcap),
             other => {
@@ -83,7 +84,7 @@ impl Setcap {
     /// gctrace as that user.
     pub fn run(&self, user: u32, arguments: &[&str]) -> Output {
         let mut command = self.command(user, &self.gctrace());
-        command.args(arguments).output().unwrap()
+        command.args(arguments).output_in_time().unwrap()
     }
 }
 

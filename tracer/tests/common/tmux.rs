@@ -1,5 +1,6 @@
 //! A terminal to type in and look at: tmux, with a server of its own.
 
+use super::limit::InTime as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +14,7 @@ pub struct Tmux {
 
 /// Whether tmux is here; says so if not.
 pub fn has_tmux(test: &str) -> bool {
-    let found = Command::new("tmux").arg("-V").output().is_ok();
+    let found = Command::new("tmux").arg("-V").output_in_time().is_ok();
     if !found {
         eprintln!("skipped {test}: no tmux; apt-get install tmux");
     }
@@ -35,7 +36,7 @@ impl Tmux {
             .args(["env", "PS1=ready> ", "HISTFILE="])
             .arg(format!("TMPDIR={}", place.display()))
             .args(shell);
-        let output = command.output().expect("tmux runs");
+        let output = command.output_in_time().expect("tmux runs");
         assert!(output.status.success(), "{output:?}");
         tmux.wait_for("a prompt", |screen| screen.contains("ready>"));
         tmux
@@ -58,7 +59,10 @@ impl Tmux {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command().args(arguments).output().expect("tmux runs")
+        self.command()
+            .args(arguments)
+            .output_in_time()
+            .expect("tmux runs")
     }
 
     /// Presses keys, named as tmux does (`Enter`, `C-c`, `F6`).

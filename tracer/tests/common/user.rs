@@ -1,5 +1,6 @@
 //! An ordinary user without any capability, for recordings from within.
 
+use super::limit::InTime as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ impl OrdinaryUser {
         let done = Command::new("chown")
             .args(["-R", &owner])
             .arg(user.folder.path())
-            .status();
+            .status_in_time();
         assert!(done.unwrap().success());
         Some(user)
     }
@@ -74,7 +75,7 @@ impl OrdinaryUser {
     /// gctrace as that user; panics with its messages if it fails.
     pub fn gctrace(&self, trees: &[&Path], arguments: &[&str]) -> Output {
         let mut command = self.command(trees, &self.file("bin/gctrace"));
-        let output = command.args(arguments).output().unwrap();
+        let output = command.args(arguments).output_in_time().unwrap();
         assert!(output.status.success(), "{output:?}");
         output
     }
@@ -83,7 +84,7 @@ impl OrdinaryUser {
 impl Drop for OrdinaryUser {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            let _ = Command::new("userdel").arg(name).output();
+            let _ = Command::new("userdel").arg(name).output_in_time();
         }
     }
 }
@@ -92,6 +93,8 @@ fn add_user(test: &str) -> Option<String> {
     let name = format!("gct-{}-{}", &test[..6], std::process::id() % 100_000);
     let mut command = Command::new("useradd");
     command.args(["--no-create-home", "--user-group", &name]);
-    let added = command.status().is_ok_and(|status| status.success());
+    let added = command
+        .status_in_time()
+        .is_ok_and(|status| status.success());
     added.then_some(name)
 }

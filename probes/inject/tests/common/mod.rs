@@ -9,6 +9,10 @@
     reason = "test support, of which each test file uses a part"
 )]
 
+#[path = "../../../../tests/limit.rs"]
+pub mod limit;
+
+use self::limit::InTime as _;
 use gctrace_ring::AllocationTotals;
 use gctrace_ring::CLASSES;
 use gctrace_ring::Consumer;
@@ -345,7 +349,10 @@ fn python(test: &str, line: &str) -> Option<Python> {
 
 fn system_python() -> Option<Python> {
     let ask = "import sys; print(*sys.version_info[:3], getattr(sys, 'abiflags', ''))";
-    let said = Command::new("python3").args(["-c", ask]).output().ok()?;
+    let said = Command::new("python3")
+        .args(["-c", ask])
+        .output_in_time()
+        .ok()?;
     let said = String::from_utf8(said.stdout).ok()?;
     let mut words = said.split_whitespace();
     let mut number = || words.next()?.parse().ok();

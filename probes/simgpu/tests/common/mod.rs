@@ -13,6 +13,10 @@
 pub(crate) mod gpu;
 pub(crate) mod log;
 
+#[path = "../../../../tests/limit.rs"]
+pub mod limit;
+
+use self::limit::InTime as _;
 use log::Log;
 use std::path::Path;
 use std::path::PathBuf;
@@ -88,7 +92,7 @@ pub(crate) fn scenario(
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut child = command(test, folder.path(), settings);
-    let output = child.output().expect("it starts");
+    let output = child.output_in_time().expect("it starts");
     let log = Log::read(folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

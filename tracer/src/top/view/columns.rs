@@ -111,7 +111,7 @@ impl Column {
             Self::History => "LAST MIN",
             Self::Share => "SHARE%",
             Self::Pauses => "GC/s",
-            Self::ByGeneration => "/s GEN 0,1,2",
+            Self::ByGeneration => "GEN0 GEN1 GEN2",
             Self::Last => "LAST",
             Self::Worst => "WORST",
             Self::Heap => "OBJECTS",
@@ -136,7 +136,7 @@ impl Column {
             Self::History => "the same over the last minute; steps: >0 1 5 10 20 50 100 250 ms/s",
             Self::Share => "of the wall time since the process was seen, in collections",
             Self::Pauses => "collections per second",
-            Self::ByGeneration => "the same by generation (4th: generation not known)",
+            Self::ByGeneration => "the same by generation (4th: generation unknown)",
             Self::Last => "length of the last collection",
             Self::Worst => "length of the longest",
             Self::Heap => "objects that the collector tracks; >: those of the oldest generation",
@@ -357,7 +357,7 @@ pub(crate) fn per_second(count: u64, snapshot: &Snapshot) -> f64 {
     count as f64 * 1e9 / snapshot.interval_ns as f64
 }
 
-/// `40.0,3.1,0.2`; a fourth where the generation of some is not known.
+/// `  40  3.1  0.2`, each below its name in the head; a fourth where the generation of some is unknown.
 fn by_generation(process: &ProcessFigures, snapshot: &Snapshot) -> String {
     let unknown = process
         .interval_pauses
@@ -369,8 +369,12 @@ fn by_generation(process: &ProcessFigures, snapshot: &Snapshot) -> String {
         GENERATIONS - 1
     };
     let rates = process.interval_pauses.iter().take(shown);
-    let rates = rates.map(|count| text::rate(per_second(*count, snapshot)));
-    rates.collect::<Vec<_>>().join(",")
+    let rates = rates.map(|count| text::short_rate(per_second(*count, snapshot)));
+    let cells: Vec<String> = match unknown {
+        true => rates.collect(),
+        false => rates.map(|rate| format!("{rate:>4}")).collect(),
+    };
+    cells.join(" ")
 }
 
 fn heap(process: &ProcessFigures) -> String {

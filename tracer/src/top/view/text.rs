@@ -106,6 +106,25 @@ pub(crate) fn rate(value: f64) -> String {
     }
 }
 
+/// A rate in at most four columns, for several side by side: `0`, `<0.1`, `3.1`, `48`, `999`, `1.9K`, `12M`.
+pub(crate) fn short_rate(value: f64) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    let mut value = value;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let unit = UNITS.get(unit).copied().unwrap_or_default();
+    match value {
+        value if value <= 0.0 => "0".to_owned(),
+        value if value < 0.05 => "<0.1".to_owned(),
+        value if value < 9.95 => format!("{value:.1}{unit}"),
+        value if value < 999.5 => format!("{value:.0}{unit}"),
+        _ => ">999".to_owned(),
+    }
+}
+
 /// Millionths as percent for a narrow column: `12.4`, `0.03`, `100`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(crate) fn percent(ppm: u64) -> String {
@@ -204,6 +223,11 @@ mod tests {
             prop_assert!(clean.chars().all(|char| !char.is_control()));
             prop_assert!(super::width(&cut(&clean, width)) <= width);
         }
+
+        #[test]
+        fn any_rate_fits(value in 0.0..1e20_f64) {
+            prop_assert!(short_rate(value).len() <= 4);
+        }
     }
 
     #[test]
@@ -218,6 +242,13 @@ mod tests {
         assert_eq!(
             (rate(0.0), rate(0.01), rate(48.24)),
             ("0".into(), "<0.1".into(), "48.2".into())
+        );
+        let short = [0.0, 0.01, 3.12, 48.2, 999.4, 1_878.0, 171_000.0, 12e6, 1e30].map(short_rate);
+        assert_eq!(
+            short,
+            [
+                "0", "<0.1", "3.1", "48", "999", "1.9K", "171K", "12M", ">999"
+            ]
         );
         assert_eq!(
             (percent(124_000), percent(312), percent(1_000_000)),

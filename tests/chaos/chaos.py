@@ -14,6 +14,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,8 @@ def one(options, kind, mode, seed):
         outcome.update(state="failed", findings=round.findings, done=round.done,
                        left=[kernel.describe(pid) for pid in kernel.descendants(os.getpid())])
     rounds.clean_up()
-    outcome.update(place=round.place, stopped=round.watch.longest, killed=round.is_killed(),
+    outcome.update(place=round.place, stopped=round.watch.longest, killed=round.signals_sent(),
+                   incomplete=round.is_incomplete,
                    seconds=time.monotonic() - begin)
     if not round.findings and not options.keep:
         shutil.rmtree(round.place, ignore_errors=True)
@@ -92,7 +94,7 @@ class Tally:
     def __init__(self):
         self.states = collections.Counter()
         self.by_pair = collections.defaultdict(collections.Counter)
-        self.kills, self.longest = collections.Counter(), 0.0
+        self.kills, self.longest, self.incomplete = collections.Counter(), 0.0, 0
 
     def add(self, kind, mode, seed, outcome):
         self.states[outcome["state"]] += 1
@@ -100,6 +102,7 @@ class Tally:
         self.by_pair[kind]["failed"] += outcome["state"] == "failed"
         self.kills.update(outcome.get("killed", ()))
         self.longest = max(self.longest, outcome.get("stopped", 0))
+        self.incomplete += outcome.get("incomplete", False)
         name = "seed %d %s %s" % (seed, kind, mode)
         if outcome["state"] == "skipped":
             print("skipped %s: %s" % (name, outcome["reason"]), flush=True)
@@ -120,9 +123,9 @@ class Tally:
             if counts:
                 cells = [str(counts[mode]) for mode in modes] + [str(counts["failed"])]
                 print("| %s | %s |" % (kind, " | ".join(cells)))
-        print("sent: %s; longest stop %.1f s; %d skipped" % (
+        print("sent: %s; longest stop %.1f s; %d traces said that collections are missing; %d skipped" % (
             ", ".join("%d x %s" % (number, name) for name, number in sorted(self.kills.items())) or "nothing",
-            self.longest, self.states["skipped"]))
+            self.longest, self.incomplete, self.states["skipped"]))
         print("%d passed, %d failed" % (self.states["passed"], self.states["failed"]), flush=True)
 
 
@@ -154,6 +157,9 @@ def collect(process, begin):
 
 def drive(options):
     kernel.adopt_orphans()
+    # What is ignored here (nohup, a script's background) would be ignored by all that is started.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     schedule, tally, running = Schedule(options), Tally(), []
     started = told = 0
     end = time.monotonic() + options.seconds if options.seconds else None

@@ -53,18 +53,25 @@ def state(pid):
     return fields[0] if fields else None
 
 
+def words(pid):
+    """Its command line; of a process that has just ended, nothing."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
 def describe(pid):
     """One line for people."""
     name, fields = stat(pid)
     try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            command = file.read().replace(b"\0", b" ").decode(errors="replace")[:160]
         with open("/proc/%d/wchan" % pid) as file:
             waits = file.read()
     except OSError:
-        command = waits = "?"
+        waits = "?"
     return "%d %s state %s parent %s waits in %s: %s" % (
-        pid, name, fields and fields[0], fields and fields[1], waits, command)
+        pid, name, fields and fields[0], fields and fields[1], waits, " ".join(words(pid))[:160])
 
 
 class StopWatch(threading.Thread):

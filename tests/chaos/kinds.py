@@ -265,7 +265,7 @@ def terminal(round):
     verb = ["top"] if round.mode == "top" else ["record", "--mode", round.mode]
     verb += ["--record" if round.mode == "top" else "-o", round.trace]
     # Longer than anybody waits: it is the hang-up that ends it.
-    line = [round.options.gctrace] + verb + ["--"] + round.victim(steps=5000, pace=0.02, copies=4)
+    line = [round.options.gctrace] + verb + ["--"] + round.victim(steps=50000, pace=0.02, copies=4)
     leader = round.random.choice(("gctrace", "shell", "tmux"))
     round.done.append("%s leads the session of: %s" % (leader, " ".join(line)))
     round.is_gctrace_killed = round.is_cut_short = True

@@ -23,9 +23,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Nobody may stay stopped longer than this, in seconds.
 MOST_STOPPED = 2.5
 # Within this time after the kind's own end everything has ended, in seconds.
-PATIENCE = 45
+PATIENCE = 60
 # How the names of losses begin that stand for pauses, and how many of them make one.
 LOST_PAUSES = (("pauses:", 1), ("begins and ends of collections:", 2))
+# What a note about a process says where not all of it was recorded.
+MAY_MISS = ("may be missing",)
 
 
 class Refused(Exception):
@@ -51,6 +53,8 @@ class Round:
         self.findings, self.excused, self.done = [], set(), []
         # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
         self.is_gctrace_killed = self.is_cut_short = False
+        # A trace said of a process that collections of it may be missing.
+        self.is_incomplete = False
         # How collections are seen; `top` draws its own.
         self.how = mode if mode != "top" else self.random.choice(("ebpf", "inject", "both"))
         self.gctrace = None
@@ -73,7 +77,7 @@ class Round:
         shape.update(words)
         if self.options.pythons.get(python):
             # Without the GIL every collection is a full one that stops all threads: on a busy machine for long.
-            shape.update(threads=0, collections=words.get("collections", 0) // 20)
+            shape.update(threads=0, collections=words.get("collections", 0) // 20, steps=shape["steps"] // 3)
         command = [python, self.copy("victim.py"), os.path.join(self.place, "truth")]
         for name, value in sorted(shape.items()):
             command += ["--" + name] if value is True else ["--%s" % name, str(value)] if value else []
@@ -176,23 +180,22 @@ class Round:
         except ProcessLookupError:
             return False
 
-    def guardian(self):
-        """Pid of the guardian of this round's gctrace; None while there is none."""
-        for pid in kernel.descendants(os.getpid()):
-            name, fields = kernel.stat(pid)
-            if name and name.startswith("gctrace-guard") and int(fields[1]) == self.gctrace.pid:
+    def below(self, is_guardian):
+        """Pid of the first child of this round's gctrace that is a guardian, or is none; None without one."""
+        for pid in kernel.children(self.gctrace.pid):
+            words = kernel.words(pid)
+            if words and words[-1].startswith("__") == is_guardian and kernel.state(pid) != "Z":
                 return pid
         return None
+
+    def guardian(self):
+        return self.below(True)
 
     def program(self):
-        """Pid of the command; None where it has not been started or has ended."""
-        for pid in kernel.children(self.gctrace.pid):
-            name, _ = kernel.stat(pid)
-            if name and not name.startswith("gctrace"):
-                return pid
-        return None
+        """The command; None where it has not been started or has ended."""
+        return self.below(False)
 
-    def is_killed(self):
+    def signals_sent(self):
         """Names of the signals that were sent."""
         return [word for line in self.done for word in line.split()[:1] if word.startswith("SIG")]
 
@@ -272,6 +275,9 @@ class Round:
         if end is None and not self.is_gctrace_killed:
             self.fault("the trace has no end")
         truths, lost = self.truths(), self.lost_pauses(end or {})
+        unsure = {event["pid"] for event in events if event["name"] == "gctrace_note"
+                  and any(word in event["args"]["message"] for word in MAY_MISS)}
+        unexamined = any((end or {}).get("processes", {}).get("unexamined", {}).values())
         seen = {pid: [] for pid in truths}
         for event in events:
             if event.get("cat") == "gc" and event["pid"] in seen:
@@ -279,6 +285,9 @@ class Round:
         missing = surplus = 0
         for pid, truth in truths.items():
             within = [ts for ts in seen[pid] if truth["begin_ns"] <= ts <= truth["end_ns"]]
+            if truth["collections"] > len(within) and (pid in unsure or unexamined):
+                self.is_incomplete = True
+                continue
             missing += max(0, truth["collections"] - len(within))
             surplus += max(0, len(within) - truth["collections"])
         outside = sum(truth["all"] - truth["collections"] + 8 for truth in truths.values())

@@ -255,7 +255,7 @@ impl Recording {
                 if let Some(injected) = &mut self.injected {
                     injected.launched(launched.pid());
                 }
-                self.command.started(launched);
+                self.command.started(launched)?;
             }
             (Target::Everything, _) => self.newcomers = Some(Newcomers::new()),
             (Target::Command(_), None) => {}

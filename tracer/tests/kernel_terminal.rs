@@ -139,3 +139,50 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
     program.kill().unwrap();
     program.status_in_time().unwrap();
 }
+
+/// Runs a command below a shell that leads a session, on a terminal that is closed after each of some times; prints
+/// `alive` and ends if the command, by its standard error, is still there 20 s later.
+const CLOSED_EARLY: &str = "
+import os, pty, select, signal, sys, time
+for delay in (0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5):
+    reader, writer = os.pipe()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.dup2(writer, 2)
+        os.execv('/bin/sh', ['sh', '-c', '\"$@\"; true', 'sh'] + sys.argv[1:])
+    os.close(writer)
+    time.sleep(delay)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    patience = time.monotonic() + 20
+    while select.select([reader], [], [], max(0, patience - time.monotonic()))[0]:
+        if not os.read(reader, 65536):
+            break
+    else:
+        print('alive: the terminal was closed after', delay)
+        os.killpg(pid, signal.SIGKILL)
+        break
+    os.close(reader)
+";
+
+/// Until there is a command, the hang-up of the process group reaches gctrace alone.
+#[test]
+fn a_terminal_that_goes_away_before_the_command_is_there_ends_it() {
+    let test = "a_terminal_that_goes_away_before_the_command_is_there_ends_it";
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    for (verb, mode) in [("record", "ebpf"), ("record", "inject"), ("top", "both")] {
+        let output = Command::new(&python)
+            .args(["-c", CLOSED_EARLY, common::GCTRACE, verb, "--mode", mode])
+            .args(["--", "sleep", "600"])
+            .current_dir(place.path())
+            .env("TERM", "xterm")
+            .env_remove("SUDO_UID")
+            .output_in_time()
+            .unwrap();
+        assert!(output.status.success(), "{verb} {mode}: {output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{verb} {mode}");
+    }
+}

@@ -39,10 +39,15 @@ impl Supervision {
         }
     }
 
-    /// The command was started.
-    pub(crate) fn started(&mut self, launched: Launched) {
+    /// The command was started. A signal of the process group that has arrived until now may have come before there
+    /// was a command in it (Ctrl-C, or a terminal that goes away, while gctrace gets ready): it is handed on.
+    pub(crate) fn started(&mut self, launched: Launched) -> anyhow::Result<()> {
         self.policy.command_started();
         self.launched = Some(launched);
+        while let Some(received) = self.signals.next().context("cannot read signals")? {
+            self.hand_on(received.signal)?;
+        }
+        Ok(())
     }
 
     /// The command, if there is one.
@@ -61,17 +66,20 @@ impl Supervision {
             match self.policy.decide(received) {
                 Decision::GoOn => {}
                 Decision::EndRecording => return Ok(true),
-                Decision::Forward(signal) => {
-                    self.handed_on |= !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2);
-                    if let Some(launched) = &self.launched {
-                        launched
-                            .send(signal)
-                            .context("cannot hand a signal on to the command")?;
-                    }
-                }
+                Decision::Forward(signal) => self.hand_on(signal)?,
             }
         }
         Ok(false)
+    }
+
+    fn hand_on(&mut self, signal: Signal) -> anyhow::Result<()> {
+        self.handed_on |= !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2);
+        match &self.launched {
+            Some(launched) => launched
+                .send(signal)
+                .context("cannot hand a signal on to the command"),
+            None => Ok(()),
+        }
     }
 
     /// Takes the signals that have arrived when nothing is recorded any more. Whether one of them usually ends a

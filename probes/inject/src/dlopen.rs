@@ -1,8 +1,12 @@
-//! Libraries that the program opens while it runs: told to whoever waits for one.
+//! Libraries that the program opens while it runs: reported to whoever waits for one.
 //!
 //! The library's own `dlopen` stands before the C library's. It looks at the name, and then jumps to the real one
 //! with registers and stack as they came, so that the loader sees the real caller (whose RUNPATH counts). No
 //! thread polls.
+//!
+//! A jump does not come back: what such a library brought with it is seen later, at the next `dlopen` or, for CPython,
+//! at the next `setlocale`, which every interpreter calls early in its initialization (`preconfig.c`, 3.8 to 3.15)
+//! and other programs rarely.
 
 use std::ffi::CStr;
 use std::ffi::c_char;
@@ -14,6 +18,25 @@ use std::sync::atomic::Ordering;
 /// dlopen(3).
 pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
 
+/// A function that stands before the C library's: calls `before` with its two arguments, and jumps to the address that
+/// this returns. Both arguments are kept; three words keep the stack aligned to 16 bytes for the call.
+macro_rules! stand_before {
+    ($before:ident) => {
+        std::arch::naked_asm!(
+            "endbr64",
+            "push rdi",
+            "push rsi",
+            "sub rsp, 8",
+            "call {before}",
+            "add rsp, 8",
+            "pop rsi",
+            "pop rdi",
+            "jmp rax",
+            before = sym $before,
+        )
+    };
+}
+
 /// Stands before the C library's: see above.
 ///
 /// # Safety
@@ -21,19 +44,17 @@ pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn dlopen(_name: *const c_char, _flags: i32) -> *mut c_void {
-    // Both arguments are kept; three words keep the stack aligned to 16 bytes for the call.
-    std::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        "sub rsp, 8",
-        "call {before}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before,
-    )
+    stand_before!(before)
+}
+
+/// Stands before the C library's: see above.
+///
+/// # Safety
+/// As of setlocale(3).
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn setlocale(_category: i32, _locale: *const c_char) -> *mut c_char {
+    stand_before!(before_setlocale)
 }
 
 /// The real function's address. What the program is about to open is looked at.
@@ -47,6 +68,31 @@ unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
         look(open, name, flags);
     }));
     open as *const c_void
+}
+
+/// The real function's address. An interpreter may be about to begin.
+unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) -> *const c_void {
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(open) = real() {
+            crate::python::may_begin(open);
+        }
+    });
+    static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+    let mut known = REAL.load(Ordering::Relaxed);
+    if known.is_null() {
+        // SAFETY: looks for the next function of this name, which every C library has.
+        known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"setlocale".as_ptr()) };
+        REAL.store(known, Ordering::Relaxed);
+    }
+    match known.is_null() {
+        true => no_locale as *const c_void,
+        false => known,
+    }
+}
+
+/// Where there is no setlocale at all.
+unsafe extern "C" fn no_locale(_category: i32, _locale: *const c_char) -> *mut c_char {
+    std::ptr::null_mut()
 }
 
 /// Where there is no dlopen at all.

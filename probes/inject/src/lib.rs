@@ -11,7 +11,7 @@
 //! - `python`: the interpreter's hooks;
 //! - `cupti`: GPU work.
 //!
-//! Exports `dlopen` (see there) and nothing else of its own. Needs the C library and its loader, of the
+//! Exports `dlopen` and `setlocale` (see `dlopen`) and nothing else of its own. Needs the C library and its loader, of the
 //! version that it was linked with or newer, and no other library: libgcc is inside, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it asks for glibc 2.35, for `_dl_find_object` (`objdump -T` tells): to run in
 //! older containers it must be linked on as old a system. Where a program's C library is older the loader would

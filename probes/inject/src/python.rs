@@ -17,6 +17,7 @@ mod raw_frame;
 mod start;
 mod watch;
 
+pub(crate) use late::may_begin;
 pub(crate) use late::opens;
 pub(crate) use start::begin;
 

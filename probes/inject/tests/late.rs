@@ -1,5 +1,7 @@
 //! Programs that load a libpython after their start.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 mod common;
 
 use common::interpreters;
@@ -27,6 +29,23 @@ fn program(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
+/// A library that needs `library` and has nothing of its own, as plugins of servers and editors do.
+fn plugin(folder: &Path, library: &Path) -> PathBuf {
+    let plugin = folder.join("plugin.so");
+    let source = folder.join("empty.c");
+    std::fs::write(&source, "").unwrap();
+    let runpath = library.parent().unwrap().display();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
+        .arg(&plugin)
+        .arg(&source)
+        .arg(library)
+        .arg(format!("-Wl,-rpath,{runpath}"))
+        .status();
+    assert!(built.unwrap().success());
+    plugin
+}
+
 #[test]
 fn libpython_loaded_late_initialised_twice() {
     let folder = tempfile::tempdir().unwrap();
@@ -52,9 +71,11 @@ fn libpython_loaded_late_initialised_twice() {
             );
             continue;
         }
-        for scope in ["global", "local"] {
+        let plugin = plugin(folder.path(), library);
+        let ways = [library, &plugin].map(|opened| [(opened, "global"), (opened, "local")]);
+        for (opened, scope) in ways.into_iter().flatten() {
             let mut command = Command::new(&program);
-            let command = command.arg(library).arg(scope).env("PYTHONHOME", home);
+            let command = command.arg(opened).arg(scope).env("PYTHONHOME", home);
             let run = run(Options::default(), command);
             assert!(
                 run.status.success(),
@@ -68,8 +89,9 @@ fn libpython_loaded_late_initialised_twice() {
             // Of both lives of the interpreter.
             assert!(
                 middle.count() >= 12,
-                "{} {scope} {:?}",
+                "{} {} {scope} {:?}",
                 python.name,
+                opened.display(),
                 run.only().hooks()
             );
             tried += 1;

@@ -2,27 +2,82 @@
 //!
 //! - A path to a libpython is opened here first, which is what the program is about to do; then its table of
 //!   built-in modules is exchanged before anybody can initialise it.
-//! - Where it came as a need of something else, it is found at the next `dlopen` of anything, such as its own
-//!   first extension module, if the program sees its symbols. From then on collections are seen.
+//! - Where it comes with something else (a plugin that needs it) or by its bare name, it is found among what is loaded when
+//!   the interpreter begins, or at the next `dlopen` of anything.
 
 use super::start;
 use crate::dlopen::Open;
+use std::ffi::CStr;
+use std::ffi::CString;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+/// In the names of its files.
+const LIBPYTHON: &[u8] = b"libpython";
+
+/// Something was opened since what is loaded was looked at.
+static OPENED: AtomicBool = AtomicBool::new(false);
 
 /// The program is about to open a library, by the real `open`.
 pub(crate) fn opens(open: Open, name: &[u8], flags: i32) {
     if !start::is_waiting() {
         return;
     }
-    let wanted: &[u8] = b"libpython";
-    let is_path = name.contains(&b'/');
-    if is_path && name.windows(wanted.len()).any(|part| part == wanted) {
+    may_begin(open);
+    if is_libpython(name) && name.contains(&b'/') {
         let name = [name, b"\0"].concat();
         // SAFETY: what the program does next, with the same name and flags; the handle is kept.
         let library = unsafe { open(name.as_ptr().cast(), flags) };
         if !library.is_null() {
             start::look_in(library);
         }
-    } else {
-        start::look_in(libc::RTLD_DEFAULT);
     }
+    OPENED.store(true, Ordering::Release);
+}
+
+/// An interpreter may be about to begin: looks for it among what was loaded since the last time.
+pub(crate) fn may_begin(open: Open) {
+    if !start::is_waiting() || !OPENED.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    start::look_in(libc::RTLD_DEFAULT);
+    if let Some(name) = loaded_libpython().filter(|_| start::is_waiting()) {
+        // SAFETY: a file that is loaded already, which the flag insists on; the handle is kept.
+        let library = unsafe { open(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        if !library.is_null() {
+            start::look_in(library);
+        }
+    }
+}
+
+fn is_libpython(name: &[u8]) -> bool {
+    name.windows(LIBPYTHON.len()).any(|part| part == LIBPYTHON)
+}
+
+/// The name of a libpython in this process, as the loader knows it.
+fn loaded_libpython() -> Option<CString> {
+    unsafe extern "C" fn look(
+        object: *mut libc::dl_phdr_info,
+        _size: usize,
+        found: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the loader's description of an object, and what was passed below.
+        let (object, found) = unsafe { (&*object, &mut *found.cast::<Option<CString>>()) };
+        if object.dlpi_name.is_null() {
+            return 0;
+        }
+        // SAFETY: a C string that lives as long as the object is loaded, which the loader's lock ensures.
+        let name = unsafe { CStr::from_ptr(object.dlpi_name) };
+        let file = name.to_bytes().rsplit(|byte| *byte == b'/').next();
+        if file.is_some_and(is_libpython) {
+            *found = Some(name.to_owned());
+        }
+        c_int::from(found.is_some())
+    }
+    let mut found: Option<CString> = None;
+    // SAFETY: the callback gets a pointer to `found` and nothing else.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    found
 }

@@ -170,6 +170,9 @@ pub(super) fn places(owner: Owner) -> Vec<PathBuf> {
         fixed("/dev/shm"),
         named("TMPDIR"),
         fixed("/tmp"),
+        // In a user namespace of the user's own (rootless containers) root's folders belong to nobody.
+        named("HOME").map(|home| home.join(".cache")),
+        named("HOME"),
     ]
     .into_iter()
     .flatten()

@@ -189,3 +189,86 @@ fn the_demonstration_needs_no_rights() {
         .collect();
     assert_eq!(left, ["demo.json"]);
 }
+
+/// The reasons of processes that could have run Python unseen, and the report's words on what is missing.
+fn unexamined(place: &Place, trace: &str) -> (serde_json::Value, String) {
+    let read = Trace::read(&place.work.join(trace));
+    let end = read.end();
+    let report = place.run(&["analyze", trace]);
+    let report = String::from_utf8_lossy(&report.stdout).replace("\n    ", " ");
+    assert!(!report.contains("Nothing was lost"), "{report}");
+    (end["processes"]["unexamined"].clone(), report)
+}
+
+#[test]
+fn children_without_the_variables_are_counted_and_left_as_they_are() {
+    let place = Place::new();
+    let script = "
+import os, subprocess, sys
+show = [sys.executable, '-c', 'import os; print(sorted(os.environ))']
+bare = {'PATH': os.environ['PATH'], 'LC_CTYPE': 'C.UTF-8'}
+subprocess.run(show, env=bare)
+os.waitpid(os.posix_spawn(show[0], show, bare), 0)
+subprocess.run(['env', '-i', 'LC_CTYPE=C.UTF-8', *show])
+subprocess.run(show, stdout=subprocess.DEVNULL)
+try: subprocess.run(['there-is-no-such-program'], env=bare)
+except FileNotFoundError: pass";
+    let output = place.run(&["-o", "t.json", "--", "python3", "-c", script]);
+    assert!(output.status.success(), "{output:?}");
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let bare = "['LC_CTYPE', 'PATH']\n".repeat(2) + "['LC_CTYPE']\n";
+    assert_eq!(shown, bare, "{output:?}");
+    assert!(
+        said(&output).contains("3 processes started without"),
+        "{output:?}"
+    );
+    let (unexamined, report) = unexamined(&place, "t.json");
+    let expected = serde_json::json!({ "started without gctrace's variables (LD_PRELOAD)": 3 });
+    assert_eq!(unexamined, expected, "{report}");
+    assert!(report.contains("3 processes started without"), "{report}");
+}
+
+#[test]
+fn a_filter_that_would_kill_the_program_for_a_call_of_ours_does_not() {
+    let place = Place::new();
+    let script = place.work.join("confined.py");
+    fs::copy(common::scripts().join("confined.py"), &script).unwrap();
+    let script = script.to_str().unwrap();
+    let confined = ["python3", script, "python3", "-c", "print('it lives')"];
+    let recorded = ["-o", "t.json", "--"];
+    let output = place.run(&[&recorded[..], &confined].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "it lives\n");
+    let (unexamined, report) = unexamined(&place, "t.json");
+    assert_eq!(unexamined.as_object().unwrap().len(), 1, "{unexamined}");
+    assert!(
+        report.contains("1 process confined by a seccomp"),
+        "{report}"
+    );
+}
+
+#[test]
+fn another_gctrace_inside_is_named() {
+    let place = Place::new();
+    let inner = [
+        "-o",
+        "inner.json",
+        "--",
+        "python3",
+        "-c",
+        "import gc; gc.collect()",
+    ];
+    let outer = ["-o", "outer.json", "--", place.gctrace.to_str().unwrap()];
+    let output = place.run(&[&outer[..], &inner].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        !Trace::read(&place.work.join("inner.json"))
+            .pauses()
+            .is_empty()
+    );
+    let (_, report) = unexamined(&place, "outer.json");
+    assert!(
+        report.contains("recorded by another gctrace inside"),
+        "{report}"
+    );
+}

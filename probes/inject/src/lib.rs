@@ -6,12 +6,14 @@
 //! and CUPTI, and never lets a panic out.
 //!
 //! - `dlopen`: libraries that the program opens while it runs;
-//! - `environment`: what is asked, by which variables;
+//! - `environment`: what is asked, by which variables; `exec`: programs that are started without them;
+//! - `seccomp`: whether it has to keep still;
 //! - `process`: the rings, and forks;
 //! - `python`: the interpreter's hooks;
 //! - `cupti`: GPU work.
 //!
-//! Exports `dlopen` and `setlocale` (see `dlopen`) and nothing else of its own. Needs the C library and its loader, of the
+//! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`), and nothing else of
+//! its own. Needs the C library and its loader, of the
 //! version that it was linked with or newer, and no other library: libgcc is inside, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it asks for glibc 2.35, for `_dl_find_object` (`objdump -T` tells): to run in
 //! older containers it must be linked on as old a system. Where a program's C library is older the loader would
@@ -22,10 +24,12 @@
 mod cupti;
 mod dlopen;
 mod environment;
+mod exec;
 mod find;
 mod names;
 mod process;
 mod python;
+mod seccomp;
 
 pub use find::NotBuilt;
 pub use find::find_library;
@@ -39,6 +43,10 @@ extern "C" fn begin() {
         };
         // The program's terminal is not ours. This is the standard library's copy inside of this file.
         std::panic::set_hook(Box::new(|_| {}));
+        if seccomp::is_confined(options.filters) {
+            return gctrace_ring::Absence::Confined.say(&rendezvous);
+        }
+        exec::begin();
         process::begin(options, rendezvous);
         if options.collections || options.allocations {
             python::begin();

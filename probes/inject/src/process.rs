@@ -5,6 +5,8 @@
 //! that writes a name.
 
 use crate::names::Names;
+use crate::seccomp;
+use gctrace_ring::Absence;
 use gctrace_ring::Hello;
 use gctrace_ring::LostKind;
 use gctrace_ring::NO_TEXT;
@@ -51,6 +53,13 @@ pub(crate) fn begin(options: Options, rendezvous: Vec<u8>) {
 /// What gctrace asked for; `None` where it did not ask.
 pub(crate) fn options() -> Option<&'static Options> {
     REQUEST.get().map(|request| &request.options)
+}
+
+/// Where processes that are started from here are to say that they are; `None` where that is not asked.
+pub(crate) fn follows_to() -> Option<&'static [u8]> {
+    let request = REQUEST.get()?;
+    let options = &request.options;
+    (options.follow && options.collections).then_some(&request.rendezvous)
 }
 
 /// Whether this process was forked off one in which this library was at work, without an exec since.
@@ -123,6 +132,12 @@ fn first_ring(role: Role) -> Option<&'static Ring> {
     let place = place(role);
     let before = place.load(Ordering::Acquire);
     if before == refused() || (is_forked() && !request.options.follow) {
+        return None;
+    }
+    // A process may have confined itself since, or its parent before the fork.
+    if seccomp::is_confined(request.options.filters) {
+        Absence::Confined.say(&request.rendezvous);
+        place.store(refused(), Ordering::Release);
         return None;
     }
     let made = make(role, &request.options)

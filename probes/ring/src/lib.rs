@@ -19,6 +19,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod absence;
 mod allocations;
 mod consumer;
 mod layout;
@@ -29,6 +30,9 @@ mod record;
 mod rendezvous;
 mod version;
 
+pub use absence::ABSENCE_FILE;
+pub use absence::Absence;
+pub use absence::absences;
 pub use allocations::AllocationTotals;
 pub use allocations::CLASSES;
 pub use allocations::class_of;
@@ -42,6 +46,7 @@ pub use layout::LostKind;
 pub use layout::PYTHON_RECORDS;
 pub use options::OPTIONS_VARIABLE;
 pub use options::Options;
+pub use options::seccomp_filters;
 pub use owner::OwnerMark;
 pub use producer::Producer;
 pub use record::ApiLayer;

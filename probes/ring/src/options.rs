@@ -27,6 +27,9 @@ pub struct Options {
     pub gpu_records: u32,
     /// Children are recorded too; if not, they find none of our variables in their environment.
     pub follow: bool,
+    /// Seccomp filters that gctrace itself is under ([`seccomp_filters`](crate::seccomp_filters)); under more
+    /// the library keeps still. `u32::MAX`: never.
+    pub filters: u32,
 }
 
 impl Default for Options {
@@ -41,6 +44,7 @@ impl Default for Options {
             yields: false,
             gpu_records: GPU_RECORDS as u32,
             follow: true,
+            filters: u32::MAX,
         }
     }
 }
@@ -72,10 +76,29 @@ impl Options {
                 b"ring" => options.gpu_records = power_of_two(number),
                 b"yield" => options.yields = number != 0,
                 b"follow" => options.follow = number != 0,
+                b"filters" => options.filters = number,
                 _ => {}
             }
         }
         options
+    }
+}
+
+/// Seccomp filters that a process is under, from its `/proc/PID/status` (proc_pid_status(5)); `None` where it does not
+/// say. Kernels before 5.9 say only whether there are any, which counts as one.
+#[must_use]
+pub fn seccomp_filters(status: &[u8]) -> Option<u32> {
+    let value = |name: &[u8]| {
+        let line = status
+            .split(|byte| *byte == b'\n')
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(b":"))?;
+        str::from_utf8(line).ok()?.trim().parse::<u32>().ok()
+    };
+    /// `SECCOMP_MODE_DISABLED`.
+    const NONE: u32 = 0;
+    match value(b"Seccomp")? {
+        NONE => Some(0),
+        _ => Some(value(b"Seccomp_filters").unwrap_or(1).max(1)),
     }
 }
 
@@ -91,7 +114,7 @@ impl fmt::Display for Options {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},cuda={},waits={},yield={},ring={},follow={}",
+            "gc={},stack={},alloc={},cuda={},waits={},yield={},ring={},follow={},filters={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
@@ -100,6 +123,7 @@ impl fmt::Display for Options {
             u8::from(self.yields),
             self.gpu_records,
             u8::from(self.follow),
+            self.filters,
         )
     }
 }
@@ -119,8 +143,19 @@ mod tests {
             yields: true,
             gpu_records: 1 << 12,
             follow: false,
+            filters: 2,
         };
         assert_eq!(Options::parse(asked.to_string().as_bytes()), asked);
+        let status = |text: &str| seccomp_filters(text.as_bytes());
+        assert_eq!(
+            status("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"),
+            Some(0)
+        );
+        assert_eq!(status("Seccomp:\t2\nSeccomp_filters:\t3\n"), Some(3));
+        assert_eq!(
+            (status("Seccomp:\t2\n"), status("Name:\tx\n")),
+            (Some(1), None)
+        );
         assert_eq!(Options::parse(b"stack=x,,new=1,\xff"), Options::default());
     }
 }

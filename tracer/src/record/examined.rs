@@ -4,6 +4,7 @@
 //! Both sources report here; who finds out is `watch.rs` and `injected.rs`.
 
 use gctrace_event::Examined;
+use gctrace_ring::Absence;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fmt;
@@ -16,6 +17,14 @@ pub(crate) enum Unexamined {
     Ended,
     /// It ran Python for a time before its probes were in.
     Late,
+    /// In-process: [`gctrace_ring::Absence::Confined`].
+    Confined,
+    /// In-process: [`gctrace_ring::Absence::Environment`].
+    Environment,
+    /// In-process: [`gctrace_ring::Absence::OtherGctrace`].
+    OtherGctrace,
+    /// In-process: its interpreter, or one of them, took no entry in `gc.callbacks`, or the program took it out.
+    Unhooked,
 }
 
 impl fmt::Display for Unexamined {
@@ -23,7 +32,23 @@ impl fmt::Display for Unexamined {
         formatter.write_str(match self {
             Self::Ended => "ended before being examined",
             Self::Late => "ran Python before being probed",
+            Self::Confined => {
+                "confined by a seccomp filter, under which the library makes no system call"
+            }
+            Self::Environment => "started without gctrace's variables (LD_PRELOAD)",
+            Self::OtherGctrace => "recorded by another gctrace inside",
+            Self::Unhooked => "without gctrace in gc.callbacks",
         })
+    }
+}
+
+impl From<Absence> for Unexamined {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Confined => Self::Confined,
+            Absence::Environment => Self::Environment,
+            Absence::OtherGctrace => Self::OtherGctrace,
+        }
     }
 }
 
@@ -40,6 +65,8 @@ pub(crate) struct Examination {
     living: HashMap<u32, Finding>,
     ended: Examined,
     other: u64,
+    /// Processes that are not known otherwise.
+    absent: BTreeMap<Unexamined, u64>,
 }
 
 impl Examination {
@@ -66,6 +93,11 @@ impl Examination {
         finding.unexamined.get_or_insert(why);
     }
 
+    /// So many processes are known by their absence only.
+    pub(crate) fn absent(&mut self, why: Unexamined, count: u64) {
+        self.absent.insert(why, count);
+    }
+
     /// It ended.
     pub(crate) fn ended(&mut self, pid: u32) {
         if let Some(finding) = self.living.remove(&pid) {
@@ -78,6 +110,9 @@ impl Examination {
         let (mut result, mut other) = (self.ended.clone(), self.other);
         for finding in self.living.values() {
             count(*finding, &mut result, &mut other);
+        }
+        for (why, count) in self.absent.iter().filter(|(_, count)| **count > 0) {
+            *result.unexamined.entry(why.to_string()).or_default() += count;
         }
         result.other = counts_others.then_some(other);
         result

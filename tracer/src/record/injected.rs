@@ -29,6 +29,7 @@ use gctrace_event::Origin;
 use gctrace_event::ProbeCost;
 use gctrace_event::ProcessExit;
 use gctrace_event::Record;
+use gctrace_ring::Absence;
 use gctrace_ring::Consumer;
 use gctrace_ring::Listener;
 use gctrace_ring::Offered;
@@ -65,6 +66,8 @@ pub(crate) struct Injected {
     lacks_cuda: bool,
     /// The command handed over a ring.
     has_launched: bool,
+    /// What says how many processes hand over no ring.
+    absent: std::fs::File,
     /// Dropped last.
     folder: Folder,
 }
@@ -133,6 +136,7 @@ impl Injected {
         let folder = Folder::make(&folder::places(owner), owner)?;
         let listener = Listener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
+        let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
             connections: Connections::new(listener),
@@ -153,8 +157,10 @@ impl Injected {
                 without_cupti: Vec::new(),
             },
             lacks_python: asked.collections,
-            lacks_cuda: asked.cuda && !asked.yields,
+            // On machines without a GPU it is no news.
+            lacks_cuda: asked.cuda && !asked.yields && crate::record::mode::has_device(),
             has_launched: false,
+            absent,
             folder,
         };
         injected.connections.listen(&injected.waiting);
@@ -196,6 +202,21 @@ impl Injected {
             .collect();
         for pid in gone {
             self.bury(pid, now_ns, trace);
+        }
+    }
+
+    /// Processes that are known by their absence only. Where there are probes, these see them.
+    pub(crate) fn count_absent(&self, trace: &mut Trace) {
+        if !self.told.describes_processes {
+            return;
+        }
+        match gctrace_ring::absences(&self.absent) {
+            Ok(counts) => {
+                for (absence, count) in Absence::ALL.into_iter().zip(counts) {
+                    trace.examination.absent(absence.into(), count);
+                }
+            }
+            Err(error) => tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE),
         }
     }
 
@@ -344,6 +365,7 @@ impl Injected {
                 break;
             }
         }
+        self.count_absent(trace);
         let alive = self.processes.len();
         for process in self.processes.values_mut() {
             process.leave(trace, &mut self.told);
@@ -386,7 +408,7 @@ const SECOND_RING: &str =
 
 const NO_PYTHON: &str = "no CPython of this recording could be seen: the command runs none, or one that the \
     library does not get into (statically linked, set-user-id, built for musl, started with an environment of \
-    its own)";
+    its own) or that cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
 
 const NO_CUDA: &str = "no GPU times were recorded: no program initialised CUDA, so that CUPTI was not loaded \
     (--cuda off does not ask for it)";

@@ -122,7 +122,13 @@ pub(crate) fn decide(
     launch: Option<&LaunchPlan>,
 ) -> anyhow::Result<Decision> {
     let facts = Facts::gather(config.mode, config.cuda, launch);
-    Ok(choose(config, &facts)?)
+    let mut decision = choose(config, &facts)?;
+    if let Some(injection) = &mut decision.injection {
+        let status = std::fs::read("/proc/self/status").unwrap_or_default();
+        // Where that does not say, programs are taken for as confined as gctrace is.
+        injection.options.filters = gctrace_ring::seccomp_filters(&status).unwrap_or(u32::MAX);
+    }
+    Ok(decision)
 }
 
 impl Facts {

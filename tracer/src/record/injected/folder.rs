@@ -126,6 +126,18 @@ impl Folder {
         self.path.join(SOCKET)
     }
 
+    /// Makes a file in it, for programs of `owner` to write to.
+    pub(super) fn make_file(&self, name: &str, owner: Owner) -> anyhow::Result<File> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        let file = nix::fcntl::openat(&*self.locked, name, flags, mode).context("openat")?;
+        let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+        if owner.uid != Uid::effective().as_raw() {
+            nix::unistd::fchown(&file, Some(uid), Some(gid)).context("fchown")?;
+        }
+        Ok(File::from(file))
+    }
+
     /// Hands the folder and the socket in it to its user, where gctrace is another (root).
     pub(super) fn hand_to(&self, owner: Owner) -> anyhow::Result<()> {
         if owner.uid == Uid::effective().as_raw() {

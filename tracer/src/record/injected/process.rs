@@ -9,6 +9,7 @@ use super::python::MISSED;
 use super::python::PythonRing;
 use super::said::Said;
 use crate::record::clock;
+use crate::record::examined::Unexamined;
 use crate::record::frames::Frames;
 use crate::record::trace::Trace;
 use gctrace_event::Interpreter;
@@ -270,6 +271,12 @@ impl Facts {
                     self.set_interpreter(interpreter);
                     if told.describes_processes {
                         trace.examination.examined(self.process.pid, true);
+                    }
+                }
+                Said::Unhooked => {
+                    if told.describes_processes {
+                        let pid = self.process.pid;
+                        trace.examination.unexamined(pid, Unexamined::Unhooked);
                     }
                 }
                 Said::SeenSince(at_ns) => {

@@ -229,6 +229,9 @@ impl PythonRing {
         if count > 0 {
             said.push(Said::Missed(MISSED, count));
         }
+        if matches!(state, HookState::Failed | HookState::GivenUp) {
+            said.push(Said::Unhooked);
+        }
         said.push(Said::Notice(Notice {
             at_ns,
             weight: Weight::Warning,

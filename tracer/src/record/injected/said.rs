@@ -17,6 +17,8 @@ pub(super) enum Said {
     Interpreter(Interpreter),
     /// Its collections are seen from then on.
     SeenSince(u64),
+    /// Collections of an interpreter of it are not seen, or not any more.
+    Unhooked,
     /// Something that user and reader should know; told once however many processes say it.
     Notice(Notice),
     /// Events that were missed, and where.

@@ -174,6 +174,7 @@ fn options(config: &RecordConfig) -> Options {
         yields: config.gpu_yield,
         gpu_records: Options::gpu_ring_of(config.ring_size),
         follow: config.follow,
+        ..Options::default()
     }
 }
 

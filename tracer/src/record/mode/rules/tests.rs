@@ -225,6 +225,7 @@ fn the_library_is_asked_for_what_was_asked() {
         yields: true,
         gpu_records: 1 << 18,
         follow: false,
+        ..Options::default()
     };
     assert_eq!(options(&all, &facts()), expected);
     let both = RecordConfig {

@@ -1,0 +1,191 @@
+//! Programs that are started from here with an environment of their own: gctrace cannot be in them, and says so.
+//!
+//! The library's functions stand before the C library's and call them. The environment is never changed: a program
+//! that was to be started without these variables is.
+
+use crate::process;
+use gctrace_ring::Absence;
+use gctrace_ring::RENDEZVOUS_VARIABLE;
+use std::ffi::CStr;
+use std::ffi::c_char;
+use std::ffi::c_int;
+use std::ffi::c_void;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering;
+
+/// A list of C strings that ends with null.
+type Strings = *const *const c_char;
+
+unsafe extern "C" {
+    static environ: Strings;
+}
+
+/// The next function of a name. Looked up before the program's code: between fork and exec it must not be.
+struct Real {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            address: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    fn address(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: looks for the next function of this name.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+macro_rules! stand_before {
+    ($($name:ident($($argument:ident: $type:ty),*) looks at ($path:ident, $environment:expr);)*) => {
+        $(
+            #[doc = concat!("Stands before the C library's ", stringify!($name), ".")]
+            ///
+            /// # Safety
+            /// As of that function.
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+                // SAFETY: as the caller promises; the real function has this type.
+                unsafe {
+                    look($path, $environment);
+                    let address = real::$name.address();
+                    if address.is_null() {
+                        return NOT_THERE;
+                    }
+                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(address)($($argument),*)
+                }
+            }
+        )*
+
+        mod real {
+            #![expect(non_upper_case_globals, reason = "names of the C library")]
+            $(
+                pub(super) static $name: super::Real = super::Real::new(
+                    // SAFETY: ends in its only zero.
+                    unsafe {
+                        std::ffi::CStr::from_bytes_with_nul_unchecked(
+                            concat!(stringify!($name), "\0").as_bytes(),
+                        )
+                    },
+                );
+            )*
+        }
+
+        /// Looks the real functions up. To be called before the program's code.
+        pub(crate) fn begin() {
+            $(real::$name.address();)*
+        }
+    };
+}
+
+/// What exec returns where there is none.
+const NOT_THERE: c_int = -1;
+
+stand_before! {
+    execve(path: *const c_char, arguments: Strings, environment: Strings) looks at (path, environment);
+    execv(path: *const c_char, arguments: Strings) looks at (path, environ);
+    execvp(path: *const c_char, arguments: Strings) looks at (path, environ);
+    execvpe(path: *const c_char, arguments: Strings, environment: Strings) looks at (path, environment);
+    posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings) looks at (path, environment);
+    posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: Strings, environment: Strings) looks at (path, environment);
+}
+
+/// Says it if a program is about to be started that will not know of gctrace. May run between fork and exec, in a
+/// child that shares its parent's memory: no locks, no allocations.
+///
+/// # Safety
+/// C strings, and a list of them that ends with null.
+unsafe fn look(path: *const c_char, environment: Strings) {
+    let Some(rendezvous) = process::follows_to() else {
+        return;
+    };
+    // SAFETY: as the caller promises.
+    let Some(absence) = (unsafe { absence(environment, rendezvous) }) else {
+        return;
+    };
+    // SAFETY: as the caller promises. One that is not there is no program; PATH is searched by asking for each.
+    let is_there = unsafe {
+        !path.is_null()
+            && (libc::strchr(path, c_int::from(b'/')).is_null()
+                || libc::access(path, libc::X_OK) == 0)
+    };
+    if is_there {
+        absence.say(rendezvous);
+    }
+}
+
+/// Why a program with this environment hands over no ring here; `None`: it does.
+///
+/// # Safety
+/// A list of C strings that ends with null.
+unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
+    const PRELOAD: &[u8] = b"LD_PRELOAD=";
+    const LIBRARY: &[u8] = b"libgctrace_inject.so";
+    let (mut is_preloaded, mut meets) = (false, None);
+    let mut next = environment;
+    // SAFETY: as the caller promises.
+    while !next.is_null() && !unsafe { *next }.is_null() {
+        // SAFETY: as above.
+        let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
+        if let Some(value) = entry.strip_prefix(PRELOAD) {
+            is_preloaded = value.windows(LIBRARY.len()).any(|part| part == LIBRARY);
+        } else if let Some(value) = entry
+            .strip_prefix(RENDEZVOUS_VARIABLE.as_bytes())
+            .and_then(|value| value.strip_prefix(b"="))
+        {
+            meets = Some(value == rendezvous);
+        }
+        // SAFETY: as above: the list has not ended.
+        next = unsafe { next.add(1) };
+    }
+    match (is_preloaded, meets) {
+        (true, Some(true)) => None,
+        (true, Some(false)) => Some(Absence::OtherGctrace),
+        _ => Some(Absence::Environment),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    #[test]
+    fn environments_are_told_apart() {
+        let of = |entries: &[&str]| {
+            let texts: Vec<_> = entries
+                .iter()
+                .map(|entry| CString::new(*entry).unwrap())
+                .collect();
+            let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+            list.push(std::ptr::null());
+            // SAFETY: made above.
+            unsafe { absence(list.as_ptr(), b"/run/a/socket") }
+        };
+        let preload = "LD_PRELOAD=/x/other.so:/x/libgctrace_inject.so";
+        assert_eq!(of(&[preload, "GCTRACE_RENDEZVOUS=/run/a/socket"]), None);
+        let lost = Some(Absence::Environment);
+        assert_eq!(of(&["PATH=/bin"]), lost);
+        assert_eq!(of(&[preload]), lost);
+        assert_eq!(
+            of(&["LD_PRELOAD=/x/other.so", "GCTRACE_RENDEZVOUS=/run/a/socket"]),
+            lost
+        );
+        let other = of(&[preload, "GCTRACE_RENDEZVOUS=/run/b/socket"]);
+        assert_eq!(other, Some(Absence::OtherGctrace));
+        // SAFETY: null stands for no list.
+        assert_eq!(unsafe { absence(std::ptr::null(), b"/run/a/socket") }, lost);
+    }
+}

@@ -28,6 +28,8 @@ mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 manifest=$folder/manifest.tsv
 log=$folder/log.txt
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$here/debian.sh"
 
 # Debian releases and the interpreters wanted of each.
 debian_suites=(trixie forky)
@@ -113,31 +115,6 @@ installed() {
 
 # ------------------------------------------------------------------ Debian
 
-# The archive this machine already uses, for its later releases too.
-debian_archive() {
-    # shellcheck disable=SC1091
-    [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 1
-    # shellcheck disable=SC2016  # apt's own variable
-    apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Component: main' 2>>"$log" |
-        awk '/\/debian\/?$/ && !found { print; found = 1 }'
-}
-
-debian_source() {
-    local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-    printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$1" "${debian_suites[*]}"
-    if [ -e "$keyring" ]; then printf 'Signed-By: %s\n' "$keyring"; fi
-}
-
-apt_options() {
-    local apt=$folder/apt
-    mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
-    : >"$apt/status"
-    options=(-qq -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt/sources"
-        -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o "Dir::State::Status=$apt/status"
-        -o "Acquire::Languages=none" -o "Acquire::Retries=2" -o "Acquire::http::Timeout=20"
-        -o "APT::Sandbox::User=" -o "APT::Update::Post-Invoke=" -o "APT::Update::Post-Invoke-Success=")
-}
-
 # Unpacks one release's interpreters and libraries into FOLDER/SUITE.
 debian_unpack() {
     local suite=$1 root=$folder/$1 work=$folder/.$1.new version packages=() deb
@@ -208,13 +185,13 @@ debian_fetch() {
         if [ ! -e "$folder/$suite/.complete" ]; then wanting=yes; fi
     done
     if [ -z "$wanting" ]; then return 0; fi
-    archive=$(debian_archive || true)
+    archive=$(debian_archive debian || true)
     if [ -z "$archive" ]; then
         echo "this machine has no Debian archive in its package sources"
         return 0
     fi
-    apt_options
-    debian_source "$archive" >"$folder/apt/sources/later.sources"
+    apt_options "$folder/apt"
+    debian_source "$archive" "${debian_suites[@]}" >"$folder/apt/sources/later.sources"
     if ! apt-get "${options[@]}" update >>"$log" 2>&1; then
         echo "apt-get update of Debian's later releases failed (see $log)"
         return 0

@@ -94,6 +94,22 @@ need_packages() {
         die "apt-get could not install: ${missing[*]}"
 }
 
+# Names of the integration tests of all crates. Folders `tests` within `src` hold parts of unit tests.
+integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
+
+# test_programs NAME...: the test programs of these files, patterns too, built, one per line as
+# 'package folder<TAB>program'.
+test_programs() {
+    local name targets=()
+    for name in "$@"; do targets+=(--test "$name"); done
+    build test --workspace --no-run --message-format=json "${targets[@]}" | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
+        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")'
+}
+
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
     need_packages building "${build_packages[@]}"
     need_cargo

@@ -3,12 +3,13 @@
 #
 #   plain    formatting, lints, unit and integration tests: for anyone
 #   kernel   BPF programs in the running kernel, real interpreters: root
+#   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but programs, which takes hours
+#   scripts/test.sh [TIER...]                       default: all but kernels, and programs, which takes hours
 #
 # A tier that cannot run here is skipped, with the reason; so is a single test, which
 # prints a line 'skipped TEST: REASON'. The closing lines list both. Kernel and torch
@@ -90,9 +91,6 @@ plain() {
     fi
 }
 
-# Names of the integration tests of all crates. Folders `tests` within `src` hold parts of unit tests.
-integration_tests() { find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n' | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
-
 # The simulated GPU's libraries, for tests that need a GPU of known behaviour.
 simulated_gpu() {
     if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d probes/simgpu ]; then return 0; fi
@@ -103,19 +101,6 @@ simulated_gpu() {
     else
         note "the simulated GPU could not be built"
     fi
-}
-
-# The test programs whose file's name starts with PREFIX, built, one per line as
-# 'package folder<TAB>program'.
-test_programs() {
-    local prefix=$1
-    integration_tests | grep -q "^${prefix}_" || return 0
-    build test --workspace --no-run --message-format=json --test "${prefix}_*" | python3 -c '
-import json, os, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
-        print(os.path.dirname(message["manifest_path"]), message["executable"], sep="\t")'
 }
 
 # As root gctrace loads no library that the builder could have replaced: the tests get a copy where only root writes.
@@ -131,14 +116,14 @@ trusted_library() {
 # Runs the tests of a tier as root, one at a time: they share the kernel.
 privileged() {
     local tier=$1 folder program programs
-    programs=$(test_programs "$tier") || {
+    integration_tests | grep -q "^${tier}_" || {
+        note "$tier: skipped: there are no such tests"
+        return 0
+    }
+    programs=$(test_programs "${tier}_*") || {
         fail "$tier (build)"
         return 0
     }
-    if [ -z "$programs" ]; then
-        note "$tier: skipped: there are no such tests"
-        return 0
-    fi
     trusted_library
     while IFS=$'\t' read -r folder program; do
         say "$tier: $(basename "$program")"
@@ -163,6 +148,16 @@ kernel() {
         if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
         simulated_gpu
         privileged kernel
+    fi
+}
+
+kernels() {
+    if ! command -v qemu-system-x86_64 >/dev/null && ! can_be_root; then
+        note "kernels: skipped: qemu-system-x86_64 is not installed"
+    elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 6.1 newest; then
+        note "kernels: passed"
+    else
+        fail kernels
     fi
 }
 
@@ -223,10 +218,10 @@ need_cargo
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in
-    plain | kernel | chaos | torch) "$tier" ;;
+    plain | kernel | kernels | chaos | torch) "$tier" ;;
     programs) programs whole ;;
     programs-short) programs short ;;
-    *) die "no tier '$tier': plain, kernel, chaos, torch, programs-short, programs" ;;
+    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, programs-short, programs" ;;
     esac
 done
 

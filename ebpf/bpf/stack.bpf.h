@@ -198,7 +198,9 @@ __noinline int step(struct walk *walk, const struct frame_layout *layout)
 		return true;
 	if (depth >= MAX_STACK_DEPTH)
 		return false;
-	frame = &walk->frames[depth];
+	/* kernels before 6.8 forget that bound where the compiler keeps `depth` on the stack */
+	barrier_var(depth);
+	frame = &walk->frames[depth & (MAX_STACK_DEPTH - 1)];
 	frame->code = code;
 	frame->offset = offset;
 	walk->depth = depth + 1;
@@ -224,7 +226,8 @@ static __always_inline bool send_code(const struct walk *walk, const struct fram
 				      const struct frame *frame, s64 length, u64 table, u32 most)
 {
 	struct code_event *event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event) + most, 0);
-	u32 bytes = length < 0 ? 0 : length > most ? most : (u32)length;
+	/* 64 bits wide: kernels before 6.8 forget the bound of a narrower one */
+	u64 bytes = length < 0 ? 0 : length > most ? most : length;
 
 	if (!event)
 		return false;
@@ -308,10 +311,13 @@ __noinline u64 check_stack(struct walk *walk, const struct frame_layout *layout,
 {
 	struct seen_stack seen = { .code_deaths = code_deaths };
 	struct seen_stack *known;
+	u64 hash;
 
 	if (!walk || !layout)
 		return STACK_LOST;
-	seen.id = walk->hash;
+	/* the key of a map lies on the stack: kernels before 6.6 take no other memory of a global function's argument */
+	hash = walk->hash;
+	seen.id = hash;
 	for (u32 i = 0; i < MAX_STACK_DEPTH; i++) {
 		u32 identity;
 
@@ -325,14 +331,14 @@ __noinline u64 check_stack(struct walk *walk, const struct frame_layout *layout,
 	}
 	if (seen.id <= STACK_LOST)
 		seen.id = 2;
-	known = bpf_map_lookup_elem(&seen_stacks, &walk->hash);
+	known = bpf_map_lookup_elem(&seen_stacks, &hash);
 	if (known && known->id == seen.id) {
 		known->code_deaths = code_deaths;
 		return seen.id;
 	}
 	if (!send_stack(walk, seen.id))
 		goto lost;
-	bpf_map_update_elem(&seen_stacks, &walk->hash, &seen, BPF_ANY);
+	bpf_map_update_elem(&seen_stacks, &hash, &seen, BPF_ANY);
 	return seen.id;
 lost:
 	count(COUNTER_LOST_STACKS);

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel lacks something without which nothing can be recorded.
-    #[error("this kernel ({release}) cannot record: {missing}")]
+    #[error(
+        "kernel {release} lacks {missing}: probes need Linux {} or newer, with type information (BTF)",
+        crate::OLDEST_LINUX
+    )]
     Unsupported {
         /// `uname -r`.
         release: String,

@@ -70,6 +70,7 @@ pub use session::SharedMaps;
 pub use session::detach;
 pub use support::Attach;
 pub use support::KernelSupport;
+pub use support::OLDEST_LINUX;
 pub use wire::Arenas;
 pub use wire::FileKey;
 pub use wire::FrameOffsets;

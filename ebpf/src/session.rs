@@ -111,12 +111,8 @@ impl Session {
         if config.ring_bytes < 4096 || !config.ring_bytes.is_power_of_two() {
             return Err(Error::RingSize(config.ring_bytes));
         }
-        let missing = support.missing();
-        if support.permitted && !missing.is_empty() {
-            return Err(Error::Unsupported {
-                release: support.release.clone(),
-                missing: missing.join(", "),
-            });
+        if let Some(refusal) = support.refusal() {
+            return Err(refusal);
         }
         let skeleton = load(config, support.attach())?;
         let tracepoints = attach_tracepoints(&skeleton)?;

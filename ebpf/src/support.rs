@@ -1,5 +1,6 @@
 //! Facts about this kernel, then the rules drawn from them.
 
+use crate::error::Error;
 use libbpf_rs::MapType;
 use libbpf_rs::libbpf_sys;
 use std::ffi::CStr;
@@ -28,6 +29,9 @@ pub struct KernelSupport {
     /// The caller may load BPF programs at all; if not, `uprobe_multi` is not known and false.
     pub permitted: bool,
 }
+
+/// The oldest Linux whose own features are enough; distributions carry some back to older ones.
+pub const OLDEST_LINUX: &str = "5.15";
 
 /// How probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,17 +72,28 @@ impl KernelSupport {
         let needs = [
             (
                 self.btf,
-                "kernel type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)",
+                "type information in /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)",
             ),
-            (self.ring_buffer, "the BPF ring buffer (kernel 5.8)"),
-            (self.cookie, "BPF cookies for uprobes (kernel 5.15)"),
-            (self.send_signal, "bpf_send_signal (kernel 5.3)"),
+            (self.ring_buffer, "the BPF ring buffer"),
+            (self.cookie, "BPF cookies for uprobes"),
+            (self.send_signal, "bpf_send_signal"),
         ];
         needs
             .iter()
             .filter(|(there, _)| !there)
             .map(|(_, what)| *what)
             .collect()
+    }
+
+    /// The error of a recording from this kernel; `None` if it lacks nothing, or if that is unknown because
+    /// nothing may be loaded.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Error> {
+        let missing = self.missing();
+        (self.permitted && !missing.is_empty()).then(|| Error::Unsupported {
+            release: self.release.clone(),
+            missing: missing.join(", "),
+        })
     }
 
     /// Multi links where the kernel has them.
@@ -188,13 +203,18 @@ mod tests {
     #[test]
     fn rules_follow_facts() {
         assert_eq!(kernel().attach(), Attach::Multi);
-        assert!(kernel().missing().is_empty());
+        assert!(kernel().refusal().is_none());
         let old = KernelSupport {
             uprobe_multi: false,
             cookie: false,
             ..kernel()
         };
         assert_eq!(old.attach(), Attach::Single);
-        assert_eq!(old.missing(), ["BPF cookies for uprobes (kernel 5.15)"]);
+        assert_eq!(
+            old.refusal().map(|error| error.to_string()).as_deref(),
+            Some(
+                "kernel 6.18 lacks BPF cookies for uprobes: probes need Linux 5.15 or newer, with type information (BTF)"
+            )
+        );
     }
 }

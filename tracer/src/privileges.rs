@@ -167,7 +167,7 @@ impl Denied {
                 "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn\n\
                  Secure Boot off."
             }
-            Obstacle::OldKernel => "A kernel from 5.15 on is needed: gctrace doctor",
+            Obstacle::OldKernel => "Linux 5.15 or newer is needed: gctrace doctor",
             Obstacle::NoNewPrivileges => {
                 "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
                  --security-opt=no-new-privileges): start gctrace outside of it."

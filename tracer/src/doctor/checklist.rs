@@ -12,6 +12,7 @@ use crate::privileges::Denied;
 use crate::privileges::Facts;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
+use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
 use std::fmt;
 
@@ -118,7 +119,7 @@ fn hidden(count: usize, rights: &Facts) -> Option<Line> {
 
 fn kernel(machine: &Machine) -> Vec<Line> {
     let kernel = &machine.kernel;
-    let newer = "A kernel from 5.15 on is needed.";
+    let newer = format!("Linux {OLDEST_LINUX} or newer is needed.");
     // Without the right to load programs the kernel's answer says nothing about the kernel.
     let feature = |there: bool, otherwise| match (kernel.permitted, there) {
         (true, true) => Verdict::Ok,
@@ -134,7 +135,7 @@ fn kernel(machine: &Machine) -> Vec<Line> {
         let verdict = feature(there, Verdict::Missing);
         let line = Line::new(verdict, what, answer(verdict));
         if verdict == Verdict::Missing {
-            line.mend(newer)
+            line.mend(newer.as_str())
         } else {
             line
         }

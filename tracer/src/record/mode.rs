@@ -167,14 +167,8 @@ fn no_probes() -> Option<NoProbes> {
         let why = "the kernel refuses even the smallest BPF program (a seccomp filter or a security module)";
         return Some(NoProbes::Kernel(why.to_owned()));
     }
-    let missing = support.missing();
-    (!missing.is_empty()).then(|| {
-        NoProbes::Kernel(format!(
-            "kernel {} lacks {}",
-            support.release,
-            missing.join(", ")
-        ))
-    })
+    let refusal = support.refusal();
+    refusal.map(|error| NoProbes::Kernel(error.to_string()))
 }
 
 /// Where the system keeps its libraries: a driver there says nothing without a device.

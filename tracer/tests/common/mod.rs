@@ -329,9 +329,15 @@ pub fn place_for(test: &str) -> Option<(PathBuf, tempfile::TempDir)> {
     privileged(test).then(|| (any_python(), tempfile::tempdir().expect("a folder")))
 }
 
-/// Waits until a condition holds; panics with `what` after a minute.
+/// Seconds that anything may take: `GCTRACE_TEST_PATIENCE`, for emulated machines, or a minute.
+fn patience_s() -> u64 {
+    let given = std::env::var("GCTRACE_TEST_PATIENCE").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+/// Waits until a condition holds; panics with `what` after a minute, or [`patience_s`].
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(patience_s());
     while !holds() {
         assert!(
             std::time::Instant::now() < patience,

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Packages of other Debian releases than this machine's, downloaded and never
+# installed. Sourced by interpreters.sh and kernels.sh, which set `log`, a file.
+
+# debian_archive debian|debian-security: the archive this machine already uses,
+# which has the other releases too.
+debian_archive() {
+    # shellcheck disable=SC1091
+    [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 1
+    # shellcheck disable=SC2016,SC2154  # apt's own variable; ours is set by who sources this
+    apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Component: main' 2>>"$log" |
+        awk -v name="/$1/?\$" '$0 ~ name && !found { print; found = 1 }'
+}
+
+# debian_source ARCHIVE SUITE...
+debian_source() {
+    local archive=$1 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    shift
+    printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\n' "$archive" "$*"
+    if [ -e "$keyring" ]; then printf 'Signed-By: %s\n' "$keyring"; fi
+}
+
+# apt_options FOLDER: the array `options`, by which apt knows the sources in
+# FOLDER/sources only and keeps everything else in FOLDER too.
+apt_options() {
+    local apt=$1
+    mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
+    : >"$apt/status"
+    # shellcheck disable=SC2034  # for who sources this
+    options=(-qq -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt/sources"
+        -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o "Dir::State::Status=$apt/status"
+        -o "Acquire::Languages=none" -o "Acquire::Retries=2" -o "Acquire::http::Timeout=20"
+        -o "APT::Sandbox::User=" -o "APT::Update::Post-Invoke=" -o "APT::Update::Post-Invoke-Success=")
+}

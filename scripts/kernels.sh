@@ -1,0 +1,240 @@
+#!/usr/bin/env bash
+# Runs the core of the kernel tier on Debian's stock kernels, in an emulated machine (qemu without
+# KVM: no special rights, and the same everywhere).
+#
+#   scripts/kernels.sh [VERSION...]        default: 5.10 6.1 6.12 newest
+#
+# VERSION is the beginning of a kernel's version, or `newest`. Kernels are downloaded from the archive
+# that this machine uses, of whichever Debian release has them, unpacked into .kernels/VERSION and never
+# installed; remove that folder to fetch anew. The machine boots from an image in memory with the tests,
+# gctrace and two interpreters of the manifest (scripts/interpreters.sh).
+#
+# The closing table has a line per check and a column per kernel. A kernel that cannot be had is a named
+# skip. GCTRACE_KERNELS_CORE=short leaves out the checks that take longest.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=setup.sh
+. "$(dirname "$0")/setup.sh"
+
+folder=$checkout/.kernels
+mkdir -p "$folder"
+log=$folder/log.txt
+: >"$log"
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$checkout/scripts/debian.sh"
+
+# Seconds: for one check, for all checks of one kernel.
+check_limit=${GCTRACE_KERNELS_CHECK_LIMIT:-300}
+limit=${GCTRACE_KERNELS_LIMIT:-1500}
+
+# Where Debian's kernels from 5.10 to the newest are.
+main_suites=(bullseye bookworm bookworm-backports trixie trixie-backports forky sid)
+security_suites=(bullseye-security bookworm-security trixie-security)
+
+# The checks, as file:test. Interpreters: one static and stripped, one shared, with symbols where there is one.
+core=(
+    kernel_load:the_verifier_takes_every_program
+    kernel_support:doctor_agrees_with_what_recording_does
+    kernel_support:a_kernel_that_lacks_something_is_refused_in_one_sentence
+    kernel_support:return_probes_pass_seccomp_filters
+    kernel_truth:system_python
+    kernel_truth:cpython_3_12
+    kernel_truth:debian_3_13_shared
+    kernel_follow:launchers_of_several_interpreters_are_complete
+    kernel_control:attaching_records_and_detaches_cleanly
+    kernel_control:attaching_ends_after_its_time_and_with_the_process
+    kernel_control:killed_gctrace_leaves_the_program_running_and_a_readable_trace
+    kernel_control:capabilities_on_the_binary_are_enough
+    kernel_start:the_guardian_continues_what_is_held
+    kernel_alloc:no_probe_stays_when_gctrace_is_killed_in_a_window
+    kernel_top:system_python
+    kernel_inject:without_capabilities::system_python
+    kernel_inject:beside_the_probes::system_python
+)
+if [ "${GCTRACE_KERNELS_CORE:-}" != short ]; then
+    core+=(
+        kernel_follow:a_storm_of_forks_is_complete
+        kernel_follow:a_pause_cut_short_by_a_kill_is_unfinished
+        kernel_control:killed_at_any_moment_nothing_stays_held
+        kernel_counters:system_python
+    )
+fi
+core+=(kernel_support:nothing_is_left_behind)
+# Of the manifest; tests of others are skipped by name.
+interpreters=(system-3.11 pyenv-3.12 debian-3.13-shared)
+# What the tests and the interpreters call.
+commands=(sh bash env true touch sleep timeout cut grep head tail cat mkdir chmod chown mount umount uname setpriv setcap unshare
+    stat dirname realpath setsid nice kill)
+
+# ------------------------------------------------------------------ kernels
+
+apt_lists() {
+    local archive
+    apt_options "$folder/apt"
+    if [ -n "$(find "$folder/apt/lists" -name '*_Packages*' -mmin -720 -print -quit)" ]; then return 0; fi
+    archive=$(debian_archive debian || true)
+    [ -n "$archive" ] || return 1
+    debian_source "$archive" "${main_suites[@]}" >"$folder/apt/sources/main.sources"
+    archive=$(debian_archive debian-security || true)
+    if [ -n "$archive" ]; then
+        debian_source "$archive" "${security_suites[@]}" >"$folder/apt/sources/security.sources"
+    fi
+    # A release that has left the archive fails alone.
+    apt-get "${options[@]}" update >>"$log" 2>&1 || true
+}
+
+# The newest package with a kernel whose version begins so.
+kernel_package() {
+    local version=$1 prefix='[0-9]+\.'
+    if [ "$version" != newest ]; then prefix=${version//./\\.}'\.'; fi
+    # Up to 7.2 the image is in linux-image-*, later in linux-binary-*, which then carries the same name.
+    apt-cache "${options[@]}" pkgnames linux- 2>>"$log" |
+        sed -nE "s/^linux-(image|binary)-(${prefix}[0-9].*)-cloud-amd64\$/\2 \1/p" | grep -v -- -rc | sort -k1,1V -k2,2r |
+        awk '{ if ($1 != version) kind = $2; version = $1; if ($2 == "binary") kind = $2 }
+             END { if (version) print "linux-" kind "-" version "-cloud-amd64" }'
+}
+
+# fetch VERSION: puts the kernel at .kernels/VERSION/vmlinuz; says why it could not.
+fetch() {
+    local version=$1 package work=$folder/.$1.new found
+    if [ -e "$folder/$version/vmlinuz" ]; then return 0; fi
+    apt_lists || {
+        echo "this machine has no Debian archive in its package sources"
+        return 1
+    }
+    package=$(kernel_package "$version")
+    [ -n "$package" ] || {
+        echo "no Debian release in reach has such a kernel"
+        return 1
+    }
+    rm -rf "$work"
+    mkdir -p "$work/root"
+    (cd "$work" && apt-get "${options[@]}" download "$package") >>"$log" 2>&1 || {
+        echo "$package could not be downloaded (see $log)"
+        return 1
+    }
+    dpkg-deb -x "$work"/*.deb "$work/root" 2>>"$log"
+    found=$(find "$work/root" -name 'vmlinuz*' -type f -print -quit)
+    [ -n "$found" ] || {
+        echo "$package has no kernel image"
+        return 1
+    }
+    mkdir -p "$folder/$version"
+    mv "$found" "$folder/$version/vmlinuz"
+    rm -rf "$work"
+}
+
+# -------------------------------------------------------------------- image
+
+# What of an interpreter's files goes into the image.
+interpreter_files() {
+    local path=$1
+    case $path in
+    "$checkout"/.interpreters/* | */.interpreters/*) echo "${path%%/usr/*}/usr" ;;
+    *) "$path" -c 'import os, sys, sysconfig
+print(sys.executable, os.path.realpath(sys.executable), sysconfig.get_path("stdlib"), sep="\n")
+print(*{line.split()[-1] for line in open("/proc/self/maps") if "/libpython" in line}, sep="\n")' ;;
+    esac
+}
+
+# make_image FILE: the tests, what they need, and the plan.
+make_image() {
+    local programs=$folder/programs plan=$folder/plan entry name line gctrace
+    # shellcheck disable=SC2046  # one word each
+    test_programs $(printf '%s\n' "${core[@]%%:*}" | sort -u) >"$programs"
+    : >"$plan"
+    for entry in "${core[@]}"; do
+        line=$(grep -E "/${entry%%:*}-[0-9a-f]+\$" "$programs") || die "there is no test file ${entry%%:*}"
+        printf '%s\t%s\n' "$line" "${entry#*:}" >>"$plan"
+    done
+    : >"$folder/manifest.tsv"
+    for name in "${interpreters[@]}"; do
+        awk -F'\t' -v name="$name" '$1 == name && $4 != "-"' "$checkout/.interpreters/manifest.tsv" >>"$folder/manifest.tsv"
+    done
+    cat >"$folder/environment" <<ENVIRONMENT
+export PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin HOME=/root TERM=dumb LC_ALL=C.UTF-8
+export GCTRACE_INTERPRETERS=/kernels/manifest.tsv GCTRACE_TEST_PATIENCE=$check_limit GCTRACE_CHECK_LIMIT=$check_limit
+ENVIRONMENT
+    gctrace=${CARGO_TARGET_DIR:-$checkout/target}/debug
+    {
+        printf '%s\t%s\n' "$checkout/scripts/kernel-guest.sh" /init "$plan" /kernels/plan \
+            "$folder/manifest.tsv" /kernels/manifest.tsv "$folder/environment" /kernels/environment
+        for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
+        printf '%s\n' /bin/sh /bin/bash /usr/bin/python3 /etc/passwd /etc/group "$checkout/tests/python" "$checkout/tests/as_user.sh" \
+            "$gctrace/gctrace" "$gctrace"/*.so "$gctrace"/deps/libgctrace_*.so
+        awk -F'\t' '{ print $2; print $1 }' "$plan"
+        while IFS=$'\t' read -r _ _ _ line _; do interpreter_files "$line"; done <"$folder/manifest.tsv"
+    } >"$folder/list"
+    # Not the packages' sources, only their folders.
+    grep -vxE "$checkout(/(tracer|ebpf|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/kernel_image.py" "$1"
+}
+
+# --------------------------------------------------------------------- boot
+
+# boot VERSION: runs the checks; its console goes to .kernels/VERSION/console.
+boot() {
+    local version=$1 console=$folder/$1/console code=0
+    timeout -k 10 "$limit" nice -n 5 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 2048 \
+        -nodefaults -no-user-config -display none -no-reboot -serial "file:$console" \
+        -kernel "$folder/$version/vmlinuz" -initrd "$folder/image" \
+        -append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog mitigations=off rdinit=/init" </dev/null >>"$log" 2>&1 || code=$?
+    tr -d '\r' <"$console" >"$console.text"
+    sed -n 's/^@kernel\t//p' "$console.text" >"$folder/$version/release"
+    # Debian's kernels from 5.15 on have all that recording needs.
+    sed -n 's/^@check\t//p' "$console.text" |
+        if printf '5.15\n%s\n' "$(cat "$folder/$version/release")" | sort -CV; then
+            sed 's/\tskipped\trecording needs root/\tFAILED\trecording needs root/'
+        else
+            cat
+        fi >"$folder/$version/results"
+    if ! grep -qx '@end' "$console.text"; then
+        say "kernel $version did not get to the end (qemu ended with $code); its last lines:"
+        tail -30 "$console.text" >&2
+        printf 'the end\tFAILED\tsee %s\n' "$console.text" >>"$folder/$version/results"
+    fi
+}
+
+# The table: a line per check, a column per kernel; below it, why something was not run or failed.
+table() {
+    local version check result
+    printf '\n%-64s' check
+    for version in "${booted[@]}"; do printf ' %-12s' "$(cut -d- -f1 "$folder/$version/release")"; done
+    echo
+    for check in "${core[@]#*:}" "the end"; do
+        printf '%-64s' "$check"
+        for version in "${booted[@]}"; do
+            result=$(awk -F'\t' -v check="$check" '$1 == check { print $2 }' "$folder/$version/results")
+            printf ' %-12s' "${result:--}"
+        done
+        echo
+    done
+    for version in "${booted[@]}"; do
+        awk -F'\t' -v kernel="$(cat "$folder/$version/release")" \
+            '$2 != "ok" { printf "%s on %s: %s: %s\n", $2, kernel, $1, $3 }' "$folder/$version/results"
+    done
+}
+
+versions=("$@")
+if [ ${#versions[@]} = 0 ]; then versions=(5.10 6.1 6.12 newest); fi
+if [ "$(uname -sm)" != "Linux x86_64" ]; then
+    echo "skipped kernels: only Linux on x86-64 is catered for"
+    exit 0
+fi
+need_packages "kernels in an emulated machine" qemu-system-x86 python3
+need_cargo
+[ -e "$checkout/.interpreters/manifest.tsv" ] || as_builder "$checkout/scripts/interpreters.sh" >>"$log"
+say "building the tests and the image"
+make_image "$folder/image"
+booted=()
+for version in "${versions[@]}"; do
+    if ! reason=$(fetch "$version"); then
+        echo "skipped kernel_${version//./_}: $reason"
+        continue
+    fi
+    say "kernel $version: $(date +%T)"
+    boot "$version"
+    booted+=("$version")
+done
+[ ${#booted[@]} = 0 ] || table
+say "$(date +%T): consoles are in $folder/VERSION/console.text"
+failed=$(for version in "${booted[@]}"; do awk -F'\t' '$2 != "ok" && $2 != "skipped"' "$folder/$version/results"; done)
+[ -z "$failed" ]

@@ -173,7 +173,7 @@ ENVIRONMENT
 # boot VERSION: runs the checks; its console goes to .kernels/VERSION/console.
 boot() {
     local version=$1 console=$folder/$1/console code=0
-    timeout -k 10 "$limit" nice -n 5 qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 2048 \
+    timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 2048 \
         -nodefaults -no-user-config -display none -no-reboot -serial "file:$console" \
         -kernel "$folder/$version/vmlinuz" -initrd "$folder/image" \
         -append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog mitigations=off rdinit=/init" </dev/null >>"$log" 2>&1 || code=$?

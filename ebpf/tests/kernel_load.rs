@@ -12,25 +12,19 @@ use gctrace_event::Counter;
 
 const RING_BYTES: u32 = 1 << 20;
 
-/// Parts of the programs are cut out by switches: with everything, with nothing, and in between.
-fn configurations() -> Vec<Config> {
-    let counters = [
-        CounterSet::default(),
-        CounterSet::new([Counter::PageFaults]),
-        CounterSet::new(Counter::ALL),
-    ];
-    let mut configurations = Vec::new();
-    for counters in counters {
-        for (stack_depth, follow_children) in [(0, true), (16, true), (MAX_STACK_DEPTH, false)] {
-            configurations.push(Config {
-                follow_children,
-                ring_bytes: RING_BYTES,
-                stack_depth,
-                counters,
-            });
-        }
-    }
-    configurations
+/// Switches cut parts out of the programs: everything, nothing, and what is recorded by default.
+fn configurations() -> [Config; 3] {
+    let config = |follow_children, stack_depth, counters| Config {
+        follow_children,
+        ring_bytes: RING_BYTES,
+        stack_depth,
+        counters,
+    };
+    [
+        config(true, MAX_STACK_DEPTH, CounterSet::new(Counter::ALL)),
+        config(false, 0, CounterSet::default()),
+        config(true, 16, CounterSet::new([Counter::PageFaults])),
+    ]
 }
 
 #[test]
@@ -50,6 +44,5 @@ fn the_verifier_takes_every_program() {
         if support.attach() == Attach::Multi {
             Allocations::load(&shared, config.stack_depth).expect("alloc.bpf.c");
         }
-        drop(session);
     }
 }

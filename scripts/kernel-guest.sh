@@ -34,7 +34,8 @@ while IFS='	' read -r folder program name; do
     esac
     grep -q '^test .* \.\.\. ' /tmp/check || result='FAILED	there is no such test'
     case $result in ok | skipped*) ;; *) cat /tmp/check ;; esac
-    printf '@check\t%s\t%s\t%s s up\n' "$name" "$result" "$(cut -d. -f1 /proc/uptime)"
+    file=${program##*/}
+    printf '@check\t%s\t%s\t%s s up\n' "${file%-*}:$name" "$result" "$(cut -d. -f1 /proc/uptime)"
 done </kernels/plan
 echo "@end"
 echo o >/proc/sysrq-trigger

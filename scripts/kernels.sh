@@ -46,6 +46,7 @@ core=(
     kernel_control:capabilities_on_the_binary_are_enough
     kernel_start:the_guardian_continues_what_is_held
     kernel_alloc:no_probe_stays_when_gctrace_is_killed_in_a_window
+    kernel_alloc:a_kernel_without_multi_links_is_named
     kernel_top:system_python
     kernel_inject:without_capabilities::system_python
     kernel_inject:beside_the_probes::system_python
@@ -199,7 +200,7 @@ table() {
     printf '\n%-64s' check
     for version in "${booted[@]}"; do printf ' %-12s' "$(cut -d- -f1 "$folder/$version/release")"; done
     echo
-    for check in "${core[@]#*:}" "the end"; do
+    for check in "${core[@]}" "the end"; do
         printf '%-64s' "$check"
         for version in "${booted[@]}"; do
             result=$(awk -F'\t' -v check="$check" '$1 == check { print $2 }' "$folder/$version/results")

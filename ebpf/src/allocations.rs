@@ -5,6 +5,7 @@
 
 use crate::error::Error;
 use crate::session::SharedMaps;
+use crate::support::Attach;
 use crate::wire::Wire;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore as _;
@@ -117,8 +118,11 @@ impl Allocations {
     /// Loads the programs; stacks and samples come with the session's events.
     ///
     /// # Errors
-    /// [`Error::Load`].
+    /// [`Error::Load`]; [`Error::NoMultiLinks`] before Linux 6.6.
     pub fn load(shared: &SharedMaps, stack_depth: u32) -> Result<Self, Error> {
+        if shared.attach == Attach::Single {
+            return Err(Error::NoMultiLinks);
+        }
         // Borrowed by the skeleton for as long as it lives: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = AllocSkelBuilder::default()

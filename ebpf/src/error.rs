@@ -16,9 +16,22 @@ pub enum Error {
         /// What is missing, in words.
         missing: String,
     },
+    /// Probes are perf events there, and this process may not open any.
+    #[error(
+        "kernel {release} makes probes of perf events, and lets only CAP_SYS_ADMIN open them (kernel.perf_event_paranoid): sudo gctrace has it; or, for everyone: sudo sysctl kernel.perf_event_paranoid=2"
+    )]
+    PerfEvents {
+        /// `uname -r`.
+        release: String,
+    },
     /// The programs were refused.
     #[error("the kernel did not load gctrace's BPF programs")]
     Load(#[source] libbpf_rs::Error),
+    /// Windows on the allocator are not possible.
+    #[error(
+        "this kernel has no uprobe multi links, without which the probes on an allocator would take seconds to place and to take out: Linux 6.6 or newer is needed for that"
+    )]
+    NoMultiLinks,
     /// One of the fixed tracepoints could not be used.
     #[error("cannot attach to the tracepoint {tracepoint}")]
     Tracepoint {

@@ -26,6 +26,9 @@ pub struct KernelSupport {
     pub uprobe_multi: bool,
     /// A program can send a signal to the current process (5.3).
     pub send_signal: bool,
+    /// The caller may open perf events, of which single links are made. Debian's kernels ask for CAP_SYS_ADMIN
+    /// where `kernel.perf_event_paranoid` is 3, their default.
+    pub perf_events: bool,
     /// The caller may load BPF programs at all; if not, `uprobe_multi` is not known and false.
     pub permitted: bool,
 }
@@ -62,6 +65,7 @@ impl KernelSupport {
             cookie: permitted && helper_exists(libbpf_sys::BPF_FUNC_get_attach_cookie),
             uprobe_multi: permitted && uprobe_multi_exists(),
             send_signal: permitted && helper_exists(libbpf_sys::BPF_FUNC_send_signal),
+            perf_events: perf_events_permitted(),
             permitted,
         }
     }
@@ -90,10 +94,17 @@ impl KernelSupport {
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
         let missing = self.missing();
-        (self.permitted && !missing.is_empty()).then(|| Error::Unsupported {
-            release: self.release.clone(),
-            missing: missing.join(", "),
-        })
+        let release = self.release.clone();
+        if !self.permitted {
+            None
+        } else if !missing.is_empty() {
+            let missing = missing.join(", ");
+            Some(Error::Unsupported { release, missing })
+        } else if self.attach() == Attach::Single && !self.perf_events {
+            Some(Error::PerfEvents { release })
+        } else {
+            None
+        }
     }
 
     /// Multi links where the kernel has them.
@@ -105,6 +116,36 @@ impl KernelSupport {
             Attach::Single
         }
     }
+}
+
+/// Opens an event that counts nothing, of this process only.
+fn perf_events_permitted() -> bool {
+    let mut attributes = libbpf_sys::perf_event_attr {
+        type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        config: u64::from(libbpf_sys::PERF_COUNT_SW_DUMMY),
+        ..Default::default()
+    };
+    attributes.set_exclude_kernel(1);
+    let (this_process, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: the attributes live until the call returns; it returns a new descriptor or -1.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw mut attributes,
+            this_process,
+            any_cpu,
+            no_group,
+            libbpf_sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    let Ok(descriptor) = i32::try_from(result) else {
+        return false;
+    };
+    // SAFETY: a non-negative result is a descriptor that nobody else owns.
+    (descriptor >= 0)
+        .then(|| drop(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+        .is_some()
 }
 
 fn helper_exists(helper: libbpf_sys::bpf_func_id) -> bool {
@@ -196,8 +237,24 @@ mod tests {
             cookie: true,
             uprobe_multi: true,
             send_signal: true,
+            perf_events: true,
             permitted: true,
         }
+    }
+
+    #[test]
+    fn only_single_links_need_perf_events() {
+        let strict = KernelSupport {
+            perf_events: false,
+            ..kernel()
+        };
+        assert!(strict.refusal().is_none());
+        let single = KernelSupport {
+            uprobe_multi: false,
+            ..strict
+        };
+        let refusal = single.refusal().map(|error| error.to_string());
+        assert!(refusal.is_some_and(|text| text.contains("kernel.perf_event_paranoid=2")));
     }
 
     #[test]

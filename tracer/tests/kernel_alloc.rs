@@ -6,6 +6,7 @@ mod common;
 
 use common::allocations::the_rate_is_estimated;
 use common::limit::InTime as _;
+use gctrace_ebpf::KernelSupport;
 use std::io::Read as _;
 use std::io::Seek as _;
 use std::io::SeekFrom;
@@ -37,6 +38,29 @@ on_interpreters! {
     json_loads_on_3_13 => "loads" on "pyenv-3.13",
     json_dumps_on_a_stripped_python => "dumps" on "system-3.11",
     json_dumps_on_3_12 => "dumps" on "pyenv-3.12",
+}
+
+#[test]
+fn a_kernel_without_multi_links_is_named() {
+    let test = "a_kernel_without_multi_links_is_named";
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    if KernelSupport::probe().uprobe_multi {
+        eprintln!("skipped {test}: this kernel has uprobe multi links");
+        return;
+    }
+    let line = ["--alloc", "--", python.to_str().unwrap(), "-c"];
+    let script = "import gc; [gc.collect() for _ in range(20)]; raise SystemExit(7)";
+    let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    let named = said.matches("allocations are not counted").count();
+    assert_eq!(named, 1, "{said}");
+    assert!(said.contains("Linux 6.6"), "{said}");
+    let trace = common::Trace::read(&place.path().join("trace.json"));
+    trace.assert_nothing_lost();
+    assert!(trace.pauses().len() >= 20);
 }
 
 /// What cannot be had is said once, and the program runs as ever.
@@ -92,6 +116,10 @@ fn code_of(pid: u32) -> Vec<u8> {
 fn no_probe_stays_when_gctrace_is_killed_in_a_window() {
     let test = "no_probe_stays_when_gctrace_is_killed_in_a_window";
     if !common::privileged(test) {
+        return;
+    }
+    if !KernelSupport::probe().uprobe_multi {
+        eprintln!("skipped {test}: this kernel has no uprobe multi links");
         return;
     }
     let python = common::any_python();

@@ -25,7 +25,11 @@ const SHARED: [&str; 10] = [
 
 /// Handles of the maps that objects have in common; may be handed to another thread.
 #[derive(Debug)]
-pub struct SharedMaps(Vec<MapHandle>);
+pub struct SharedMaps {
+    handles: Vec<MapHandle>,
+    /// How probes are attached on this kernel.
+    pub(crate) attach: Attach,
+}
 
 impl Session {
     /// Handles of the maps that another object is to use instead of its own.
@@ -40,10 +44,13 @@ impl Session {
         let handles = shared
             .map(|map| MapHandle::try_from(&map))
             .collect::<Result<_, _>>();
-        handles.map(SharedMaps).map_err(|source| Error::Map {
-            map: "pause_ring",
-            source,
-        })
+        let attach = self.attach;
+        handles
+            .map(|handles| SharedMaps { handles, attach })
+            .map_err(|source| Error::Map {
+                map: "pause_ring",
+                source,
+            })
     }
 }
 
@@ -58,7 +65,11 @@ impl SharedMaps {
     /// Gives an object that is not loaded yet these maps in place of those of the same name.
     pub(crate) fn lend(&self, object: &mut OpenObject) -> libbpf_rs::Result<()> {
         for mut map in object.maps_mut() {
-            if let Some(shared) = self.0.iter().find(|shared| shared.name() == map.name()) {
+            if let Some(shared) = self
+                .handles
+                .iter()
+                .find(|shared| shared.name() == map.name())
+            {
                 map.reuse_fd(shared.as_fd())?;
             }
         }

@@ -12,6 +12,7 @@ use crate::privileges::Denied;
 use crate::privileges::Facts;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
+use gctrace_ebpf::Attach;
 use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
 use std::fmt;
@@ -206,13 +207,28 @@ fn lockdown(lockdown: Lockdown) -> Line {
     }
 }
 
-/// Concerns users without CAP_PERFMON only (Documentation/admin-guide/perf-security.rst).
+/// Concerns users without CAP_PERFMON only (Documentation/admin-guide/perf-security.rst), but for 3, which is
+/// Debian's and asks for CAP_SYS_ADMIN.
 fn paranoid(machine: &Machine) -> Line {
-    let value = match machine.perf_event_paranoid {
-        Some(level) => format!("{level}: does not matter with CAP_PERFMON"),
-        None => "not there".to_owned(),
+    let what = "perf_event_paranoid";
+    let level = match machine.perf_event_paranoid {
+        Some(level) => level.to_string(),
+        None => return Line::new(Verdict::Ok, what, "not there"),
     };
-    Line::new(Verdict::Ok, "perf_event_paranoid", value)
+    let kernel = &machine.kernel;
+    if kernel.perf_events || !kernel.permitted {
+        let value = format!("{level}: does not matter with CAP_PERFMON");
+        return Line::new(Verdict::Ok, what, value);
+    }
+    let verdict = match kernel.attach() {
+        Attach::Multi => Verdict::Note,
+        Attach::Single => Verdict::Missing,
+    };
+    let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN open perf events");
+    Line::new(verdict, what, value).mend(
+        "Processor counters and arenas are perf events, and before Linux 6.6 probes are, too:\n    \
+         sudo sysctl kernel.perf_event_paranoid=2",
+    )
 }
 
 /// BPF maps have not counted as locked memory since 5.11.

@@ -31,6 +31,7 @@ fn good_machine() -> Machine {
             cookie: true,
             uprobe_multi: true,
             send_signal: true,
+            perf_events: true,
             permitted: true,
         },
         rights: Facts {

@@ -27,7 +27,7 @@ def task(count):
 
 if __name__ == "__main__":
     folder = os.path.dirname(os.path.abspath(__file__))
-    line = [sys.executable, "-m", "celery", "--workdir", os.getcwd(), "-A", "celery_app", "worker", "-c", "2", "-q", "-P", "prefork"]
+    line = [sys.executable, "-m", "celery", "--workdir", os.getcwd(), "-A", "celery_app", "worker", "-c", "2", "-P", "prefork"]
     path = f"{folder}:{os.environ.get('PYTHONPATH', '')}"
     worker = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": path})
     counts = [2_000 + index for index in range(20)]

@@ -30,7 +30,8 @@ class Comparison:
     missing: int = 0
     # Before the interpreter could be seen from inside: not compared.
     early: int = 0
-    unknown_processes: int = 0
+    # Of processes of which the trace itself does not say that it lacks some.
+    unsaid: int = 0
     too_many: list[str] = dataclasses.field(default_factory=list)
     differences: list[str] = dataclasses.field(default_factory=list)
 
@@ -80,17 +81,18 @@ def compare(trace, folder, from_start):
     for pid, own in sorted(readings(folder).items()):
         result.processes += 1
         pauses = trace.of(pid)
-        if pauses is None:
-            result.unknown_processes += 1
         if from_start and own[0].event == "start":
             seen = sum(pause.end_ns <= own[0].before_ns for pause in pauses or [])
             result.early += max(sum(own[0].collections) - seen, 0)
         for before, base, last in spans(own, from_start):
-            compare_span(result, pid, pauses or [], before, base, last)
+            missing = compare_span(result, pid, pauses or [], before, base, last)
+            result.missing += missing
+            result.unsaid += 0 if pid in trace.incomplete else missing
     return result
 
 
 def compare_span(result, pid, pauses, before, base, last):
+    """How many collections are missing."""
     since = (base or before).after_ns if base or before else 0
     zero = (0,) * GENERATIONS
     start, start_collected = (base.collections, base.collected) if base else (zero, zero)
@@ -103,7 +105,7 @@ def compare_span(result, pid, pauses, before, base, last):
         result.too_many.append(f"process {pid}: {least} collections in the trace, {truth} ran")
     missing = sum(max(number - high, 0) for number, high in zip(truth, most))
     if missing:
-        result.missing += missing
         result.differences.append(f"process {pid}: {most} collections in the trace, {truth} ran")
     elif least == most == truth and least_freed != freed:
         result.too_many.append(f"process {pid}: {least_freed} objects freed in the trace, {freed} were")
+    return missing

@@ -36,7 +36,7 @@ class Program:
     # A part of the short form, which runs in continuous integration.
     short: bool = False
     # Seconds that a run may take on a busy machine.
-    limit: float = 120
+    limit: float = 300
     code: int = 0
     # How many processes must have written what their collector counted; 0: none is asked to.
     processes: int = 1

@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import json
 import pathlib
+import re
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Trace:
     pauses: dict[int, list[Pause]]
     namespace_pids: dict[int, int]
     ended: bool
-    notes: list[str]
+    # Processes of which the trace says that collections of theirs may be missing.
+    incomplete: set[int]
 
     def of(self, pid):
         """Pauses of a process by the pid that it has for itself; None if the trace does not know it."""
@@ -46,7 +48,7 @@ def read(path):
     raw = pathlib.Path(path).read_bytes()
     if raw[:2] == b"\x1f\x8b":
         raw = gzip.decompress(raw)
-    trace = Trace({}, {}, False, [])
+    trace = Trace({}, {}, False, set())
     for event in json.loads(raw, parse_float=str)["traceEvents"]:
         name, pid, args = event.get("name"), event.get("pid"), event.get("args", {})
         if event.get("cat") == "gc" and event.get("ph") == "X":
@@ -56,7 +58,8 @@ def read(path):
         elif name == "gctrace_process":
             trace.namespace_pids[pid] = args.get("namespace_pid", pid)
         elif name == "gctrace_note":
-            trace.notes.append(args["message"])
+            if re.search("missing|not seen", args["message"]):
+                trace.incomplete.add(pid)
         elif name == "gctrace_end":
             trace.ended = True
     return trace

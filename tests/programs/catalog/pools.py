@@ -13,7 +13,7 @@ PROGRAMS = [
     pool("forkserver", processes=4, short=True),
     pool("futures", processes=3),
     pool("joblib", "venv", modules=["joblib"], processes=3),
-    pool("dask", "venv", modules=["distributed"], processes=3, stderr=False, limit=200),
-    pool("ray", "venv", modules=["ray"], processes=4, stderr=False, limit=300),
-    Program("celery", ["{python}", "{scripts}/celery_app.py"], python="venv", modules=["celery"], processes=3, limit=200),
+    pool("dask", "venv", modules=["distributed"], processes=3, stderr=False),
+    pool("ray", "venv", modules=["ray"], processes=4, stderr=False),
+    Program("celery", ["{python}", "{scripts}/celery_app.py"], python="venv", modules=["celery"], processes=3),
 ]

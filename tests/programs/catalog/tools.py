@@ -22,7 +22,6 @@ PROGRAMS = [
         ["{python}", "-m", "tox", "-q", "-c", "{suite}/tox.ini", "--workdir", "{work}/tox"],
         python="venv",
         modules=["tox", "pytest"],
-        limit=300,
         unseen={INJECT: "tox removes LD_PRELOAD from the environment of the tests"},
         normalize=[*TIMES, (r"congratulations.*", "congratulations")],
     ),

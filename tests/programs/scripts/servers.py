@@ -62,29 +62,29 @@ def pids_of(server):
 
 
 def reload(server, sign):
-    """Until all of its workers are others."""
+    """Until its two workers are others; it may have more children than those."""
     before, until = pids_of(server), time.monotonic() + PATIENCE_S
     server.send_signal(sign)
-    while (pids_of(server) & before or not pids_of(server)) and time.monotonic() < until:
+    while len(before - pids_of(server)) < 2 and time.monotonic() < until:
         time.sleep(0.05)
-    return "all new" if not pids_of(server) & before else "some old"
+    return "all new" if len(before - pids_of(server)) >= 2 else "some old"
 
 
 COMMANDS = {
-    "gunicorn": ["-m", "gunicorn", "-w", "2", "--bind", f"unix:{SOCKET}", "--chdir", FOLDER, "--pythonpath", FOLDER, "web:wsgi"],
+    "gunicorn": ["-m", "gunicorn", "-w", "2", "--graceful-timeout", "5", "--bind", f"unix:{SOCKET}", "--chdir", FOLDER, "--pythonpath", FOLDER, "web:wsgi"],
     "uvicorn": ["-m", "uvicorn", "--workers", "2", "--uds", SOCKET, "--app-dir", FOLDER, "--log-level", "warning", "web:asgi"],
     "uwsgi": ["--plugin", "python3", "--master", "--die-on-term", "--need-app", "--processes", "2", "--http-socket", SOCKET,
               "--pythonpath", FOLDER, "--module", "web:wsgi"],
     "http": [f"{FOLDER}/web.py", SOCKET],
 }  # fmt: skip
-RELOAD = {"gunicorn": signal.SIGHUP, "uvicorn": signal.SIGHUP, "uwsgi": signal.SIGHUP}
+RELOAD = {"gunicorn": signal.SIGHUP, "uwsgi": signal.SIGHUP}
 
 if __name__ == "__main__":
     kind = sys.argv[1]
     program = "uwsgi" if kind == "uwsgi" else sys.executable
     if kind == "gunicorn":  # --chdir moves it away from the socket
         SOCKET = os.path.abspath(SOCKET)
-        COMMANDS[kind][5] = f"unix:{SOCKET}"
+        COMMANDS[kind][7] = f"unix:{SOCKET}"
     server = subprocess.Popen([program, *COMMANDS[kind]])
     print("first", wait_until_up(server))
     print("then", requests(REQUESTS))

@@ -3,7 +3,8 @@
 On PYTHONPATH only in the runs of tests/programs. A line per event goes to $GCTRACE_TRUTH/PID.UID:
 event, time before and after the reading (CLOCK_MONOTONIC, ns), then for each generation the
 collections and the objects collected. Events: `start` of an interpreter, `fork` (in the child),
-`exec`, `end`. Changes nothing that a program can see, but for one function more in atexit.
+`exec`, `end`, and `now` where a program whose processes end without Python's knowledge calls `record`.
+Changes nothing that a program can see, but for one function more in atexit.
 """
 
 import os
@@ -45,7 +46,8 @@ def install(folder):
     os.register_at_fork(after_in_child=lambda: record("fork"))
     atexit.register(record, "end")
     record("start")
+    return record
 
 
 if os.environ.get("GCTRACE_TRUTH"):
-    install(os.environ["GCTRACE_TRUTH"])
+    record = install(os.environ["GCTRACE_TRUTH"])

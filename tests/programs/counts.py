@@ -53,12 +53,12 @@ def spans(own, from_start):
     """Pairs of readings between which one interpreter counted; the first is None where it counted from its begin."""
     images, previous = [], None
     for reading in own:
-        if reading.event in ("start", "fork"):
+        if reading.event in ("start", "fork") or not images:  # a fork that Python did not make has none
             # After exec the counters begin at 0. An interpreter that is started again in the same
             # process (embedded) begins at 0 too, but the end of the one before is not counted anywhere.
             fresh = reading.event == "start" and not from_start and (previous is None or previous.event == "exec")
             images.append([previous if fresh else None, None if fresh else reading, reading])
-        elif images:
+        else:
             images[-1][2] = reading
         previous = reading
     return images
@@ -87,7 +87,7 @@ def compare(trace, folder, from_start):
         for before, base, last in spans(own, from_start):
             missing = compare_span(result, pid, pauses or [], before, base, last)
             result.missing += missing
-            result.unsaid += 0 if pid in trace.incomplete else missing
+            result.unsaid += 0 if trace.unexamined or trace.hosts(pid) & trace.incomplete else missing
     return result
 
 

@@ -52,7 +52,7 @@ class User:
         self.record = pwd.getpwnam(self.name)
 
     def remove(self):
-        subprocess.run(["userdel", "--remove", self.name], check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["userdel", self.name], check=False)
 
 
 def temporary_folder(parent):
@@ -79,8 +79,11 @@ class Machine:
     def close(self):
         leftovers.end_processes()
         self.user.remove()
+        # What is mounted there may be the whole machine.
+        mounts = pathlib.Path("/proc/self/mounts").read_text()
         for folder in (self.folder, self.binaries):
-            shutil.rmtree(folder, ignore_errors=True)
+            if str(folder) not in mounts:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def fill(self, program, words, work):
         places = {

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 
 import counts
 import execution
@@ -207,6 +208,7 @@ def main():
                 run_program(one, machine, arguments.mode or program.MODES, table)
             except Exception as error:  # a program never costs the others
                 leftovers.end_processes()
+                traceback.print_exc()
                 table.put(one.name, "driver", "FAIL", repr(error))
     finally:
         if arguments.keep:

@@ -29,13 +29,19 @@ class Trace:
     ended: bool
     # Processes of which the trace says that collections of theirs may be missing.
     incomplete: set[int]
+    # How many others it says were not examined in time.
+    unexamined: int
 
     def of(self, pid):
         """Pauses of a process by the pid that it has for itself; None if the trace does not know it."""
-        known = [host for host, own in self.namespace_pids.items() if pid in (host, own)]
+        known = self.hosts(pid)
         if not known:
             return None
         return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.begin_ns)
+
+    def hosts(self, pid):
+        """The pids outside of a process that has this one for itself."""
+        return {host for host, own in self.namespace_pids.items() if pid in (host, own)}
 
 
 def nanoseconds(text):
@@ -48,7 +54,7 @@ def read(path):
     raw = pathlib.Path(path).read_bytes()
     if raw[:2] == b"\x1f\x8b":
         raw = gzip.decompress(raw)
-    trace = Trace({}, {}, False, set())
+    trace = Trace({}, {}, False, set(), 0)
     for event in json.loads(raw, parse_float=str)["traceEvents"]:
         name, pid, args = event.get("name"), event.get("pid"), event.get("args", {})
         if event.get("cat") == "gc" and event.get("ph") == "X":
@@ -56,10 +62,11 @@ def read(path):
             pause = Pause(begin, begin + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
             trace.pauses.setdefault(pid, []).append(pause)
         elif name == "gctrace_process":
-            trace.namespace_pids[pid] = args.get("namespace_pid", pid)
+            trace.namespace_pids[pid] = int(args.get("namespace_pid", pid))
         elif name == "gctrace_note":
             if re.search("missing|not seen", args["message"]):
                 trace.incomplete.add(pid)
         elif name == "gctrace_end":
             trace.ended = True
+            trace.unexamined = sum(map(int, args.get("processes", {}).get("unexamined", {}).values()))
     return trace

@@ -58,7 +58,7 @@ PROGRAMS = [
         "py_spy_beside",
         ["{python}", "{scripts}/py_spy.py"],
         python="venv",
-        modules=["py_spy"],
+        tools=["py-spy"],
         root=True,
     ),
     Program("coverage_by_trace", ["{python}", "-m", "trace", "--count", "-C", "{work}/counts", "{scripts}/work.py"]),

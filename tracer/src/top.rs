@@ -126,7 +126,15 @@ impl Audience for Top<'_> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(Shared::new(Live::new(header.clone(), long_pause_ns)));
         if let Some(address) = self.config.listen {
-            let server = Server::start(address, Arc::clone(&shared))?;
+            let arguments = self.config.listen_arguments;
+            let server = Server::start(address, arguments, Arc::clone(&shared))?;
+            if !server.address().ip().is_loopback() {
+                tracing::warn!(
+                    "whoever reaches {} reads the metrics: processes, their commands, file names; --listen PORT is for \
+                     this machine alone",
+                    server.address()
+                );
+            }
             if self.config.recording.verbosity > Verbosity::Quiet {
                 print::message(format!("metrics at http://{}/metrics", server.address()));
             }

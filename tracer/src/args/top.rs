@@ -72,6 +72,9 @@ pub(super) struct TopArgs {
     /// Serve the figures to Prometheus at this address: a port of this machine alone (9464), or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     listen: Option<SocketAddr>,
+    /// With --listen: show command lines with their arguments, which may hold what is secret
+    #[arg(long, requires = "listen")]
+    listen_arguments: bool,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -104,6 +107,8 @@ pub(crate) struct TopConfig {
     pub iterations: Option<u64>,
     /// Where the figures are served.
     pub listen: Option<SocketAddr>,
+    /// Whether command lines are served with their arguments.
+    pub listen_arguments: bool,
 }
 
 /// Checks what the parts of a command line mean together.
@@ -140,6 +145,7 @@ pub(super) fn config(args: TopArgs) -> Result<TopConfig, clap::Error> {
         show,
         iterations: args.iterations,
         listen: args.listen,
+        listen_arguments: args.listen_arguments,
     })
 }
 

@@ -15,6 +15,7 @@ mod steady;
 #[cfg(test)]
 mod tests;
 mod text;
+mod visitor;
 
 use crate::top::metrics::page::Pages;
 use crate::top::shared::Shared;
@@ -53,11 +54,16 @@ pub(crate) enum ServeError {
 }
 
 impl Server {
-    /// Listens at an address (port 0: any that is free), and serves on a thread of its own.
+    /// Listens at an address (port 0: any that is free), and serves on a thread of its own. `arguments`: command
+    /// lines are shown whole.
     ///
     /// # Errors
     /// When it cannot listen there. Nothing was served then.
-    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Self, ServeError> {
+    pub(crate) fn start(
+        address: SocketAddr,
+        arguments: bool,
+        shared: Arc<Shared>,
+    ) -> Result<Self, ServeError> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|reason| ServeError::Bind { address, reason })?;
@@ -68,8 +74,11 @@ impl Server {
             .build()
             .map_err(ServeError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let pages = Pages::new(shared);
-        let serve = move || runtime.block_on(http::serve(listener, pages, stopped));
+        let site = http::Site {
+            pages: Pages::new(shared, arguments),
+            local_only: address.ip().is_loopback(),
+        };
+        let serve = move || runtime.block_on(http::serve(listener, site, stopped));
         let thread = std::thread::Builder::new()
             .name("gctrace-metrics".to_owned())
             .spawn(serve)

@@ -4,6 +4,7 @@
 
 use crate::top::metrics::page::Pages;
 use crate::top::metrics::text::Format;
+use crate::top::metrics::visitor;
 use http_body_util::Full;
 use hyper::Method;
 use hyper::Request;
@@ -43,14 +44,20 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 type Answer = Response<Full<Bytes>>;
 
+/// What is served, and to whom.
+pub(super) struct Site {
+    pub(super) pages: Pages,
+    /// It listens at a loopback address: requests by names that others could make mean it are refused.
+    pub(super) local_only: bool,
+}
+
 /// Serves until told to stop. What is under way then is cut off with the runtime.
-pub(super) async fn serve(listener: TcpListener, pages: Pages, stopped: oneshot::Receiver<()>) {
-    let pages = Arc::new(pages);
-    tokio::spawn(accept(listener, pages));
+pub(super) async fn serve(listener: TcpListener, site: Site, stopped: oneshot::Receiver<()>) {
+    tokio::spawn(accept(listener, Arc::new(site)));
     let _told_or_forgotten = stopped.await;
 }
 
-async fn accept(listener: TcpListener, pages: Arc<Pages>) {
+async fn accept(listener: TcpListener, site: Arc<Site>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -62,7 +69,7 @@ async fn accept(listener: TcpListener, pages: Arc<Pages>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let conversation = converse(stream, Arc::clone(&pages));
+                let conversation = converse(stream, Arc::clone(&site));
                 connections.add(tokio::spawn(conversation).abort_handle());
             }
             Err(error) => {
@@ -94,9 +101,9 @@ impl Connections {
 }
 
 /// Reads one request and answers it.
-async fn converse(stream: TcpStream, pages: Arc<Pages>) {
+async fn converse(stream: TcpStream, site: Arc<Site>) {
     let service = service_fn(|request: Request<Incoming>| {
-        let answer = answer(&request, &pages);
+        let answer = answer(&request, &site);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -113,7 +120,14 @@ async fn converse(stream: TcpStream, pages: Arc<Pages>) {
 }
 
 /// GET and HEAD of two paths. That a HEAD is answered without the body is hyper's doing.
-fn answer<B>(request: &Request<B>, pages: &Pages) -> Answer {
+fn answer<B>(request: &Request<B>, site: &Site) -> Answer {
+    if site.local_only && !names_this_machine(request) {
+        return plain(
+            StatusCode::FORBIDDEN,
+            "ask by an address or as localhost: gctrace listens for this machine alone\n",
+        );
+    }
+    let pages = &site.pages;
     let readable = matches!(*request.method(), Method::GET | Method::HEAD);
     match (readable, request.uri().path()) {
         (true, "/metrics") => metrics(request, pages),
@@ -129,6 +143,14 @@ fn answer<B>(request: &Request<B>, pages: &Pages) -> Answer {
             "not found; the metrics are at /metrics\n",
         ),
     }
+}
+
+/// By each `Host`, and by the target where that is absolute. Without any (HTTP/1.0) it is no browser.
+fn names_this_machine<B>(request: &Request<B>) -> bool {
+    let target = request.uri().host().is_none_or(visitor::is_local);
+    let hosts = request.headers().get_all(header::HOST);
+    let local = |host: &header::HeaderValue| host.to_str().is_ok_and(visitor::is_local);
+    target && hosts.iter().all(local)
 }
 
 fn metrics<B>(request: &Request<B>, pages: &Pages) -> Answer {

@@ -4,6 +4,7 @@ use crate::top::metrics::collect::Figures;
 use crate::top::metrics::steady::Steady;
 use crate::top::metrics::text;
 use crate::top::metrics::text::Format;
+use crate::top::metrics::visitor::without_arguments;
 use crate::top::shared::Shared;
 use gctrace_analysis::live::Snapshot;
 use hyper::body::Bytes;
@@ -25,6 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Pages {
     shared: Arc<Shared>,
+    /// Command lines are shown whole.
+    arguments: bool,
     state: Mutex<State>,
 }
 
@@ -43,9 +46,12 @@ struct Last {
 }
 
 impl Pages {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let state = Mutex::default();
-        Self { shared, state }
+    pub(super) fn new(shared: Arc<Shared>, arguments: bool) -> Self {
+        Self {
+            shared,
+            arguments,
+            state: Mutex::default(),
+        }
     }
 
     /// The page now.
@@ -65,6 +71,11 @@ impl Pages {
         let made = Instant::now();
         let mut snapshot = self.shared.snapshot(INTERVAL, None);
         steady.hold(&mut snapshot);
+        if !self.arguments {
+            for process in &mut snapshot.processes {
+                process.command = without_arguments(&process.command);
+            }
+        }
         Ok(Last {
             made,
             open: Bytes::from(open_metrics(snapshot)?),

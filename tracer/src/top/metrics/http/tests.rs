@@ -12,7 +12,7 @@ use std::net::TcpStream;
 
 fn server(address: &str) -> Server {
     let live = Live::new(Header::default(), 10_000_000);
-    Server::start(address.parse().unwrap(), Arc::new(Shared::new(live))).unwrap()
+    Server::start(address.parse().unwrap(), false, Arc::new(Shared::new(live))).unwrap()
 }
 
 /// What is answered to these bytes, until the connection is closed.
@@ -50,6 +50,24 @@ fn the_page_is_served_over_both_families_of_addresses() {
         assert!(body.ends_with("\n# EOF\n"), "{body}");
         assert!(body.contains("\ngctrace_processes 0\n"), "{body}");
     }
+}
+
+#[test]
+fn names_that_could_be_rebound_are_refused_where_it_is_of_this_machine_alone() {
+    let status = |server: &Server, host: &str| {
+        let port = server.address().port();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let answer = said(SocketAddr::from(([127, 0, 0, 1], port)), request.as_bytes());
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    let local = server("127.0.0.1:0");
+    assert_eq!(status(&local, "evil.example.com"), "403");
+    assert_eq!(status(&local, "localhost:9464"), "200");
+    assert_eq!(status(&local, "127.0.0.1"), "200");
+    let target = b"GET http://evil.example.com/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert!(said(local.address(), target).starts_with("HTTP/1.1 403"));
+    let open = server("0.0.0.0:0");
+    assert_eq!(status(&open, "node7.cluster.example"), "200");
 }
 
 #[test]
@@ -128,13 +146,13 @@ fn an_address_that_is_taken_is_named() {
     let server = server("127.0.0.1:0");
     let address = server.address();
     let live = Live::new(Header::default(), 10_000_000);
-    let error = Server::start(address, Arc::new(Shared::new(live))).unwrap_err();
+    let error = Server::start(address, false, Arc::new(Shared::new(live))).unwrap_err();
     assert!(matches!(error, ServeError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()));
     drop(server);
     // Its end freed the address.
     let live = Live::new(Header::default(), 10_000_000);
-    Server::start(address, Arc::new(Shared::new(live))).unwrap();
+    Server::start(address, false, Arc::new(Shared::new(live))).unwrap();
 }
 
 proptest! {

@@ -1,0 +1,94 @@
+//! Who may read the page, and how much of a command line.
+
+use std::net::IpAddr;
+
+/// Whether a request that names this host is meant for a server of this machine alone. A web page can make a
+/// browser ask such a server by a name of its own (DNS rebinding); addresses and `localhost` cannot be rebound.
+pub(super) fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _port)) => address,
+        None => host.rsplit_once(':').map_or(host, |(name, _port)| name),
+    };
+    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+}
+
+/// A command line without what may be secret: its program, and of Python the script or module.
+pub(super) fn without_arguments(line: &str) -> String {
+    let mut words = line.split(' ');
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let mut kept = vec![program];
+    if name.starts_with("python") || name.starts_with("pypy") {
+        kept.extend(script(&mut words));
+    }
+    if words.next().is_some() {
+        kept.push("...");
+    }
+    kept.join(" ")
+}
+
+/// The script, `-m MODULE`, or `-c` alone; options that take a word are taken with it.
+fn script<'a>(words: &mut impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    while let Some(word) = words.next() {
+        match word {
+            "-m" => return [word].into_iter().chain(words.next()).collect(),
+            "-c" => return vec![word],
+            "-X" | "-W" | "--check-hash-based-pycs" => drop(words.next()),
+            word if word.len() > 1 && word.starts_with('-') => {}
+            word => return vec![word],
+        }
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_cannot_be_rebound() {
+        for local in [
+            "localhost",
+            "LOCALHOST:9464",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "[::1]",
+            "[::1]:9464",
+            "10.1.2.3:80",
+        ] {
+            assert!(is_local(local), "{local}");
+        }
+        for foreign in [
+            "evil.example.com",
+            "evil.example.com:9464",
+            "localhost.evil.com",
+            "",
+            "127.0.0.1.evil.com",
+            "[::1",
+            "a:b:c",
+        ] {
+            assert!(!is_local(foreign), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_left_out() {
+        for (line, shown) in [
+            ("python train.py --password x", "python train.py ..."),
+            (
+                "/usr/bin/python3 -u -X dev train.py",
+                "/usr/bin/python3 train.py",
+            ),
+            (
+                "python -m torch.distributed.run --token x",
+                "python -m torch.distributed.run ...",
+            ),
+            ("python -c import x", "python -c ..."),
+            ("python3", "python3"),
+            ("gunicorn --secret x", "gunicorn ..."),
+            ("", ""),
+        ] {
+            assert_eq!(without_arguments(line), shown, "{line}");
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! a user would start it.
 
 use crate::args::DemoConfig;
+use crate::files::write_export;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::print;
@@ -20,6 +21,9 @@ use std::process::Command;
 
 /// The training program, as it is in `examples/`.
 const PROGRAM: &str = include_str!("../../examples/train_simgpu.py");
+
+/// Its name.
+const PROGRAM_NAME: &str = "train_simgpu.py";
 
 /// What runs it.
 const PYTHON: &str = "python3";
@@ -69,8 +73,22 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     if recorded != 0 {
         return Ok(recorded);
     }
+    keep_program(config);
     say("\n")?;
     code(Command::new(&gctrace).arg("analyze").arg(&config.output))
+}
+
+/// The program beside its trace, so that the lines of the report can be looked up. A file that is there stays.
+fn keep_program(config: &DemoConfig) {
+    let path = config.output.with_file_name(PROGRAM_NAME);
+    let write = |out: &mut dyn std::io::Write| out.write_all(PROGRAM.as_bytes());
+    match write_export(&path, &Invoker::detect(), &[], false, &write) {
+        Ok(()) => print::message(format!(
+            "the program of the demonstration is {}",
+            path.display()
+        )),
+        Err(error) => tracing::info!("the program is not kept: {error:#}"),
+    }
 }
 
 /// On standard output; a reader that is gone misses nothing.
@@ -103,7 +121,7 @@ fn search_path(folder: &Path) -> OsString {
 fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
     let library = gctrace_simgpu::find_library()?;
     gctrace_simgpu::lay_out(&library, folder)?;
-    let program = folder.join("train_simgpu.py");
+    let program = folder.join(PROGRAM_NAME);
     let write = |path: &Path, mode: u32| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
             .with_context(|| format!("cannot write {}", path.display()))

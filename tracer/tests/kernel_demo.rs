@@ -28,5 +28,6 @@ fn the_demonstration_records_and_explains() {
     let trace = Trace::read(&place.path().join("demo.json"));
     assert!(trace.pauses().len() > 100);
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
-    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(place.path().join("train_simgpu.py").exists());
 }

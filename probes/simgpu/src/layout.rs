@@ -52,7 +52,13 @@ pub fn find_library() -> Result<PathBuf, LayoutError> {
     }
     let program = std::env::current_exe().unwrap_or_default();
     let candidates = program.ancestors().skip(1).take(2).flat_map(|folder| {
-        let folders = [folder.to_owned(), folder.join("deps"), folder.join("lib")];
+        let installed = folder.join("lib/gctrace");
+        let folders = [
+            folder.to_owned(),
+            folder.join("deps"),
+            folder.join("lib"),
+            installed,
+        ];
         folders.map(|folder| folder.join(LIBRARY))
     });
     // Cargo leaves old copies behind: the newest is the one of this build.

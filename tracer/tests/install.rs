@@ -1,0 +1,64 @@
+//! The README's lines to install gctrace, as they are, with another prefix.
+
+mod common;
+
+use common::limit::InTime as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Those lines, without sudo, for what was built with these tests.
+fn lines(built: &Path, prefix: &Path) -> Vec<String> {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).expect("README.md");
+    readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("sudo install "))
+        .map(|rest| {
+            let rest = rest.replace("target/release", &built.display().to_string());
+            format!(
+                "install {}",
+                rest.replace("/usr/local", &prefix.display().to_string())
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn the_readmes_lines_install_everything() {
+    // Root loads no library from below a folder that everyone may write to.
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let prefix = place.path().join("prefix");
+    let built = Path::new(common::GCTRACE).parent().expect("a folder");
+    let lines = lines(built, &prefix);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for line in lines {
+        let installed = Command::new("sh")
+            .args(["-c", &line])
+            .output_in_time()
+            .expect("sh");
+        assert!(installed.status.success(), "{line} {installed:?}");
+    }
+    let gctrace = |arguments: &[&str]| {
+        let mut command = Command::new(prefix.join("bin/gctrace"));
+        command.args(arguments).current_dir(place.path());
+        command
+            .env_remove("GCTRACE_INJECT_LIBRARY")
+            .env_remove("SIMGPU_LIBRARY")
+            .env_remove("SUDO_UID");
+        command.output_in_time().expect("gctrace runs")
+    };
+    let recorded = gctrace(&[
+        "--mode",
+        "inject",
+        "--",
+        "/usr/bin/python3",
+        "-c",
+        "import gc; gc.collect()",
+    ]);
+    assert!(recorded.status.success(), "{recorded:?}");
+    let demonstrated = gctrace(&["demo", "--steps", "20", "-o", "demo.json"]);
+    assert!(demonstrated.status.success(), "{demonstrated:?}");
+    let text = String::from_utf8_lossy(&demonstrated.stdout);
+    assert!(text.contains("gctrace simulated GPU"), "{text}");
+    assert!(place.path().join("train_simgpu.py").exists());
+}

@@ -213,7 +213,8 @@ programs() {
 }
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils gdb python3 python3-venv strace sudo tmux util-linux
+need_packages "the tests" binutils python3 python3-venv tmux util-linux
+if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 need_cargo
 interpreters
 for tier in "${tiers[@]}"; do

@@ -33,7 +33,6 @@ bool sees_mappings = false;
 #define NAMED_RUNUSER 0x726573756e7572ull
 #define NAMED_SCRIPT 0x747069726373ull
 #define NAMED_NSENTER 0x7265746e65736eull
-#define NAMED_UNSHARE 0x65726168736e75ull
 #define NAMED_LOGIN 0x6e69676f6cull
 #define NAMED_EXPECT 0x746365707865ull
 
@@ -61,7 +60,6 @@ static __always_inline bool is_watcher_by_name(struct task_struct *task)
 	case NAMED_RUNUSER:
 	case NAMED_SCRIPT:
 	case NAMED_NSENTER:
-	case NAMED_UNSHARE:
 	case NAMED_LOGIN:
 	case NAMED_EXPECT:
 		return true;

@@ -111,6 +111,20 @@ pub(crate) unsafe trait Wire: Copy {
     }
 }
 
+impl FileKey {
+    /// The key of a file with these numbers, as stat(2) shows them. Where a file system shows another device than its
+    /// own (btrfs, some overlays) it matches nothing.
+    #[must_use]
+    pub fn of(device: u64, inode: u64) -> Self {
+        // MINORBITS, include/linux/kdev_t.h
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        Self {
+            inode,
+            device: u64::from(major) << 20 | u64::from(minor),
+        }
+    }
+}
+
 // SAFETY: integers only.
 unsafe impl Wire for PauseWire {}
 // SAFETY: integers only.

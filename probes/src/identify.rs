@@ -7,6 +7,7 @@ use crate::elf::NotAnImage;
 use object::ReadCache;
 use std::fs::File;
 use std::path::Path;
+use std::path::PathBuf;
 
 /// What kind of program a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,27 @@ fn kind_of(image: &Image<'_>) -> ProgramKind {
     } else {
         ProgramKind::OtherDynamic { entry_file_offset }
     }
+}
+
+/// Where the libpython that an executable links most likely is: beside it, in the `lib` beside its folder, or where the
+/// system has its libraries. A guess, made before it runs; its loader may find another one.
+#[must_use]
+pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
+    const SYSTEM: [&str; 4] = [
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/local/lib",
+        "/usr/lib64",
+        "/usr/lib",
+    ];
+    let opened = File::open(executable).ok()?;
+    let cache = ReadCache::new(opened);
+    let image = Image::parse(Data::File(&cache)).ok()?;
+    let name = image.needed().into_iter().find(|name| is_libpython(name))?;
+    let folder = executable.parent()?;
+    let own = [folder.join("../lib"), folder.to_owned()];
+    let places = own.into_iter().chain(SYSTEM.map(PathBuf::from));
+    let mut files = places.map(|place| place.join(name));
+    files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
 /// Whether a library's file name is that of a libpython with the interpreter inside, such as

@@ -33,6 +33,7 @@ mod resolution;
 pub use error::ResolveError;
 pub use identify::ProgramKind;
 pub use identify::identify;
+pub use identify::likely_libpython;
 pub use loading::Loading;
 pub use loading::exported_bytes;
 pub use loading::loading;

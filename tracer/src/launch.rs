@@ -8,6 +8,7 @@ mod as_user;
 mod environment;
 mod inherited;
 mod invoker;
+mod named;
 mod preload;
 mod program;
 mod signals;

@@ -130,7 +130,7 @@ impl LaunchPlan {
 }
 
 /// As execvp(3) finds a program.
-fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf> {
+pub(super) fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program));
     }

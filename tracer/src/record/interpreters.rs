@@ -190,6 +190,29 @@ impl Interpreters {
         }
     }
 
+    /// Arms the collector that a program would run with, before it runs: where it is, and the interpreter's index.
+    pub(crate) fn arm_named(
+        &mut self,
+        session: &mut Session,
+        program: &Path,
+    ) -> Option<(PathBuf, InterpreterIndex)> {
+        let file = match gctrace_probes::identify(program) {
+            Ok(ProgramKind::Static) => program.to_owned(),
+            Ok(ProgramKind::NeedsLibpython { .. }) => gctrace_probes::likely_libpython(program)?,
+            _ => return None,
+        };
+        // What cannot be armed now is tried, and mentioned, when a process runs it.
+        let armed = self.arm(session, std::process::id(), &file, &file);
+        let index = armed.inspect_err(|_| self.forget(&file)).ok()??;
+        Some((file, index))
+    }
+
+    fn forget(&mut self, file: &Path) {
+        if let Ok(identity) = identity(file) {
+            self.files.remove(&identity);
+        }
+    }
+
     /// Arms every collector that a process has mapped. The interpreter's index, and whether it was
     /// armed only now.
     pub(crate) fn arm_mapped(

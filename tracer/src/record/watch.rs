@@ -30,7 +30,9 @@ use gctrace_ebpf::Session;
 use gctrace_event::Origin;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
+use std::time::Instant;
 
 /// The probes of a recording, and what is known by them.
 pub(crate) struct Watch {
@@ -62,6 +64,9 @@ pub(crate) struct Watch {
     /// Files named like a libpython that were mapped, and the interpreter in each.
     libraries: HashMap<(u64, u64), Option<InterpreterIndex>>,
 }
+
+/// Most time before the start of a command that goes into probes of interpreters that it names.
+const BEFORE_START: Duration = Duration::from_millis(500);
 
 impl Watch {
     pub(crate) fn new(
@@ -102,8 +107,32 @@ impl Watch {
         )
     }
 
+    /// Places the probes of interpreters that the command names, so that nothing of it waits for them.
+    fn arm_named(&mut self, plan: &LaunchPlan) {
+        let begin = Instant::now();
+        for program in plan.named_interpreters() {
+            if begin.elapsed() >= BEFORE_START {
+                break;
+            }
+            let Some((file, index)) = self.interpreters.arm_named(&mut self.session, &program)
+            else {
+                continue;
+            };
+            let Ok(found) = std::fs::metadata(&file) else {
+                continue;
+            };
+            let key = FileKey::of(found.dev(), found.ino());
+            match file == program {
+                true => drop(self.usual.insert((key.inode, key.device), index)),
+                false => drop(self.libraries.insert((key.inode, key.device), Some(index))),
+            }
+            self.known(key);
+        }
+    }
+
     /// Starts the command; it is held at its exec until its probes are in.
     pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<Launched> {
+        self.arm_named(plan);
         self.holding.allow(&mut self.session);
         self.session.record_own_children(true);
         let launched = plan.spawn();

@@ -6,9 +6,12 @@
 mod about;
 mod deferred;
 mod trace_state;
+mod unlisted;
 
 use self::deferred::Deferred;
 pub(crate) use self::trace_state::TraceState;
+use self::unlisted::Rest;
+pub(crate) use self::unlisted::UnlistedSums;
 use crate::gpu::collect::Collector;
 use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
@@ -44,6 +47,8 @@ const SPANS_KEPT: usize = 65_536;
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
     pub(crate) processes: Vec<ProcessState>,
+    /// Of each trace that has more processes than are listed: the stacks and counters of the others.
+    pub(crate) unlisted: Vec<ProcessState>,
     pub(crate) all: Tally,
     pub(crate) by_generation: [Tally; 4],
     pub(crate) by_reason: [Tally; 4],
@@ -62,6 +67,7 @@ pub struct Analysis {
 #[derive(Debug, Default)]
 struct Current {
     processes: HashMap<u32, Incarnations>,
+    rest: Rest,
     thread_names: HashMap<(u32, u32), String>,
     process_names: HashMap<u32, String>,
     frames: TraceFrames,
@@ -96,6 +102,7 @@ impl Default for Analysis {
         Self {
             traces: Vec::new(),
             processes: Vec::new(),
+            unlisted: Vec::new(),
             all: tally(),
             by_generation: std::array::from_fn(|_| tally()),
             by_reason: std::array::from_fn(|_| tally()),
@@ -130,13 +137,20 @@ impl Analysis {
         match item {
             Item::Record(Record::Pause(pause)) => {
                 trace.see(pause.begin_ns, pause.end_ns);
+                if self.is_unlisted(pause.pid) {
+                    return self.add_unlisted_pause(&pause);
+                }
                 self.current.gpu.add_pause(&pause);
                 let index = self.process_at(pause.pid, pause.begin_ns);
                 if let Some(pause) = self.defer(index, pause) {
                     self.add_pause(index, &pause);
                 }
             }
-            Item::Record(record) => self.add_record(record),
+            Item::Record(record) => {
+                if let Some(record) = self.add_unlisted(record) {
+                    self.add_record(record);
+                }
+            }
             Item::Header(header) => trace.header = Some(*header),
             Item::ProcessName { pid, name } => {
                 self.current.process_names.insert(pid, name);
@@ -176,9 +190,16 @@ impl Analysis {
                 process.see_at_work(*begin, *end);
             }
         }
+        let rest = &mut current.rest;
+        self.unlisted
+            .extend(rest.take_together(&current.frames, &mut self.stacks));
+        if let Some(trace) = self.traces.get_mut(index) {
+            let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
+            let (_, last_ns) = trace.span.unwrap_or_default();
+            trace.unlisted = std::mem::take(rest).finish(ended_ns, last_ns);
+        }
         for entry in self.worst.entries_mut() {
-            let process = self.processes.get(entry.process);
-            if process.is_some_and(|process| process.trace == index) {
+            if entry.trace == index {
                 let thread = (entry.pause.pid, entry.pause.tid);
                 entry.thread = current.thread_names.get(&thread).cloned();
                 let stack = entry.pause.stack;
@@ -211,15 +232,20 @@ impl Analysis {
         let Some(process) = self.processes.get_mut(index) else {
             return;
         };
-        if let Some(trace) = self.traces.get_mut(process.trace) {
+        process.add(pause);
+        let (trace, full) = (process.trace, process.is_full(pause));
+        self.count(trace, Some(index), pause, full);
+    }
+
+    /// Counts a pause in all that is not of one process.
+    fn count(&mut self, index: usize, process: Option<usize>, pause: &Pause, full: bool) {
+        if let Some(trace) = self.traces.get_mut(index) {
             trace.effort.add(pause.duration_ns());
             trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
             trace
                 .sources
                 .add(pause.source, pause.begin_ns, pause.end_ns);
         }
-        process.add(pause);
-        let full = process.is_full(pause);
         self.all.add(pause);
         if let Some(tally) = self
             .by_generation
@@ -234,7 +260,7 @@ impl Analysis {
         if pause.unfinished {
             self.unfinished.add(pause.duration_ns());
         }
-        self.worst.add(index, pause);
+        self.worst.add(index, process, pause);
     }
 
     fn add_record(&mut self, record: Record) {

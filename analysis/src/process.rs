@@ -33,7 +33,7 @@ const DIGITS: u8 = 2;
 
 /// So many pauses, if there is nothing else, tell by their first and last moment how long a process
 /// ran: a share of time is then off by about one tenth at most.
-const ENOUGH_PAUSES: u64 = 10;
+pub(crate) const ENOUGH_PAUSES: u64 = 10;
 
 /// Index of a generation in arrays of four: 0, 1, 2, unknown.
 pub(crate) fn generation_index(generation: u8) -> usize {
@@ -163,8 +163,13 @@ impl ProcessState {
         if full {
             self.growth.add(pause);
         }
-        self.stacks.add(pause, full);
         self.pressure.add_pause(pause);
+        self.add_shared(pause, full);
+    }
+
+    /// Counts what is summed over processes as well: the stack and the counters.
+    pub(crate) fn add_shared(&mut self, pause: &Pause, full: bool) {
+        self.stacks.add(pause, full);
         let examined = growth::examined(pause).filter(|_| full);
         self.counters.add(pause, examined);
     }

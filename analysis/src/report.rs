@@ -237,6 +237,8 @@ pub struct Totals {
     pub worst_process_ratio: Option<f64>,
     /// Processes that ran the collector.
     pub processes: u64,
+    /// Those of them that are in all sums but not in the list of processes: of each trace the first 10,000 are listed.
+    pub processes_not_listed: u64,
     /// Recorded processes in which no Python was found.
     pub processes_without_python: u64,
     /// Recorded Python processes that never ran the collector.

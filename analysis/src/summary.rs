@@ -3,6 +3,7 @@
 use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
+use crate::analysis::UnlistedSums;
 use crate::counters::CounterState;
 use crate::gpu;
 use crate::gpu::merge::Merged;
@@ -46,9 +47,17 @@ impl Analysis {
     pub fn report(&mut self) -> Report {
         self.settle();
         let processes = self.process_reports();
-        let traces: Vec<TraceReport> = (0..)
-            .zip(&self.traces)
-            .map(|(index, trace)| trace_report(trace, index, &processes))
+        let mut by_trace: Vec<Vec<&ProcessReport>> = vec![Vec::new(); self.traces.len()];
+        for process in &processes {
+            if let Some(own) = by_trace.get_mut(process.trace) {
+                own.push(process);
+            }
+        }
+        let traces: Vec<TraceReport> = self
+            .traces
+            .iter()
+            .zip(by_trace)
+            .map(|(trace, own)| trace_report(trace, &own))
             .collect();
         let missing = self.missing();
         let totals = self.totals(&processes, &missing);
@@ -139,7 +148,7 @@ impl Analysis {
 
     fn lines(&self) -> Option<Lines> {
         let mut ranking = Ranking::new(&self.stacks, self.all.time_ns());
-        for process in &self.processes {
+        for process in self.processes.iter().chain(&self.unlisted) {
             ranking.add(&process.stacks);
         }
         ranking.report(Limits::ALL)
@@ -147,7 +156,7 @@ impl Analysis {
 
     fn counters(&self) -> Option<CountersReport> {
         let mut sum = CounterState::default();
-        for process in &self.processes {
+        for process in self.processes.iter().chain(&self.unlisted) {
             sum.merge(&process.counters);
         }
         sum.report()
@@ -155,7 +164,9 @@ impl Analysis {
 
     fn gpus(&self) -> Vec<GpuReport> {
         let of_trace = |(index, trace): (usize, &TraceState)| {
-            let own = self.processes.iter().filter(|own| own.trace == index);
+            let first = self.processes.partition_point(|own| own.trace < index);
+            let own = self.processes.iter().skip(first);
+            let own = own.take_while(|own| own.trace == index);
             let recorded = own.map(|own| {
                 let described = own.described.as_ref();
                 (own.pid, described.and_then(|process| process.rank))
@@ -168,9 +179,15 @@ impl Analysis {
     fn totals(&self, processes: &[ProcessReport], missing: &Missing) -> Totals {
         let sum =
             |of: fn(&ProcessReport) -> u64| processes.iter().map(of).fold(0, u64::saturating_add);
+        let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
+        let add = |of: fn(&UnlistedSums) -> u64| unlisted().map(of).fold(0, u64::saturating_add);
+        let not_listed = add(|sums| sums.collecting);
         let omitted_ns = missing.omitted.time_ns;
-        let observed_ns = sum(|process| process.observed_ns);
-        let stopped_ns = sum(|process| process.stopped_ns).saturating_add(omitted_ns);
+        let observed_ns =
+            sum(|process| process.observed_ns).saturating_add(add(|sums| sums.observed_ns));
+        let paused_unlisted_ns = add(|sums| sums.paused_ns);
+        let more_ns = omitted_ns.saturating_add(paused_unlisted_ns);
+        let stopped_ns = sum(|process| process.stopped_ns).saturating_add(more_ns);
         let measured = |process: &ProcessReport| process.basis == Basis::Measured;
         let known = |process: &&ProcessState| process.described.is_some();
         let quiet = || {
@@ -178,21 +195,33 @@ impl Analysis {
             quiet.filter(|process| process.tally.count() == 0)
         };
         Totals {
-            basis: basis(processes.iter().all(measured) && self.stops_known()),
+            basis: basis(
+                processes.iter().all(measured)
+                    && self.stops_known()
+                    && !unlisted().any(|sums| sums.inferred || sums.free_threaded),
+            ),
             pauses: self.all.report(),
             observed_ns,
-            paused_ns: sum(|process| process.paused_ns).saturating_add(omitted_ns),
+            paused_ns: sum(|process| process.paused_ns).saturating_add(more_ns),
             stopped_ns,
-            stopped_ratio: stopped_ratio(processes.iter(), omitted_ns),
+            stopped_ratio: stopped_ratio(
+                processes.iter(),
+                add(|sums| sums.observed_ns),
+                omitted_ns.saturating_add(add(|sums| sums.paused_of_observed_ns)),
+            ),
             worst_process_ratio: processes
                 .iter()
                 .filter_map(|process| process.stopped_ratio)
+                .chain(unlisted().filter_map(|sums| sums.worst_ratio))
                 .max_by(f64::total_cmp),
-            processes: processes.len() as u64,
-            processes_without_python: quiet().filter(|process| process.without_python()).count()
-                as u64,
-            processes_without_pauses: quiet().filter(|process| !process.without_python()).count()
-                as u64,
+            processes: (processes.len() as u64).saturating_add(not_listed),
+            processes_not_listed: not_listed,
+            processes_without_python: (quiet().filter(|process| process.without_python()).count()
+                as u64)
+                .saturating_add(add(|sums| sums.without_python)),
+            processes_without_pauses: (quiet().filter(|process| !process.without_python()).count()
+                as u64)
+                .saturating_add(add(|sums| sums.without_pauses)),
         }
     }
 
@@ -221,14 +250,14 @@ impl Analysis {
             .entries()
             .iter()
             .filter_map(|entry| {
-                let process = self.processes.get(entry.process)?;
-                let trace = self.traces.get(process.trace)?;
+                let process = entry.process.and_then(|at| self.processes.get(at));
+                let trace = self.traces.get(entry.trace)?;
                 let after_start_ns = entry.pause.begin_ns.saturating_sub(trace.started_ns());
-                let described = process.described.as_ref();
+                let described = process.and_then(|process| process.described.as_ref());
                 let rank = described.and_then(|process| process.rank);
                 let started_unix_ns = trace.started_unix_ns();
                 Some(WorstPause {
-                    trace: process.trace,
+                    trace: entry.trace,
                     rank: rank.or(trace.profiler.rank),
                     thread: entry.thread.clone(),
                     line: entry
@@ -274,12 +303,15 @@ impl Analysis {
             manual.count > 0
         });
         let callers_ns = callers.clone().map(|process| process.observed_ns);
+        let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
+        let callers_ns = callers_ns.chain(unlisted().map(|sums| sums.callers_observed_ns));
+        let more: u64 = unlisted().map(|sums| sums.callers).sum();
         ExplicitCalls {
             basis: Basis::Measured,
             pauses: manual.report(),
             time_ratio: ratio(manual.time_ns(), self.all.time_ns()).unwrap_or(0.0),
             observed_ratio: ratio(manual.time_ns(), observed_ns),
-            processes: callers.count() as u64,
+            processes: (callers.count() as u64).saturating_add(more),
             rate_per_s: rate(manual.count(), callers_ns.fold(0, u64::saturating_add)),
             of_unknown_reason: Effort {
                 count: unknown.count(),
@@ -351,6 +383,7 @@ impl Analysis {
                 *sum = sum.saturating_add(*count);
             }
             missing.anomalies += trace.ending.anomalies.count;
+            missing.attached += trace.unlisted.attached;
             let Some(end) = &trace.end else {
                 missing.traces_without_end += 1;
                 continue;
@@ -381,10 +414,12 @@ impl Analysis {
 /// Share of time stopped, of the processes that are known to have run for some time.
 fn stopped_ratio<'a>(
     processes: impl Iterator<Item = &'a ProcessReport>,
-    omitted_ns: u64,
+    more_observed_ns: u64,
+    more_stopped_ns: u64,
 ) -> Option<f64> {
     let known = processes.filter(|process| process.observed_ns > 0);
-    let (stopped, observed) = known.fold((omitted_ns, 0u64), |(stopped, observed), process| {
+    let more = (more_stopped_ns, more_observed_ns);
+    let (stopped, observed) = known.fold(more, |(stopped, observed), process| {
         (
             stopped.saturating_add(process.stopped_ns),
             observed.saturating_add(process.observed_ns),
@@ -423,17 +458,20 @@ fn basis(measured: bool) -> Basis {
     }
 }
 
-fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -> TraceReport {
-    let own = || processes.iter().filter(|process| process.trace == index);
+/// `own`: its processes that are listed.
+fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceReport {
+    let own = || own.iter().copied();
+    let unlisted = &trace.unlisted;
     let header = trace.header.as_ref();
     let end = trace.end.as_ref();
     let omitted_ns = end.map_or(0, |end| end.omitted.total_ns);
     let observed_ns = own()
         .map(|process| process.observed_ns)
-        .fold(0, u64::saturating_add);
-    let stopped_ns = own()
-        .map(|process| process.stopped_ns)
-        .fold(omitted_ns, u64::saturating_add);
+        .fold(unlisted.observed_ns, u64::saturating_add);
+    let stopped_ns = own().map(|process| process.stopped_ns).fold(
+        omitted_ns.saturating_add(unlisted.paused_ns),
+        u64::saturating_add,
+    );
     let (_, last_ns) = trace.span.unwrap_or_default();
     TraceReport {
         file: trace.file.clone(),
@@ -457,8 +495,12 @@ fn trace_report(trace: &TraceState, index: usize, processes: &[ProcessReport]) -
         max_ns: trace.max_ns,
         observed_ns,
         stopped_ns,
-        stopped_ratio: stopped_ratio(own(), omitted_ns),
-        processes: own().count() as u64,
+        stopped_ratio: stopped_ratio(
+            own(),
+            unlisted.observed_ns,
+            omitted_ns.saturating_add(unlisted.paused_of_observed_ns),
+        ),
+        processes: (own().count() as u64).saturating_add(unlisted.collecting),
         ended: end.map(|end| end.why.clone()),
         exit_code: end.and_then(|end| end.exit_code),
         cut_at: trace.ending.cut.map(|position| position.to_string()),

@@ -9,7 +9,9 @@ const KEPT: usize = 10;
 /// A pause and the process it happened in.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    pub(crate) process: usize,
+    pub(crate) trace: usize,
+    /// Unless it is not listed.
+    pub(crate) process: Option<usize>,
     pub(crate) pause: Pause,
     /// Name of the thread, once the whole trace is read.
     pub(crate) thread: Option<String>,
@@ -24,7 +26,7 @@ pub(crate) struct Worst {
 }
 
 impl Worst {
-    pub(crate) fn add(&mut self, process: usize, pause: &Pause) {
+    pub(crate) fn add(&mut self, trace: usize, process: Option<usize>, pause: &Pause) {
         let length = pause.duration_ns();
         let full = self.entries.len() >= KEPT;
         if full
@@ -43,6 +45,7 @@ impl Worst {
         self.entries.insert(
             at,
             Entry {
+                trace,
                 process,
                 pause,
                 thread,

@@ -65,8 +65,7 @@ impl Analysis {
                 }
             }
             for entry in self.worst.entries_mut() {
-                let process = self.processes.get(entry.process);
-                if process.is_some_and(|process| process.trace == deferred.trace) {
+                if entry.trace == deferred.trace {
                     let thread = (entry.pause.pid, entry.pause.tid);
                     entry.thread = deferred.thread_names.get(&thread).cloned();
                 }

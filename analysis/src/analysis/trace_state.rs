@@ -1,6 +1,7 @@
 //! What is kept of one trace as a whole.
 
 use super::about::ProfilerState;
+use super::unlisted::UnlistedSums;
 use crate::cuda::CudaState;
 use crate::gpu_samples::GpuSamples;
 use crate::recorded::SourceCounts;
@@ -21,6 +22,8 @@ pub(crate) struct TraceState {
     /// First and last moment of anything.
     pub(crate) span: Option<(u64, u64)>,
     pub(crate) effort: Effort,
+    /// Its processes beyond those that are listed.
+    pub(crate) unlisted: UnlistedSums,
     pub(crate) max_ns: Option<u64>,
     pub(crate) sources: SourceCounts,
     pub(crate) notes: Vec<Note>,

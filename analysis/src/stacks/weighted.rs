@@ -29,7 +29,8 @@ impl Analysis {
     pub fn stacks(&self) -> impl Iterator<Item = ProcessStacks<'_>> {
         let tree = &self.stacks;
         let with = |process: &&ProcessState| !process.stacks.is_empty();
-        let processes = self.processes.iter().filter(with);
+        let all = self.processes.iter().chain(&self.unlisted);
+        let processes = all.filter(with);
         processes.map(move |process| ProcessStacks { tree, process })
     }
 }

@@ -204,6 +204,13 @@ pub(crate) fn processes(report: &Report) -> Section {
             duration(stopped)
         ));
     }
+    let not_listed = report.totals.processes_not_listed;
+    if not_listed > 0 {
+        lines.push(format!(
+            "  and {} that are in the sums only: of each trace the first 10,000 are listed",
+            counted(not_listed, "process")
+        ));
+    }
     let quiet = report.totals.processes_without_pauses;
     if quiet > 0 {
         lines.push(format!(

@@ -7,20 +7,21 @@ use super::activity::Activity;
 use super::bounds;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
-use crate::process::ProcessState;
 use crate::report::Basis;
 use crate::report::BoundsReport;
 use crate::report::Effort;
 use crate::report::ProcessBounds;
 use crate::report::RuleBounds;
 use gctrace_event::Origin;
+use std::collections::HashSet;
 
 /// `None` where no process has bounds.
 pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<BoundsReport> {
     let mut all: Vec<PauseBounds> = Vec::new();
     let mut processes = Vec::new();
+    let attached = attached(analysis);
     for timeline in timelines {
-        let circumstances = circumstances(analysis, timeline);
+        let circumstances = circumstances(analysis, timeline, &attached);
         let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
             continue;
         };
@@ -54,19 +55,28 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
     })
 }
 
-fn circumstances(analysis: &Analysis, timeline: &Timeline) -> Circumstances {
+/// Processes, by trace and id, that were not recorded from their start.
+fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
+    let attached = analysis.processes.iter().filter(|process| {
+        let described = process.described.as_ref();
+        described.is_none_or(|process| process.origin == Origin::Attached)
+    });
+    attached
+        .map(|process| (process.trace, process.pid))
+        .collect()
+}
+
+fn circumstances(
+    analysis: &Analysis,
+    timeline: &Timeline,
+    attached: &HashSet<(usize, u32)>,
+) -> Circumstances {
     let trace = analysis.traces.get(timeline.process_trace);
     let end = trace.and_then(|trace| trace.end.as_ref());
-    let own = |process: &&ProcessState| {
-        process.trace == timeline.process_trace && process.pid == timeline.pid
-    };
-    let origins = analysis.processes.iter().filter(own).map(|process| {
-        let described = process.described.as_ref();
-        described.map_or(Origin::Attached, |process| process.origin)
-    });
+    let process = (timeline.process_trace, timeline.pid);
     Circumstances {
         events_lost: end.is_none_or(|end| end.lost.values().any(|lost| *lost > 0)),
-        from_start: timeline.is_ours && origins.clone().all(|origin| origin != Origin::Attached),
+        from_start: timeline.is_ours && !attached.contains(&process),
         several_devices: trace.is_some_and(|trace| trace.cuda.devices_of(timeline.pid) > 1),
     }
 }

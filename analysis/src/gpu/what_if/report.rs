@@ -18,6 +18,7 @@ use crate::report::GpuWork;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
 use crate::tally::ratio;
+use std::collections::HashMap;
 
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
@@ -118,20 +119,24 @@ fn programs<'a>(
         false => !timeline.pauses.is_empty(),
     };
     let timelines = timelines.iter().filter(relevant);
+    // Of several with one id the one that was stopped most, which comes first.
+    let mut by_id: HashMap<(usize, u32), &ProcessReport> = HashMap::new();
+    for process in processes {
+        by_id.entry((process.trace, process.pid)).or_insert(process);
+    }
     timelines
-        .map(|timeline| program(analysis, timeline, processes))
+        .map(|timeline| {
+            let process = by_id.get(&(timeline.process_trace, timeline.pid));
+            program(analysis, timeline, process.copied())
+        })
         .collect()
 }
 
 fn program<'a>(
     analysis: &Analysis,
     timeline: &'a Timeline,
-    processes: &[ProcessReport],
+    process: Option<&ProcessReport>,
 ) -> Program<'a> {
-    let own = |process: &&ProcessReport| {
-        process.trace == timeline.process_trace && process.pid == timeline.pid
-    };
-    let process = processes.iter().find(own);
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
     let trace = analysis.traces.get(timeline.process_trace);

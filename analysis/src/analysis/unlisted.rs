@@ -1,0 +1,234 @@
+//! Processes beyond the first ten thousand of a trace: only what all of them add up to.
+//!
+//! Owns the bound on memory: a process that is listed takes some 5 KB, one that is not a hundred bytes.
+
+use super::Analysis;
+use crate::process::ENOUGH_PAUSES;
+use crate::process::ProcessState;
+use crate::stacks::StackTree;
+use crate::stacks::TraceFrames;
+use crate::tally::ratio;
+use gctrace_event::Origin;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessCounters;
+use gctrace_event::ProcessExit;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+use std::collections::HashMap;
+
+/// Processes of one trace that are listed, in order of appearance: far more than anybody reads.
+const LISTED: usize = 10_000;
+
+/// Name of all others together where stacks are exported.
+const NAME: &str = "processes that are not listed";
+
+/// What is known of a process that is not listed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Unlisted {
+    since_ns: Option<u64>,
+    exit_ns: Option<u64>,
+    pauses: u64,
+    first_ns: u64,
+    last_ns: u64,
+    /// Time in pauses, each moment once as long as they come in order.
+    paused_ns: u64,
+    attached: bool,
+    free_threaded: bool,
+    without_python: bool,
+    calls_collect: bool,
+}
+
+/// Sums over the processes of a trace that are not listed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct UnlistedSums {
+    /// Those with pauses.
+    pub(crate) collecting: u64,
+    pub(crate) without_python: u64,
+    pub(crate) without_pauses: u64,
+    pub(crate) attached: u64,
+    pub(crate) observed_ns: u64,
+    pub(crate) paused_ns: u64,
+    /// Of those that were observed for some time.
+    pub(crate) paused_of_observed_ns: u64,
+    pub(crate) worst_ratio: Option<f64>,
+    /// Begin or end of some are not known.
+    pub(crate) inferred: bool,
+    /// Some are of free-threaded builds.
+    pub(crate) free_threaded: bool,
+    /// Those that call `gc.collect()`.
+    pub(crate) callers: u64,
+    pub(crate) callers_observed_ns: u64,
+}
+
+/// The processes of the trace being read that are not listed.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    processes: HashMap<u32, Unlisted>,
+    /// Those whose process ids came again.
+    sums: UnlistedSums,
+    /// Their stacks and counters.
+    together: Option<Box<ProcessState>>,
+}
+
+impl Analysis {
+    /// Whether the process that has this id is, or would be, one that is not listed.
+    pub(super) fn is_unlisted(&self, pid: u32) -> bool {
+        let before = self.traces.last().map_or(0, |trace| trace.first_process);
+        self.processes.len() - before >= LISTED && !self.current.processes.contains_key(&pid)
+    }
+
+    pub(super) fn add_unlisted_pause(&mut self, pause: &Pause) {
+        let trace = self.traces.len().saturating_sub(1);
+        let rest = &mut self.current.rest;
+        let full = rest.processes.entry(pause.pid).or_default().add(pause);
+        rest.together(trace).add_shared(pause, full);
+        self.count(trace, None, pause, full);
+    }
+
+    /// Takes what it can use of a record about such a process; gives back what is about no process.
+    pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
+        let trace = self.traces.len().saturating_sub(1);
+        let pid = match &record {
+            Record::Process(process) => process.pid,
+            Record::ProcessExit(exit) => exit.pid,
+            Record::Counters(whole) => whole.pid,
+            Record::Settings(settings) => settings.pid,
+            Record::Pressure(pressure) => pressure.pid,
+            Record::Allocations(allocations) => allocations.pid,
+            _ => return Some(record),
+        };
+        if !self.is_unlisted(pid) {
+            return Some(record);
+        }
+        let rest = &mut self.current.rest;
+        match record {
+            Record::Process(process) => {
+                self.see(process.since_ns);
+                self.current.rest.describe(&process);
+            }
+            Record::ProcessExit(exit) => {
+                self.see(exit.at_ns);
+                self.current.rest.end(exit);
+            }
+            Record::Counters(whole) => rest.add_counters(trace, whole),
+            _ => {}
+        }
+        None
+    }
+
+    fn see(&mut self, at_ns: u64) {
+        if let Some(trace) = self.traces.last_mut() {
+            trace.see(at_ns, at_ns);
+        }
+    }
+}
+
+impl Rest {
+    fn together(&mut self, trace: usize) -> &mut ProcessState {
+        self.together.get_or_insert_with(|| {
+            let mut together = ProcessState::new(trace, 0);
+            together.name = Some(NAME.to_owned());
+            Box::new(together)
+        })
+    }
+
+    fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
+        let mut own = crate::counters::CounterState::default();
+        own.set_whole(whole);
+        self.together(trace).counters.merge(&own);
+    }
+
+    /// A description after an end is that of another process.
+    fn describe(&mut self, process: &Process) {
+        let known = self.processes.entry(process.pid).or_default();
+        if known.exit_ns.is_some_and(|exit| exit <= process.since_ns) {
+            let gone = std::mem::take(known);
+            self.sums.add(&gone, None);
+        }
+        let known = self.processes.entry(process.pid).or_default();
+        let since_ns = known
+            .since_ns
+            .map_or(process.since_ns, |known| known.min(process.since_ns));
+        let interpreter = process.interpreter.as_ref();
+        known.since_ns = Some(since_ns);
+        known.attached = process.origin == Origin::Attached;
+        known.without_python = interpreter.is_none();
+        known.free_threaded = interpreter.is_some_and(|interpreter| interpreter.free_threaded);
+    }
+
+    fn end(&mut self, exit: ProcessExit) {
+        self.processes.entry(exit.pid).or_default().exit_ns = Some(exit.at_ns);
+    }
+
+    /// The sums; `ended_ns` and `last_ns` as in [`ProcessState::observed`].
+    pub(super) fn finish(self, ended_ns: Option<u64>, last_ns: u64) -> UnlistedSums {
+        let mut sums = self.sums;
+        for process in self.processes.values() {
+            sums.add(process, ended_ns.or(process.since_ns.and(Some(last_ns))));
+        }
+        sums
+    }
+
+    /// What they have in common, with their stacks looked up.
+    pub(super) fn take_together(
+        &mut self,
+        frames: &TraceFrames,
+        tree: &mut StackTree,
+    ) -> Option<ProcessState> {
+        let mut together = self.together.take()?;
+        together.stacks.resolve(frames, tree);
+        Some(*together)
+    }
+}
+
+impl Unlisted {
+    /// Counts a pause; whether it was a full collection.
+    fn add(&mut self, pause: &Pause) -> bool {
+        if self.pauses == 0 {
+            (self.first_ns, self.last_ns) = (pause.begin_ns, pause.begin_ns);
+        }
+        let from_ns = pause.begin_ns.max(self.last_ns.min(pause.end_ns));
+        self.paused_ns = self.paused_ns.saturating_add(pause.end_ns - from_ns);
+        self.pauses += 1;
+        self.first_ns = self.first_ns.min(pause.begin_ns);
+        self.last_ns = self.last_ns.max(pause.end_ns);
+        self.calls_collect |= pause.reason == Reason::Manual;
+        pause.generation == 2 || self.free_threaded
+    }
+}
+
+impl UnlistedSums {
+    fn add(&mut self, process: &Unlisted, ended_ns: Option<u64>) {
+        if process.pauses == 0 {
+            let described = process.since_ns.is_some();
+            self.without_python += u64::from(described && process.without_python);
+            self.without_pauses += u64::from(described && !process.without_python);
+            return;
+        }
+        let end_ns = process.exit_ns.or(ended_ns);
+        let observed_ns = match (process.since_ns, end_ns) {
+            (None, _) if process.pauses < ENOUGH_PAUSES => 0,
+            (since, end) => {
+                let begin = since.map_or(process.first_ns, |since| since.min(process.first_ns));
+                let end = end.map_or(process.last_ns, |end| end.max(process.last_ns));
+                end.saturating_sub(begin)
+            }
+        };
+        self.collecting += 1;
+        self.attached += u64::from(process.attached);
+        self.inferred |= process.since_ns.is_none() || end_ns.is_none();
+        self.free_threaded |= process.free_threaded;
+        self.observed_ns = self.observed_ns.saturating_add(observed_ns);
+        self.paused_ns = self.paused_ns.saturating_add(process.paused_ns);
+        if process.calls_collect {
+            self.callers += 1;
+            self.callers_observed_ns = self.callers_observed_ns.saturating_add(observed_ns);
+        }
+        if let Some(ratio) = ratio(process.paused_ns.min(observed_ns), observed_ns) {
+            self.paused_of_observed_ns =
+                self.paused_of_observed_ns.saturating_add(process.paused_ns);
+            self.worst_ratio = Some(self.worst_ratio.map_or(ratio, |worst| worst.max(ratio)));
+        }
+    }
+}

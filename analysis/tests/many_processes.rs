@@ -1,0 +1,114 @@
+//! Traces of very many processes: sums are those of all, whether they are listed or not, in time and memory that
+//! follow their number.
+
+mod common;
+
+use common::add;
+use common::end;
+use common::exit;
+use common::pause;
+use common::process;
+use common::report;
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
+use gctrace_event::Pause;
+use gctrace_event::Reason;
+use gctrace_event::Record;
+
+/// So many of a trace are listed.
+const LISTED: u32 = 10_000;
+
+/// Processes of a millisecond with a pause of `n % 3 + 1` tenths of it, every tenth by `gc.collect()`.
+fn worker(n: u32) -> [Record; 3] {
+    let at_ms = u64::from(n);
+    let whole = pause(1000 + n, at_ms, at_ms + 1);
+    let reason = match n % 10 {
+        0 => Reason::Manual,
+        _ => Reason::Automatic,
+    };
+    let pause = Pause {
+        end_ns: whole.begin_ns + u64::from(n % 3 + 1) * 100_000,
+        reason,
+        ..whole
+    };
+    [
+        process(1000 + n, at_ms, "generational"),
+        Record::Pause(pause),
+        exit(1000 + n, at_ms + 1),
+    ]
+}
+
+fn workers(numbers: std::ops::Range<u32>) -> Vec<Record> {
+    numbers.flat_map(worker).collect()
+}
+
+/// Figures that do not depend on which processes are listed.
+fn sums(report: &Report) -> String {
+    let totals = &report.totals;
+    format!(
+        "{:?} {:?} {} {} {} {:?} {:?} {} {:?} {:?} {:?}",
+        totals.basis,
+        totals.pauses,
+        totals.observed_ns,
+        totals.paused_ns,
+        totals.stopped_ns,
+        totals.stopped_ratio,
+        totals.worst_process_ratio,
+        totals.processes,
+        report.by_reason,
+        report.worst,
+        report.explicit_calls,
+    )
+}
+
+/// The same processes in one trace, and in several of which none is too long.
+#[test]
+fn sums_are_those_of_all_processes() {
+    let count = 2 * LISTED + 500;
+    let one = report(workers(0..count), Some(end(u64::from(count))));
+    assert_eq!(one.processes.len(), LISTED as usize);
+    let not_listed = u64::from(count - LISTED);
+    assert_eq!(one.totals.processes_not_listed, not_listed);
+    assert_eq!(one.traces[0].processes, u64::from(count));
+
+    let mut analysis = Analysis::default();
+    for part in 0..5 {
+        let part = part * count / 5..(part + 1) * count / 5;
+        add(
+            &mut analysis,
+            "t",
+            workers(part),
+            Some(end(u64::from(count))),
+        );
+    }
+    let mut several = analysis.report();
+    assert_eq!(several.totals.processes_not_listed, 0);
+    several.worst.iter_mut().for_each(|pause| pause.trace = 0);
+    assert_eq!(sums(&one), sums(&several));
+}
+
+/// A process id that comes again is another process, listed or not.
+#[test]
+fn ids_that_come_again() {
+    let mut records = workers(0..LISTED);
+    for n in LISTED..LISTED + 100 {
+        let [process_, pause_, exit_] = worker(n);
+        let again = [
+            process(1000 + n, u64::from(n) + 10, "generational"),
+            Record::Pause(pause(1000 + n, u64::from(n) + 10, u64::from(n) + 11)),
+        ];
+        records.extend([process_, pause_, exit_].into_iter().chain(again));
+    }
+    let report = report(records, Some(end(u64::from(LISTED) + 1_000)));
+    assert_eq!(report.totals.processes, u64::from(LISTED) + 200);
+    assert_eq!(report.totals.processes_not_listed, 200);
+}
+
+/// Where each process was looked for among all others, this took minutes.
+#[test]
+fn a_hundred_thousand_processes() {
+    let count = 100_000;
+    let report = report(workers(0..count), Some(end(u64::from(count))));
+    assert_eq!(report.totals.pauses.count, u64::from(count));
+    assert_eq!(report.totals.processes, u64::from(count));
+}

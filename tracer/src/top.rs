@@ -69,13 +69,6 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let stays = stays(why, &command, config);
     shown.finish(stays, &mut command)?;
     top.say(why, &command, &closing);
-    let closed = match (why, closed) {
-        (Why::CommandEnded(_), Err(error)) => {
-            tracing::error!("{error:#}");
-            Ok(())
-        }
-        (_, closed) => closed.map(drop),
-    };
     command.exit_code(why, closed)
 }
 

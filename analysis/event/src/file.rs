@@ -21,6 +21,9 @@ use crate::line::Lines;
 use crate::sink::Sink;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use nix::sys::resource::RLIM_INFINITY;
+use nix::sys::resource::Resource;
+use nix::sys::resource::getrlimit;
 use std::fs::File;
 use std::io;
 use std::io::BufWriter;
@@ -34,25 +37,33 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Why a trace could not be written. What was written before stays readable.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// No space, a quota, or a limit on the file's size.
+    /// No space, or a quota.
     #[error(
-        "{}: no space left after {bytes} bytes ({source}); the trace is complete up to there. \
-         Free some space, or record elsewhere: gctrace -o /OTHER/DISK/trace.json.gz -- COMMAND",
-        path.display()
+        "{}: no space left on the disk{}; {}. Free some space, or record elsewhere: \
+         gctrace -o /OTHER/DISK/trace.json.gz -- COMMAND",
+        path.display(), after(*bytes), remains(*bytes)
     )]
     DiskFull {
         /// The trace.
         path: PathBuf,
         /// Bytes of it on disk.
         bytes: u64,
-        /// What the kernel said.
-        source: io::Error,
+    },
+    /// A limit on the size of files, or the largest file of the file system.
+    #[error(
+        "{}: the limit on the size of files ({}) is reached{}; {}. A trace needs 128 KiB at least: ulimit -f unlimited",
+        path.display(), limit_in_words(), after(*bytes), remains(*bytes)
+    )]
+    SizeLimit {
+        /// The trace.
+        path: PathBuf,
+        /// Bytes of it on disk.
+        bytes: u64,
     },
     /// Anything else the kernel refused.
     #[error(
-        "{}: writing the trace failed after {bytes} bytes: {source}. Record to another place: \
-         gctrace -o OTHER.json -- COMMAND",
-        path.display()
+        "{}: writing the trace failed{}: {cause}; {}. Record to another place: gctrace -o OTHER.json -- COMMAND",
+        path.display(), after(*bytes), remains(*bytes)
     )]
     Io {
         /// The trace.
@@ -60,7 +71,7 @@ pub enum WriteError {
         /// Bytes of it on disk.
         bytes: u64,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A record after an earlier error; it was not taken.
     #[error("{}: nothing is recorded any more since an earlier error", path.display())]
@@ -68,6 +79,41 @@ pub enum WriteError {
         /// The trace.
         path: PathBuf,
     },
+}
+
+impl WriteError {
+    /// The cause in a few words: `no space left on the disk`.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::DiskFull { .. } => "no space left on the disk".to_owned(),
+            Self::SizeLimit { .. } => "limit on the size of files".to_owned(),
+            Self::Io { cause, .. } => cause.to_string(),
+            Self::Stopped { .. } => "an earlier error".to_owned(),
+        }
+    }
+}
+
+fn after(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" after {bytes} bytes"),
+    }
+}
+
+fn remains(bytes: u64) -> &'static str {
+    match bytes {
+        0 => "nothing was recorded",
+        _ => "the trace is readable up to there",
+    }
+}
+
+/// Of this process: `ulimit -f`, in the units of bash.
+fn limit_in_words() -> String {
+    match getrlimit(Resource::RLIMIT_FSIZE) {
+        Ok((soft, _)) if soft != RLIM_INFINITY => format!("ulimit -f: {} KiB", soft / 1024),
+        _ => "of the file system".to_owned(),
+    }
 }
 
 /// Whether a trace of this name is compressed (`.gz`).
@@ -88,6 +134,10 @@ pub struct TraceFile {
     pending: Vec<u8>,
     lines: Lines,
     encoder: Option<GzEncoder<Vec<u8>>>,
+    /// Records taken since everything was handed over last.
+    waiting: u64,
+    /// Records that were taken and could not be written.
+    lost: u64,
     stopped: bool,
 }
 
@@ -135,6 +185,8 @@ impl TraceFile {
             pending: Vec::with_capacity(BUFFER_BYTES),
             lines: Lines::default(),
             encoder: compressed.then(|| GzEncoder::new(Vec::new(), Compression::default())),
+            waiting: 0,
+            lost: 0,
             stopped: false,
         };
         line::push_header(&mut trace.pending, header).map_err(|source| error(path, 0, source))?;
@@ -158,6 +210,7 @@ impl TraceFile {
             self.pending.truncate(taken);
             return Err(error(&self.path, self.sink.bytes(), source));
         }
+        self.waiting += 1;
         if self.pending.len() >= BUFFER_BYTES {
             self.flush()?;
         }
@@ -175,6 +228,26 @@ impl TraceFile {
         }
         let result = self.hand_over().and_then(|()| self.sink.reserve());
         self.checked(result)
+    }
+
+    /// As [`TraceFile::flush`], before the end: nothing more is asked for than what has to be written. From here on
+    /// [`TraceFile::lost`] is known.
+    ///
+    /// # Errors
+    /// As [`TraceFile::flush`].
+    pub fn settle(&mut self) -> Result<(), WriteError> {
+        if self.stopped {
+            return Ok(());
+        }
+        self.sink.wait_for_reader();
+        let result = self.hand_over();
+        self.checked(result)
+    }
+
+    /// Records that were taken and could not be written: of a compressed trace that many at most.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Bytes of the trace on disk.
@@ -199,6 +272,9 @@ impl TraceFile {
     fn close(&mut self, end: &End) -> io::Result<()> {
         if !self.stopped {
             self.sink.wait_for_reader();
+        } else if self.encoder.is_none() {
+            // What did not fit would not leave room for the last line either.
+            self.pending.clear();
         }
         self.lines
             .push(&mut self.pending, &Record::End(end.clone()))?;
@@ -263,6 +339,19 @@ impl TraceFile {
 
     /// Lines through the encoder, if there is one, to the sink.
     fn hand_over(&mut self) -> io::Result<()> {
+        let handed = self.try_hand_over();
+        if handed.is_err() {
+            self.lost = match self.encoder {
+                Some(_) => self.waiting,
+                None => separators(&self.pending).min(self.waiting),
+            };
+        } else {
+            self.waiting = 0;
+        }
+        handed
+    }
+
+    fn try_hand_over(&mut self) -> io::Result<()> {
         if let Some(encoder) = &mut self.encoder
             && !self.pending.is_empty()
         {
@@ -330,20 +419,19 @@ impl Drop for TraceFile {
     }
 }
 
-fn error(path: &Path, bytes: u64, source: io::Error) -> WriteError {
+fn error(path: &Path, bytes: u64, cause: io::Error) -> WriteError {
     let path = path.to_owned();
-    match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            WriteError::DiskFull {
-                path,
-                bytes,
-                source,
-            }
+    match cause.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            WriteError::DiskFull { path, bytes }
         }
-        _ => WriteError::Io {
-            path,
-            bytes,
-            source,
-        },
+        io::ErrorKind::FileTooLarge => WriteError::SizeLimit { path, bytes },
+        _ => WriteError::Io { path, bytes, cause },
     }
+}
+
+/// Lines in this text, each behind a separator.
+fn separators(lines: &[u8]) -> u64 {
+    let separators = lines.windows(line::SEPARATOR.len());
+    separators.filter(|two| *two == line::SEPARATOR).count() as u64
 }

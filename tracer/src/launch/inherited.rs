@@ -20,11 +20,20 @@ extern "C" fn capture() {
     let _ = AT_START.set(Inherited::now());
 }
 
-/// Signal mask, the disposition of SIGPIPE, and limits.
+/// Signals that are ignored while gctrace records: Rust's runtime sees to SIGPIPE, [`ignore_size_limit`] to SIGXFSZ.
+const IGNORED: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+/// A write beyond the limit on the size of files fails from now on, instead of ending gctrace by SIGXFSZ.
+pub(super) fn ignore_size_limit() {
+    // SAFETY: a constant disposition; it cannot be refused for this signal.
+    let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Signal mask, the dispositions of signals that gctrace ignores, and limits.
 #[derive(Clone, Copy)]
 pub(super) struct Inherited {
     mask: libc::sigset_t,
-    pipe_ignored: bool,
+    ignored: [bool; IGNORED.len()],
     limits: [Option<libc::rlimit>; LIMITS.len()],
 }
 
@@ -44,7 +53,7 @@ impl Inherited {
         };
         Self {
             mask,
-            pipe_ignored: is_ignored(libc::SIGPIPE),
+            ignored: IGNORED.map(is_ignored),
             limits: LIMITS.map(limit),
         }
     }
@@ -58,16 +67,19 @@ impl Inherited {
                 let _ = unsafe { libc::setrlimit(*resource, &raw const limit) };
             }
         }
-        let disposition = if self.pipe_ignored {
-            libc::SIG_IGN
-        } else {
-            libc::SIG_DFL
-        };
-        // SAFETY: a constant disposition and a mask taken from the kernel.
-        unsafe {
-            if libc::signal(libc::SIGPIPE, disposition) == libc::SIG_ERR {
+        for (signal, ignored) in IGNORED.into_iter().zip(self.ignored) {
+            let disposition = if ignored {
+                libc::SIG_IGN
+            } else {
+                libc::SIG_DFL
+            };
+            // SAFETY: a constant disposition.
+            if unsafe { libc::signal(signal, disposition) } == libc::SIG_ERR {
                 return Err(io::Error::last_os_error());
             }
+        }
+        // SAFETY: a mask taken from the kernel.
+        unsafe {
             Errno::result(libc::sigprocmask(
                 libc::SIG_SETMASK,
                 &raw const self.mask,

@@ -6,6 +6,7 @@
 //! `&` in scripts) stays ignored, for gctrace and the command, but for SIGTERM: a recording can
 //! always be ended.
 
+use crate::launch::inherited::ignore_size_limit;
 use crate::launch::inherited::is_ignored;
 use nix::sys::signal::SigSet;
 use nix::sys::signal::Signal;
@@ -140,6 +141,7 @@ impl Signals {
     /// SIGTERM, which a blocked thread gets although it is ignored (`sig_ignored`, kernel/signal.c).
     /// The command inherits all of them as gctrace did.
     pub(crate) fn block() -> io::Result<Self> {
+        ignore_size_limit();
         let mut set = SigSet::empty();
         for signal in HANDLED
             .into_iter()

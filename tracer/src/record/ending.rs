@@ -142,14 +142,37 @@ pub(crate) fn finish(
         trace.output.totals(),
         trace.output.path().map(Path::to_owned),
     );
+    if let Some((reason, unwritten)) = trace.output.settle() {
+        cut_short(&mut end, &reason, unwritten, within.alive);
+    }
     let first = summary(totals, sources, &end);
-    trace.output.finish(end)?;
+    if let Err(error) = trace.output.finish(end) {
+        tracing::warn!("{first}");
+        return Err(error.into());
+    }
     let mut sentences = vec![first];
     sentences.extend(path.map(|path| {
         let path = crate::hints::shell_line(&[path]);
         format!("gctrace analyze {path}")
     }));
     Ok(sentences)
+}
+
+/// The trace lacks its end: what is missing is said in what is left of it. `alive`: processes that still ran.
+fn cut_short(end: &mut End, reason: &str, unwritten: u64, alive: usize) {
+    end.why = format!("{}: {reason}", words(Why::CannotWrite));
+    if unwritten > 0 {
+        end.lost
+            .insert(format!("not written ({reason})"), unwritten);
+    }
+    if alive > 0 {
+        let processes = end.processes.get_or_insert_default();
+        let count = u64::try_from(alive).unwrap_or(u64::MAX);
+        processes.unexamined.insert(
+            "ran on when the trace could not be written any more".to_owned(),
+            count,
+        );
+    }
 }
 
 /// Takes the probes out: what they still have to say, what they lost and cost.

@@ -30,6 +30,8 @@ pub(crate) struct Output {
     /// Whoever is shown the figures as they grow.
     live: Option<Arc<Shared>>,
     failure: Option<WriteError>,
+    /// Records since then.
+    unwritten: u64,
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
     totals: Totals,
@@ -69,6 +71,7 @@ impl Output {
             trace,
             live,
             failure: None,
+            unwritten: 0,
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
             totals: Totals::default(),
@@ -81,6 +84,7 @@ impl Output {
             live.live().record(record);
         }
         if self.failure.is_some() {
+            self.unwritten += 1;
             return;
         }
         if let Some(trace) = &mut self.trace
@@ -152,6 +156,16 @@ impl Output {
         self.trace.as_ref().map(|trace| trace.path.as_path())
     }
 
+    /// Writes what waits. Where that or an earlier write failed: why, and how many records the trace lacks.
+    pub(crate) fn settle(&mut self) -> Option<(String, u64)> {
+        let trace = self.trace.as_mut()?;
+        if self.failure.is_none() {
+            self.failure = trace.file.settle().err();
+        }
+        let reason = self.failure.as_ref()?.reason();
+        Some((reason, self.unwritten.saturating_add(trace.file.lost())))
+    }
+
     /// Writes the last line; an earlier failure is returned.
     pub(crate) fn finish(mut self, mut end: End) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
@@ -173,7 +187,7 @@ impl Written {
         let file = trace.writer().map_err(|source| WriteError::Io {
             path: path.to_owned(),
             bytes: 0,
-            source,
+            cause: source,
         })?;
         let file = match trace.streams() {
             true => TraceFile::stream(file, path, compressed, header)?,

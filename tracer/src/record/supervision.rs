@@ -112,11 +112,17 @@ impl Supervision {
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
 
-    /// The exit code of a recording that is over and closed like this. A command that still runs is left alone,
-    /// but where only the trace failed, gctrace stays with it to the end: its exit code is ours.
+    /// The exit code of a recording that is over and closed like this. A command's is ours, whatever became of the
+    /// trace: that is said on standard error. One that still runs is left alone, but where only the trace failed,
+    /// gctrace stays with it to the end.
     pub(crate) fn exit_code<T>(self, why: Why, closed: anyhow::Result<T>) -> anyhow::Result<u8> {
         match (why, self.launched.is_some()) {
-            (Why::CommandEnded(ended), _) => closed.map(|_| ended.exit_code()),
+            (Why::CommandEnded(ended), _) => {
+                if let Err(error) = closed {
+                    tracing::error!("{error:#}");
+                }
+                Ok(ended.exit_code())
+            }
             (Why::CannotWrite, true) => {
                 if let Err(error) = closed {
                     tracing::error!("{error:#}");

@@ -91,6 +91,7 @@ Exit code: 0 if recording a command will work, one way or another; 1 if not.";
 #[command(
     name = "gctrace",
     version,
+    propagate_version = true,
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
     override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
@@ -106,6 +107,36 @@ struct Cli {
     subcommand: Option<Subcommands>,
     #[command(flatten)]
     record: RecordArgs,
+    #[command(flatten)]
+    voice: Voice,
+}
+
+/// Understood by every subcommand.
+#[derive(Args, Clone, Copy, Debug)]
+struct Voice {
+    /// Print nothing but errors
+    #[arg(
+        short,
+        long,
+        global = true,
+        conflicts_with = "verbose",
+        help_heading = "Messages"
+    )]
+    quiet: bool,
+    /// Say more about what is being done; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Messages")]
+    verbose: u8,
+}
+
+impl Voice {
+    fn verbosity(self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, 0) => Verbosity::Normal,
+            (false, 1) => Verbosity::Verbose,
+            (false, _) => Verbosity::Debug,
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -168,9 +199,9 @@ struct RecordArgs {
     #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
     output: PathBuf,
     /// Record a running process instead of a command
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pid: Option<u32>,
-    /// With -p: stop after this time (10, 2.5, 30s, 2m) instead of when the process ends
+    /// Record for this time at most (10, 2.5, 30s, 2m); the process, or the command, goes on
     #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
     duration: Option<Duration>,
     /// Count pauses shorter than this (50us, 1ms) but do not write them
@@ -255,6 +286,8 @@ pub(crate) struct RecordConfig {
     pub gpu_yield: bool,
     /// How much to say.
     pub verbosity: Verbosity,
+    /// A command is recorded for this time at most, and goes on.
+    pub duration: Option<Duration>,
 }
 
 /// Which performance counters to record.
@@ -350,15 +383,15 @@ pub(crate) enum Python {
 ///
 /// # Errors
 /// Usage errors, and requests for help or the version: [`explain`] prints them.
-pub(crate) fn parse() -> Result<Action, clap::Error> {
+pub(crate) fn parse() -> Result<(Action, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    try_parse(arguments.clone()).map_err(|error| {
+    interpret(arguments.clone()).map_err(|error| {
         // clap repeats words of the command line as they are; a line end in one could forge a line.
         let harmless = arguments.iter().map(|word| match word.to_str() {
             Some(text) => clean::line(text).into_owned().into(),
             None => word.clone(),
         });
-        try_parse(harmless).err().unwrap_or(error)
+        interpret(harmless).err().unwrap_or(error)
     })
 }
 
@@ -385,15 +418,22 @@ pub(crate) fn explain(error: &clap::Error) -> u8 {
 
 /// The same for any command line. Errors are usage errors, ready to print.
 fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, clap::Error> {
+    interpret(arguments).map(|(action, _)| action)
+}
+
+fn interpret(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<(Action, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = command()
         .try_get_matches_from(&arguments)
         .map_err(|error| values::explain_missing_dashes(error, &arguments))?;
     let cli = Cli::from_arg_matches(&matches)?;
-    Ok(match cli.subcommand {
-        None => Action::Record(record_config(cli.record)?),
-        Some(Subcommands::Record(record)) => Action::Record(record_config(record)?),
-        Some(Subcommands::Top(top)) => Action::Top(top::config(top)?),
+    let verbosity = cli.voice.verbosity();
+    let action = match cli.subcommand {
+        None => Action::Record(record_config(cli.record, verbosity)?),
+        Some(Subcommands::Record(record)) => Action::Record(record_config(record, verbosity)?),
+        Some(Subcommands::Top(top)) => Action::Top(top::config(top, verbosity)?),
         Some(Subcommands::Analyze(analyze)) => Action::Analyze(AnalyzeConfig {
             traces: analyze.traces,
             format: analyze.format,
@@ -408,7 +448,8 @@ fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, cl
         Some(Subcommands::Guardian) => Action::Guardian,
         Some(Subcommands::TerminalGuardian) => Action::TerminalGuardian,
         Some(Subcommands::LoadLibrary { path }) => Action::LoadLibrary(path),
-    })
+    };
+    Ok((action, verbosity))
 }
 
 /// What `gctrace -- COMMAND` asks for, for those who explain what it would do.
@@ -424,14 +465,23 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
 
 /// The description of the whole command line, for completions and manual pages.
 pub(crate) fn command() -> clap::Command {
+    // After its own options a subcommand needs no `--` before the command, as in perf and strace.
+    let last = |arg: clap::Arg| arg.last(false).trailing_var_arg(true);
     Cli::command()
+        .mut_subcommand("record", |record| record.mut_arg("command", last))
+        .mut_subcommand("top", |top| top.mut_arg("command", last))
 }
 
-fn record_config(args: RecordArgs) -> Result<RecordConfig, clap::Error> {
+fn record_config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {
     let target = target(args.command, args.pid, args.duration)?;
-    Ok(args
+    let output = Some(args.output);
+    let config = args
         .sources
-        .recording(target, Some(args.output), args.min_pause))
+        .recording(target, output, args.min_pause, verbosity);
+    Ok(RecordConfig {
+        duration: args.duration,
+        ..config
+    })
 }
 
 fn target(
@@ -449,10 +499,6 @@ fn target(
         (false, Some(_)) => Err(usage_error(
             ErrorKind::ArgumentConflict,
             "-p PID records a running process and a command starts a new one: give only one of them",
-        )),
-        (false, None) if duration.is_some() => Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "-d goes with -p PID: a command is recorded until it ends",
         )),
         (false, None) => Ok(Target::Command(command)),
     }

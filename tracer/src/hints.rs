@@ -26,6 +26,12 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     {
         return Some(refused.remedy().trim_end().to_owned());
     }
+    let launch = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<LaunchError>());
+    if let Some(LaunchError::NotFound { program, .. }) = launch {
+        return script_hint(program);
+    }
     if let Some(bpf) = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<BpfError>())
@@ -42,6 +48,17 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         };
     }
     None
+}
+
+/// A script that lies here was typed as if it were a program.
+fn script_hint(program: &str) -> Option<String> {
+    let is_here = !program.contains('/') && std::path::Path::new(program).is_file();
+    let script = shell_line(&[program]);
+    match (is_here, program.ends_with(".py")) {
+        (true, true) => Some(format!("{script} is here: gctrace -- python {script}")),
+        (true, false) => Some(format!("{script} is here: gctrace -- ./{script}")),
+        _ => None,
+    }
 }
 
 /// The kernel's reason, where the chain holds one.

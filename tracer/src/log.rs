@@ -3,7 +3,6 @@
 //! While a full-screen view is on, such lines would tear it: they are kept ([`divert`]), shown by the view, and
 //! printed when it has gone.
 
-use crate::args::Action;
 use crate::args::Verbosity;
 use crate::print;
 use std::collections::VecDeque;
@@ -25,14 +24,9 @@ use tracing_subscriber::registry::LookupSpan;
 const KEPT: usize = 50;
 
 /// Starts to say as much as was asked for.
-pub(crate) fn start(action: &Action) {
-    let level = match action {
-        Action::Record(config) => level(config.verbosity),
-        Action::Top(config) => level(config.recording.verbosity),
-        _ => LevelFilter::WARN,
-    };
+pub(crate) fn start(verbosity: Verbosity) {
     tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(level(verbosity))
         .with_writer(|| Said)
         .log_internal_errors(false)
         .event_format(Line)

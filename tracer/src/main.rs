@@ -27,11 +27,11 @@ use crate::args::Action;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let action = match args::parse() {
-        Ok(action) => action,
+    let (action, verbosity) = match args::parse() {
+        Ok(parsed) => parsed,
         Err(error) => return ExitCode::from(args::explain(&error)),
     };
-    log::start(&action);
+    log::start(verbosity);
     match run(action) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

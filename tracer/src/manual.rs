@@ -11,7 +11,22 @@ use std::path::Path;
 pub(crate) fn completions(shell: Shell, output: &mut dyn Write) -> io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut described(), "gctrace", &mut script);
+    if shell == Shell::Bash {
+        script = offering_files(&String::from_utf8_lossy(&script)).into_bytes();
+    }
     output.write_all(&script)
+}
+
+/// clap_complete offers options wherever a word may stand; without a reply bash offers files. Options are for words
+/// that begin with a dash, words such as the names of shells stay.
+fn offering_files(script: &str) -> String {
+    const ANYTHING: &str =
+        "esac\n            COMPREPLY=( $(compgen -W \"${opts}\" -- \"${cur}\") )";
+    const WORDS: &str = "esac\n            COMPREPLY=( $(compgen -W \"$(tr ' ' '\\n' <<<\"${opts}\" | \
+                         grep -v '^-')\" -- \"${cur}\") )";
+    script
+        .replace(" || ${COMP_CWORD} -eq 2 ]]", " ]]")
+        .replace(ANYTHING, WORDS)
 }
 
 /// Writes the page of gctrace itself, in roff.
@@ -123,7 +138,10 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let file = place.path().join("gctrace.bash");
         fs::write(&file, script(Shell::Bash)).expect("write");
-        let typed = "source \"$1\"; COMP_WORDS=(gctrace record --min); COMP_CWORD=2; \
+        // No reply means that bash offers files (complete -o default).
+        let typed = "source \"$1\"; COMP_WORDS=(gctrace analyze ''); COMP_CWORD=2; \
+                     _gctrace gctrace '' analyze; echo -n \"${COMPREPLY[@]}\"; \
+                     COMP_WORDS=(gctrace record --min); COMP_CWORD=2; \
                      _gctrace gctrace --min record; echo \"${COMPREPLY[@]}\"";
         let output = std::process::Command::new("bash")
             .args(["-c", typed, "bash"])

@@ -256,6 +256,8 @@ impl Recording {
                     injected.launched(launched.pid());
                 }
                 self.command.started(launched)?;
+                let until = |duration| Instant::now().checked_add(duration);
+                self.deadline = config.duration.and_then(until);
             }
             (Target::Everything, _) => self.newcomers = Some(Newcomers::new()),
             (Target::Command(_), None) => {}
@@ -495,7 +497,27 @@ fn attachable(pid: u32) -> anyhow::Result<()> {
         pid != std::process::id(),
         "process {pid} is gctrace itself; list processes with: ps -ef"
     );
+    let path = format!("/proc/{pid}");
+    anyhow::ensure!(
+        std::path::Path::new(&path).exists(),
+        "no process {pid} (ps -ef lists them)"
+    );
+    anyhow::ensure!(
+        !is_kernel_thread(pid),
+        "process {pid} is a thread of the kernel, which never runs Python"
+    );
     gctrace_probes::process::command_line(pid)
         .map(drop)
-        .with_context(|| format!("cannot record process {pid}; ps -p {pid} shows whether it runs"))
+        .with_context(|| format!("cannot record process {pid}"))
+}
+
+/// By its flags (field 9 of proc_pid_stat(5)); `PF_KTHREAD` of include/linux/sched.h.
+fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_whitespace().nth(6);
+    flags
+        .and_then(|flags| flags.parse::<u64>().ok())
+        .is_some_and(|flags| flags & PF_KTHREAD != 0)
 }

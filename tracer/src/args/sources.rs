@@ -20,7 +20,7 @@ pub(super) struct SourceArgs {
     #[arg(long)]
     as_root: bool,
     /// Python frames to record where a pause begins, innermost first; 0 records none
-    #[arg(long, value_name = "FRAMES", default_value_t = 16,
+    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_ebpf::MAX_STACK_DEPTH)))]
     stack_depth: u32,
     /// Performance counters to record in each pause and for whole processes: names between commas,
@@ -62,12 +62,6 @@ pub(super) struct SourceArgs {
     /// Size of the buffer between kernel and gctrace: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     ring_size: u32,
-    /// Print nothing but errors
-    #[arg(short, long, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Say more about what is being done; twice for everything
-    #[arg(short, long, action = clap::ArgAction::Count)]
-    verbose: u8,
 }
 
 impl SourceArgs {
@@ -77,6 +71,7 @@ impl SourceArgs {
         target: Target,
         output: Option<PathBuf>,
         min_pause: Duration,
+        verbosity: Verbosity,
     ) -> RecordConfig {
         RecordConfig {
             target,
@@ -86,22 +81,14 @@ impl SourceArgs {
             as_root: self.as_root,
             ring_size: self.ring_size,
             stack_depth: self.stack_depth,
-            verbosity: self.verbosity(),
+            verbosity,
+            duration: None,
             counters: self.counters,
             alloc_budget: self.alloc.then_some(self.alloc_budget / 100.0),
             nvml_hz: (self.nvml_hz > 0.0).then_some(self.nvml_hz),
             cuda: self.cuda,
             mode: self.mode,
             gpu_yield: self.gpu_yield,
-        }
-    }
-
-    fn verbosity(&self) -> Verbosity {
-        match (self.quiet, self.verbose) {
-            (true, _) => Verbosity::Quiet,
-            (false, 0) => Verbosity::Normal,
-            (false, 1) => Verbosity::Verbose,
-            (false, _) => Verbosity::Debug,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::Format;
 use super::RecordConfig;
 use super::Target;
+use super::Verbosity;
 use super::sources::SourceArgs;
 use super::usage_error;
 use super::values;
@@ -24,7 +25,7 @@ Examples:
   sudo gctrace top -p 4242                   a running process and its descendants
   sudo gctrace top                           every Python process of this machine
   sudo gctrace top --record t.json.gz -- torchrun --nproc-per-node 8 train.py
-  sudo gctrace top --plain -d 5 -p 4242      a line every five seconds
+  sudo gctrace top --plain -i 5 -p 4242      a line every five seconds
   sudo gctrace top --format json -n 60 -p 4242 > minute.jsonl
   sudo gctrace top --listen 9464             served at http://127.0.0.1:9464/metrics as well
 
@@ -45,10 +46,10 @@ pub(super) struct TopArgs {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
     /// Watch a running process and its descendants
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pid: Option<u32>,
     /// Time between two pictures, lines or objects: 0.1 to 60 seconds, in steps of 0.1
-    #[arg(short = 'd', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    #[arg(short = 'i', long, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
     /// End after this many pictures, lines or objects; a command goes on
     #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
@@ -112,7 +113,7 @@ pub(crate) struct TopConfig {
 }
 
 /// Checks what the parts of a command line mean together.
-pub(super) fn config(args: TopArgs) -> Result<TopConfig, clap::Error> {
+pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
     if args.output.is_some() && !matches!(target, Target::Command(_)) {
         return Err(usage_error(
@@ -138,7 +139,9 @@ pub(super) fn config(args: TopArgs) -> Result<TopConfig, clap::Error> {
         (_, Some(Format::Json)) => Show::Json,
     };
     Ok(TopConfig {
-        recording: args.sources.recording(target, args.record, Duration::ZERO),
+        recording: args
+            .sources
+            .recording(target, args.record, Duration::ZERO, verbosity),
         interval: args.interval,
         long_pause: args.long_pause,
         command_output: args.output,

@@ -19,6 +19,21 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// One process id.
+pub(super) fn pid(text: &str) -> Result<u32, String> {
+    let several = text
+        .split(',')
+        .filter(|part| part.parse::<u32>().is_ok())
+        .count()
+        > 1;
+    if several {
+        return Err("one process at a time; its children are followed".to_owned());
+    }
+    let pid = text.parse::<u32>().ok();
+    pid.filter(|pid| *pid > 0 && i32::try_from(*pid).is_ok())
+        .ok_or_else(|| "not a process id (ps -ef lists them)".to_owned())
+}
+
 /// Samples per second: 0 for none, 0.1 to 100.
 pub(super) fn nvml_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
@@ -141,6 +156,16 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
         return error;
     }
     let rest = shown(&arguments[position..]);
+    if let Some(subcommand) = meant(&word).filter(|_| position == 1) {
+        let rest = match subcommand {
+            "analyze" if is_trace(&word) => rest,
+            _ => shown(&arguments[position + 1..]),
+        };
+        return super::usage_error(
+            ErrorKind::UnknownArgument,
+            &format!("unexpected '{word}'\n\n  tip: gctrace {subcommand} {rest}"),
+        );
+    }
     let before = shown(&arguments[1..position]);
     let space = if before.is_empty() { "" } else { " " };
     super::usage_error(
@@ -150,6 +175,50 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
              tip: gctrace {before}{space}-- {rest}"
         ),
     )
+}
+
+/// The subcommand that somebody meant: mistyped by two letters at most, or left out before a trace.
+fn meant(word: &str) -> Option<&'static str> {
+    const NAMES: [&str; 8] = [
+        "record",
+        "top",
+        "analyze",
+        "export",
+        "demo",
+        "doctor",
+        "completions",
+        "man",
+    ];
+    if is_trace(word) {
+        return Some("analyze");
+    }
+    let close = |name: &&str| distance(word, name) <= 2 && word.len() > 3;
+    NAMES
+        .into_iter()
+        .filter(close)
+        .min_by_key(|name| distance(word, name))
+}
+
+fn is_trace(word: &str) -> bool {
+    word.ends_with(".json") || word.ends_with(".json.gz")
+}
+
+/// Letters to insert, delete or replace to make `b` of `a` (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (above, a) in a.chars().enumerate() {
+        let mut corner = above;
+        let mut left = above + 1;
+        for (cell, b) in row.iter_mut().skip(1).zip(b.chars()) {
+            let here = (corner + usize::from(a != b)).min(left + 1).min(*cell + 1);
+            corner = std::mem::replace(cell, here);
+            left = here;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = above + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
 }
 
 fn unexpected_word(error: &clap::Error) -> Option<String> {

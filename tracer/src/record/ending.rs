@@ -116,9 +116,13 @@ pub(crate) fn finish(
     }
     if within.alive > 0 && ended.is_some() {
         let alive = within.alive;
-        let message = format!(
-            "{alive} processes were still running when the command ended; they go on unrecorded"
-        );
+        let message = match alive {
+            1 => "1 process was still running when the command ended; it goes on unrecorded"
+                .to_owned(),
+            _ => format!(
+                "{alive} processes were still running when the command ended; they go on unrecorded"
+            ),
+        };
         trace.output.note(None, ended_ns, message);
     }
     let mut end = End {
@@ -369,7 +373,7 @@ fn missing(lost: &BTreeMap<String, u64>, examined: &Examined) -> String {
     let lost = match lost {
         0 if examined.is_complete() => "nothing lost".to_owned(),
         0 => "no event lost".to_owned(),
-        count => format!("{count} events LOST"),
+        count => format!("{count} events LOST; a larger --ring-size keeps more"),
     };
     match examined.unexamined() {
         0 => lost,

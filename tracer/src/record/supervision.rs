@@ -130,6 +130,11 @@ impl Supervision {
                 tracing::warn!("recording has ended, the command goes on");
                 self.stay()
             }
+            // The time given with -d is over: the exit code of a recording is the command's nevertheless.
+            (Why::TimeOver, true) => {
+                closed?;
+                self.stay()
+            }
             (Why::Interrupted, true) => closed.map(|_| INTERRUPTED),
             _ => closed.map(|_| 0),
         }

@@ -1,0 +1,40 @@
+//! Kernel tier: processes that cannot be recorded.
+
+mod common;
+
+use common::limit::InTime as _;
+use std::process::Command;
+
+#[test]
+fn what_cannot_be_recorded_is_refused_in_one_line() {
+    if !common::privileged("what_cannot_be_recorded_is_refused_in_one_line") {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a folder");
+    // kthreadd, unless this is a namespace of its own.
+    let kernel_thread =
+        std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
+    let mut uses = vec![(
+        "4194303",
+        "gctrace: no process 4194303 (ps -ef lists them)\n",
+    )];
+    match kernel_thread {
+        true => uses.push((
+            "2",
+            "gctrace: process 2 is a thread of the kernel, which never runs Python\n",
+        )),
+        false => eprintln!("skipped a part: no thread of the kernel is to be seen here"),
+    }
+    for (pid, expected) in uses {
+        let output = Command::new(common::GCTRACE)
+            .args(["record", "-p", pid])
+            .current_dir(place.path())
+            .env_remove("SUDO_UID")
+            .output_in_time()
+            .expect("gctrace runs");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+    }
+    let left = std::fs::read_dir(place.path()).expect("a folder").count();
+    assert_eq!(left, 0, "no trace is made");
+}

@@ -193,6 +193,9 @@ programs() {
     if ! can_be_root; then
         note "programs: skipped: needs root (run with sudo)"
         return 0
+    elif [ ! -e /sys/kernel/btf/vmlinux ]; then
+        note "programs: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+        return 0
     fi
     need_packages "the programs tier" gdb passwd sudo util-linux bsdutils
     if [ "$form" = short ]; then

@@ -124,7 +124,8 @@ def command_line(machine, program, mode, ordinary, work, trace):
     if mode:
         line = [str(machine.gctrace), "record", "--mode", mode, "-o", str(trace), "--", *line]
     if program.terminal:
-        line = [sys.executable, str(SCRIPTS / "in_terminal.py"), *line]
+        # -I -S: it is not a part of what is counted.
+        line = [sys.executable, "-I", "-S", str(SCRIPTS / "in_terminal.py"), *line]
     if ordinary:
         line = [str(AS_USER), machine.user.name, *machine.readable(), "--", *line]
     return line

@@ -4,7 +4,7 @@ from program import INJECT
 from program import Program
 
 # Of pytest and tox: how long it took.
-TIMES = (r"in \d+\.\d+s", "in N s"), (r"\d+\.\d\d", "N")
+TIMES = (r"in \d+\.\d+ ?s(econds)?", "in N s"), (r"\d+\.\d+", "N")
 
 PROGRAMS = [
     Program("python", ["{python}", "{scripts}/work.py"], short=True),

@@ -11,7 +11,7 @@ import time
 
 FOLDER = str(pathlib.Path(__file__).parent)
 SOCKET = "server.sock"
-REQUESTS = 60
+REQUESTS = 30
 PATIENCE_S = 60
 
 

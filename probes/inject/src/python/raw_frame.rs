@@ -30,7 +30,7 @@ pub(super) struct Layout {
 /// `FRAME_OWNED_BY_CSTACK` (3.12, 3.13), `FRAME_OWNED_BY_INTERPRETER` (3.14): from here on a frame is no function's.
 const SHIM: u8 = 3;
 
-/// More frames without a function in a row than there can be: one for each call from C.
+/// More frames that are not shown in a row than there can be: one for each call from C.
 const MOST_SHIMS: u32 = 1 << 16;
 
 const LAYOUTS: [(&str, Layout); 5] = [
@@ -163,15 +163,14 @@ impl Layout {
             if address.is_null() {
                 return None;
             }
-            // SAFETY: a frame of this thread, which runs; the offset is within it.
-            let owner = unsafe { address.byte_add(self.owner).cast::<u8>().read() };
-            if owner < SHIM {
-                return Some(RawFrame {
-                    layout: self,
-                    address,
-                });
+            let frame = RawFrame {
+                layout: self,
+                address,
+            };
+            if frame.is_shown() {
+                return Some(frame);
             }
-            // SAFETY: as above.
+            // SAFETY: a frame of this thread, which runs; the offset is within it.
             address = unsafe {
                 address
                     .byte_add(self.previous)
@@ -184,6 +183,28 @@ impl Layout {
 }
 
 impl RawFrame {
+    /// Whether `sys._getframe()` shows it: it is a function's, and that has begun (`_PyFrame_IsIncomplete`). In 3.11 a
+    /// collection can run while a frame makes its cells.
+    fn is_shown(&self) -> bool {
+        /// `FRAME_OWNED_BY_GENERATOR`: never incomplete.
+        const GENERATOR: u8 = 1;
+        /// `_co_firsttraceable`, in instructions of two bytes, lies so far before the first instruction.
+        const FIRST_TRACEABLE: usize = 16;
+        let layout = self.layout;
+        // SAFETY: within the frame.
+        let owner = unsafe { self.address.byte_add(layout.owner).cast::<u8>().read() };
+        let code = self.code_address();
+        if owner >= SHIM || code.is_null() {
+            return false;
+        }
+        // SAFETY: within the code object.
+        let first = unsafe {
+            let place = layout.first - FIRST_TRACEABLE;
+            code.byte_add(place).cast::<i32>().read()
+        };
+        owner == GENERATOR || self.last_instruction() >= first.saturating_mul(2)
+    }
+
     /// Its code object, held.
     pub(super) fn code(&self, api: &'static Api) -> Option<Owned> {
         let code = self.code_address();

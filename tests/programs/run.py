@@ -211,6 +211,7 @@ def main():
                 traceback.print_exc()
                 table.put(one.name, "driver", "FAIL", repr(error))
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if arguments.keep:
             print(f"kept: {machine.folder}, {machine.binaries}")
             machine.user.remove()

@@ -94,7 +94,8 @@ pub fn working_directory(pid: u32) -> Result<PathBuf, ProcessError> {
         .map_err(|error| ProcessError::new(pid, "cwd", error))
 }
 
-/// Command line; empty for kernel threads, zombies and for an instant within exec.
+/// Command line; empty for kernel threads, zombies and for an instant within exec. A title that the program has put in
+/// its place (setproctitle) is one word: the zero bytes that fill up the rest are no arguments.
 ///
 /// # Errors
 /// When the process is gone or may not be inspected.
@@ -104,8 +105,17 @@ pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
+    Ok(words(bytes))
+}
+
+fn words(bytes: &[u8]) -> Vec<String> {
     let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    Ok(bytes.split(|byte| *byte == 0).map(word).collect())
+    let mut words: Vec<String> = bytes.split(|byte| *byte == 0).map(word).collect();
+    let padding = words.iter().skip(1);
+    if padding.clone().count() > 1 && padding.clone().all(String::is_empty) {
+        words.truncate(1);
+    }
+    words
 }
 
 /// The environment that the process was started with.
@@ -305,6 +315,16 @@ mod tests {
     use std::io::Read;
     use std::io::Write;
     use std::process::Stdio;
+
+    #[test]
+    fn a_title_is_one_word() {
+        assert_eq!(
+            words(b"gunicorn: worker [app:app]\0\0\0\0"),
+            ["gunicorn: worker [app:app]"]
+        );
+        assert_eq!(words(b"python\0-c\0\0x"), ["python", "-c", "", "x"]);
+        assert_eq!(words(b"program\0"), ["program", ""]);
+    }
 
     #[test]
     fn status_lines_are_read() {

@@ -113,6 +113,12 @@ impl Examiner {
         let program = self
             .looked_up(file)
             .with_context(|| format!("{}: not found in PATH", file.display()))?;
+        // Reading a FIFO would wait for whoever writes to it.
+        anyhow::ensure!(
+            !program.exists() || program.is_file(),
+            "{} is no regular file; name an executable or a libpython",
+            clean::path(&program)
+        );
         let mut found = Vec::new();
         for collector in self.collectors_of(&program)? {
             found.extend(gctrace_probes::resolve(

@@ -181,6 +181,7 @@ fn cut_short(end: &mut End, reason: &str, unwritten: u64, alive: usize) {
 
 /// Takes the probes out: what they still have to say, what they lost and cost.
 fn take_out(mut watch: Watch, counters: &Counters, trace: &mut Trace, end: &mut End) {
+    watch.retitle(trace, true);
     watch
         .pressures
         .write_all(&watch.session, end.ended_ns, &mut trace.output);

@@ -24,6 +24,13 @@ pub(crate) const LOOK_AGAIN: [Duration; 4] = [
     Duration::from_secs(10),
 ];
 
+/// How long after a program began, and then after the time before, its title is read again.
+const READ_TITLE: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(30),
+];
+
 /// Every recorded process.
 #[derive(Default)]
 pub(crate) struct Processes {
@@ -41,6 +48,8 @@ struct Entry {
     threads: HashSet<u32>,
     began: Instant,
     looked: usize,
+    /// When its command line was read last, and how often since the program began.
+    titled: (Instant, usize),
     /// The interpreter was seen in its memory map, in its executable, or in its parent's.
     confirmed: bool,
 }
@@ -63,6 +72,7 @@ impl Processes {
             threads: HashSet::new(),
             began: Instant::now(),
             looked: 0,
+            titled: (Instant::now(), 0),
             confirmed: interpreter.is_some(),
         };
         self.table.insert(pid, entry);
@@ -78,6 +88,7 @@ impl Processes {
             entry.confirmed = false;
             entry.began = Instant::now();
             entry.looked = 0;
+            entry.titled = (Instant::now(), 0);
             entry.threads.clear();
             entry.command = command(pid).unwrap_or_default();
         }
@@ -127,6 +138,27 @@ impl Processes {
             }
         }
         due
+    }
+
+    /// Processes that run Python and have given themselves another title: workers do, after fork. Reads those that are
+    /// due, or `all`.
+    pub(crate) fn retitled(&mut self, all: bool) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let (at, count) = entry.titled;
+            let wait = READ_TITLE.get(count).or(READ_TITLE.last()).copied();
+            let is_due = all || at.elapsed() >= wait.unwrap_or_default();
+            if entry.interpreter.is_none() || !is_due {
+                continue;
+            }
+            entry.titled = (Instant::now(), count + 1);
+            let line = process::command_line(*pid).ok();
+            if let Some(line) = line.filter(|line| !line.is_empty() && *line != entry.command) {
+                entry.command = line;
+                changed.push(*pid);
+            }
+        }
+        changed
     }
 
     /// All that are there.

@@ -462,8 +462,17 @@ impl Watch {
         }
     }
 
+    /// Describes processes again that have another title now; looks at `all`, or at those that are due.
+    pub(crate) fn retitle(&mut self, trace: &mut Trace, all: bool) {
+        for pid in self.processes.retitled(all) {
+            self.processes
+                .announce(pid, &self.interpreters, &mut trace.output);
+        }
+    }
+
     /// Looks for interpreters that were mapped after their program began.
     pub(crate) fn look_again(&mut self, trace: &mut Trace) {
+        self.retitle(trace, false);
         for pid in self.processes.due() {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
                 continue;

@@ -31,16 +31,16 @@ LIMIT = 240
 
 
 def pythons(manifest):
-    """Interpreters to be recorded: those whose gc.get_stats() is the truth. Path -> free-threaded."""
-    found = {}
+    """Interpreters to be recorded: those whose gc.get_stats() is the truth. Without the GIL they wait by
+    sched_yield, and get nowhere on a machine with more to do than processors."""
+    unfit, found = {"incremental", "free-threaded", "container"}, []
     if manifest and os.path.exists(manifest):
         with open(manifest) as file:
             for line in file:
                 _, version, traits, path = line.rstrip("\n").split("\t")[:4]
-                traits = set(traits.split(","))
-                if version != "-" and not {"incremental", "container"} & traits:
-                    found[path] = "free-threaded" in traits
-    return found or {sys.executable: False}
+                if version != "-" and not unfit & set(traits.split(",")):
+                    found.append(path)
+    return found or [sys.executable]
 
 
 def one(options, kind, mode, seed):

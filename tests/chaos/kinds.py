@@ -137,7 +137,7 @@ def limited(round, limit, inherited, late):
     reference = recorded(round, round.victim())
     while_it_runs(round, reference)
     value = round.random.choice(late)
-    if round.gctrace.poll() is None:
+    if round.gctrace.poll() is None and round.program():  # it would inherit it
         round.done.append("limit %d of gctrace is now %d" % (limit, value))
         resource.prlimit(round.gctrace.pid, limit, (value, value))
         # Where no memory can be had any more, Rust aborts: the program must not notice.

@@ -66,19 +66,15 @@ class Round:
     # What is run ------------------------------------------------------------------------------------------
 
     def python(self):
-        return self.random.choice(sorted(self.options.pythons))
+        return self.random.choice(self.options.pythons)
 
     def victim(self, python=None, **words):
         """Command line of the program."""
-        python = python or self.python()
         shape = {"steps": self.random.randint(8, 25), "pace": self.random.choice((0.005, 0.02, 0.04))}
         for name, most in (("children", 2), ("forks", 3), ("copies", 4), ("threads", 3)):
             shape[name] = self.random.choice((0, self.random.randint(0, most)))
         shape.update(words)
-        if self.options.pythons.get(python):
-            # Without the GIL every collection is a full one that stops all threads: on a busy machine for long.
-            shape.update(threads=0, collections=words.get("collections", 0) // 20, steps=shape["steps"] // 3)
-        command = [python, self.copy("victim.py"), os.path.join(self.place, "truth")]
+        command = [python or self.python(), self.copy("victim.py"), os.path.join(self.place, "truth")]
         for name, value in sorted(shape.items()):
             command += ["--" + name] if value is True else ["--%s" % name, str(value)] if value else []
         return command

@@ -429,3 +429,40 @@ fn without_rights_the_message_says_what_to_type() {
         assert!(messages.contains(part), "{part} is in: {messages}");
     }
 }
+
+/// With few descriptors gctrace starts, and at some number finds the interpreter but cannot probe it.
+#[test]
+fn an_interpreter_that_cannot_be_probed_is_no_absence_of_python() {
+    let test = "an_interpreter_that_cannot_be_probed_is_no_absence_of_python";
+    let _alone = ALONE.lock();
+    let Some((python, place)) = common::place_for(test) else {
+        return;
+    };
+    let mut met = false;
+    for limit in 40..64 {
+        let line = format!(
+            "ulimit -n {limit}; exec {} --mode ebpf -- {} -c 'import gc; gc.collect()'",
+            common::GCTRACE,
+            python.display()
+        );
+        let output = Command::new("sh")
+            .args(["-c", &line])
+            .current_dir(place.path())
+            .env_remove("SUDO_UID")
+            .output_in_time()
+            .unwrap();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        if messages.contains("found but not probed") {
+            met = true;
+            assert!(
+                messages.contains("1 process ran a Python that could not be probed"),
+                "{limit}: {messages}"
+            );
+        }
+    }
+    if !met {
+        eprintln!(
+            "skipped {test}: no number of descriptors is enough to start and too small to probe"
+        );
+    }
+}

@@ -17,6 +17,8 @@ pub(crate) enum Unexamined {
     Ended,
     /// It ran Python for a time before its probes were in.
     Late,
+    /// Its Python was found, and the kernel refused the probes.
+    Unprobed,
     /// In-process: [`gctrace_ring::Absence::Confined`].
     Confined,
     /// In-process: [`gctrace_ring::Absence::Environment`].
@@ -32,6 +34,7 @@ impl fmt::Display for Unexamined {
         formatter.write_str(match self {
             Self::Ended => "ended before being examined",
             Self::Late => "ran Python before being probed",
+            Self::Unprobed => "ran a Python that could not be probed",
             Self::Confined => {
                 "confined by a seccomp filter, under which the library makes no system call"
             }
@@ -85,6 +88,14 @@ impl Examination {
     /// Its program was looked into: whether there is Python in it.
     pub(crate) fn examined(&mut self, pid: u32, python: bool) {
         self.living.entry(pid).or_default().python |= python;
+    }
+
+    /// It was looked into: whether there is Python in it, and whether that cannot be probed.
+    pub(crate) fn looked_into(&mut self, pid: u32, (armed, unprobed): (bool, bool)) {
+        match unprobed && !armed {
+            true => self.unexamined(pid, Unexamined::Unprobed),
+            false => self.examined(pid, armed),
+        }
     }
 
     /// It may have run Python unseen. Stays so, whatever is found later; of several reasons the first counts.

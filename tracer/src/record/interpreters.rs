@@ -39,6 +39,10 @@ pub(crate) struct Interpreters {
     armed: Vec<Armed>,
     /// `None`: examined, no collector in it, or it could not be armed.
     files: HashMap<FileIdentity, Option<InterpreterIndex>>,
+    /// Of these, those with a collector that could not be armed.
+    unprobed: HashSet<FileIdentity>,
+    /// Processes that were found to run one of them, not yet taken.
+    unprobed_in: HashSet<u32>,
     /// Programs that are stopped once at their entry point, when their libraries are mapped.
     entries: HashMap<FileIdentity, Attachment>,
     warned: HashSet<String>,
@@ -67,6 +71,8 @@ pub(crate) enum Program {
     Other,
     /// Its process ended before it could be looked at.
     Gone,
+    /// It holds a collector that cannot be probed. Not to be marked as known: every process that runs it counts.
+    Unprobed,
 }
 
 impl Interpreters {
@@ -76,6 +82,8 @@ impl Interpreters {
             cache,
             armed: Vec::new(),
             files: HashMap::new(),
+            unprobed: HashSet::new(),
+            unprobed_in: HashSet::new(),
             entries: HashMap::new(),
             warned: HashSet::new(),
             warnings: Vec::new(),
@@ -125,16 +133,25 @@ impl Interpreters {
         std::mem::take(&mut self.warnings)
     }
 
+    /// Whether the look at a process that has just been taken found an interpreter that cannot be probed.
+    pub(crate) fn take_unprobed(&mut self, pid: u32) -> bool {
+        self.unprobed_in.remove(&pid)
+    }
+
     /// Looks at the program of a process that stands at exec: only its executable is mapped.
     pub(crate) fn examine_program(&mut self, session: &mut Session, pid: u32) -> Program {
         let link = process::executable_link(pid);
         match self.try_examine(session, pid, &link) {
+            Ok(_) if self.take_unprobed(pid) => Program::Unprobed,
             Ok(program) => program,
             // What its process could not tell any more, the next one that runs it will.
             Err(_) if !link.exists() => Program::Gone,
             Err(error) => {
                 self.warn(format!("{}: {error:#}", shown(&link).display()));
-                Program::Other
+                match self.take_unprobed(pid) {
+                    true => Program::Unprobed,
+                    false => Program::Other,
+                }
             }
         }
     }
@@ -253,6 +270,9 @@ impl Interpreters {
         let opened = File::open(open)?;
         let identity = identity(open)?;
         if let Some(known) = self.files.get(&identity) {
+            if self.unprobed.contains(&identity) {
+                self.unprobed_in.insert(pid);
+            }
             return Ok(*known);
         }
         // Recorded before the attempt: what fails once is not tried, and not told, again.
@@ -260,6 +280,9 @@ impl Interpreters {
         let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
             return Ok(None);
         };
+        // Until the probes are in.
+        self.unprobed.insert(identity);
+        self.unprobed_in.insert(pid);
         let layout = session.add_layout(&plan::layout(&resolution))?;
         if resolution.layout.is_none() {
             self.warn(format!(
@@ -273,6 +296,8 @@ impl Interpreters {
         let probes = session
             .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
+        self.unprobed.remove(&identity);
+        self.unprobed_in.remove(&pid);
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }

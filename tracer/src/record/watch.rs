@@ -207,8 +207,9 @@ impl Watch {
         self.processes
             .add(pid, parent, Origin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+        let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
         trace.examination.began(pid, None);
-        trace.examination.examined(pid, armed.is_some());
+        trace.examination.looked_into(pid, found);
         self.processes.set_interpreter(
             pid,
             armed.map(|(index, _)| index),
@@ -383,6 +384,7 @@ impl Watch {
             // Held again, at its entry point or with the next process that runs it, and known from then on.
             Program::LinksInterpreter => {}
             Program::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
+            Program::Unprobed => trace.examination.looked_into(pid, (false, true)),
             Program::Other => {
                 trace.examination.examined(pid, false);
                 self.known(file);
@@ -400,11 +402,13 @@ impl Watch {
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
-        trace.examination.examined(pid, armed.is_some());
+        let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
+        trace.examination.looked_into(pid, found);
         if let Some((index, _)) = armed {
             self.ran_unheld(trace, (pid, hold, at_ns), index);
         }
-        if let Some(file) = self.programs.get(&pid).copied() {
+        let file = self.programs.get(&pid).copied();
+        if let Some(file) = file.filter(|_| !found.1) {
             self.known(file);
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
@@ -430,10 +434,12 @@ impl Watch {
             None => {
                 cuda::wait_for_mapping(pid, file.inode);
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
+                if self.interpreters.take_unprobed(pid) && armed.is_none() {
+                    return trace.examination.looked_into(pid, (false, true));
+                }
                 // A process that ended before its memory map was looked at says nothing of the file.
                 if armed.is_none() && !is_running(pid) {
-                    trace.examination.unexamined(pid, Unexamined::Ended);
-                    return;
+                    return trace.examination.unexamined(pid, Unexamined::Ended);
                 }
                 let index = armed.map(|(index, _)| index);
                 self.libraries.insert(key, index);

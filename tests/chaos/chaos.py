@@ -62,7 +62,7 @@ def one(options, kind, mode, seed):
                        left=[kernel.describe(pid) for pid in kernel.descendants(os.getpid())])
     rounds.clean_up()
     outcome.update(place=round.place, stopped=round.watch.longest, killed=round.signals_sent(),
-                   incomplete=round.is_incomplete,
+                   incomplete=round.is_incomplete, refused=round.was_refused,
                    seconds=time.monotonic() - begin)
     if not round.findings and not options.keep:
         shutil.rmtree(round.place, ignore_errors=True)
@@ -95,6 +95,7 @@ class Tally:
         self.states = collections.Counter()
         self.by_pair = collections.defaultdict(collections.Counter)
         self.kills, self.longest, self.incomplete = collections.Counter(), 0.0, 0
+        self.refused = 0
 
     def add(self, kind, mode, seed, outcome):
         self.states[outcome["state"]] += 1
@@ -103,6 +104,7 @@ class Tally:
         self.kills.update(outcome.get("killed", ()))
         self.longest = max(self.longest, outcome.get("stopped", 0))
         self.incomplete += outcome.get("incomplete", False)
+        self.refused += outcome.get("refused", False)
         name = "seed %d %s %s" % (seed, kind, mode)
         if outcome["state"] == "skipped":
             print("skipped %s: %s" % (name, outcome["reason"]), flush=True)
@@ -123,9 +125,10 @@ class Tally:
             if counts:
                 cells = [str(counts[mode]) for mode in modes] + [str(counts["failed"])]
                 print("| %s | %s |" % (kind, " | ".join(cells)))
-        print("sent: %s; longest stop %.1f s; %d traces said that collections are missing; %d skipped" % (
+        print("sent: %s; longest stop %.1f s; %d traces said that collections are missing; "
+              "%d times refused to begin; %d skipped" % (
             ", ".join("%d x %s" % (number, name) for name, number in sorted(self.kills.items())) or "nothing",
-            self.longest, self.incomplete, self.states["skipped"]))
+            self.longest, self.incomplete, self.refused, self.states["skipped"]))
         print("%d passed, %d failed" % (self.states["passed"], self.states["failed"]), flush=True)
 
 
@@ -161,11 +164,12 @@ def drive(options):
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     schedule, tally, running = Schedule(options), Tally(), []
-    started = told = 0
+    started, told, wanted_end = 0, 0, []
     end = time.monotonic() + options.seconds if options.seconds else None
     print("chaos: seed %d" % options.seed, flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: wanted_end.append(True))
     while True:
-        wanted = started < options.rounds and (end is None or time.monotonic() < end)
+        wanted = started < options.rounds and (end is None or time.monotonic() < end) and not wanted_end
         if wanted and len(running) < options.jobs:
             running.append(start(options, *schedule.next()))
             started += 1

@@ -117,7 +117,7 @@ def full_disk(round):
     round.done.append("a disk of %d KiB" % size)
     try:
         kept, round.trace = round.trace, os.path.join(folder, os.path.basename(round.trace))
-        round.is_cut_short = True
+        round.is_cut_short = round.may_refuse = True
         finish(round, recorded(round, round.victim(collections=round.random.choice((0, 20000)))))
         if os.path.exists(round.trace):
             shutil.copy(round.trace, kept)
@@ -130,6 +130,7 @@ def limited(round, limit, inherited, late):
     """A limit that the program has as well, or one that falls on gctrace alone while it runs."""
     round.is_cut_short = True
     if round.random.random() < 0.5:
+        round.may_refuse = True
         limits = ((limit, round.random.choice(inherited)),)
         round.done.append("limits %s" % (limits,))
         finish(round, recorded(round, round.victim(), limits=limits))

@@ -53,8 +53,10 @@ class Round:
         self.findings, self.excused, self.done = [], set(), []
         # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
         self.is_gctrace_killed = self.is_cut_short = False
-        # A trace said of a process that collections of it may be missing.
-        self.is_incomplete = False
+        # It may refuse to begin: limits and disks are too small.
+        self.may_refuse = False
+        # A trace said of a process that collections of it may be missing; gctrace did not begin at all.
+        self.is_incomplete = self.was_refused = False
         # How collections are seen; `top` draws its own.
         self.how = mode if mode != "top" else self.random.choice(("ebpf", "inject", "both"))
         self.gctrace = None
@@ -221,7 +223,7 @@ class Round:
     def same(self, reference, code):
         """Output and exit code are those of the program alone; `code`: what gctrace ended with, None if it
         was killed."""
-        with open(self.file("output"), errors="replace") as file:
+        with open(self.file("output"), errors="replace", newline="") as file:
             output = file.read()
         if output != reference["output"]:
             self.fault("another output: %r instead of %r" % (output[-300:], reference["output"][-300:]))
@@ -236,8 +238,11 @@ class Round:
             return file.read()
 
     def is_refused(self, code):
-        """gctrace refused before it started anything: it says why, and nothing ran."""
-        return code in (1, 2) and self.messages().strip() and not os.listdir(self.file("truth"))
+        """Whether gctrace refused before it started anything: it says why, and nothing ran."""
+        self.was_refused = bool(code in (1, 2) and self.messages().strip() and not os.listdir(self.file("truth")))
+        if self.was_refused and not self.may_refuse:
+            self.fault("gctrace refused: %s" % self.messages()[-300:])
+        return self.was_refused
 
     def truths(self):
         found = {}

@@ -5,6 +5,7 @@
 
 use gctrace_ring::Consumer;
 use gctrace_ring::Listener;
+use gctrace_ring::Received;
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::io::Write;
@@ -98,8 +99,10 @@ fuzz_target!(|input: (u8, bool, [u8; 3], &[u8], &[u8])| {
         let stream = UnixStream::connect(path).unwrap();
         send(&stream, &message, &files);
         drop(stream);
-        while let Ok(Some(offered)) = listener.accept() {
-            if let Ok(mut ring) = Consumer::open(offered.ring.as_fd()) {
+        while let Ok(Some(connection)) = listener.accept() {
+            if let Received::Offer(offered) = connection.receive()
+                && let Ok(mut ring) = Consumer::open(offered.ring.as_fd(), 1)
+            {
                 ring.read(true, |_| {});
             }
         }

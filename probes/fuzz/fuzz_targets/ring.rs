@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
             file.write_all_at(&sequence, (SLOTS + slot * 64) as u64).unwrap();
         }
     }
-    let mut consumer = Consumer::open(file.as_fd()).unwrap();
+    let mut consumer = Consumer::open(file.as_fd(), RECORDS).unwrap();
     for is_dead in [false, true, true] {
         let mut taken = 0;
         consumer.read(is_dead, |record| {

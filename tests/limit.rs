@@ -22,11 +22,18 @@ use std::time::Instant;
 /// Far longer than any process of a test takes, on a busy machine too.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
+/// [`LIMIT`], or the seconds of `GCTRACE_TEST_PATIENCE` where that is longer: an emulated machine is slow.
+fn limit() -> Duration {
+    let given = std::env::var("GCTRACE_TEST_PATIENCE").ok();
+    let seconds = given.and_then(|text| text.parse().ok()).unwrap_or(0);
+    LIMIT.max(Duration::from_secs(seconds))
+}
+
 /// What commands and children offer, with a limit.
 pub trait InTime {
     /// Like `output` and `wait_with_output`.
     fn output_in_time(&mut self) -> std::io::Result<Output>;
-    /// Like `status` and `wait`; after [`LIMIT`] kills the process and panics.
+    /// Like `status` and `wait`; after [`limit`] kills the process and panics.
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus>;
 }
 
@@ -45,14 +52,15 @@ impl InTime for Command {
 impl InTime for Child {
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus> {
         drop(self.stdin.take());
-        let patience = Instant::now() + LIMIT;
+        let limit = limit();
+        let patience = Instant::now() + limit;
         loop {
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
             if Instant::now() > patience {
                 let _ = self.kill();
-                panic!("process {} did not end in {LIMIT:?}: killed", self.id());
+                panic!("process {} did not end in {limit:?}: killed", self.id());
             }
             std::thread::sleep(Duration::from_millis(3));
         }

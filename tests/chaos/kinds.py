@@ -141,7 +141,8 @@ def limited(round, limit, inherited, late):
     if round.gctrace.poll() is None and round.program():  # it would inherit it
         round.done.append("limit %d of gctrace is now %d" % (limit, value))
         resource.prlimit(round.gctrace.pid, limit, (value, value))
-        # Where no memory can be had any more, Rust aborts: the program must not notice.
+        # Where no memory can be had any more, Rust's runtime panics and aborts: the program must not notice.
+        round.may_panic = limit == resource.RLIMIT_AS
         if limit == resource.RLIMIT_AS and round.wait(round.gctrace, "gctrace") == -signal.SIGABRT:
             after_its_death(round, reference)
             return
@@ -247,7 +248,8 @@ def launcher(round):
         raise Refused("%s is not installed" % line.split()[0])
     # /usr/bin/python3: other users cannot enter root's folders.
     victim = " ".join(round.victim(python="/usr/bin/python3"))
-    command = ["sh", "-c", line % victim]
+    # A shell's messages about jobs are on standard error, which `top --output` takes as well.
+    command = ["sh", "-c", line % victim + " 2>/dev/null"]
     reference = round.reference(command)
     round.record(command)
     # In unshare the truth has pids of its own; from inside a program only gctrace's user is recorded.

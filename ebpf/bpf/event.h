@@ -178,6 +178,7 @@ enum event_kind {
 	EVENT_LIBRARY = 9,
 	EVENT_CUDA_CALL = 10,
 	EVENT_DEVICE_MEMORY = 11,
+	EVENT_FOREIGN = 12,
 };
 
 enum pause_flag {
@@ -347,7 +348,7 @@ enum library {
 };
 
 struct process_event {
-	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY, _LIBRARY              */
+	__u32 kind;            /* EVENT_FORK, _EXEC, _EXIT, _PROGRAM_ENTRY, _LIBRARY, _FOREIGN    */
 	__u32 pid;
 	__u32 parent;
 	__u32 hold;            /* enum hold                                                       */

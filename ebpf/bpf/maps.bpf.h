@@ -11,6 +11,11 @@ const volatile u64 ring_bytes = 1 << 24;
 #define ANY_USER 0xffffffffu
 const volatile u32 hold_only_user = ANY_USER;
 
+/* With file capabilities gctrace has rights that its user lacks: only processes that this user could inspect are
+ * followed then. ANY_USER: all. */
+const volatile u32 follow_only_user = ANY_USER;
+const volatile u32 follow_only_group = 0;
+
 /* gctrace itself: neither it nor what it starts is recorded, the command excepted. */
 const volatile u32 gctrace_pid = 0;
 

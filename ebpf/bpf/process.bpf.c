@@ -42,6 +42,46 @@ static __always_inline void hold_at_program_entry(u32 pid, u64 now)
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 }
 
+/* include/linux/sched/coredump.h */
+#define DUMPABLE_MASK 3
+#define DUMPABLE_BY_USER 1
+
+/* Whether a process can be inspected by the users who own it: not one that runs a setuid program, or one that its
+ * users may not read. What kernels after those of vmlinux.h call it is unknown: user space asks the kernel. */
+static __always_inline bool is_dumpable(struct task_struct *task)
+{
+	struct mm_struct___word *word = (void *)BPF_CORE_READ(task, mm);
+	struct mm_struct___bitmap *bitmap = (void *)word;
+	unsigned long flags = DUMPABLE_BY_USER;
+
+	if (bpf_core_field_exists(word->flags))
+		flags = BPF_CORE_READ(word, flags);
+	else if (bpf_core_field_exists(bitmap->flags.__mm_flags))
+		bpf_core_read(&flags, sizeof(flags), &bitmap->flags.__mm_flags);
+	return (flags & DUMPABLE_MASK) == DUMPABLE_BY_USER;
+}
+
+/* What __ptrace_may_access (kernel/ptrace.c) and cap_ptrace_access_check (security/commoncap.c) ask of a user without
+ * capabilities. A process in a user namespace may have any in it: that of its own user is looked at by user space. */
+static __always_inline bool may_follow(struct task_struct *task)
+{
+	const struct cred *cred;
+	kernel_cap_t permitted = {};
+	u32 user = follow_only_user, group = follow_only_group;
+
+	if (user == ANY_USER)
+		return true;
+	cred = BPF_CORE_READ(task, real_cred);
+	if (BPF_CORE_READ(cred, uid.val) != user || BPF_CORE_READ(cred, euid.val) != user ||
+	    BPF_CORE_READ(cred, suid.val) != user || BPF_CORE_READ(cred, gid.val) != group ||
+	    BPF_CORE_READ(cred, egid.val) != group || BPF_CORE_READ(cred, sgid.val) != group)
+		return false;
+	bpf_core_read(&permitted, sizeof(permitted), &cred->cap_permitted);
+	if (permitted.val && !BPF_CORE_READ(cred, user_ns, level))
+		return false;
+	return is_dumpable(task);
+}
+
 static __always_inline void abandon_pauses(u32 tid, u64 now);
 static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 now);
 
@@ -97,6 +137,13 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	attached = before->incarnation == ATTACHED;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
+	if (!may_follow(task)) {
+		bpf_map_delete_elem(&followed, &pid);
+		event = reserve_process_event(EVENT_FOREIGN, pid, now);
+		if (event)
+			bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
+		return 0;
+	}
 	process.incarnation = incarnation_at(now);
 	process.from_exec = 1;
 	bpf_map_update_elem(&followed, &pid, &process, BPF_EXIST);

@@ -138,6 +138,43 @@ struct wait_opts {
 
 struct pid;
 
+/* Until 6.17, and from 6.18 on. */
+struct mm_struct___word {
+	unsigned long flags;
+};
+typedef struct {
+	unsigned long __mm_flags[1];
+} mm_flags_t;
+struct mm_struct___bitmap {
+	mm_flags_t flags;
+};
+
+typedef struct {
+	u32 val;
+} kuid_t;
+typedef struct {
+	u32 val;
+} kgid_t;
+/* Two words of 32 bits until 6.2. */
+typedef struct {
+	u64 val;
+} kernel_cap_t;
+
+struct user_namespace {
+	int level;
+};
+
+struct cred {
+	kuid_t uid;
+	kgid_t gid;
+	kuid_t suid;
+	kgid_t sgid;
+	kuid_t euid;
+	kgid_t egid;
+	kernel_cap_t cap_permitted;
+	struct user_namespace *user_ns;
+};
+
 struct signal_struct {
 	atomic_t live;
 	struct wait_queue_head wait_chldexit;
@@ -162,6 +199,7 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
 	char comm[16];
+	const struct cred *real_cred;
 	struct signal_struct *signal;
 	struct sched_entity se;
 	unsigned long nvcsw;

@@ -207,6 +207,13 @@ pub enum ProcessEvent {
         /// When.
         at_ns: u64,
     },
+    /// A recorded process runs a program that the user of gctrace may not inspect: it is not recorded any more.
+    Foreign {
+        /// The process.
+        pid: u32,
+        /// When.
+        at_ns: u64,
+    },
     /// The last thread of a recorded process ended.
     Exit {
         /// The process.
@@ -265,6 +272,7 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
             hold,
             at_ns,
         },
+        EventKind::EVENT_FOREIGN => ProcessEvent::Foreign { pid, at_ns },
         EventKind::EVENT_EXIT => ProcessEvent::Exit {
             pid,
             status: wire.exit_code,

@@ -342,6 +342,10 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
         if !nix::unistd::Uid::effective().is_root() {
             rodata.hold_only_user = nix::unistd::Uid::current().as_raw();
         }
+        if has_file_capabilities() {
+            rodata.follow_only_user = nix::unistd::Uid::current().as_raw();
+            rodata.follow_only_group = nix::unistd::Gid::current().as_raw();
+        }
     }
     if attach == Attach::Single {
         // The value 0, which is what an ordinary kprobe program carries.
@@ -350,6 +354,12 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
         }
     }
     open.load().map_err(Error::Load)
+}
+
+/// Whether this process has rights that its user lacks (`AT_SECURE`, getauxval(3)).
+fn has_file_capabilities() -> bool {
+    // SAFETY: reads a number from the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 fn attach_tracepoints(skeleton: &GctraceSkel<'_>) -> Result<Vec<Link>, Error> {

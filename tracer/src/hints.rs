@@ -4,6 +4,7 @@ use crate::files::FileError;
 use crate::launch::LaunchError;
 use crate::privileges::Denied;
 use crate::record::mode::Refused;
+use crate::record::permitted::Forbidden;
 use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -14,6 +15,12 @@ const FAILED: u8 = 1;
 
 /// What to do about an error, ready to print after it.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
+    // Some errors are words by the time they come here.
+    if errno(error) == Some(Errno::EMFILE) || chain(error).contains("(os error 24)") {
+        return Some(
+            "Too many files are open for the limit of this shell: ulimit -n 1024".to_owned(),
+        );
+    }
     if let Some(denied) = error
         .chain()
         .find_map(|cause| cause.downcast_ref::<Denied>())
@@ -31,6 +38,15 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<LaunchError>());
     if let Some(LaunchError::NotFound { program, .. }) = launch {
         return script_hint(program);
+    }
+    if let Some(forbidden) = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<Forbidden>())
+    {
+        return Some(format!(
+            "As root it can be recorded: sudo gctrace record -p {}",
+            forbidden.pid
+        ));
     }
     if let Some(bpf) = error
         .chain()

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(args::explain(&error)),
     };
     log::start(verbosity);
-    match run(action) {
+    match privileges::keep_what_is_needed().and_then(|()| run(action)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             print::message(hints::chain(&error));

@@ -10,7 +10,9 @@ pub(crate) use facts::Facts;
 pub(crate) use facts::Lockdown;
 pub(crate) use facts::in_foreign_user_namespace;
 pub(crate) use process::has_more_rights_than_its_user;
+pub(crate) use process::keep_what_is_needed;
 pub(crate) use process::renounce;
+pub(crate) use process::too_few_files;
 
 use crate::hints::shell_line;
 use std::ffi::OsStr;
@@ -27,8 +29,8 @@ pub(crate) struct Capability {
     pub(crate) purpose: &'static str,
 }
 
-/// All of them are needed. CAP_SYS_ADMIN stands for the first two (capabilities(7)).
-pub(crate) const NEEDED: [Capability; 3] = [
+/// Both are needed, whatever is recorded. CAP_SYS_ADMIN stands for them (capabilities(7)).
+pub(crate) const NEEDED: [Capability; 2] = [
     Capability {
         name: "BPF",
         bit: 39,
@@ -39,10 +41,20 @@ pub(crate) const NEEDED: [Capability; 3] = [
         bit: 38,
         purpose: "place probes and read kernel structs",
     },
+];
+
+/// For processes of other users, and for the user's own in containers or with rights of their own. With file
+/// capabilities they are given up: who may run the file would have them over everybody.
+pub(crate) const FOR_OTHERS: [Capability; 2] = [
     Capability {
         name: "SYS_PTRACE",
         bit: 19,
-        purpose: "see which files other processes map",
+        purpose: "see which files the processes of other users map",
+    },
+    Capability {
+        name: "DAC_READ_SEARCH",
+        bit: 2,
+        purpose: "read them in folders that are closed to others",
     },
 ];
 
@@ -66,8 +78,12 @@ impl Capabilities {
 
     /// Those needed that the set lacks.
     fn missing(self) -> Vec<Capability> {
-        NEEDED
-            .into_iter()
+        self.lacking(NEEDED)
+    }
+
+    /// Those of a list that the set lacks.
+    pub(crate) fn lacking(self, list: [Capability; 2]) -> Vec<Capability> {
+        list.into_iter()
             .filter(|needed| !self.allow(*needed))
             .collect()
     }
@@ -87,7 +103,7 @@ impl fmt::Display for Capabilities {
     }
 }
 
-fn cap(needed: &Capability) -> String {
+pub(crate) fn cap(needed: &Capability) -> String {
     format!("CAP_{}", needed.name)
 }
 
@@ -193,31 +209,38 @@ impl Denied {
             self.facts.user,
             shell_line(&words)
         );
+        let group = &self.facts.group;
         if self.facts.on_nosuid_mount {
-            let installed = "/usr/local/bin/gctrace";
-            let install = shell_line(&[OsStr::new("install"), own, OsStr::new(installed)]);
+            let installed = OsStr::new("/usr/local/bin/gctrace");
+            let install = shell_line(&[OsStr::new("install"), own, installed]);
             return format!(
-                "{sudo}Or grant it once to a copy (on the file system of {}, mounted nosuid, that has no effect):\n    \
-                 sudo {install} && sudo setcap {} {installed}",
+                "{sudo}Or grant it once to a copy, for members of the group {group} and their own processes (on the file \
+                 system of {}, mounted nosuid, that has no effect):\n    sudo {install} && {}",
                 shell_line(&[own]),
-                setcap_list(),
+                grant(group, installed),
             );
         }
         format!(
-            "{sudo}Or grant it once to this file:\n    sudo setcap {} {}",
-            setcap_list(),
-            shell_line(&[own])
+            "{sudo}Or grant it once to this file, for members of the group {group} and their own processes:\n    {}",
+            grant(group, own)
         )
     }
 }
 
-/// For setcap(8): `cap_bpf,cap_perfmon,cap_sys_ptrace+ep`.
-fn setcap_list() -> String {
+/// Gives a file the capabilities, and to a group alone the right to execute it.
+fn grant(group: &str, file: &OsStr) -> String {
     let names: Vec<_> = NEEDED
         .iter()
         .map(|needed| cap(needed).to_lowercase())
         .collect();
-    format!("{}+ep", names.join(","))
+    let owner = format!("root:{group}");
+    let file = shell_line(&[file]);
+    // Changing the owner takes capabilities away, so that comes first (chown(2)).
+    format!(
+        "sudo chown {} {file} && sudo chmod 750 {file} && sudo setcap {}+ep {file}",
+        shell_line(&[OsStr::new(&owner)]),
+        names.join(",")
+    )
 }
 
 fn rootless(facts: &Facts) -> String {
@@ -235,6 +258,7 @@ fn rootless(facts: &Facts) -> String {
 fn outside_limits(facts: &Facts) -> String {
     let added: Vec<_> = NEEDED
         .iter()
+        .chain(&FOR_OTHERS)
         .map(|needed| format!("--cap-add {}", needed.name))
         .collect();
     match &facts.container {

@@ -21,6 +21,7 @@ mod newcomers;
 pub(crate) mod nvml;
 mod opened;
 mod output;
+pub(crate) mod permitted;
 mod plan;
 mod pressure;
 mod probe_cost;
@@ -43,6 +44,7 @@ use crate::launch::LaunchPlan;
 use crate::launch::Launched;
 use crate::launch::Signals;
 use crate::print;
+use crate::privileges;
 pub(crate) use crate::record::clock::monotonic_ns;
 pub(crate) use crate::record::ending::Tally;
 use crate::record::injected::Injected;
@@ -51,6 +53,7 @@ use crate::record::newcomers::Newcomers;
 use crate::record::nvml::GpuSampling;
 use crate::record::opened::Opened;
 use crate::record::output::Output;
+use crate::record::permitted::AttachError;
 use crate::record::probe_cost::MeasuredCost;
 pub(crate) use crate::record::supervision::Supervision;
 use crate::record::trace::Trace;
@@ -161,6 +164,9 @@ impl Recording {
         }
         let collections = decision.collections;
         let by_probes = collections.uses_probes();
+        if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
+            anyhow::bail!("recording from the kernel is not possible: {why}");
+        }
         let opened = by_probes.then(|| Opened::open(config)).transpose()?;
         let mut injected = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
@@ -313,7 +319,10 @@ impl Recording {
                 let parent = gctrace_probes::process::status(child)
                     .ok()
                     .map(|status| status.parent);
-                probes.attach_to(trace, child, parent)?;
+                match probes.attach_to(trace, child, parent) {
+                    Err(AttachError::Forbidden(forbidden)) => probes.forbidden(trace, &forbidden),
+                    other => other?,
+                }
             }
         }
         if probes.interpreters.count() == 0 {
@@ -508,7 +517,11 @@ fn attachable(pid: u32) -> anyhow::Result<()> {
     );
     gctrace_probes::process::command_line(pid)
         .map(drop)
-        .with_context(|| format!("cannot record process {pid}"))
+        .with_context(|| format!("cannot record process {pid}"))?;
+    if privileges::has_more_rights_than_its_user() {
+        permitted::check(pid)?;
+    }
+    Ok(())
 }
 
 /// By its flags (field 9 of proc_pid_stat(5)); `PF_KTHREAD` of include/linux/sched.h.

@@ -7,9 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Those lines, without sudo, for what was built with these tests.
-fn lines(built: &Path, prefix: &Path) -> Vec<String> {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
-    let readme = std::fs::read_to_string(readme).expect("README.md");
+fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
     readme
         .lines()
         .filter_map(|line| line.strip_prefix("sudo install "))
@@ -29,7 +27,9 @@ fn the_readmes_lines_install_everything() {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
     let built = Path::new(common::GCTRACE).parent().expect("a folder");
-    let lines = lines(built, &prefix);
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let readme = std::fs::read_to_string(readme).expect("README.md");
+    let lines = lines(&readme, built, &prefix);
     assert_eq!(lines.len(), 3, "{lines:?}");
     for line in lines {
         let installed = Command::new("sh")

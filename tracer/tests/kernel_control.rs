@@ -347,7 +347,7 @@ fn capabilities_on_the_binary_are_enough() {
     let binary = place.path().join("gctrace");
     fs::copy(common::GCTRACE, &binary).unwrap();
     let capable = Command::new("setcap")
-        .arg("cap_bpf,cap_perfmon,cap_sys_ptrace+ep")
+        .arg("cap_bpf,cap_perfmon+ep")
         .arg(&binary)
         .stderr(Stdio::null())
         .status_in_time();

@@ -8,18 +8,24 @@
 
 mod common;
 
+use common::Trace;
 use common::limit::InTime as _;
 use common::setcap::ALICE;
+use common::setcap::BOB;
 use common::setcap::Setcap;
 use common::setcap::text;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
+use std::process::Child;
 use std::process::Command;
 use std::process::Output;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
 
-/// As the documentation has it, and what it said before: more rights do no harm either.
+/// More than the documentation asks for: more rights do no harm.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep";
 
 /// A library that says in a file, one per process, with which rights its constructor ran.
@@ -213,4 +219,176 @@ fn root_tries_a_library_without_capabilities() {
         text(&output)
     );
     assert!(runs_of(open.path()).is_empty());
+}
+
+/// A Python process that collects for a minute, in functions whose names are its user's own affair. Killed when dropped.
+struct Running(Child);
+
+impl Running {
+    /// Returns once it runs its loop. `before`: what it does first.
+    fn start(setcap: &Setcap, user: u32, before: &str) -> Self {
+        let ready = setcap.file(&format!("ready-{user}-{}", before.len()));
+        let program = format!(
+            "import ctypes, gc, time\n{before}\ndef secret_function_of_{user}():\n    gc.collect()\n\
+             for n in range(6000):\n    secret_function_of_{user}(); time.sleep(0.01)\n    \
+             if n == 0: open('{}', 'w').close()",
+            ready.display()
+        );
+        let mut command = setcap.command(user, Path::new("python3"));
+        let command = command.args(["-I", "-c", &program]).stdin(Stdio::null());
+        let running = Self(command.spawn().unwrap());
+        let began = Instant::now();
+        while !ready.exists() {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "it does not begin"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        running
+    }
+
+    /// That of Python, below timeout(1).
+    fn pid(&self) -> String {
+        let own = self.0.id();
+        let path = format!("/proc/{own}/task/{own}/children");
+        let children = fs::read_to_string(path).unwrap();
+        children
+            .split_whitespace()
+            .next()
+            .expect("a child")
+            .to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let pid = self.pid().parse().unwrap();
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(pid),
+            nix::sys::signal::Signal::SIGKILL,
+        );
+        let _ = self.0.status_in_time();
+    }
+}
+
+#[test]
+fn a_user_records_their_own_processes_only() {
+    let test = "a_user_records_their_own_processes_only";
+    let Some(setcap) = Setcap::install(test, CAPABILITIES) else {
+        return;
+    };
+    let own = Running::start(&setcap, ALICE, "");
+    let others = [
+        Running::start(&setcap, BOB, ""),
+        Running::start(&setcap, 0, ""),
+        // Its own user could not attach a debugger to it (prctl(2): PR_SET_DUMPABLE).
+        Running::start(&setcap, ALICE, "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"),
+    ];
+    let record = |process: &Running, trace: &str| {
+        let pid = process.pid();
+        setcap.run(ALICE, &["record", "-p", &pid, "-d", "1", "-o", trace])
+    };
+    for other in &others {
+        let output = record(other, "other.json");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("may not be inspected"), "{said}");
+        assert!(said.contains("sudo gctrace record -p"), "{said}");
+        assert!(!setcap.file("other.json").exists());
+    }
+    let output = record(&own, "own.json");
+    assert!(output.status.success(), "{}", text(&output));
+    let trace = fs::read_to_string(setcap.file("own.json")).unwrap();
+    assert!(trace.contains(&format!("secret_function_of_{ALICE}")));
+    assert!(Trace::read(&setcap.file("own.json")).pauses().len() > 5);
+
+    // All of them run the same file, in which the probes are: of the others nothing is told.
+    let output = setcap.run(
+        ALICE,
+        &["top", "-n", "3", "--record", "top.json", "--plain"],
+    );
+    assert!(output.status.success(), "{}", text(&output));
+    let trace = Trace::read(&setcap.file("top.json"));
+    let pids = trace.named("gctrace_process");
+    let pids: Vec<String> = pids.iter().map(|(pid, _)| pid.to_string()).collect();
+    assert!(pids.contains(&own.pid()), "{pids:?}");
+    for other in &others {
+        assert!(!pids.contains(&other.pid()), "{pids:?}");
+    }
+    let trace = fs::read_to_string(setcap.file("top.json")).unwrap();
+    assert!(!trace.contains(&format!("secret_function_of_{BOB}")));
+}
+
+/// A program that gives its process another user: as sudo and su do.
+#[test]
+fn a_child_that_becomes_another_user_is_not_recorded() {
+    let test = "a_child_that_becomes_another_user_is_not_recorded";
+    let Some(setcap) = Setcap::install(test, CAPABILITIES) else {
+        return;
+    };
+    let python = fs::canonicalize("/usr/bin/python3").expect("Python");
+    let set_user_id = setcap.gctrace().with_file_name("python-of-bob");
+    fs::copy(python, &set_user_id).unwrap();
+    std::os::unix::fs::chown(&set_user_id, Some(BOB), None).unwrap();
+    fs::set_permissions(&set_user_id, fs::Permissions::from_mode(0o4755)).unwrap();
+    let collects = |name: &str| {
+        format!("import gc, os\ndef {name}(): gc.collect()\nfor n in range(20): {name}()\n")
+    };
+    fs::write(setcap.file("plain.py"), collects("plain_function")).unwrap();
+    fs::write(setcap.file("after.py"), collects("secret_after_exec")).unwrap();
+    let before = format!(
+        "{}assert os.geteuid() == {BOB}\nos.setresuid({BOB}, {BOB}, {BOB})\n\
+         os.execv('/usr/bin/python3', ['python3', '-I', 'after.py'])\n",
+        collects("secret_before_exec")
+    );
+    fs::write(setcap.file("before.py"), before).unwrap();
+    let script = format!(
+        "python3 -I plain.py && {} -I before.py && python3 -I plain.py",
+        set_user_id.display()
+    );
+    for options in [&["-o", "t.json"][..], &["--mode", "both", "-o", "t.json"]] {
+        let output = setcap.run(ALICE, &[options, &["--", "sh", "-c", &script]].concat());
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("it is not recorded"), "{said}");
+        assert!(!said.contains("nothing lost"), "{said}");
+        let trace = fs::read_to_string(setcap.file("t.json")).unwrap();
+        assert!(trace.contains("plain_function"));
+        for secret in ["secret_before_exec", "secret_after_exec"] {
+            assert!(!trace.contains(secret), "{secret}: {said}");
+        }
+        let trace = Trace::read(&setcap.file("t.json"));
+        let mut collectors: Vec<u64> = trace.pauses().iter().map(|pause| pause.pid).collect();
+        collectors.sort_unstable();
+        collectors.dedup();
+        assert_eq!(collectors.len(), 2, "{collectors:?}");
+    }
+    // The command itself: nothing of it is recorded, and it runs.
+    let command = [set_user_id.to_str().unwrap(), "-I", "before.py"];
+    let output = setcap.run(
+        ALICE,
+        &[&["--mode", "ebpf", "-o", "t.json", "--"], &command[..]].concat(),
+    );
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("it is not recorded"), "{said}");
+    assert!(
+        !fs::read_to_string(setcap.file("t.json"))
+            .unwrap()
+            .contains("secret")
+    );
+}
+
+#[test]
+fn a_set_user_id_gctrace_refuses_to_run() {
+    let test = "a_set_user_id_gctrace_refuses_to_run";
+    let Some(setcap) = Setcap::install(test, CAPABILITIES) else {
+        return;
+    };
+    fs::set_permissions(setcap.gctrace(), fs::Permissions::from_mode(0o4755)).unwrap();
+    let output = setcap.run(ALICE, &["--", "touch", "ran"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("set-user-ID"), "{}", text(&output));
+    assert!(!setcap.file("ran").exists());
 }

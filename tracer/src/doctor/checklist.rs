@@ -8,10 +8,13 @@ use crate::doctor::interpreters::Found;
 use crate::doctor::interpreters::Interpreter;
 use crate::doctor::machine::Machine;
 use crate::print::clean;
+use crate::privileges::Capability;
 use crate::privileges::Denied;
+use crate::privileges::FOR_OTHERS;
 use crate::privileges::Facts;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
+use crate::privileges::cap;
 use gctrace_ebpf::Attach;
 use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
@@ -169,6 +172,7 @@ fn rights(machine: &Machine) -> Vec<Line> {
         }
     };
     let mut lines = vec![privileges];
+    lines.extend(denied.is_none().then(|| other_users(rights)));
     if denied.is_none() && !machine.kernel.permitted {
         lines.push(
             Line::new(Verdict::Missing, "loading programs", "the kernel refuses even the smallest BPF program")
@@ -185,6 +189,22 @@ fn rights(machine: &Machine) -> Vec<Line> {
     ]);
     lines.extend(within::lines(machine));
     lines
+}
+
+/// Without them recording works, but not of everybody.
+fn other_users(rights: &Facts) -> Line {
+    let what = "other users";
+    let lacking = rights.effective.lacking(FOR_OTHERS);
+    let names = |list: &[Capability]| list.iter().map(cap).collect::<Vec<_>>().join(", ");
+    if lacking.is_empty() {
+        return Line::new(Verdict::Ok, what, names(&FOR_OTHERS));
+    }
+    let value = format!("only processes of {} can be recorded", rights.user);
+    let purposes: Vec<_> = lacking
+        .iter()
+        .map(|lacking| format!("{} is needed to {}", cap(lacking), lacking.purpose))
+        .collect();
+    Line::new(Verdict::Note, what, value).mend(format!("{}: sudo gctrace", purposes.join(", ")))
 }
 
 fn held() -> String {

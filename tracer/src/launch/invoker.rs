@@ -4,6 +4,7 @@ use crate::variables::Decides;
 use crate::variables::variable;
 use nix::errno::Errno;
 use nix::unistd::Gid;
+use nix::unistd::Group;
 use nix::unistd::Uid;
 use nix::unistd::User;
 use std::ffi::CString;
@@ -116,6 +117,13 @@ impl Invoker {
         user.map_or_else(|| uid.to_string(), |user| user.name)
     }
 
+    /// Name of the group that gctrace itself is of.
+    pub(crate) fn effective_group() -> String {
+        let gid = Gid::effective();
+        let group = Group::from_gid(gid).ok().flatten();
+        group.map_or_else(|| gid.to_string(), |group| group.name)
+    }
+
     fn present() -> Self {
         let groups = nix::unistd::getgroups().unwrap_or_default();
         Self {
@@ -149,6 +157,25 @@ impl Invoker {
     }
 }
 
+/// Leaves the session keyring, whose keys its processes may read whoever they are, for a new one with the user's
+/// keys linked to it, as a login makes it (pam_keyinit(8)). Where the kernel has no keys, or a filter forbids
+/// them, there is nothing to leave or to be done. System calls only.
+fn join_new_session_keyring() {
+    let unnamed = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null name asks for a new keyring; the rest are plain numbers.
+    unsafe {
+        let joined = libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, unnamed);
+        if joined >= 0 {
+            libc::syscall(
+                libc::SYS_keyctl,
+                libc::KEYCTL_LINK,
+                libc::KEY_SPEC_USER_KEYRING,
+                libc::KEY_SPEC_SESSION_KEYRING,
+            );
+        }
+    }
+}
+
 fn groups_of(name: &str, gid: u32) -> Vec<u32> {
     let name = CString::new(name).unwrap_or_default();
     match nix::unistd::getgrouplist(&name, Gid::from_raw(gid)) {
@@ -177,6 +204,8 @@ impl Credentials {
     /// For good, and with them all capabilities. System calls only, and raw ones: those of the C
     /// library would try to change the threads that the forked child does not have.
     pub(super) fn take_on(&self) -> io::Result<()> {
+        // As root, so that no limit of the user's keeps root's keys there.
+        join_new_session_keyring();
         self.set_groups()?;
         // SAFETY: plain numbers.
         unsafe {
@@ -193,6 +222,8 @@ impl Credentials {
                 self.uid,
             ))?;
         }
+        // Once more, to be the user's own.
+        join_new_session_keyring();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 use crate::launch::Invoker;
 use crate::privileges::Capabilities;
+use crate::privileges::process;
 use crate::variables::Decides;
 use crate::variables::variable;
 use nix::sys::statvfs::FsFlags;
@@ -31,6 +32,8 @@ pub(crate) enum Lockdown {
 pub(crate) struct Facts {
     /// Login name of the effective user.
     pub(crate) user: String,
+    /// Name of that user's group.
+    pub(crate) group: String,
     /// Rights in effect.
     pub(crate) effective: Capabilities,
     /// Rights that no exec can go beyond.
@@ -58,14 +61,14 @@ pub(crate) struct Facts {
 impl Facts {
     /// Looks.
     pub(crate) fn gather() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {
             user: Invoker::effective_name(),
-            effective: capabilities(&status, "CapEff"),
-            bounding: capabilities(&status, "CapBnd"),
+            group: Invoker::effective_group(),
+            effective: Capabilities(process::effective().unwrap_or(0)),
+            bounding: Capabilities(process::bounding()),
             newest_capability: number("/proc/sys/kernel/cap_last_cap").unwrap_or(u32::MAX),
-            no_new_privileges: field(&status, "NoNewPrivs") == Some("1"),
+            no_new_privileges: process::gains_no_privileges(),
             foreign_user_namespace: in_foreign_user_namespace(),
             foreign_pid_namespace: fs::read_link("/proc/self/ns/pid")
                 .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
@@ -82,18 +85,6 @@ impl Facts {
 
 fn number(path: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    let value = status
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value.map(str::trim)
-}
-
-fn capabilities(status: &str, name: &str) -> Capabilities {
-    let bits = field(status, name).and_then(|text| u64::from_str_radix(text, 16).ok());
-    Capabilities(bits.unwrap_or(0))
 }
 
 /// Whether this is another user namespace than the first: root is only its owner then.
@@ -183,12 +174,6 @@ mod tests {
             Some("podman")
         );
         assert_eq!(container_variable(b"PATH=/bin\0container=\0"), None);
-        let status = "Name:\tx\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\n";
-        assert_eq!(
-            capabilities(status, "CapEff"),
-            Capabilities(0x1ff_ffff_ffff)
-        );
-        assert_eq!(capabilities(status, "CapBnd"), Capabilities(0));
     }
 
     #[test]
@@ -196,6 +181,13 @@ mod tests {
         let facts = Facts::gather();
         assert!(facts.executable.is_absolute());
         assert!(facts.newest_capability > 0);
+        let status = fs::read_to_string("/proc/self/status").expect("own status");
+        for (name, set) in [("CapEff", facts.effective), ("CapBnd", facts.bounding)] {
+            assert!(
+                status.contains(&format!("{name}:\t{:016x}", set.0)),
+                "{status}"
+            );
+        }
         assert!(!facts.user.is_empty());
     }
 }

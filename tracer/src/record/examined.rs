@@ -27,6 +27,8 @@ pub(crate) enum Unexamined {
     OtherGctrace,
     /// In-process: its interpreter, or one of them, took no entry in `gc.callbacks`, or the program took it out.
     Unhooked,
+    /// Neither it nor its files may be read.
+    Forbidden,
 }
 
 impl fmt::Display for Unexamined {
@@ -41,6 +43,7 @@ impl fmt::Display for Unexamined {
             Self::Environment => "started without gctrace's variables (LD_PRELOAD)",
             Self::OtherGctrace => "recorded by another gctrace inside",
             Self::Unhooked => "without gctrace in gc.callbacks",
+            Self::Forbidden => "could not be inspected",
         })
     }
 }
@@ -90,11 +93,11 @@ impl Examination {
         self.living.entry(pid).or_default().python |= python;
     }
 
-    /// It was looked into: whether there is Python in it, and whether that cannot be probed.
-    pub(crate) fn looked_into(&mut self, pid: u32, (armed, unprobed): (bool, bool)) {
-        match unprobed && !armed {
-            true => self.unexamined(pid, Unexamined::Unprobed),
-            false => self.examined(pid, armed),
+    /// It was looked into: whether there is Python in it, and why what is there is not seen.
+    pub(crate) fn looked_into(&mut self, pid: u32, (armed, unprobed): (bool, Option<Unexamined>)) {
+        match unprobed.filter(|_| !armed) {
+            Some(why) => self.unexamined(pid, why),
+            None => self.examined(pid, armed),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::launch::Cache;
 use crate::record::clock;
+use crate::record::examined::Unexamined;
 use crate::record::plan;
 use anyhow::Context as _;
 use gctrace_ebpf::Attachment;
@@ -19,6 +20,7 @@ use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::Candidate;
 use gctrace_probes::process;
+use gctrace_probes::process::ProcessError;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fs::File;
@@ -39,10 +41,10 @@ pub(crate) struct Interpreters {
     armed: Vec<Armed>,
     /// `None`: examined, no collector in it, or it could not be armed.
     files: HashMap<FileIdentity, Option<InterpreterIndex>>,
-    /// Of these, those with a collector that could not be armed.
-    unprobed: HashSet<FileIdentity>,
-    /// Processes that were found to run one of them, not yet taken.
-    unprobed_in: HashSet<u32>,
+    /// Of these, those that could not be armed, for another reason than that there is no collector in them.
+    unprobed: HashMap<FileIdentity, Unexamined>,
+    /// Processes that run one of them, or whose files could not be read, not yet taken.
+    unprobed_in: HashMap<u32, Unexamined>,
     /// Programs that are stopped once at their entry point, when their libraries are mapped.
     entries: HashMap<FileIdentity, Attachment>,
     warned: HashSet<String>,
@@ -72,7 +74,7 @@ pub(crate) enum Program {
     /// Its process ended before it could be looked at.
     Gone,
     /// It holds a collector that cannot be probed. Not to be marked as known: every process that runs it counts.
-    Unprobed,
+    Unprobed(Unexamined),
 }
 
 impl Interpreters {
@@ -82,8 +84,8 @@ impl Interpreters {
             cache,
             armed: Vec::new(),
             files: HashMap::new(),
-            unprobed: HashSet::new(),
-            unprobed_in: HashSet::new(),
+            unprobed: HashMap::new(),
+            unprobed_in: HashMap::new(),
             entries: HashMap::new(),
             warned: HashSet::new(),
             warnings: Vec::new(),
@@ -133,8 +135,8 @@ impl Interpreters {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Whether the look at a process that has just been taken found an interpreter that cannot be probed.
-    pub(crate) fn take_unprobed(&mut self, pid: u32) -> bool {
+    /// Whether the look at a process that has just been taken found what cannot be read or probed.
+    pub(crate) fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
         self.unprobed_in.remove(&pid)
     }
 
@@ -142,16 +144,15 @@ impl Interpreters {
     pub(crate) fn examine_program(&mut self, session: &mut Session, pid: u32) -> Program {
         let link = process::executable_link(pid);
         match self.try_examine(session, pid, &link) {
-            Ok(_) if self.take_unprobed(pid) => Program::Unprobed,
-            Ok(program) => program,
+            Ok(program) => match self.take_unprobed(pid) {
+                Some(why) => Program::Unprobed(why),
+                None => program,
+            },
             // What its process could not tell any more, the next one that runs it will.
             Err(_) if !link.exists() => Program::Gone,
             Err(error) => {
-                self.warn(format!("{}: {error:#}", shown(&link).display()));
-                match self.take_unprobed(pid) {
-                    true => Program::Unprobed,
-                    false => Program::Other,
-                }
+                self.not_probed(pid, &shown(&link), &error);
+                Program::Unprobed(self.take_unprobed(pid).unwrap_or(Unexamined::Forbidden))
             }
         }
     }
@@ -237,7 +238,15 @@ impl Interpreters {
         session: &mut Session,
         pid: u32,
     ) -> Option<(InterpreterIndex, bool)> {
-        let files = gctrace_probes::maps::candidates(pid).ok()?;
+        let files = match gctrace_probes::maps::candidates(pid) {
+            Ok(files) => files,
+            Err(error @ ProcessError::Forbidden { .. }) => {
+                self.not_probed(pid, &process::executable_link(pid), &error.into());
+                return None;
+            }
+            // It has ended.
+            Err(_) => return None,
+        };
         files
             .iter()
             .find_map(|file| self.arm_mapped_file(session, pid, file))
@@ -253,7 +262,7 @@ impl Interpreters {
         match self.arm(session, pid, &file.openable, &file.path) {
             Ok(index) => index.map(|index| (index, self.armed.len() > before)),
             Err(error) => {
-                self.warn(format!("{}: {error:#}", file.path.display()));
+                self.not_probed(pid, &file.path, &error);
                 None
             }
         }
@@ -267,22 +276,39 @@ impl Interpreters {
         open: &Path,
         shown: &Path,
     ) -> anyhow::Result<Option<InterpreterIndex>> {
-        let opened = File::open(open)?;
         let identity = identity(open)?;
         if let Some(known) = self.files.get(&identity) {
-            if self.unprobed.contains(&identity) {
-                self.unprobed_in.insert(pid);
+            if let Some(why) = self.unprobed.get(&identity) {
+                self.unprobed_in.insert(pid, *why);
             }
             return Ok(*known);
         }
         // Recorded before the attempt: what fails once is not tried, and not told, again.
         self.files.insert(identity, None);
+        self.unprobed.insert(identity, Unexamined::Forbidden);
+        let armed = self.arm_new(session, pid, open, shown, identity);
+        if let (Err(_), Some(why)) = (&armed, self.unprobed.get(&identity)) {
+            self.unprobed_in.insert(pid, *why);
+        }
+        let index = armed?;
+        self.unprobed.remove(&identity);
+        self.files.insert(identity, index);
+        Ok(index)
+    }
+
+    fn arm_new(
+        &mut self,
+        session: &mut Session,
+        pid: u32,
+        open: &Path,
+        shown: &Path,
+        identity: FileIdentity,
+    ) -> anyhow::Result<Option<InterpreterIndex>> {
+        let opened = File::open(open)?;
         let Some(resolution) = gctrace_probes::resolve(open, &self.options(pid, open)?)? else {
             return Ok(None);
         };
-        // Until the probes are in.
-        self.unprobed.insert(identity);
-        self.unprobed_in.insert(pid);
+        self.unprobed.insert(identity, Unexamined::Unprobed);
         let layout = session.add_layout(&plan::layout(&resolution))?;
         if resolution.layout.is_none() {
             self.warn(format!(
@@ -296,8 +322,6 @@ impl Interpreters {
         let probes = session
             .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
-        self.unprobed.remove(&identity);
-        self.unprobed_in.remove(&pid);
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }
@@ -316,7 +340,6 @@ impl Interpreters {
             probes,
             since_ns: clock::monotonic_ns(),
         });
-        self.files.insert(identity, Some(index));
         Ok(Some(index))
     }
 
@@ -333,6 +356,29 @@ impl Interpreters {
             debug_roots: vec![process::root(pid).join(debug), Path::new("/").join(debug)],
             ..ResolveOptions::default()
         })
+    }
+
+    /// Whether Python runs there is unknown, or its pauses are: never to be taken for "no Python".
+    fn not_probed(&mut self, pid: u32, file: &Path, error: &anyhow::Error) {
+        self.unprobed_in.entry(pid).or_insert(Unexamined::Forbidden);
+        let is_forbidden = |cause: &(dyn std::error::Error + 'static)| {
+            let io = cause.downcast_ref::<std::io::Error>();
+            io.is_some_and(|io| io.kind() == std::io::ErrorKind::PermissionDenied)
+                || matches!(
+                    cause.downcast_ref::<ProcessError>(),
+                    Some(ProcessError::Forbidden { .. })
+                )
+        };
+        let advice = match error.chain().any(is_forbidden) {
+            true => {
+                "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor says what is there)"
+            }
+            false => "",
+        };
+        self.warn(format!(
+            "process {pid} is not recorded: {}: {error:#}{advice}",
+            file.display()
+        ));
     }
 
     fn warn(&mut self, warning: String) {

@@ -162,6 +162,9 @@ fn no_probes() -> Option<NoProbes> {
     if let Some(denied) = privileges::denied() {
         return Some(NoProbes::Denied(denied));
     }
+    if let Some(why) = privileges::too_few_files() {
+        return Some(NoProbes::Kernel(why));
+    }
     let support = KernelSupport::probe();
     if !support.permitted {
         let why = "the kernel refuses even the smallest BPF program (a seccomp filter or a security module)";

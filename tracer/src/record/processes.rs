@@ -226,10 +226,15 @@ impl Processes {
         }
     }
 
-    /// A process ended, with the status of wait(2).
-    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut Output) {
+    /// A process is not recorded any more, though it goes on.
+    pub(crate) fn forget(&mut self, pid: u32, output: &mut Output) {
         self.table.remove(&pid);
         output.forget(pid);
+    }
+
+    /// A process ended, with the status of wait(2).
+    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut Output) {
+        self.forget(pid, output);
         // The low seven bits are the signal, the next byte the code (wait(2)).
         let signal = status & 0x7f;
         output.write(&Record::ProcessExit(ProcessExit {

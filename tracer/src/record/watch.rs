@@ -4,6 +4,7 @@
 
 use crate::launch::LaunchPlan;
 use crate::launch::Launched;
+use crate::privileges::has_more_rights_than_its_user;
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
 use crate::record::counters::Counting;
@@ -15,6 +16,8 @@ use crate::record::holding::is_running;
 use crate::record::interpreters::InterpreterIndex;
 use crate::record::interpreters::Interpreters;
 use crate::record::interpreters::Program;
+use crate::record::permitted;
+use crate::record::permitted::AttachError;
 use crate::record::pressure::ArenaSize;
 use crate::record::pressure::Pressures;
 use crate::record::processes::Processes;
@@ -190,7 +193,7 @@ impl Watch {
         trace: &mut Trace,
         pid: u32,
         parent: Option<u32>,
-    ) -> Result<(), gctrace_ebpf::Error> {
+    ) -> Result<(), AttachError> {
         // Recorded, gctrace would hold what it starts itself.
         if self.processes.contains(pid) || pid == std::process::id() {
             return Ok(());
@@ -201,6 +204,12 @@ impl Watch {
             // Its end came before, and will not be told.
             self.session.unfollow(pid);
             return Ok(());
+        }
+        if let Err(forbidden) = permitted::check(pid)
+            && has_more_rights_than_its_user()
+        {
+            self.session.unfollow(pid);
+            return Err(forbidden.into());
         }
         self.counting
             .begin(&self.session, pid, clock::monotonic_ns());
@@ -259,6 +268,10 @@ impl Watch {
                 at_ns,
             }) => {
                 self.executed(pid, file, at_ns);
+                if self.is_foreign(pid) {
+                    self.became_foreign(trace, pid, at_ns);
+                    return self.holding.release(trace, pid, hold, at_ns);
+                }
                 if known {
                     self.runs_known_program(trace, pid, file);
                 } else {
@@ -292,25 +305,33 @@ impl Watch {
                 }
                 self.holding.release(trace, pid, hold, at_ns);
             }
+            Event::Process(ProcessEvent::Foreign { pid, at_ns }) => {
+                self.became_foreign(trace, pid, at_ns)
+            }
             Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
-                self.programs.remove(&pid);
-                if let Some(allocations) = &mut self.allocations {
-                    allocations.ended(pid);
-                }
-                self.end_cuda(trace, pid);
-                self.stacks.ended(pid);
-                self.pressures.ended(pid, at_ns);
-                self.counting.ended(
-                    &self.session,
-                    pid,
-                    at_ns,
-                    &self.processes,
-                    &mut trace.output,
-                );
+                self.ended(trace, pid, at_ns);
                 self.processes.remove(pid, status, at_ns, &mut trace.output);
                 trace.examination.ended(pid);
             }
         }
+    }
+
+    /// A process is not recorded from now on: everything but the table of processes and what is said of it.
+    pub(super) fn ended(&mut self, trace: &mut Trace, pid: u32, at_ns: u64) {
+        self.programs.remove(&pid);
+        if let Some(allocations) = &mut self.allocations {
+            allocations.ended(pid);
+        }
+        self.end_cuda(trace, pid);
+        self.stacks.ended(pid);
+        self.pressures.ended(pid, at_ns);
+        self.counting.ended(
+            &self.session,
+            pid,
+            at_ns,
+            &self.processes,
+            &mut trace.output,
+        );
     }
 
     /// Its calls are still in their ring.
@@ -384,7 +405,7 @@ impl Watch {
             // Held again, at its entry point or with the next process that runs it, and known from then on.
             Program::LinksInterpreter => {}
             Program::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
-            Program::Unprobed => trace.examination.looked_into(pid, (false, true)),
+            Program::Unprobed(why) => trace.examination.unexamined(pid, why),
             Program::Other => {
                 trace.examination.examined(pid, false);
                 self.known(file);
@@ -408,7 +429,7 @@ impl Watch {
             self.ran_unheld(trace, (pid, hold, at_ns), index);
         }
         let file = self.programs.get(&pid).copied();
-        if let Some(file) = file.filter(|_| !found.1) {
+        if let Some(file) = file.filter(|_| found.1.is_none()) {
             self.known(file);
             self.usual
                 .extend(armed.map(|(index, _)| ((file.inode, file.device), index)));
@@ -434,8 +455,12 @@ impl Watch {
             None => {
                 cuda::wait_for_mapping(pid, file.inode);
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
-                if self.interpreters.take_unprobed(pid) && armed.is_none() {
-                    return trace.examination.looked_into(pid, (false, true));
+                if let Some(why) = self
+                    .interpreters
+                    .take_unprobed(pid)
+                    .filter(|_| armed.is_none())
+                {
+                    return trace.examination.unexamined(pid, why);
                 }
                 // A process that ended before its memory map was looked at says nothing of the file.
                 if armed.is_none() && !is_running(pid) {
@@ -481,6 +506,9 @@ impl Watch {
         self.retitle(trace, false);
         for pid in self.processes.due() {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
+                if let Some(why) = self.interpreters.take_unprobed(pid) {
+                    trace.examination.unexamined(pid, why);
+                }
                 continue;
             };
             // The event of the mapping, or of the program's entry, is on its way, and knows whether it came late.

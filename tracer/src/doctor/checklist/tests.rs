@@ -36,6 +36,7 @@ fn good_machine() -> Machine {
         },
         rights: Facts {
             user: "root".into(),
+            group: "root".into(),
             effective: Capabilities(u64::MAX),
             bounding: Capabilities(u64::MAX),
             newest_capability: 40,

@@ -1,0 +1,160 @@
+//! What is handed to the command, what root may not read, and limits that are no matter of rights.
+
+mod common;
+
+use common::limit::InTime as _;
+use common::setcap::ALICE;
+use common::setcap::Setcap;
+use common::setcap::text;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+
+/// Makes a session keyring with a key in it, and becomes gctrace as sudo starts it, whose command tries to
+/// read that key. Exits with 9 where the key could be read (keyctl(2): 1 join, 11 read; add_key is 248).
+const KEYRING: &str = r"
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.syscall(250, 1, b'gctrace-test') < 0:
+    sys.exit(77)
+key = libc.syscall(248, b'user', b'gctrace-test', b'ROOTSECRET', 10, -3)
+if key < 0:
+    sys.exit(77)
+command = '''
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+read = libc.syscall(250, 11, %d, ctypes.create_string_buffer(64), 64, 0)
+own = libc.syscall(248, b'user', b'own', b'x', 1, -3)
+sys.exit(9 if read >= 0 else 5 if own < 0 else 3)
+''' % key
+os.environ.update(SUDO_UID=sys.argv[2], SUDO_GID=sys.argv[2])
+os.execv(sys.argv[1], [sys.argv[1], '-q', '-o', 'k.json', '--', 'python3', '-I', '-c', command])
+";
+
+#[test]
+fn the_command_does_not_inherit_roots_keys() {
+    let test = "the_command_does_not_inherit_roots_keys";
+    let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
+        return;
+    };
+    let output = Command::new("timeout")
+        .args(["60", "python3", "-I", "-c", KEYRING])
+        .arg(common::GCTRACE)
+        .arg(ALICE.to_string())
+        .current_dir(setcap.file("."))
+        .output_in_time()
+        .unwrap();
+    if output.status.code() == Some(77) {
+        eprintln!("skipped {test}: this kernel has no keys");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+}
+
+/// Python in a folder that is closed to others: reading its file takes CAP_DAC_READ_SEARCH.
+#[test]
+fn what_root_may_not_read_is_named_and_counted() {
+    let test = "what_root_may_not_read_is_named_and_counted";
+    let Some(setcap) = Setcap::install(test, "cap_bpf,cap_perfmon+ep") else {
+        return;
+    };
+    let folder = setcap.file("private");
+    fs::create_dir(&folder).unwrap();
+    let python = folder.join("python3");
+    fs::copy(fs::canonicalize("/usr/bin/python3").unwrap(), &python).unwrap();
+    for path in [&python, &folder] {
+        std::os::unix::fs::chown(path, Some(ALICE), Some(ALICE)).unwrap();
+    }
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let ready = setcap.file("ready");
+    let program = format!(
+        "import gc, time\nfor n in range(3000):\n    gc.collect(); time.sleep(0.01)\n    \
+         if n == 0: open('{}', 'w').close()",
+        ready.display()
+    );
+    let mut running = Command::new(&python)
+        .args(["-S", "-c", &program])
+        .env("PYTHONHOME", "/usr")
+        .current_dir(setcap.file("."))
+        .uid(ALICE)
+        .gid(ALICE)
+        .spawn()
+        .unwrap();
+    for _ in 0..600 {
+        if ready.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(ready.exists(), "Python did not begin");
+    let pid = running.id().to_string();
+    let with = |capabilities: &str, trace: &Path| {
+        Command::new("timeout")
+            .args(["60", "setpriv", "--inh-caps=-all"])
+            .arg(format!("--bounding-set=-all,{capabilities}"))
+            .arg(common::GCTRACE)
+            .args(["record", "-p", &pid, "-d", "1", "-o"])
+            .arg(trace)
+            .output_in_time()
+            .unwrap()
+    };
+    let trace = setcap.file("t.json");
+    let three = with("+bpf,+perfmon,+sys_ptrace", &trace);
+    let said = text(&three);
+    assert!(
+        said.contains(&format!("process {pid} is not recorded")),
+        "{said}"
+    );
+    assert!(said.contains("CAP_DAC_READ_SEARCH"), "{said}");
+    assert!(
+        said.contains("could not be inspected") && !said.contains("nothing lost"),
+        "{said}"
+    );
+    assert!(
+        fs::read_to_string(&trace)
+            .unwrap()
+            .contains("is not recorded")
+    );
+    let trace = setcap.file("u.json");
+    let four = with("+bpf,+perfmon,+sys_ptrace,+dac_read_search", &trace);
+    assert!(four.status.success(), "{}", text(&four));
+    let pauses = common::Trace::read(&trace).pauses();
+    running.kill().unwrap();
+    running.status_in_time().unwrap();
+    assert!(pauses.len() > 5, "{}", text(&four));
+}
+
+#[test]
+fn too_few_open_files_are_not_missing_rights() {
+    let test = "too_few_open_files_are_not_missing_rights";
+    if !common::privileged(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for limit in [4, 8, 16, 32, 64] {
+        for mode in ["auto", "ebpf", "inject"] {
+            let script = format!(
+                "ulimit -n {limit}; exec timeout 60 {} --mode {mode} -o t.json -- sh -c 'exit 37'",
+                common::GCTRACE
+            );
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .env_remove("SUDO_UID")
+                .current_dir(folder.path())
+                .output_in_time()
+                .unwrap();
+            let said = text(&output);
+            assert!(!said.contains("missing CAP"), "{limit} {mode}: {said}");
+            assert!(!said.contains("kernel lacks"), "{limit} {mode}: {said}");
+            match output.status.code() {
+                Some(37) => {}
+                _ => assert!(said.contains("ulimit -n"), "{limit} {mode}: {said}"),
+            }
+            if mode == "ebpf" {
+                assert_eq!(output.status.code(), Some(1), "{limit}: {said}");
+            }
+        }
+    }
+}

@@ -25,8 +25,9 @@ if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch programs-short); f
 logs=$(mktemp -d)
 simulator=
 trusted=
+private_target=
 clean_up() {
-    rm -rf "$logs" ${simulator:+"$simulator"}
+    rm -rf "$logs" ${simulator:+"$simulator"} ${private_target:+"$private_target"}
     if [ -n "$trusted" ]; then as_root rm -rf "$trusted"; fi
 }
 trap clean_up EXIT
@@ -106,11 +107,28 @@ simulated_gpu() {
 # As root gctrace loads no library that the builder could have replaced: the tests get a copy where only root writes.
 trusted_library() {
     if [ "$(id -u "$builder")" = 0 ] || [ -n "${GCTRACE_INJECT_LIBRARY:-}" ]; then return 0; fi
-    local built=$checkout/target/debug/deps/libgctrace_inject.so
+    local built=${CARGO_TARGET_DIR:-$checkout/target}/debug/deps/libgctrace_inject.so
     trusted=$(as_root mktemp -d /usr/local/lib/gctrace-tests.XXXXXX)
     as_root chmod 755 "$trusted"
     as_root install -m 755 "$built" "$trusted/"
     export GCTRACE_INJECT_LIBRARY=$trusted/${built##*/}
+}
+
+only_root_writes() {
+    local part=$1
+    while [ "$(stat -c %u "$part")" = 0 ] && [ -z "$(find "$part" -maxdepth 0 -perm /022)" ]; do
+        if [ "$part" = / ]; then return 0; fi
+        part=$(dirname "$part")
+    done
+    return 1
+}
+
+# The same where root builds in a place like /tmp.
+trusted_target() {
+    if [ "$(id -u "$builder")" != 0 ] || [ -n "${CARGO_TARGET_DIR:-}" ] || only_root_writes "$checkout"; then return 0; fi
+    private_target=$(mktemp -d /var/lib/gctrace-tests.XXXXXX)
+    chmod 755 "$private_target"
+    export CARGO_TARGET_DIR=$private_target
 }
 
 # Runs the tests of a tier as root, one at a time: they share the kernel.
@@ -219,6 +237,7 @@ need_packages building "${build_packages[@]}"
 need_packages "the tests" binutils python3 python3-venv tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 need_cargo
+trusted_target
 interpreters
 for tier in "${tiers[@]}"; do
     case $tier in

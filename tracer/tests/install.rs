@@ -23,7 +23,7 @@ fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
 
 #[test]
 fn the_readmes_lines_install_everything() {
-    // Root loads no library from below a folder that everyone may write to.
+    // Not below a folder of another user: root loads no library from there.
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let prefix = place.path().join("prefix");
     let built = Path::new(common::GCTRACE).parent().expect("a folder");

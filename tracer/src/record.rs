@@ -274,17 +274,23 @@ impl Recording {
                 Err(error) => tracing::info!("the cost of probes is unknown: no thread: {error}"),
             }
         }
-        if let Some(old) = self
-            .new_trace
-            .take()
-            .map(NewTrace::keep)
-            .transpose()?
-            .flatten()
-        {
-            tracing::info!("the trace before is {}", old.display());
-        }
+        self.name_trace();
         self.sample_gpus(config);
         Ok(())
+    }
+
+    /// Gives the trace its name, and the one before its own. The command runs: that this fails is no reason to leave it.
+    fn name_trace(&mut self) {
+        match self.new_trace.take().map(NewTrace::keep) {
+            Some(Ok(Some(old))) => tracing::info!("the trace before is {}", old.display()),
+            Some(Err(error)) => {
+                let error = crate::hints::chain(&error.into());
+                let message = format!("the trace keeps its temporary name: {error}");
+                tracing::warn!("{message}");
+                self.trace.note(&message);
+            }
+            Some(Ok(None)) | None => {}
+        }
     }
 
     /// Not before the command is started: the driver's library may start a program of its own, which

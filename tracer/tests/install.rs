@@ -6,18 +6,21 @@ use common::limit::InTime as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Those lines, without sudo, for what was built with these tests.
+/// Those lines, without sudo, for what was built with these tests: `cargo test` leaves libraries in `deps` alone.
 fn lines(readme: &str, built: &Path, prefix: &Path) -> Vec<String> {
+    let word = |word: &str| match word.strip_prefix("target/release/") {
+        Some(file) => {
+            let places = [built.join("deps").join(file), built.join(file)];
+            let found = places.iter().find(|place| place.exists());
+            found.unwrap_or(&places[1]).display().to_string()
+        }
+        None => word.replace("/usr/local", &prefix.display().to_string()),
+    };
     readme
         .lines()
-        .filter_map(|line| line.strip_prefix("sudo install "))
-        .map(|rest| {
-            let rest = rest.replace("target/release", &built.display().to_string());
-            format!(
-                "install {}",
-                rest.replace("/usr/local", &prefix.display().to_string())
-            )
-        })
+        .filter_map(|line| line.strip_prefix("sudo "))
+        .filter(|line| line.starts_with("install "))
+        .map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" "))
         .collect()
 }
 

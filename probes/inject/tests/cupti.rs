@@ -65,7 +65,8 @@ fn check(recorded: &Recorded, version: i64) {
         .filter(|record| matches!(record, Record::Sync { .. }));
     assert!(waits.count() >= 8);
     assert_eq!((ring.lost, ring.dropped()), (0, 0));
-    assert!(ring.flushed_ns().len() > 1);
+    // Every 250 ms, and at the end: on a fast machine the work takes less.
+    assert!(!ring.flushed_ns().is_empty());
 }
 
 fn version(test: &str, name: &str, api: i64) {

@@ -203,7 +203,7 @@ while not os.path.exists('stop'):
         os.unlink('go-' + me)
         for _ in range(25): gc.collect(1)
     time.sleep(0.005)
-if child: child.status_in_time()
+if child: child.wait(120)
 os._exit(3)
 ";
 

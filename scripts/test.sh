@@ -6,10 +6,12 @@
 #   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   torch    PyTorch in a virtual environment, on the GPU if there is one: root
+#   gpu-bundle
+#            scripts/gpu-bundle.sh, tried without a GPU: root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but kernels, and programs, which takes hours
+#   scripts/test.sh [TIER...]                       default: all but kernels, gpu-bundle, and programs, which takes hours
 #
 # A tier that cannot run here is skipped, with the reason; so is a single test, which
 # prints a line 'skipped TEST: REASON'. The closing lines list both. Kernel and torch
@@ -59,7 +61,7 @@ lints() {
         note "plain: clippy skipped: the toolchain has none (rustup component add clippy)"
     fi
     if command -v shellcheck >/dev/null; then
-        shellcheck -x scripts/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
+        shellcheck -x scripts/*.sh scripts/gpu/*.sh tests/*.sh probes/fuzz/*.sh .ci/run || return 1
     else
         note "plain: shellcheck skipped: not installed"
     fi
@@ -205,6 +207,24 @@ torch() {
     privileged torch
 }
 
+# The bundle for machines with a GPU, tried without one: some ten minutes, and not among the tiers run by default.
+gpu_bundle() {
+    local folder
+    if ! can_be_root || ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch"); then
+        note "gpu-bundle: skipped: needs root and PyTorch"
+        return 0
+    fi
+    simulated_gpu
+    folder=$(as_builder mktemp -d)
+    if PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&
+        step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU"; then
+        note "gpu-bundle: ran to its end without a GPU"
+    else
+        fail gpu-bundle
+    fi
+    rm -rf "$folder"
+}
+
 # Real programs, each untraced and in every mode. FORM is short or whole.
 programs() {
     local form=$1 options=() closing
@@ -244,7 +264,8 @@ for tier in "${tiers[@]}"; do
     plain | kernel | kernels | chaos | torch) "$tier" ;;
     programs) programs whole ;;
     programs-short) programs short ;;
-    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, programs-short, programs" ;;
+    gpu-bundle) gpu_bundle ;;
+    *) die "no tier '$tier': plain, kernel, kernels, chaos, torch, gpu-bundle, programs-short, programs" ;;
     esac
 done
 

@@ -1,20 +1,7 @@
-#!/usr/bin/env python3
-"""Compares a recording on a real GPU with torch.profiler and nvidia-smi.
+"""What gctrace, torch.profiler and nvidia-smi say of the same launches and samples, side by side."""
 
-    gpu_check.py --trace trace.json.gz --profile profile.json --steps steps.json
-                 --smi smi.csv [--machine TEXT]
-
-Prints a Markdown table; exit code 1 if a figure is beyond its tolerance. The
-inputs are made by gpu-check.sh. tests/python/test_gpu_check.py tests it.
-"""
-
-import argparse
 import collections
 import datetime
-import gzip
-import json
-import pathlib
-import sys
 
 # Calls that start work on the GPU, under the names that both sides use.
 LAUNCHES = (
@@ -26,7 +13,7 @@ LAUNCHES = (
     "cuGraphLaunch",
 )
 LAYERS = ("cuda_runtime", "cuda_driver")
-# Columns of nvidia-smi --query-gpu, in the order in which gpu-check.sh asks for them.
+# Columns of nvidia-smi --query-gpu, in the order in which parts/watching.py asks for them.
 SMI_COLUMNS = ("timestamp", "uuid", "utilization", "memory_mib", "power_w", "sm_clock_mhz", "memory_clock_mhz")
 
 Row = collections.namedtuple("Row", "what ours theirs allowed ok")
@@ -36,34 +23,19 @@ def is_launch(event):
     return event.get("cat") in LAYERS and event.get("name", "").startswith(LAUNCHES)
 
 
-def our_launches(events, steps):
-    """Names of the launches that gctrace saw in the process while the program ran."""
-    begin_us, end_us = steps["begin_ns"] / 1e3, steps["end_ns"] / 1e3
-    return [
-        event["name"]
-        for event in events
-        if is_launch(event) and event["pid"] == steps["pid"] and begin_us <= event["ts"] <= end_us
-    ]
-
-
-def their_launches(events):
-    """Names of the profiler's launches. Runtime and driver records of one call share the
-    correlation; gctrace records such a call once."""
+def outermost_launches(events):
+    """Names of the launches. Runtime and driver records of one call share the correlation: the outer one counts, as
+    libraries with a runtime of their own launch by the driver's functions. Without a correlation each is one."""
     named = {}
-    for event in events:
-        if is_launch(event):
-            correlation = event["args"]["correlation"]
-            if event["cat"] == "cuda_runtime" or correlation not in named:
-                named[correlation] = event["name"]
+    for event in filter(is_launch, events):
+        correlation = event.get("args", {}).get("correlation") or id(event)
+        if event["cat"] == "cuda_runtime" or correlation not in named:
+            named[correlation] = event["name"]
     return list(named.values())
 
 
-def equal(what, ours, theirs):
-    return Row(what, ours, theirs, "equal", ours == theirs)
-
-
 def near(what, ours, theirs, allowed, relative=False):
-    """Rows of figures that the two sides took at other moments."""
+    """Rows of figures that the two sides sampled at different times."""
     if ours is None or theirs is None:
         return Row(what, ours, theirs, "not compared", True)
     limit = allowed * abs(theirs) / 100 if relative else allowed
@@ -102,8 +74,8 @@ def their_figures(text, steps, offset_ns, zone=None):
         fields = dict(zip(SMI_COLUMNS, (field.strip() for field in line.split(","))))
         if len(fields) < len(SMI_COLUMNS) or fields["uuid"] != steps["gpu"]:
             continue
-        moment = datetime.datetime.strptime(fields["timestamp"], "%Y/%m/%d %H:%M:%S.%f")
-        at_ns = moment.replace(tzinfo=zone).timestamp() * 1e9 - offset_ns
+        taken = datetime.datetime.strptime(fields["timestamp"], "%Y/%m/%d %H:%M:%S.%f")
+        at_ns = taken.replace(tzinfo=zone).timestamp() * 1e9 - offset_ns
         if steps["begin_ns"] <= at_ns <= steps["end_ns"]:
             for name in SMI_COLUMNS[2:]:
                 try:
@@ -122,18 +94,6 @@ def mean(values):
     return round(sum(values) / len(values), 1) if values else None
 
 
-def compare_launches(ours, theirs, kernels):
-    rows = [equal("launches", len(ours), len(theirs))]
-    # Not under its own name: libraries with a runtime of their own launch by the driver's functions,
-    # of which the profiler sees the runtime's.
-    for name, count in sorted(collections.Counter(ours).items()):
-        rows.append(Row(f"launches by {name}", count, theirs.count(name), "not compared", True))
-    rows.append(Row("kernels (the profiler's own count)", None, kernels, "not compared", True))
-    if not ours:
-        rows[0] = rows[0]._replace(ok=False)
-    return rows
-
-
 def compare_figures(ours, theirs):
     def peak(figures, name):
         return round(max(figures[name]), 1) if figures[name] else None
@@ -147,41 +107,3 @@ def compare_figures(ours, theirs):
         near("SM clock, mean MHz", mean(ours["sm_clock_mhz"]), mean(theirs["sm_clock_mhz"]), 10, relative=True),
         near("memory clock, peak MHz", peak(ours, "memory_clock_mhz"), peak(theirs, "memory_clock_mhz"), 1, relative=True),
     ]
-
-
-def table(rows):
-    def shown(value):
-        return "-" if value is None else f"{value:,}"
-
-    lines = ["| | gctrace | torch.profiler / nvidia-smi | allowed | |", "|---|---|---|---|---|"]
-    for row in rows:
-        verdict = "ok" if row.ok else "**differs**"
-        lines.append(f"| {row.what} | {shown(row.ours)} | {shown(row.theirs)} | {row.allowed} | {verdict} |")
-    return "\n".join(lines)
-
-
-def read(path):
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name in ("trace", "profile", "steps", "smi"):
-        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
-    parser.add_argument("--machine", default="")
-    options = parser.parse_args()
-    events, steps = read(options.trace)["traceEvents"], read(options.steps)
-    profiled = read(options.profile)["traceEvents"]
-    kernels = sum(event.get("cat") == "kernel" for event in profiled)
-    rows = compare_launches(our_launches(events, steps), their_launches(profiled), kernels)
-    smi = their_figures(options.smi.read_text(), steps, offset_ns(events))
-    rows += compare_figures(our_figures(events, steps), smi)
-    print(f"{options.machine} PyTorch {steps['torch']} (CUDA {steps['cuda']}), CPython {steps['python']}.\n")
-    print(table(rows))
-    sys.exit(not all(row.ok for row in rows))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,30 @@
+"""The simulated GPU beside the real one: where the simulator is wrong, it is to learn."""
+
+from bench import device
+
+LIMIT_S = 45
+
+
+def figures(report):
+    gpu = report.get("gpu") or {}
+    launching = next(iter((gpu.get("launching") or {}).get("devices", [])), {})
+    latency = launching.get("latency") or {}
+    found = next(iter(gpu.get("devices", [])), {})
+    return {
+        "launch to begin, median ns": latency.get("p50_ns"),
+        "launch to begin, 5 % ns": latency.get("p5_ns"),
+        "launch to begin, 99 % ns": latency.get("p99_ns"),
+        "busy ratio": found.get("busy_ratio"),
+        "operations": found.get("operations"),
+    }
+
+
+def run(bench):
+    trace = bench.path("demo.json")
+    bench.gctrace("demo", "-o", trace)
+    simulated = figures(bench.report(trace))
+    real = {}
+    if device() == "cuda":
+        real = figures(bench.report(bench.record("real", "--steps", 200, "--batch", 4)[2]))
+    rows = [[name, value, real.get(name), "not compared" if real else "no GPU"] for name, value in simulated.items()]
+    return [{"title": "Simulated and real", "head": ["", "demo", "real", ""], "rows": rows}]

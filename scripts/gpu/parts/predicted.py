@@ -1,0 +1,101 @@
+"""Predicted against real: what the report says that pauses cost, and what steps without them really save.
+
+Arms take turns in blocks (train.py), so one run measures the difference. The prediction is made from the same
+run's trace, without the collections between blocks; for a setting, from a run with automatic collection only.
+"""
+
+import gzip
+import json
+
+from bench import device, read_json, standard_error
+
+LIMIT_S = 200
+HEAP = ("--heap", 1_000_000, "--kept", 6_000)
+# Host-bound: the GPU waits for launches. GPU-bound: the host runs ahead.
+QUEUES = {"shallow": ("--layers", 6, "--width", 256, "--batch", 4), "deep": ("--layers", 6, "--width", 1024, "--batch", 32)}
+CPU = ("--layers", 1, "--width", 64, "--batch", 2, "--heap", 100_000, "--kept", 600)
+BLOCK, BLOCKS = 60, 12
+# A prediction is right within so many standard errors of both, or this share of the measured figure.
+ERRORS, SHARE = 2, 0.15
+
+
+def of_arm(steps, arm):
+    return [(block["end_ns"] - block["begin_ns"]) / 1e6 for block in steps["blocks"] if block["arm"] == arm]
+
+
+def only_in_blocks(trace, steps, path):
+    """A copy of the trace without the collections that lie between blocks."""
+    blocks = [(block["begin_ns"] / 1e3, block["end_ns"] / 1e3) for block in steps["blocks"]]
+    span = blocks[0][0], blocks[-1][1]
+    document = read_json(trace)
+
+    def stays(event):
+        if event.get("cat") != "gc":
+            return event.get("ph") != "X" or span[0] <= event["ts"] <= span[1]
+        return any(begin <= event["ts"] <= end for begin, end in blocks)
+
+    document["traceEvents"] = [event for event in document["traceEvents"] if stays(event)]
+    with gzip.open(path, "wt", compresslevel=1) as file:
+        json.dump(document, file)
+    return path
+
+
+def row(what, predicted, error, measured, measured_error):
+    """All in ms."""
+    if predicted is None or measured is None:
+        return [what, predicted, error, measured, measured_error, "no prediction"]
+    allowed = max(ERRORS * ((error or 0) ** 2 + (measured_error or 0) ** 2) ** 0.5, SHARE * abs(measured))
+    return [what, predicted, error, measured, measured_error, "ok" if abs(predicted - measured) <= allowed else "differs"]
+
+
+def ms(ns):
+    return None if ns is None else ns / 1e6
+
+
+def saved(first, second):
+    """Sum of the differences of neighboring blocks of two arms, and its standard error."""
+    differences = [a - b for a, b in zip(first, second)]
+    error = standard_error(differences)
+    return sum(differences), None if error is None else error * len(differences)
+
+
+def cost_of_all(bench, name, size):
+    events, steps, trace = bench.record(name, *size, "--arms", "on,off", "--block", BLOCK, "--steps", BLOCK * BLOCKS)
+    measured = saved(of_arm(steps, "on"), of_arm(steps, "off"))
+    gpu = bench.report(only_in_blocks(trace, steps, bench.path(f"{name}.blocks.json.gz"))).get("gpu")
+    cause = next((cause for cause in (gpu or {}).get("cause", []) if cause["pid"] == steps["pid"]), None)
+    if cause is None:
+        return row(f"{name}: all pauses", None, None, *measured)
+    return row(f"{name}: all pauses", ms(cause["cost_ns"]), ms(cause["standard_error_ns"]), *measured)
+
+
+def setting(bench, predictions, length, name, arm, size):
+    """A setting's prediction for a run of `length` steps, against blocks with it and without."""
+    steps = bench.train(f"{name}-{arm}", *size, "--arms", f"on,{arm}", "--block", BLOCK, "--steps", BLOCK * BLOCKS)
+    total, error = saved(of_arm(steps, "on"), of_arm(steps, arm))
+    scale = length / (BLOCK * BLOCKS / 2)
+    found = predictions.get(arm)
+    predicted, replay_error = (None, None) if found is None else (
+        ms(found["saved_ns"].get("at_most_ns")), ms(found.get("replay_error_ns")))
+    return row(f"{name}: {arm}", predicted, replay_error, total * scale, None if error is None else error * scale)
+
+
+def run(bench):
+    rows = []
+    sizes = QUEUES if device() == "cuda" else {"cpu": CPU}
+    for queue, size in sizes.items():
+        for item in ((), ("--item",)):
+            name = f"{queue}{'-item' if item else ''}"
+            rows.append(cost_of_all(bench, name, (*HEAP, *size, *item)))
+    queue, size = next(iter(sizes.items()))
+    length = BLOCK * BLOCKS // 2
+    _, steps, trace = bench.record(f"{queue}-on", *HEAP, *size, "--steps", length)
+    report = bench.report(only_in_blocks(trace, steps, bench.path("on.blocks.json.gz")))
+    predictions = {found["id"]: found for found in report["what_if"]}
+    for arm in ("freeze", "thresholds"):
+        rows.append(setting(bench, predictions, length, queue, arm, (*HEAP, *size)))
+    return [{
+        "title": "Predicted against real, ms",
+        "head": ["", "predicted", "±", "measured", "±", ""],
+        "rows": rows,
+    }]

@@ -225,6 +225,8 @@ fn release_all(world: &mut impl World, quiet: Duration) -> io::Result<()> {
         if !held.is_empty() {
             empty_since = now;
         }
+        // One that ends while it is insisted on is taken out of the map by the kernel.
+        met.retain(|pid, _| held.iter().any(|(one, _)| one == pid));
         for (pid, _) in held {
             let first = *met.entry(pid).or_insert(now);
             world.resume(pid);

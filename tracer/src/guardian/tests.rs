@@ -100,6 +100,36 @@ fn after_a_farewell_nothing_new_is_waited_for() {
 }
 
 #[test]
+fn one_that_ends_meanwhile_is_not_waited_for() {
+    /// The map loses its only process after the first look.
+    struct Ending(u32, Fake);
+    impl World for Ending {
+        fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
+            self.0 += 1;
+            assert!(self.0 < 100, "never ends");
+            Ok(if self.0 == 1 {
+                vec![(7, Duration::ZERO)]
+            } else {
+                vec![]
+            })
+        }
+        fn resume(&mut self, pid: u32) {
+            self.1.resume(pid);
+        }
+        fn forget(&mut self, pid: u32) {
+            self.1.forget(pid);
+        }
+        fn now(&mut self) -> Duration {
+            self.1.now()
+        }
+        fn sleep(&mut self, time: Duration) {
+            self.1.sleep(time);
+        }
+    }
+    release_all(&mut Ending(0, Fake::default()), Duration::ZERO).expect("released");
+}
+
+#[test]
 fn what_is_held_for_too_long_goes_on_while_gctrace_lives() {
     let second = Duration::from_secs(1);
     let mut world = Fake {

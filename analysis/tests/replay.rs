@@ -464,7 +464,7 @@ proptest! {
         for budget in [Budget { single: 100 }, Budget { single: 1 }] {
             let attribution = attribute(&job, &model, budget);
             let sum: u64 = attribution.shares.iter().map(|share| share.share_ns).sum();
-            prop_assert_eq!(sum, attribution.cost_ns());
+            prop_assert_eq!(sum, attribution.cost_ns);
             prop_assert_eq!(attribution.shares.len(), measured.pauses.len());
             for cost in &attribution.pauses {
                 prop_assert_eq!(cost.exposed_ns + cost.deferred_ns, cost.cost_ns);

@@ -39,7 +39,7 @@ fn of_process(timeline: &Timeline) -> CauseReport {
     let attribution = attribute(&job, &model, Budget::for_model(&model));
     let begin_ns = begin_ns(timeline);
     let span_ns = attribution.end_ns.saturating_sub(begin_ns);
-    let cost_ns = attribution.cost_ns();
+    let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);
     CauseReport {
         basis: Basis::Inferred,

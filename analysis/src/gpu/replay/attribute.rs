@@ -43,20 +43,12 @@ impl Budget {
 pub struct Attribution {
     /// End of the job as measured, on its common clock.
     pub end_ns: u64,
-    /// End of the job without any pause.
-    pub end_without_ns: u64,
+    /// How much earlier the job ends without any pause.
+    pub cost_ns: u64,
     /// The shares in order of time; they sum to [`Attribution::cost_ns`].
     pub shares: Vec<Share>,
     /// Of the pauses that were replayed one by one, longest first.
     pub pauses: Vec<PauseCost>,
-}
-
-impl Attribution {
-    /// End as measured less end without any pause.
-    #[must_use]
-    pub fn cost_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.end_without_ns)
-    }
 }
 
 /// A pause of a job.
@@ -118,10 +110,10 @@ pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
         .filter_map(|at| alone.cost(*pauses.get(*at)?))
         .collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
-    let on_clock = |time: i64| model.on_clock(time);
     Attribution {
-        end_ns: on_clock(end_ns),
-        end_without_ns: on_clock(end_without_ns),
+        end_ns: model.on_clock(end_ns),
+        // Not from times on the clock: without its pauses a job may end before the clock's zero.
+        cost_ns: sooner(end_ns, end_without_ns),
         shares,
         pauses: costs,
     }
@@ -193,7 +185,7 @@ fn shares(
         let members = pauses.get(group).unwrap_or_default();
         run.change(&model.removed(members), None);
         let without = ends.latest(&run);
-        let gained = u64::try_from(end.saturating_sub(without)).unwrap_or(0);
+        let gained = sooner(end, without);
         let lengths: Vec<u64> = members.iter().map(|pause| length_ns(job, *pause)).collect();
         let parts = split(gained, &lengths);
         shares.extend(members.iter().zip(parts).map(|(pause, share_ns)| Share {
@@ -204,6 +196,11 @@ fn shares(
         end = without;
     }
     (shares, end)
+}
+
+/// From the earlier to the later, nanoseconds.
+fn sooner(later: i64, earlier: i64) -> u64 {
+    u64::try_from(later.saturating_sub(earlier)).unwrap_or(0)
 }
 
 /// `total` in proportion to `weights`; the parts sum to it exactly.

@@ -147,6 +147,7 @@ make_image() {
         line=$(grep -E "/${entry%%:*}-[0-9a-f]+\$" "$programs") || die "there is no test file ${entry%%:*}"
         printf '%s\t%s\n' "$line" "${entry#*:}" >>"$plan"
     done
+    mkdir -p "$folder/stripped"
     : >"$folder/manifest.tsv"
     for name in "${interpreters[@]}"; do
         awk -F'\t' -v name="$name" '$1 == name && $4 != "-"' "$checkout/.interpreters/manifest.tsv" >>"$folder/manifest.tsv"
@@ -161,8 +162,13 @@ ENVIRONMENT
             "$folder/manifest.tsv" /kernels/manifest.tsv "$folder/environment" /kernels/environment
         for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
         printf '%s\n' /bin/sh /bin/bash /usr/bin/python3 /etc/passwd /etc/group "$checkout/tests/python" "$checkout/tests/as_user.sh" \
-            "$gctrace/gctrace" "$gctrace"/*.so "$gctrace"/deps/libgctrace_*.so
-        awk -F'\t' '{ print $2; print $1 }' "$plan"
+            "$gctrace"/*.so "$gctrace"/deps/libgctrace_*.so
+        # Nine tenths of what cargo builds is debug information.
+        awk -F'\t' -v gctrace="$gctrace/gctrace" 'BEGIN { print gctrace } { print $2 }' "$plan" | sort -u | while read -r line; do
+            objcopy --strip-debug "$line" "$folder/stripped/${line##*/}"
+            printf '%s\t%s\n' "$folder/stripped/${line##*/}" "$line"
+        done
+        awk -F'\t' '{ print $1 }' "$plan"
         while IFS=$'\t' read -r _ _ _ line _; do interpreter_files "$line"; done <"$folder/manifest.tsv"
     } >"$folder/list"
     # Not the packages' sources, only their folders.
@@ -179,6 +185,7 @@ boot() {
         -kernel "$folder/$version/vmlinuz" -initrd "$folder/image" \
         -append "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog mitigations=off rdinit=/init" </dev/null >>"$log" 2>&1 || code=$?
     tr -d '\r' <"$console" >"$console.text"
+    if grep 'unpacking failed' "$console.text"; then die "kernel $version: the image does not fit into the machine's memory"; fi
     sed -n 's/^@kernel\t//p' "$console.text" >"$folder/$version/release"
     # Debian's kernels from 5.15 on have all that recording needs.
     sed -n 's/^@check\t//p' "$console.text" |
@@ -220,7 +227,7 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
     echo "skipped kernels: only Linux on x86-64 is catered for"
     exit 0
 fi
-need_packages "kernels in an emulated machine" qemu-system-x86 python3
+need_packages "kernels in an emulated machine" binutils qemu-system-x86 python3
 need_cargo
 [ -e "$checkout/.interpreters/manifest.tsv" ] || as_builder "$checkout/scripts/interpreters.sh" >>"$log"
 say "building the tests and the image"

@@ -200,7 +200,7 @@ fn shares(
 
 /// From the earlier to the later, nanoseconds.
 fn sooner(later: i64, earlier: i64) -> u64 {
-    u64::try_from(later.saturating_sub(earlier)).unwrap_or(0)
+    u64::try_from(i128::from(later) - i128::from(earlier)).unwrap_or(0)
 }
 
 /// `total` in proportion to `weights`; the parts sum to it exactly.

@@ -42,7 +42,7 @@ static __always_inline void hold_at_program_entry(u32 pid, u64 now)
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 }
 
-/* include/linux/sched/coredump.h */
+/* include/linux/sched/coredump.h; TASK_DUMPABLE_OWNER of 7.x is the same number */
 #define DUMPABLE_MASK 3
 #define DUMPABLE_BY_USER 1
 
@@ -50,11 +50,14 @@ static __always_inline void hold_at_program_entry(u32 pid, u64 now)
  * users may not read. What kernels after those of vmlinux.h call it is unknown: user space asks the kernel. */
 static __always_inline bool is_dumpable(struct task_struct *task)
 {
+	struct task_struct___state *with_state = (void *)task;
 	struct mm_struct___word *word = (void *)BPF_CORE_READ(task, mm);
 	struct mm_struct___bitmap *bitmap = (void *)word;
 	unsigned long flags = DUMPABLE_BY_USER;
 
-	if (bpf_core_field_exists(word->flags))
+	if (bpf_core_field_exists(with_state->exec_state))
+		flags = BPF_CORE_READ(with_state, exec_state, dumpable);
+	else if (bpf_core_field_exists(word->flags))
 		flags = BPF_CORE_READ(word, flags);
 	else if (bpf_core_field_exists(bitmap->flags.__mm_flags))
 		bpf_core_read(&flags, sizeof(flags), &bitmap->flags.__mm_flags);

@@ -148,6 +148,14 @@ typedef struct {
 struct mm_struct___bitmap {
 	mm_flags_t flags;
 };
+/* Since 7.x (seen in 7.3). */
+enum task_dumpable { TASK_DUMPABLE_OWNER = 1 };
+struct task_exec_state {
+	enum task_dumpable dumpable;
+} __attribute__((preserve_access_index));
+struct task_struct___state {
+	struct task_exec_state *exec_state;
+} __attribute__((preserve_access_index));
 
 typedef struct {
 	u32 val;

@@ -72,8 +72,9 @@ fn kind_of(image: &Image<'_>) -> ProgramKind {
     }
 }
 
-/// Where the libpython that an executable links most likely is: beside it, in the `lib` beside its folder, or where the
-/// system has its libraries. A guess, made before it runs; its loader may find another one.
+/// Where the libpython that an executable links most likely is: where it tells the loader to look, beside it, in the
+/// `lib` beside its folder, or where the system has its libraries. A guess, made before it runs; its loader may find
+/// another one, by `LD_LIBRARY_PATH` for example.
 #[must_use]
 pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     const SYSTEM: [&str; 4] = [
@@ -87,8 +88,17 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     let image = Image::parse(Data::File(&cache)).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;
+    let told = image.library_folders().into_iter().map(|told| {
+        let below = told
+            .strip_prefix("$ORIGIN")
+            .or_else(|| told.strip_prefix("${ORIGIN}"));
+        below.map_or_else(
+            || PathBuf::from(told),
+            |below| folder.join(below.trim_start_matches('/')),
+        )
+    });
     let own = [folder.join("../lib"), folder.to_owned()];
-    let places = own.into_iter().chain(SYSTEM.map(PathBuf::from));
+    let places = told.chain(own).chain(SYSTEM.map(PathBuf::from));
     let mut files = places.map(|place| place.join(name));
     files.find(|file| file.is_file())?.canonicalize().ok()
 }
@@ -104,6 +114,52 @@ pub(crate) fn is_libpython(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::is_libpython;
+    use super::likely_libpython;
+    use std::process::Command;
+
+    #[test]
+    fn a_libpython_is_looked_for_where_the_program_says() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let build = |arguments: &[&str]| {
+            let built = Command::new("cc")
+                .current_dir(&place)
+                .args(["-x", "c", "main.c", "-o"])
+                .args(arguments)
+                .status();
+            built.is_ok_and(|status| status.success())
+        };
+        for folder in ["bin", "a", "b"] {
+            std::fs::create_dir(place.join(folder)).unwrap();
+        }
+        std::fs::write(place.join("main.c"), "int main(void) { return 0; }").unwrap();
+        let name = "libpython3.99.so.1.0";
+        let library = place.join("b").join(name);
+        let soname = format!("-Wl,-soname,{name}");
+        if !build(&[library.to_str().unwrap(), "-shared", &soname]) {
+            eprintln!("skipped a_libpython_is_looked_for_where_the_program_says: no C compiler");
+            return;
+        }
+        let link = [
+            "-Wl,--no-as-needed",
+            "-x",
+            "none",
+            library.to_str().unwrap(),
+        ];
+        let absolute = format!("-Wl,-rpath,{}/a:{}/b", place.display(), place.display());
+        for (dialect, path) in [
+            ("-Wl,--enable-new-dtags", "-Wl,-rpath,/nowhere:$ORIGIN/../b"),
+            ("-Wl,--disable-new-dtags", absolute.as_str()),
+        ] {
+            assert!(build(
+                &[&["bin/python", dialect, path], link.as_slice()].concat()
+            ));
+            let found = likely_libpython(&place.join("bin/python"));
+            assert_eq!(found.as_deref(), Some(library.as_path()), "{path}");
+        }
+        assert!(build(&[&["bin/python"], link.as_slice()].concat()));
+        assert_eq!(likely_libpython(&place.join("bin/python")), None);
+    }
 
     #[test]
     fn libpython_is_told_by_its_name() {

@@ -27,11 +27,26 @@ impl<'data> Image<'data> {
 
     /// Names of the libraries that the loader will map first.
     pub(crate) fn needed(&self) -> Vec<&'data str> {
+        self.dynamic_texts(elf::DT_NEEDED.0)
+    }
+
+    /// Folders where the loader looks for needed libraries first, as written (`$ORIGIN/../lib`): `DT_RUNPATH`, or the
+    /// older `DT_RPATH`, which does not count beside it (ld.so(8)).
+    pub(crate) fn library_folders(&self) -> Vec<&'data str> {
+        let newer = self.dynamic_texts(elf::DT_RUNPATH.0);
+        let lists = match newer.is_empty() {
+            true => self.dynamic_texts(elf::DT_RPATH.0),
+            false => newer,
+        };
+        lists.into_iter().flat_map(|list| list.split(':')).collect()
+    }
+
+    fn dynamic_texts(&self, wanted: i64) -> Vec<&'data str> {
         let Some(names) = self.dynamic_names() else {
             return Vec::new();
         };
         self.dynamic_entries()
-            .filter(|(tag, _)| *tag == elf::DT_NEEDED.0)
+            .filter(|(tag, _)| *tag == wanted)
             .filter_map(|(_, value)| symbols::text_at(names, u32::try_from(value).ok()?))
             .collect()
     }

@@ -141,6 +141,8 @@ def limited(round, limit, inherited, late):
     if round.gctrace.poll() is None and round.program():  # it would inherit it
         round.done.append("limit %d of gctrace is now %d" % (limit, value))
         resource.prlimit(round.gctrace.pid, limit, (value, value))
+        # Below what is written already there is no room even for the end.
+        round.may_lack_end = limit == resource.RLIMIT_FSIZE
         # Where no memory can be had any more, Rust's runtime panics and aborts: the program must not notice.
         round.may_panic = limit == resource.RLIMIT_AS
         if limit == resource.RLIMIT_AS and round.wait(round.gctrace, "gctrace") == -signal.SIGABRT:

@@ -24,8 +24,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MOST_STOPPED = 2.5
 # Within this time after the kind's own end everything has ended, in seconds.
 PATIENCE = 60
-# How the names of losses begin that stand for pauses, and how many of them make one.
-LOST_PAUSES = (("pauses:", 1), ("begins and ends of collections:", 2))
+# How the names of losses begin that stand for pauses.
+LOST_PAUSES = ("pauses:", "collections:")
 # What a note about a process says where not all of it was recorded.
 MAY_MISS = ("may be missing",)
 
@@ -54,7 +54,7 @@ class Round:
         # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
         self.is_gctrace_killed = self.is_cut_short = False
         # It may refuse to begin: limits and disks are too small.
-        self.may_refuse = self.may_panic = False
+        self.may_refuse = self.may_panic = self.may_lack_end = False
         # A trace said of a process that collections of it may be missing; gctrace did not begin at all.
         self.is_incomplete = self.was_refused = False
         # How collections are seen; `top` draws its own.
@@ -273,7 +273,7 @@ class Round:
     def count(self, events):
         """Pauses in the trace and losses stated against the programs' own counts."""
         end = next((event["args"] for event in events if event["name"] == "gctrace_end"), None)
-        if end is None and not self.is_gctrace_killed:
+        if end is None and not (self.is_gctrace_killed or self.may_lack_end):
             self.fault("the trace has no end")
         truths, lost = self.truths(), self.lost_pauses(end or {})
         unsure = {event["pid"] for event in events if event["name"] == "gctrace_note"
@@ -306,9 +306,8 @@ class Round:
         """None where losses of other kinds make the count meaningless."""
         lost = 0
         for name, number in end.get("lost", {}).items():
-            for begin, each in LOST_PAUSES:
-                if name.startswith(begin):
-                    lost += number // each
+            if name.startswith(LOST_PAUSES):
+                lost += number
             if name.startswith("process"):
                 return None
         return lost

@@ -6,7 +6,7 @@
 #   @check<TAB>TEST<TAB>ok | skipped | FAILED | TIMEOUT<TAB>REASON
 set -u
 
-mkdir -p /proc /sys /dev /tmp /run /root /var/tmp
+mkdir -p /proc /sys /dev /tmp /run /root /var/tmp /usr/local/lib
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
@@ -14,6 +14,8 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /tmp
+# gctrace trusts no library below a folder that others may write.
+chmod 755 /
 chmod 1777 /tmp /var/tmp /dev/shm
 mount -t tracefs tracefs /sys/kernel/tracing
 exec </dev/null >/dev/console 2>&1

@@ -72,7 +72,7 @@ for name, result in results.items():
     assert result["status"] != "ok" or result["tables"], name
 assert results["facts"]["status"] == results["rate"]["status"] == results["inject"]["status"] == "ok", results
 PYTHON
-if pgrep -f 'sleep 1000|train.py|gctrace' >/dev/null; then fail "processes are left: $(pgrep -af 'sleep 1000|train.py|gctrace')"; fi
+if pgrep -f 'sleep 1000|gctrace-gpu' >/dev/null; then fail "processes are left: $(pgrep -af 'sleep 1000|gctrace-gpu')"; fi
 "$bundle/run.sh" "$out" facts rate || fail "the second run, by name, ended with $?"
 [ "$(grep -c '^| facts\|^| rate' "$out/table.md")" = 2 ] || fail "the second run's table"
 [ "$(du -sk "$out" | cut -f1)" -le 16384 ] || fail "more than 16 MiB of results"

@@ -14,6 +14,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+# A model that a CPU trains in milliseconds a step.
+SMALL = ("--layers", 1, "--width", 64, "--batch", 2)
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -32,6 +34,11 @@ def device():
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def number_of_steps(measured, tried):
+    """A number of steps: for a figure, or where there is no GPU and only the way of working is tried."""
+    return measured if device() == "cuda" else tried
 
 
 def as_markdown(table):
@@ -90,7 +97,8 @@ class Bench:
     def training(self, name, *arguments):
         """The command of a training run and where its steps will be written."""
         steps = self.path(f"{name}.steps.json")
-        return [sys.executable, str(HERE / "train.py"), "--out", str(steps), *map(str, arguments)], steps
+        size = () if device() == "cuda" else SMALL
+        return [sys.executable, str(HERE / "train.py"), "--out", str(steps), *map(str, (*size, *arguments))], steps
 
     def train(self, name, *arguments):
         """Trains unrecorded; the steps."""

@@ -6,13 +6,15 @@
 The workload of run.py: deterministic, so that two runs make the same kernels. Times are
 time.monotonic_ns(). With two --arms the steps are in blocks that take turns in the order
 a b b a, each between two synchronizations and two full collections of its own, which no arm is
-charged for: the difference between the arms' blocks is what the second setting changes.
+charged for: the difference between the arms' blocks is what the second setting changes. `OUT.begun` is
+there when the measured steps begin.
 """
 
 import argparse
 import gc
 import json
 import os
+import pathlib
 import time
 
 import torch
@@ -184,6 +186,7 @@ def train(options):
     if options.graphs:
         training.capture()
     block(training, garbage, options, options.warmup)
+    pathlib.Path(f"{options.out}.begun").touch()
     collections = Collections(options.device)
     arms, blocks = options.arms.split(","), []
     turns = (arms + arms[::-1]) if len(arms) > 1 else arms

@@ -2,18 +2,17 @@
 
 import statistics
 
-from bench import device
+from bench import number_of_steps
 
 LIMIT_S = 110
 TURNS = ("without", "with", "with", "without")
 
 
 def run(bench):
-    steps = 400 if device() == "cuda" else 60
     medians = {"without": [], "with": []}
     for number, arm in enumerate(TURNS):
         name = f"{number}-{arm}"
-        size = ("--steps", steps, "--item")
+        size = ("--steps", number_of_steps(400, 10), "--item")
         found = bench.train(name, *size) if arm == "without" else bench.record(name, *size)[1]
         medians[arm].append(statistics.median((end - begin) / 1e3 for begin, end in found["blocks"][0]["steps"]))
     without, recorded = (statistics.mean(medians[arm]) for arm in ("without", "with"))

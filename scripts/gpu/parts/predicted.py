@@ -7,25 +7,25 @@ run's trace, without the collections between blocks; for a setting, from a run w
 import gzip
 import json
 
-from bench import device, read_json, standard_error
+from bench import device, number_of_steps, read_json, standard_error
 
 LIMIT_S = 200
 HEAP = ("--heap", 1_000_000, "--kept", 6_000)
 # Host-bound: the GPU waits for launches. GPU-bound: the host runs ahead.
 QUEUES = {"shallow": ("--layers", 6, "--width", 256, "--batch", 4), "deep": ("--layers", 6, "--width", 1024, "--batch", 32)}
-CPU = ("--layers", 1, "--width", 64, "--batch", 2, "--heap", 100_000, "--kept", 600)
-BLOCK, BLOCKS = 60, 12
+CPU = ("--heap", 100_000, "--kept", 600)
+BLOCKS = 12
 # A prediction is right within so many standard errors of both, or this share of the measured figure.
 ERRORS, SHARE = 2, 0.15
 
 
-def of_arm(steps, arm):
-    return [(block["end_ns"] - block["begin_ns"]) / 1e6 for block in steps["blocks"] if block["arm"] == arm]
+def of_arm(trained, arm):
+    return [(block["end_ns"] - block["begin_ns"]) / 1e6 for block in trained["blocks"] if block["arm"] == arm]
 
 
-def only_in_blocks(trace, steps, path):
+def only_in_blocks(trace, trained, path):
     """A copy of the trace without the collections that lie between blocks."""
-    blocks = [(block["begin_ns"] / 1e3, block["end_ns"] / 1e3) for block in steps["blocks"]]
+    blocks = [(block["begin_ns"] / 1e3, block["end_ns"] / 1e3) for block in trained["blocks"]]
     span = blocks[0][0], blocks[-1][1]
     document = read_json(trace)
 
@@ -38,6 +38,10 @@ def only_in_blocks(trace, steps, path):
     with gzip.open(path, "wt", compresslevel=1) as file:
         json.dump(document, file)
     return path
+
+
+def size_of_block():
+    return number_of_steps(60, 5)
 
 
 def row(what, predicted, error, measured, measured_error):
@@ -60,10 +64,10 @@ def saved(first, second):
 
 
 def cost_of_all(bench, name, size):
-    events, steps, trace = bench.record(name, *size, "--arms", "on,off", "--block", BLOCK, "--steps", BLOCK * BLOCKS)
-    measured = saved(of_arm(steps, "on"), of_arm(steps, "off"))
-    gpu = bench.report(only_in_blocks(trace, steps, bench.path(f"{name}.blocks.json.gz"))).get("gpu")
-    cause = next((cause for cause in (gpu or {}).get("cause", []) if cause["pid"] == steps["pid"]), None)
+    events, trained, trace = bench.record(name, *size, "--arms", "on,off", "--block", size_of_block(), "--steps", size_of_block() * BLOCKS)
+    measured = saved(of_arm(trained, "on"), of_arm(trained, "off"))
+    gpu = bench.report(only_in_blocks(trace, trained, bench.path(f"{name}.blocks.json.gz"))).get("gpu")
+    cause = next((cause for cause in (gpu or {}).get("cause", []) if cause["pid"] == trained["pid"]), None)
     if cause is None:
         return row(f"{name}: all pauses", None, None, *measured)
     return row(f"{name}: all pauses", ms(cause["cost_ns"]), ms(cause["standard_error_ns"]), *measured)
@@ -71,9 +75,9 @@ def cost_of_all(bench, name, size):
 
 def setting(bench, predictions, length, name, arm, size):
     """A setting's prediction for a run of `length` steps, against blocks with it and without."""
-    steps = bench.train(f"{name}-{arm}", *size, "--arms", f"on,{arm}", "--block", BLOCK, "--steps", BLOCK * BLOCKS)
-    total, error = saved(of_arm(steps, "on"), of_arm(steps, arm))
-    scale = length / (BLOCK * BLOCKS / 2)
+    trained = bench.train(f"{name}-{arm}", *size, "--arms", f"on,{arm}", "--block", size_of_block(), "--steps", size_of_block() * BLOCKS)
+    total, error = saved(of_arm(trained, "on"), of_arm(trained, arm))
+    scale = length / (size_of_block() * BLOCKS / 2)
     found = predictions.get(arm)
     predicted, replay_error = (None, None) if found is None else (
         ms(found["saved_ns"].get("at_most_ns")), ms(found.get("replay_error_ns")))
@@ -88,9 +92,9 @@ def run(bench):
             name = f"{queue}{'-item' if item else ''}"
             rows.append(cost_of_all(bench, name, (*HEAP, *size, *item)))
     queue, size = next(iter(sizes.items()))
-    length = BLOCK * BLOCKS // 2
-    _, steps, trace = bench.record(f"{queue}-on", *HEAP, *size, "--steps", length)
-    report = bench.report(only_in_blocks(trace, steps, bench.path("on.blocks.json.gz")))
+    length = size_of_block() * BLOCKS // 2
+    _, trained, trace = bench.record(f"{queue}-on", *HEAP, *size, "--steps", length)
+    report = bench.report(only_in_blocks(trace, trained, bench.path("on.blocks.json.gz")))
     predictions = {found["id"]: found for found in report["what_if"]}
     for arm in ("freeze", "thresholds"):
         rows.append(setting(bench, predictions, length, queue, arm, (*HEAP, *size)))

@@ -3,7 +3,7 @@ probes and library, what a launch probe costs."""
 
 import os
 
-from bench import Skip, device, profiled_window, read_json, window, within
+from bench import Skip, device, number_of_steps, profiled_window, read_json, window, within
 from compare import outermost_launches
 from parts.inject import collections, verdict
 
@@ -16,13 +16,13 @@ def run(bench):
     if os.geteuid():
         raise Skip("needs root")
     profile = bench.path("profile.json.gz")
-    ours, steps, _ = bench.record("ebpf", "--steps", 60, "--profile", profile, mode="ebpf",
+    ours, steps, _ = bench.record("ebpf", "--steps", number_of_steps(60, 10), "--profile", profile, mode="ebpf",
                                   options=("--cuda", "all", "--nvml-hz", 0))
     theirs = read_json(profile)["traceEvents"]
     counts = [len(outermost_launches(side)) for side in (within(ours, window(steps), steps["pid"]),
                                                     within(theirs, profiled_window(theirs)))]
     rows = [["launches in the same run", *counts, verdict(*counts)], *collections(ours, steps)]
-    both, both_steps, trace = bench.record("both", "--steps", 60, "--heap", 100_000, "--kept", 2_000, mode="both")
+    both, both_steps, trace = bench.record("both", "--steps", number_of_steps(60, 10), "--heap", 100_000, "--kept", 2_000, mode="both")
     pauses = [event for event in within(both, window(both_steps), both_steps["pid"]) if event.get("cat") == "gc"]
     seen = [event["args"].get("source") for event in pauses]
     rows.append(["pauses seen by probes and library", seen.count("both"), len(seen), verdict(seen.count("both"), len(seen))])

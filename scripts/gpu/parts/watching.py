@@ -2,6 +2,7 @@
 memory given back in pauses."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import time
 import urllib.request
 
-from bench import binary, device, read_json, window
+from bench import binary, device, number_of_steps, read_json, window
 from compare import compare_figures, offset_ns, our_figures, their_figures
 
 LIMIT_S = 110
@@ -39,7 +40,7 @@ def nvml(bench):
 
 def live(bench):
     """`top --plain --listen`: lines come, and the page has the training's process."""
-    command, steps = bench.training("live", "--steps", 1500 if device() == "cuda" else 100, "--heap", 100_000, "--kept", 2_000)
+    command, steps = bench.training("live", "--steps", number_of_steps(1500, 100), "--heap", 100_000, "--kept", 2_000)
     page, trace = "", bench.path("live.json.gz")
     top = subprocess.Popen([binary(), "top", "--mode", "inject", "--plain", "--interval", "1", "--listen", f"127.0.0.1:{PORT}",
                             "--record", str(trace), "--", *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
@@ -53,7 +54,7 @@ def live(bench):
     finally:
         lines = top.communicate()[0].splitlines()
     pid = read_json(steps)["pid"]
-    counted = sum(float(value) for value in re.findall(rf'^gctrace_pauses_total{{.*pid="{pid}".*}} (\S+)$', page, re.M))
+    counted = sum(float(value) for value in re.findall(rf'^gctrace_process_pauses_total{{.*pid="{pid}".*}} (\S+)$', page, re.M))
     pauses = sum(event.get("cat") == "gc" for event in read_json(trace)["traceEvents"])
     return [
         ["top --plain: exit code, lines", top.returncode, len(lines), "ok" if top.returncode == 0 and lines else "differs"],
@@ -64,18 +65,19 @@ def live(bench):
 
 def killed(bench):
     """The training goes on to the same loss."""
-    size = ("--steps", 600 if device() == "cuda" else 60)
+    size = ("--steps", number_of_steps(600, 300))
     expected = bench.train("unrecorded", *size)["loss"]
     command, steps = bench.training("killed", *size)
     gctrace = subprocess.Popen([binary(), "record", "--mode", "inject", "-o", str(bench.path("killed.json")), "--", *command],
                                stdin=subprocess.DEVNULL)
     began = time.monotonic()
-    # Some way into the steps: importing torch takes most of the first seconds.
-    time.sleep(8 if device() == "cuda" else 6)
+    while not pathlib.Path(f"{steps}.begun").exists() and time.monotonic() - began < 40:
+        time.sleep(0.05)
+    time.sleep(0.3)
     early = not steps.exists()
     gctrace.send_signal(signal.SIGKILL)
     gctrace.wait()
-    while not steps.exists() and time.monotonic() - began < 40:
+    while not steps.exists() and time.monotonic() - began < 60:
         time.sleep(0.2)
     time.sleep(0.5)
     loss = read_json(steps)["loss"] if steps.exists() else None

@@ -7,7 +7,9 @@ mod progress;
 
 use crate::args::AnalyzeConfig;
 use crate::args::Format;
+use crate::files::write_export;
 use crate::hints;
+use crate::launch::Invoker;
 use crate::print;
 use crate::render;
 use crate::render::Style;
@@ -26,7 +28,7 @@ use std::path::PathBuf;
 /// A file that could not be read, or not to its end.
 const SOME_UNREADABLE: u8 = 1;
 
-/// Prints one report over all traces. A trace that cannot be read is named on standard error, and
+/// Prints one report over all traces, or writes it to a file. A trace that cannot be read is named on standard error, and
 /// the others are reported nevertheless. Returns the exit code: 0, or 1 if any trace was not read
 /// to its end because of an error; a cut-off trace is none.
 ///
@@ -34,8 +36,16 @@ const SOME_UNREADABLE: u8 = 1;
 /// When no trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces)?;
-    let printed = print::unless_closed(show(&analysis.report(), config.format));
-    printed.context("cannot write the report to standard output")?;
+    let report = analysis.report();
+    match &config.output {
+        Some(path) => {
+            let content = |out: &mut dyn io::Write| write(&report, config.format, out);
+            let invoker = Invoker::detect();
+            write_export(path, &invoker, &config.traces, config.force, &content)?;
+        }
+        None => print::unless_closed(show(&report, config.format))
+            .context("cannot write the report to standard output")?,
+    }
     Ok(code)
 }
 
@@ -80,6 +90,13 @@ fn show(report: &Report, format: Format) -> io::Result<()> {
     match format {
         Format::Text => print::answer(&render::text(report, Style::of_output())),
         Format::Json => print::exactly(|out| render::json(report, &mut print::Json(out))),
+    }
+}
+
+fn write(report: &Report, format: Format, out: &mut dyn io::Write) -> io::Result<()> {
+    match format {
+        Format::Text => print::answer_to(out, &render::text(report, Style::OF_FILES)),
+        Format::Json => render::json(report, &mut print::Json(out)),
     }
 }
 

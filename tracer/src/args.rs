@@ -3,6 +3,7 @@
 //! Owns every option, its help and its checks. Does nothing with them, and no other module knows
 //! clap (but `manual.rs`, which prints what is described here).
 
+mod analyze;
 mod choices;
 mod demo;
 mod export;
@@ -10,6 +11,7 @@ mod sources;
 mod top;
 mod values;
 
+pub(crate) use analyze::AnalyzeConfig;
 pub(crate) use choices::CudaMode;
 pub(crate) use choices::Format;
 pub(crate) use choices::Mode;
@@ -153,7 +155,7 @@ enum Subcommands {
     Top(top::TopArgs),
     /// Explain traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
-    Analyze(AnalyzeArgs),
+    Analyze(analyze::AnalyzeArgs),
     /// Write flame graphs of the collector's time by the Python stack that triggered it
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
@@ -209,16 +211,6 @@ struct RecordArgs {
     min_pause: Duration,
     #[command(flatten)]
     sources: sources::SourceArgs,
-}
-
-#[derive(Args, Debug)]
-struct AnalyzeArgs {
-    /// Traces written by `gctrace record`; several give one report
-    #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
-    /// How to print the report; json is of schema gctrace.report/1
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
 }
 
 #[derive(Args, Debug)]
@@ -354,15 +346,6 @@ pub(crate) enum Verbosity {
     Debug,
 }
 
-/// One report, as asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AnalyzeConfig {
-    /// Traces: at least one.
-    pub traces: Vec<PathBuf>,
-    /// How to print.
-    pub format: Format,
-}
-
 /// One examination, as asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DoctorConfig {
@@ -434,10 +417,7 @@ fn interpret(
         None => Action::Record(record_config(cli.record, verbosity)?),
         Some(Subcommands::Record(record)) => Action::Record(record_config(record, verbosity)?),
         Some(Subcommands::Top(top)) => Action::Top(top::config(top, verbosity)?),
-        Some(Subcommands::Analyze(analyze)) => Action::Analyze(AnalyzeConfig {
-            traces: analyze.traces,
-            format: analyze.format,
-        }),
+        Some(Subcommands::Analyze(analyze)) => Action::Analyze(analyze.into()),
         Some(Subcommands::Export(export)) => Action::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => Action::Demo(demo.into()),
         Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {

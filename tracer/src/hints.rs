@@ -170,6 +170,7 @@ mod tests {
     use super::*;
     use crate::files::NewTrace;
     use crate::launch::Invoker;
+    use crate::limit::InTime as _;
     use anyhow::Context;
     use std::path::Path;
 
@@ -180,7 +181,7 @@ mod tests {
         let output = std::process::Command::new("sh")
             .arg("-c")
             .arg(script)
-            .output()
+            .output_in_time()
             .expect("sh");
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),

@@ -89,6 +89,7 @@ fn described() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::InTime as _;
     use std::fs;
 
     /// Every subcommand that users see, with the long names of its options.
@@ -146,7 +147,7 @@ mod tests {
         let output = std::process::Command::new("bash")
             .args(["-c", typed, "bash"])
             .arg(&file)
-            .output();
+            .output_in_time();
         let Ok(output) = output else {
             eprintln!("skipped bash_completes: there is no bash here");
             return;

@@ -26,6 +26,8 @@ use std::io;
 use std::io::IsTerminal as _;
 use std::io::Write;
 use std::os::fd::AsFd as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -80,7 +82,15 @@ fn error_bytes(bytes: &[u8]) {
 /// # Errors
 /// When it cannot be written.
 pub(crate) fn answer(text: &str) -> io::Result<()> {
-    exactly(|out| out.write_all(clean::text(text).as_bytes()))
+    exactly(|out| answer_to(out, text))
+}
+
+/// The same text in a file: it will be shown on a terminal some day.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn answer_to(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    out.write_all(clean::text(text).as_bytes())
 }
 
 /// Bytes on standard output as they are, for programs: JSON (see [`Json`]), SVG, completion scripts.
@@ -107,6 +117,25 @@ pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
 /// Whether standard output is a terminal.
 pub(crate) fn on_terminal() -> bool {
     io::stdout().is_terminal()
+}
+
+/// Columns of the terminal that standard output is.
+pub(crate) fn columns() -> Option<usize> {
+    let (columns, _) = terminal_size(io::stdout().as_fd())?;
+    (columns > 0).then_some(columns.into())
+}
+
+/// Columns and lines; `None` of what is no terminal, (0, 0) where it does not know.
+pub(crate) fn terminal_size(terminal: BorrowedFd<'_>) -> Option<(u16, u16)> {
+    let mut size = libc::winsize {
+        ws_row: 0,
+        ws_col: 0,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: TIOCGWINSZ fills the structure that it is given and nothing else.
+    let result = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
+    (result == 0).then_some((size.ws_col, size.ws_row))
 }
 
 /// Whether standard error is a terminal.

@@ -46,6 +46,7 @@ use crate::launch::Signals;
 use crate::print;
 use crate::privileges;
 pub(crate) use crate::record::clock::monotonic_ns;
+pub(crate) use crate::record::ending::Outcome;
 pub(crate) use crate::record::ending::Tally;
 use crate::record::injected::Injected;
 use crate::record::mode::Collections;
@@ -103,6 +104,9 @@ pub(crate) trait Audience {
     fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()>;
 }
 
+/// The exit code where a process was attached to that never ran Python.
+const NO_PYTHON: u8 = 1;
+
 /// Records as configured; the exit code of gctrace.
 pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
@@ -115,12 +119,17 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
         }
     };
     let (closed, command) = recording.close(why);
-    if let (Ok(sentences), true) = (&closed, config.verbosity > Verbosity::Quiet) {
-        for sentence in sentences {
-            print::message(sentence);
+    let mut found_nothing = false;
+    if let Ok(outcome) = &closed {
+        found_nothing = matches!(config.target, Target::Process { .. }) && !outcome.has_python;
+        if config.verbosity > Verbosity::Quiet {
+            outcome.sentences.iter().for_each(print::message);
         }
     }
-    command.exit_code(why, closed)
+    Ok(match command.exit_code(why, closed)? {
+        0 if found_nothing => NO_PYTHON,
+        code => code,
+    })
 }
 
 /// A recording that runs.
@@ -484,7 +493,7 @@ impl Recording {
     }
 
     /// Takes the probes out and closes the trace: what there is to say about it. The command is left alone.
-    pub(crate) fn close(mut self, why: Why) -> (anyhow::Result<Vec<String>>, Supervision) {
+    pub(crate) fn close(mut self, why: Why) -> (anyhow::Result<Outcome>, Supervision) {
         // First of all: whatever else takes long from here on, no program waits for it.
         let released = self.release_held();
         let probes = self.probes.as_mut();

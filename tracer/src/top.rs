@@ -63,7 +63,11 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     let shown = top.show(&shared)?;
     let why = follow(&mut recording, &shared, &shown, &config.recording)?;
     let (closed, mut command) = recording.close(why);
-    let closing: Vec<String> = closed.iter().flatten().cloned().collect();
+    let closing: Vec<String> = closed
+        .iter()
+        .flat_map(|outcome| &outcome.sentences)
+        .cloned()
+        .collect();
     let ended = ended_words(why, &config.recording.target);
     shared.end(std::iter::once(ended).chain(closing.clone()).collect());
     let stays = stays(why, &command, config);

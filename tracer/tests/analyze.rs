@@ -243,6 +243,33 @@ fn json_without_escapes() {
 }
 
 #[test]
+fn a_report_in_a_file() {
+    let files = Files::new();
+    let trace = files.add("t.json", format!("[{PAUSE}]"));
+    let (text, json) = (files.0.path().join("r.txt"), files.0.path().join("r.json"));
+    let output = |path: &Path| PathBuf::from(format!("--output={}", path.display()));
+    let shown = gctrace(&[&trace], b"").out;
+    for path in [&text, &json] {
+        let outcome = gctrace(&[&trace, &output(path)], b"");
+        assert_eq!(outcome.code, Some(0), "{}", outcome.err);
+        assert!(outcome.out.is_empty(), "{}", outcome.out);
+    }
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), shown);
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!(json["schema"], "gctrace.report/1");
+    let outcome = gctrace(&[&trace, &output(&text)], b"");
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.err.contains("exists"), "{}", outcome.err);
+    let outcome = gctrace(&[&trace, &output(&trace), Path::new("--force")], b"");
+    assert!(
+        outcome.err.contains("is the trace itself"),
+        "{}",
+        outcome.err
+    );
+    assert!(std::fs::read_to_string(&trace).unwrap().contains("dur"));
+}
+
+#[test]
 fn stacks_counters_and_pressure() {
     let files = Files::new();
     let frames = [

@@ -140,6 +140,22 @@ fn attaching_ends_after_its_time_and_with_the_process() {
 }
 
 #[test]
+fn a_process_that_never_ran_python_is_no_success() {
+    let _alone = ALONE.lock();
+    let test = "a_process_that_never_ran_python_is_no_success";
+    let Some((_, place)) = common::place_for(test) else {
+        return;
+    };
+    let mut program = Command::new("sleep").arg("2").spawn().unwrap();
+    let pid = program.id().to_string();
+    let output = common::gctrace(&["record", "-p", &pid, "-o", "t.json"], place.path());
+    program.status_in_time().unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{messages}");
+    assert!(messages.contains("no Python ran"), "{messages}");
+}
+
+#[test]
 fn killed_gctrace_leaves_the_program_running_and_a_readable_trace() {
     let _alone = ALONE.lock();
     let Some((python, place)) =

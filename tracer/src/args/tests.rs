@@ -159,6 +159,8 @@ fn the_other_subcommands() {
         Action::Analyze(AnalyzeConfig {
             traces: traces.iter().map(PathBuf::from).collect(),
             format,
+            output: None,
+            force: false,
         })
     };
     assert_eq!(
@@ -169,6 +171,24 @@ fn the_other_subcommands() {
         parsed("gctrace analyze --format json a").ok(),
         Some(analyze(&["a"], Format::Json))
     );
+    assert_eq!(
+        parsed("gctrace analyze --json -o - a").ok(),
+        Some(analyze(&["a"], Format::Json))
+    );
+    let written = |line: &str| match parsed(line) {
+        Ok(Action::Analyze(config)) => (config.output, config.format, config.force),
+        other => panic!("{other:?}"),
+    };
+    for (line, expected) in [
+        ("-o r.json", (Some("r.json".into()), Format::Json, false)),
+        ("-o r.txt -f", (Some("r.txt".into()), Format::Text, true)),
+        (
+            "-o r.json --format text",
+            (Some("r.json".into()), Format::Text, false),
+        ),
+    ] {
+        assert_eq!(written(&format!("gctrace analyze a {line}")), expected);
+    }
     let named = vec![Python::File("python3".into()), Python::Process(12)];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),

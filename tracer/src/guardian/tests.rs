@@ -1,6 +1,7 @@
 //! The guardian in a made-up world, and a real one with a real map and a killed parent.
 
 use super::*;
+use crate::limit::InTime as _;
 use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -266,7 +267,7 @@ fn stopped_sleep() -> Child {
 
 fn end(mut child: Child) {
     child.kill().expect("kill");
-    child.wait().expect("wait");
+    child.status_in_time().expect("wait");
 }
 
 /// Runs as the guardian when the next tests start this test binary again.
@@ -293,7 +294,7 @@ fn a_killed_gctrace_leaves_nothing_stopped() {
     let mut guardian = start_in_tests(map.as_fd());
     drop(guardian.pipe.take()); // what the kernel does when gctrace is killed
     until("continue", || state(held.id()) == 'S');
-    assert!(guardian.process.wait().expect("wait").success());
+    assert!(guardian.process.status_in_time().expect("wait").success());
     assert!(HeldMap::new(map).pids().expect("pids").is_empty());
     end(held);
 }

@@ -260,6 +260,7 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::InTime as _;
 
     fn decisions(policy: &mut Policy, received: &[(Signal, Origin)]) -> Vec<Decision> {
         let decide = |(signal, origin): &(Signal, Origin)| {
@@ -364,6 +365,6 @@ mod tests {
         assert!(!descends_from(std::process::id(), child.id()));
         assert!(!relayed_to_group(child.id(), std::process::id()));
         child.kill().expect("kill");
-        child.wait().expect("wait");
+        child.status_in_time().expect("wait");
     }
 }

@@ -88,7 +88,15 @@ const POINTS: [PointKind; 8] = [
     PointKind::POINT_CODE_DEALLOC,
 ];
 
-/// Ends a recording: sentences for its user.
+/// What a recording that is over has come to.
+pub(crate) struct Outcome {
+    /// For its user.
+    pub sentences: Vec<String>,
+    /// Whether a Python was found.
+    pub has_python: bool,
+}
+
+/// Ends a recording.
 ///
 /// # Errors
 /// What kept the trace from being complete.
@@ -96,7 +104,7 @@ pub(crate) fn finish(
     mut trace: Trace,
     (mut probes, injected): (Option<Watch>, Option<Injected>),
     why: Why,
-) -> anyhow::Result<Vec<String>> {
+) -> anyhow::Result<Outcome> {
     let ended_ns = clock::monotonic_ns();
     let ended = match why {
         Why::CommandEnded(ended) => Some(ended),
@@ -150,6 +158,10 @@ pub(crate) fn finish(
         cut_short(&mut end, &reason, unwritten, within.alive);
     }
     let first = summary(totals, sources, &end);
+    let has_python = end
+        .processes
+        .as_ref()
+        .is_none_or(|examined| examined.python > 0);
     if let Err(error) = trace.output.finish(end) {
         tracing::warn!("{first}");
         return Err(error.into());
@@ -159,7 +171,10 @@ pub(crate) fn finish(
         let path = crate::hints::shell_line(&[path]);
         format!("gctrace analyze {path}")
     }));
-    Ok(sentences)
+    Ok(Outcome {
+        sentences,
+        has_python,
+    })
 }
 
 /// The trace lacks its end: what is missing is said in what is left of it. `alive`: processes that still ran.
@@ -254,9 +269,8 @@ fn lose_unprobed(unprobed: u64, sources: Option<merge::Counts>, lost: &mut BTree
     }
 }
 
-/// Where collections are counted that CPython's statistics tell of and no probe.
-const UNPROBED: &str =
-    "collections that no probe saw: the program has another collector than CPython's own";
+/// Collections in CPython's statistics that no probe was hit by.
+const UNPROBED: &str = "collections that no probe saw: they ran before the probes were in, or in another collector than CPython's own";
 
 /// What was lost, by where; only what was.
 fn lost(counters: &Counters, stacks: &Stacks) -> BTreeMap<String, u64> {
@@ -359,7 +373,7 @@ fn summary(totals: Totals, sources: Option<merge::Counts>, end: &End) -> String 
 /// Why there is no pause in the trace.
 fn why_none(examined: &Examined) -> String {
     match (examined.python, examined.other) {
-        (0, Some(_)) => "no Python was found".to_owned(),
+        (0, Some(_)) => "no Python ran".to_owned(),
         (0, None) => "the library met no Python".to_owned(),
         (1, _) => "no collection was seen in the Python process".to_owned(),
         (count, _) => format!("no collection was seen in {count} Python processes"),

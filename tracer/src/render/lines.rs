@@ -4,8 +4,8 @@
 //! can change; what was being executed in a library stands below it.
 
 use super::table::Table;
-use super::table::WIDTH;
 use super::table::cut;
+use super::table::width;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::paths;
@@ -299,7 +299,7 @@ fn stack_lines(stack: &StackReport, names: &Names<'_>) -> Vec<String> {
     if outer {
         frames = frames.get(..frames.len() - 1).unwrap_or_default();
     }
-    let room = WIDTH - 4;
+    let room = width() - 4;
     let shown = frames.iter().take(FRAMES_SHOWN);
     text.extend(shown.map(|frame| format!("    {}", cut(&names.place(frame), room))));
     let more = frames.len().saturating_sub(FRAMES_SHOWN) as u64;

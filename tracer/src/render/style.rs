@@ -1,28 +1,41 @@
-//! Emphasis on terminals.
+//! Emphasis and width of what is printed.
 
+use super::table::WIDTH;
 use crate::print;
 
-/// Whether to use colour.
+/// Whether to use colour, and how wide lines may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     colour: bool,
+    width: usize,
 }
 
 impl Style {
-    /// No escape sequences; for tests.
-    #[cfg(test)]
-    pub(crate) const PLAIN: Self = Self { colour: false };
+    /// No escape sequences, for any reader.
+    pub(crate) const OF_FILES: Self = Self {
+        colour: false,
+        width: WIDTH,
+    };
 
     /// As standard output wants it.
     pub(crate) fn of_output() -> Self {
         Self {
             colour: print::colors_wanted(print::on_terminal()),
+            width: print::columns().unwrap_or(WIDTH),
         }
     }
 
     /// Colour whatever the terminal; for tests.
     #[cfg(test)]
-    pub(crate) const COLOURED: Self = Self { colour: true };
+    pub(crate) const COLOURED: Self = Self {
+        colour: true,
+        width: WIDTH,
+    };
+
+    /// Characters of a line.
+    pub(crate) fn width(self) -> usize {
+        self.width
+    }
 
     /// A heading.
     pub(crate) fn bold(self, text: &str) -> String {
@@ -71,7 +84,7 @@ mod tests {
 
     #[test]
     fn escapes_only_where_wanted() {
-        assert_eq!(Style::PLAIN.bad("x"), "x");
+        assert_eq!(Style::OF_FILES.bad("x"), "x");
         assert_eq!(Style::COLOURED.bad("x"), "\x1b[1;31mx\x1b[0m");
         assert_eq!(
             Style::COLOURED.bold("a\n\nb"),

@@ -2,12 +2,34 @@
 //! are made harmless here.
 
 use crate::print::clean;
+use std::cell::Cell;
+use std::ops::RangeInclusive;
 
-/// Width of everything printed, in characters.
+/// Width of what is printed where no terminal says otherwise, in characters.
 pub(crate) const WIDTH: usize = 80;
+/// In narrower terminals tables have nothing left to show, in wider ones lines cannot be read.
+const WIDTHS: RangeInclusive<usize> = 40..=240;
+/// Longest line of a paragraph.
+const READABLE: usize = 100;
+
+thread_local! {
+    /// Of the report that this thread writes: a width that each table and paragraph was given would go through every
+    /// function of the report.
+    static CURRENT: Cell<usize> = const { Cell::new(WIDTH) };
+}
+
+/// Fits all that this thread renders from here on to a terminal's columns.
+pub(crate) fn fit(columns: usize) {
+    CURRENT.set(columns.clamp(*WIDTHS.start(), *WIDTHS.end()));
+}
+
+/// Characters of a line.
+pub(crate) fn width() -> usize {
+    CURRENT.get()
+}
 
 /// A table: the first line is the head. Columns are as wide as their longest cell; the last one is
-/// cut to what is left of [`WIDTH`].
+/// cut to what is left of [`width`].
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -58,7 +80,7 @@ impl Table {
                 line.push_str(cell);
             }
         }
-        cut(line.trim_end(), WIDTH)
+        cut(line.trim_end(), width())
     }
 }
 
@@ -79,7 +101,7 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut begun = false;
     for word in text.split_whitespace().map(clean::line) {
         let needed = line.chars().count() + usize::from(begun) + word.chars().count();
-        if begun && needed > WIDTH {
+        if begun && needed > width().min(READABLE) {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
             begun = false;
         }
@@ -118,6 +140,22 @@ mod tests {
         assert!(lines[0].starts_with("1. word") && lines[1].starts_with("   word"));
         assert_eq!(wrap("", "", ""), Vec::<String>::new());
         assert_eq!(wrap(&"x".repeat(100), "", "").len(), 1);
+    }
+
+    #[test]
+    fn lines_fit_the_terminal() {
+        let widest = |columns| {
+            fit(columns);
+            let mut table = Table::new(&["name"], &[0]);
+            table.row(vec!["x".repeat(300)]);
+            let paragraph = wrap(&"word ".repeat(100), "", "");
+            let widest = |lines: Vec<String>| lines.iter().map(|line| line.chars().count()).max();
+            (widest(table.lines()), widest(paragraph))
+        };
+        assert_eq!(widest(60), (Some(60), Some(59)));
+        assert_eq!(widest(200), (Some(200), Some(99)));
+        assert_eq!(widest(3), (Some(40), Some(39)));
+        fit(WIDTH);
     }
 
     #[test]

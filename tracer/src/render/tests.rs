@@ -118,7 +118,7 @@ fn plain(traces: &[(&str, String)]) -> String {
 }
 
 fn checked(report: &Report) -> String {
-    let text = text(report, Style::PLAIN);
+    let text = text(report, Style::OF_FILES);
     for line in text.lines() {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
@@ -301,7 +301,7 @@ fn named(name: &str) -> String {
 fn names_in_a_trace_cannot_forge_lines() {
     let json = named("x\nFORGED");
     let report = report(&[("t\nFORGED.json", json)]);
-    let text = text(&report, Style::PLAIN);
+    let text = text(&report, Style::OF_FILES);
     assert!(text.contains(r"x\nFORGED"), "{text}");
     assert!(
         text.contains("triggered by"),
@@ -322,11 +322,11 @@ proptest::proptest! {
     ) {
         let name = format!("{text}\x1b]0;x\u{7}\u{9b}\u{202e}\n{}", String::from_utf8_lossy(&bytes));
         let report = report(&[(&name, named(&name))]);
-        for style in [Style::PLAIN, Style::COLOURED] {
+        for style in [Style::OF_FILES, Style::COLOURED] {
             let text = super::text(&report, style);
             proptest::prop_assert_eq!(&clean::text(&text), &text);
         }
-        let plain = super::text(&report, Style::PLAIN);
+        let plain = super::text(&report, Style::OF_FILES);
         proptest::prop_assert!(!plain.contains(|char| char != '\n' && clean::is_harmful(char)));
         let advice = report.advice.iter().any(|advice| advice.why.contains(name.split('\n').next().unwrap()));
         proptest::prop_assert!(advice, "the name is in the advice");
@@ -341,7 +341,7 @@ fn json_says_what_the_text_says() {
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(json["schema"], "gctrace.report/1");
     assert_eq!(json["totals"]["pauses"]["count"], 20);
-    let text = text(&report, Style::PLAIN);
+    let text = text(&report, Style::OF_FILES);
     let sentence = json["verdict"]["sentence"].as_str().unwrap();
     let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unwrapped.starts_with(sentence));
@@ -354,5 +354,5 @@ fn json_says_what_the_text_says() {
 fn an_analysis_without_traces_has_a_report() {
     let mut analysis = Analysis::default();
     analysis.end_trace(Ending::default(), None);
-    assert!(!text(&analysis.report(), Style::PLAIN).is_empty());
+    assert!(!text(&analysis.report(), Style::OF_FILES).is_empty());
 }

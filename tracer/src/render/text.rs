@@ -31,8 +31,9 @@ pub(crate) struct Section {
     pub(crate) lines: Vec<String>,
 }
 
-/// The whole report, at most 80 characters wide.
+/// The whole report, as wide as the style says.
 pub(crate) fn text(report: &Report, style: Style) -> String {
+    super::table::fit(style.width());
     let mut text = verdict(report, style);
     let evidence = [
         overview::recording(report),

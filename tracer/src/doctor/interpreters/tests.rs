@@ -1,6 +1,7 @@
 //! Names, and the interpreters of whatever machine the tests run on.
 
 use super::*;
+use crate::limit::InTime as _;
 use std::process::Command;
 use std::process::Stdio;
 
@@ -30,7 +31,10 @@ fn names_of_interpreters() {
 /// The files that a running Python says it is made of.
 fn own_words(python: &str) -> Option<Vec<PathBuf>> {
     let script = "import sys; print(*{l.split(None, 5)[5].strip() for l in open('/proc/self/maps') if '/' in l}, sep='\\n')";
-    let output = Command::new(python).args(["-c", script]).output().ok()?;
+    let output = Command::new(python)
+        .args(["-c", script])
+        .output_in_time()
+        .ok()?;
     Some(
         String::from_utf8_lossy(&output.stdout)
             .lines()
@@ -80,7 +84,7 @@ fn a_running_interpreter_is_understood() {
         .examine(&Python::Process(child.id()))
         .expect("examined");
     drop(child.stdin.take());
-    child.wait().expect("wait");
+    child.status_in_time().expect("wait");
     assert_eq!(found.len(), 1);
     let resolution = found.first().expect("one");
     let expected: Vec<&str> = version.trim().split('.').collect();

@@ -4,6 +4,7 @@
 )]
 
 use super::*;
+use crate::limit::InTime as _;
 use std::io::BufRead as _;
 use std::io::BufReader;
 use std::io::Write as _;
@@ -56,7 +57,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ended = self.0.kill();
-        let _status = self.0.wait();
+        let _status = self.0.status_in_time();
     }
 }
 
@@ -202,7 +203,7 @@ fn zombies_and_kernel_threads_are_not_looked_at_again() {
     if process::thread_name(2, 2).is_ok_and(|name| name == "kthreadd") {
         assert!(settled(2));
     }
-    zombie.wait().unwrap();
+    zombie.status_in_time().unwrap();
 }
 
 #[test]

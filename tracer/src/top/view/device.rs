@@ -18,7 +18,6 @@ use nix::sys::termios::SetArg;
 use nix::sys::termios::Termios;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -74,20 +73,7 @@ impl Device {
 
     /// Columns and lines; (0, 0) where the terminal does not know.
     pub(crate) fn size(&self) -> (u16, u16) {
-        let mut size = libc::winsize {
-            ws_row: 0,
-            ws_col: 0,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        // SAFETY: TIOCGWINSZ fills the structure that it is given and nothing else.
-        let result =
-            unsafe { libc::ioctl(self.descriptor.as_raw_fd(), libc::TIOCGWINSZ, &mut size) };
-        if result == 0 {
-            (size.ws_col, size.ws_row)
-        } else {
-            (0, 0)
-        }
+        print::terminal_size(self.descriptor.as_fd()).unwrap_or_default()
     }
 
     /// How it treats what is typed and written.

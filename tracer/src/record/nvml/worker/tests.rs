@@ -1,6 +1,7 @@
 //! The thread against a library with known figures, and its schedule.
 
 use super::*;
+use crate::limit::InTime as _;
 use gctrace_event::GpuSample;
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,7 +23,7 @@ impl Fake {
             .arg(format!("-DFAULTS=\"{}\"", faults.display()))
             .args(options)
             .arg(source)
-            .status();
+            .status_in_time();
         match built {
             Ok(status) => {
                 assert!(status.success(), "cc failed");

@@ -1,5 +1,6 @@
 //! docs/metrics.md and docs/grafana-dashboard.json name the metrics that there are, and ask in valid PromQL.
 
+use crate::limit::InTime as _;
 use crate::top::metrics::families;
 use crate::top::metrics::families::Family;
 use crate::top::metrics::page::open_metrics;
@@ -156,7 +157,7 @@ fn promtool_takes_every_query() {
     let checked = Command::new("promtool")
         .args(["check", "rules"])
         .arg(&file)
-        .output();
+        .output_in_time();
     let Ok(checked) = checked else {
         eprintln!(
             "skipped promtool_takes_every_query: no promtool here (Debian: package prometheus)"

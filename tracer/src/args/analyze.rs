@@ -1,0 +1,58 @@
+//! The command line of `gctrace analyze`.
+
+use super::choices::Format;
+use crate::files::is_stdout;
+use clap::Args;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(super) struct AnalyzeArgs {
+    /// Traces written by `gctrace record`; several give one report
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Format of the report, JSON of schema gctrace.report/1 [default: json if FILE ends in .json, otherwise text]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// File to write; - or nothing is standard output. A file that is there is left alone
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace FILE if it is there
+    #[arg(short, long, requires = "output")]
+    force: bool,
+}
+
+/// One report, as asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AnalyzeConfig {
+    /// Traces: at least one.
+    pub traces: Vec<PathBuf>,
+    /// How to print.
+    pub format: Format,
+    /// Where; `None` is standard output.
+    pub output: Option<PathBuf>,
+    /// Replace what is there.
+    pub force: bool,
+}
+
+impl From<AnalyzeArgs> for AnalyzeConfig {
+    fn from(args: AnalyzeArgs) -> Self {
+        let output = args.output.filter(|path| !is_stdout(path));
+        let is_named_json = output
+            .as_ref()
+            .is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
+        let format = match args.format {
+            Some(format) => format,
+            None if args.json || is_named_json => Format::Json,
+            None => Format::Text,
+        };
+        Self {
+            traces: args.traces,
+            format,
+            output,
+            force: args.force,
+        }
+    }
+}

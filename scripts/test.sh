@@ -11,7 +11,7 @@
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
 #
-#   scripts/test.sh [TIER...]                       default: all but kernels, gpu-bundle, and programs, which takes hours
+#   scripts/test.sh [TIER...]                       default: all but programs, which takes two hours
 #
 # A tier that cannot run here is skipped, with the reason; so is a single test, which
 # prints a line 'skipped TEST: REASON'. The closing lines list both. Kernel and torch
@@ -23,7 +23,7 @@ set -euo pipefail
 
 cd "$checkout"
 tiers=("$@")
-if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel chaos torch programs-short); fi
+if [ ${#tiers[@]} = 0 ]; then tiers=(plain kernel kernels chaos torch programs-short gpu-bundle); fi
 logs=$(mktemp -d)
 simulator=
 trusted=
@@ -191,29 +191,34 @@ chaos() {
     fi
 }
 
+# torch_python TIER: a Python with PyTorch, in GCTRACE_TORCH_PYTHON; the tier is skipped where there is none.
+torch_python() {
+    if [ -n "${GCTRACE_TORCH_PYTHON:-}" ]; then return 0; fi
+    if ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch" 2> >(tee "$logs/torch-venv" >&2)); then
+        note "$1: skipped: $(tail -1 "$logs/torch-venv")"
+        return 1
+    fi
+    export GCTRACE_TORCH_PYTHON
+}
+
 torch() {
     if ! can_be_root; then
         note "torch: skipped: needs root (run with sudo)"
         return 0
     fi
-    if [ -z "${GCTRACE_TORCH_PYTHON:-}" ]; then
-        if ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch" 2> >(tee "$logs/torch-venv" >&2)); then
-            note "torch: skipped: $(tail -1 "$logs/torch-venv")"
-            return 0
-        fi
-        export GCTRACE_TORCH_PYTHON
-    fi
+    torch_python torch || return 0
     if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     privileged torch
 }
 
-# The bundle for machines with a GPU, tried without one: some ten minutes, and not among the tiers run by default.
+# The bundle for machines with a GPU, tried without one.
 gpu_bundle() {
     local folder
-    if ! can_be_root || ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch"); then
-        note "gpu-bundle: skipped: needs root and PyTorch"
+    if ! can_be_root; then
+        note "gpu-bundle: skipped: needs root (run with sudo)"
         return 0
     fi
+    torch_python gpu-bundle || return 0
     simulated_gpu
     folder=$(as_builder mktemp -d)
     if PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&

@@ -3,6 +3,7 @@
 use super::gpu_devices::name;
 use super::table::Table;
 use super::table::cut;
+use super::table::width;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::DeviceId;
@@ -17,8 +18,8 @@ use gctrace_analysis::units::percent;
 const INDENT: &str = "  ";
 /// Gaps shown; the report holds twenty.
 const GAPS_SHOWN: usize = 5;
-/// Characters of an operation's name.
-const NAME_CHARS: usize = 66;
+/// Characters of a line that an operation's name leaves to what stands beside it.
+const BESIDE_NAME: usize = 14;
 /// Classes named of a gap that are this share of it at least.
 const WORTH_NAMING: f64 = 0.1;
 
@@ -122,7 +123,7 @@ fn one_gap(number: usize, gap: &GapReport, ids: &[DeviceId]) -> Vec<String> {
     let operation = |what: &str, name: &str| {
         let name = match name {
             "" => "(no name)".to_owned(),
-            name => cut(name, NAME_CHARS),
+            name => cut(name, width() - BESIDE_NAME),
         };
         format!("     {what} {name}")
     };

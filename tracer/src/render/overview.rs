@@ -2,6 +2,7 @@
 
 use super::table::Table;
 use super::table::cut;
+use super::table::width;
 use super::table::wrap;
 use super::text::Section;
 use gctrace_analysis::report::Basis;
@@ -22,8 +23,8 @@ const PROCESSES_SHOWN: usize = 10;
 const TRACES_SHOWN: usize = 64;
 /// Notes and anomalies listed, per trace.
 const REMARKS_SHOWN: usize = 5;
-/// Characters of a command line.
-const COMMAND_CHARS: usize = 60;
+/// Characters of a line that a command leaves to what stands beside it.
+const BESIDE_COMMAND: usize = 20;
 
 const INDENT: &str = "  ";
 
@@ -42,7 +43,7 @@ fn command(words: &[String]) -> String {
     let program = words.next().map_or("", String::as_str);
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
     let line = words.fold(program, |line, word| format!("{line} {word}"));
-    cut(&line, COMMAND_CHARS)
+    cut(&line, width() - BESIDE_COMMAND)
 }
 
 pub(crate) fn recording(report: &Report) -> Section {

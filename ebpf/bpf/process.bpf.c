@@ -69,7 +69,7 @@ static __always_inline bool is_dumpable(struct task_struct *task)
 static __always_inline bool may_follow(struct task_struct *task)
 {
 	const struct cred *cred;
-	kernel_cap_t permitted = {};
+	u64 permitted = 0; /* two words until 6.2 */
 	u32 user = follow_only_user, group = follow_only_group;
 
 	if (user == ANY_USER)
@@ -80,7 +80,7 @@ static __always_inline bool may_follow(struct task_struct *task)
 	    BPF_CORE_READ(cred, egid.val) != group || BPF_CORE_READ(cred, sgid.val) != group)
 		return false;
 	bpf_core_read(&permitted, sizeof(permitted), &cred->cap_permitted);
-	if (permitted.val && !BPF_CORE_READ(cred, user_ns, level))
+	if (permitted && !BPF_CORE_READ(cred, user_ns, level))
 		return false;
 	return is_dumpable(task);
 }

@@ -30,14 +30,14 @@ fn limit() -> Duration {
 }
 
 /// What commands and children offer, with a limit.
-pub trait InTime {
+pub trait WithTimeout {
     /// Like `output` and `wait_with_output`.
     fn output_in_time(&mut self) -> std::io::Result<Output>;
     /// Like `status` and `wait`; after [`limit`] kills the process and panics.
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus>;
 }
 
-impl InTime for Command {
+impl WithTimeout for Command {
     fn output_in_time(&mut self) -> std::io::Result<Output> {
         self.stdin(Stdio::null());
         let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -49,7 +49,7 @@ impl InTime for Command {
     }
 }
 
-impl InTime for Child {
+impl WithTimeout for Child {
     fn status_in_time(&mut self) -> std::io::Result<ExitStatus> {
         drop(self.stdin.take());
         let limit = limit();

@@ -4,19 +4,19 @@
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;
-use gctrace_event::End;
+use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
-use gctrace_event::Header;
+use gctrace_event::GcReason;
 use gctrace_event::Interpreter;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
 use gctrace_event::Process;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Source;
+use gctrace_event::TraceEnd;
 use gctrace_event::TraceFile;
+use gctrace_event::TraceHeader;
 use gctrace_event::compressed_by_name;
 use std::error::Error;
 use std::fs::File;
@@ -59,18 +59,18 @@ fn main() -> Result<(), Box<dyn Error>> {
             trace.write(&Record::Pause(series.next(pid)))?;
         }
     }
-    let end = End {
+    let end = TraceEnd {
         ended_ns: series.now + 1_000_000,
         why: "the command ended".to_owned(),
         exit_code: Some(0),
-        ..End::default()
+        ..TraceEnd::default()
     };
     println!("{} pauses, {} bytes", series.count, trace.finish(&end)?);
     Ok(())
 }
 
-fn header() -> Header {
-    Header {
+fn header() -> TraceHeader {
+    TraceHeader {
         format: FORMAT.to_owned(),
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
         command: vec!["python".to_owned(), "train.py".to_owned()],
@@ -79,7 +79,7 @@ fn header() -> Header {
         started_ns: START_NS,
         started_unix_ns: 1_700_000_000_000_000_000,
         follow: true,
-        ..Header::default()
+        ..TraceHeader::default()
     }
 }
 
@@ -88,7 +88,7 @@ fn process(pid: u32) -> Process {
         pid,
         namespace_pid: None,
         parent: Some(999),
-        origin: Origin::Child,
+        origin: ProcessOrigin::Child,
         since_ns: START_NS,
         command: vec!["python".to_owned(), "train.py".to_owned()],
         rank: Some(pid - 1000),
@@ -158,7 +158,7 @@ impl Series {
             begin_ns,
             end_ns: begin_ns + length,
             generation,
-            reason: Reason::Automatic,
+            reason: GcReason::Automatic,
             collected: Some(self.random(4) * 17),
             uncollectable: Some(0),
             interpreter: Some(0),
@@ -170,7 +170,7 @@ impl Series {
             stack: self.stack(),
             young_count: Some(700).filter(|_| self.stacks > 0),
             counters: self.counters(length),
-            source: Source::Probes,
+            source: EventSource::Probes,
         }
     }
 

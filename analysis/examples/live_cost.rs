@@ -6,19 +6,19 @@
 mod live_allocated;
 
 use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Counters;
+use gctrace_event::EventSource;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
-use gctrace_event::Header;
 use gctrace_event::Interpreter;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
 use gctrace_event::Process;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Source;
+use gctrace_event::TraceHeader;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ fn main() {
 }
 
 fn live_with(processes: u32) -> Live {
-    let mut live = Live::new(Header::default(), 10_000_000);
+    let mut live = Live::new(TraceHeader::default(), 10_000_000);
     for pid in 1..=processes {
         live.record(&process(pid));
     }
@@ -64,7 +64,7 @@ fn of_processes(processes: u32) {
     }
     let record_ns = begun.elapsed().as_nanos() / pauses.len() as u128;
     let bytes = live_allocated::allocated() - before - of_pauses;
-    let request = Request {
+    let request = SnapshotRequest {
         now_ns: 120 * SECOND,
         interval_ns: SECOND,
         detail: Some(1),
@@ -99,7 +99,7 @@ fn process(pid: u32) -> Record {
         pid,
         namespace_pid: None,
         parent: Some(1),
-        origin: Origin::Launched,
+        origin: ProcessOrigin::Launched,
         since_ns: 0,
         command: vec!["python".to_owned(), "train.py".to_owned()],
         rank: Some(pid),
@@ -120,7 +120,7 @@ fn pause(n: u64, processes: u32) -> Record {
         begin_ns: end_ns - 20_000 - n.wrapping_mul(7_919) % 5_000_000,
         end_ns,
         generation: u8::try_from(n % 3).unwrap_or(0),
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
         collected: Some(n),
         uncollectable: Some(0),
         interpreter: Some(0),
@@ -132,7 +132,7 @@ fn pause(n: u64, processes: u32) -> Record {
         stack: Some(1 + u32::try_from(n.wrapping_mul(104_729) % u64::from(FRAMES)).unwrap_or(0)),
         young_count: None,
         counters: Counters::default(),
-        source: Source::Probes,
+        source: EventSource::Probes,
     })
 }
 

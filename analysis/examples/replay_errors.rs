@@ -9,9 +9,9 @@
 mod inserted;
 
 use gctrace_analysis::gpu::timeline::Timeline;
+use inserted::InsertionMethod;
 use inserted::Outcome;
 use inserted::Pause;
-use inserted::Way;
 use std::path::Path;
 
 const MS: u64 = 1_000_000;
@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let path = Path::new(&file);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         for timeline in inserted::read(path)? {
-            for (way, word) in [(Way::Replay, "replay"), (Way::OneHost, "one host")] {
+            for (way, word) in [
+                (InsertionMethod::Replay, "replay"),
+                (InsertionMethod::OneHost, "one host"),
+            ] {
                 for thread in threads(&timeline) {
                     for length_ns in [MS, 20 * MS, 100 * MS] {
                         line(&name, word, &timeline, thread, length_ns, way);
@@ -47,7 +50,14 @@ fn threads(timeline: &Timeline) -> Vec<u32> {
     threads
 }
 
-fn line(name: &str, word: &str, timeline: &Timeline, thread: u32, length_ns: u64, way: Way) {
+fn line(
+    name: &str,
+    word: &str,
+    timeline: &Timeline,
+    thread: u32,
+    length_ns: u64,
+    way: InsertionMethod,
+) {
     let Some((first, last)) = timeline.gpu_span() else {
         return;
     };

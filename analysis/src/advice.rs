@@ -10,9 +10,9 @@ mod texts;
 
 use crate::gpu_cost::GpuCost;
 use crate::report::Advice;
-use crate::report::Effort;
-use crate::report::Growth;
+use crate::report::GrowthReport;
 use crate::report::Level;
+use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
 
@@ -48,7 +48,7 @@ pub(crate) fn advice(report: &Report, cost: Option<&GpuCost>) -> Vec<Advice> {
 }
 
 fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
-    let facts = Facts::new(report);
+    let facts = AdviceInputs::new(report);
     let mut list = Vec::new();
     if facts.worth(facts.shutdown) {
         list.push(texts::shutdown(&facts));
@@ -88,7 +88,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
 
 /// Whether the heap grew by half or more in the second half of the run: then much of what full
 /// collections look at is younger than any freezing after set-up.
-pub(crate) fn still_growing(growth: &Growth) -> bool {
+pub(crate) fn still_growing(growth: &GrowthReport) -> bool {
     /// Chosen so that the growth of a set-up phase or of one epoch does not count.
     const BY: f64 = 1.5;
     let middle = growth.at(0.5).objects;
@@ -96,20 +96,20 @@ pub(crate) fn still_growing(growth: &Growth) -> bool {
 }
 
 /// Where the pause time went.
-pub(crate) struct Facts {
+pub(crate) struct AdviceInputs {
     pub(crate) all_ns: u64,
-    pub(crate) automatic_full: Effort,
-    pub(crate) automatic_partial: Effort,
-    pub(crate) manual: Effort,
-    pub(crate) shutdown: Effort,
-    pub(crate) unknown: Effort,
+    pub(crate) automatic_full: PauseTotal,
+    pub(crate) automatic_partial: PauseTotal,
+    pub(crate) manual: PauseTotal,
+    pub(crate) shutdown: PauseTotal,
+    pub(crate) unknown: PauseTotal,
 }
 
-impl Facts {
+impl AdviceInputs {
     fn new(report: &Report) -> Self {
         let of = |name: &str| {
             let group = report.by_reason.iter().find(|group| group.name == name);
-            group.map_or(Effort::default(), |group| Effort {
+            group.map_or(PauseTotal::default(), |group| PauseTotal {
                 count: group.pauses.count,
                 time_ns: group.pauses.time_ns,
             })
@@ -119,7 +119,7 @@ impl Facts {
         Self {
             all_ns: report.totals.pauses.time_ns,
             automatic_full: full,
-            automatic_partial: Effort {
+            automatic_partial: PauseTotal {
                 count: automatic.count.saturating_sub(full.count),
                 time_ns: automatic.time_ns.saturating_sub(full.time_ns),
             },
@@ -129,17 +129,17 @@ impl Facts {
         }
     }
 
-    pub(crate) fn automatic(&self) -> Effort {
+    pub(crate) fn automatic(&self) -> PauseTotal {
         let mut sum = self.automatic_full;
         sum.add_all(&self.automatic_partial);
         sum
     }
 
-    pub(crate) fn share(&self, effort: Effort) -> f64 {
+    pub(crate) fn share(&self, effort: PauseTotal) -> f64 {
         crate::tally::ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
     }
 
-    fn worth(&self, effort: Effort) -> bool {
+    fn worth(&self, effort: PauseTotal) -> bool {
         effort.count > 0 && self.share(effort) >= WORTH_RATIO
     }
 

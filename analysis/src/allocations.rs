@@ -13,12 +13,12 @@ const LINES: usize = 10;
 
 /// The last summary of the process.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AllocationState {
+pub(crate) struct LastAllocations {
     summary: Option<Allocations>,
     stacks: Vec<(NodeId, u64)>,
 }
 
-impl AllocationState {
+impl LastAllocations {
     /// A later summary takes the place of an earlier one. `stacks`: its own, resolved.
     pub(crate) fn set(&mut self, summary: Allocations, stacks: Vec<(NodeId, u64)>) {
         self.summary = Some(summary);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn figures_follow_from_the_summary() {
-        let mut state = AllocationState::default();
+        let mut state = LastAllocations::default();
         assert!(state.report(&StackTree::default()).is_none());
         let summary = Allocations {
             since_ns: 1_000_000_000,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn counted_ones_need_no_size_of_a_class() {
-        let mut state = AllocationState::default();
+        let mut state = LastAllocations::default();
         let summary = Allocations {
             at_ns: 10_000_000_000,
             exact: true,

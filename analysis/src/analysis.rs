@@ -3,35 +3,35 @@
 //! Owns what is summed over pauses. Does not read files, and leaves words to
 //! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
 
-mod about;
 mod deferred;
+mod profiler_metadata;
 mod trace_state;
 mod unlisted;
 
-use self::deferred::Deferred;
+use self::deferred::DeferredCollections;
 pub(crate) use self::trace_state::TraceState;
-use self::unlisted::Rest;
+use self::unlisted::UnlistedProcesses;
 pub(crate) use self::unlisted::UnlistedSums;
-use crate::gpu::collect::Collector;
+use crate::gpu::collect::TimelineCollector;
 use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
 use crate::process::generation_index;
 use crate::process::reason_index;
-use crate::report::Effort;
+use crate::report::PauseTotal;
 use crate::stacks::StackTree;
 use crate::stacks::TraceFrames;
-use crate::tally::Tally;
+use crate::tally::PauseTally;
 use crate::tally::freed_nothing;
-use crate::worst::Worst;
+use crate::worst_pauses::WorstPauses;
+use gctrace_event::GcReason;
 use gctrace_event::Note;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::read::Ending;
-use gctrace_event::read::Event;
-use gctrace_event::read::Item;
+use gctrace_event::read::ChromeEvent;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
 use std::collections::HashMap;
 
 /// Significant digits of percentiles over all processes.
@@ -49,56 +49,56 @@ pub struct Analysis {
     pub(crate) processes: Vec<ProcessState>,
     /// Of each trace that has more processes than are listed: the stacks and counters of the others.
     pub(crate) unlisted: Vec<ProcessState>,
-    pub(crate) all: Tally,
-    pub(crate) by_generation: [Tally; 4],
-    pub(crate) by_reason: [Tally; 4],
-    pub(crate) worst: Worst,
-    pub(crate) nothing: Nothing,
-    pub(crate) unfinished: Effort,
+    pub(crate) all: PauseTally,
+    pub(crate) by_generation: [PauseTally; 4],
+    pub(crate) by_reason: [PauseTally; 4],
+    pub(crate) worst: WorstPauses,
+    pub(crate) nothing: EmptyCollections,
+    pub(crate) unfinished: PauseTotal,
     pub(crate) unreadable: Vec<String>,
     pub(crate) stacks: StackTree,
     /// One per process that collected or used a GPU, trace by trace.
     pub(crate) timelines: Vec<Timeline>,
-    deferred: Vec<Deferred>,
-    current: Current,
+    deferred: Vec<DeferredCollections>,
+    current: CurrentTrace,
 }
 
 /// Of the trace being read only.
 #[derive(Debug, Default)]
-struct Current {
-    processes: HashMap<u32, Incarnations>,
-    rest: Rest,
+struct CurrentTrace {
+    processes: HashMap<u32, PidHistory>,
+    rest: UnlistedProcesses,
     thread_names: HashMap<(u32, u32), String>,
     process_names: HashMap<u32, String>,
     frames: TraceFrames,
-    gpu: Collector,
-    deferred: Deferred,
+    gpu: TimelineCollector,
+    deferred: DeferredCollections,
     /// First and last moment of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
 
 /// The processes that had one process id.
 #[derive(Debug, Clone, Copy)]
-struct Incarnations {
+struct PidHistory {
     latest: usize,
     before: Option<usize>,
 }
 
 /// Collections that freed nothing, by kind.
 #[derive(Debug, Default)]
-pub(crate) struct Nothing {
-    pub(crate) automatic_full: Effort,
-    pub(crate) automatic_partial: Effort,
-    pub(crate) manual: Effort,
-    pub(crate) shutdown: Effort,
-    pub(crate) unknown: Effort,
+pub(crate) struct EmptyCollections {
+    pub(crate) automatic_full: PauseTotal,
+    pub(crate) automatic_partial: PauseTotal,
+    pub(crate) manual: PauseTotal,
+    pub(crate) shutdown: PauseTotal,
+    pub(crate) unknown: PauseTotal,
     /// All automatic full collections, whatever they freed.
-    pub(crate) of_automatic_full: Effort,
+    pub(crate) of_automatic_full: PauseTotal,
 }
 
 impl Default for Analysis {
     fn default() -> Self {
-        let tally = || Tally::new(DIGITS);
+        let tally = || PauseTally::new(DIGITS);
         Self {
             traces: Vec::new(),
             processes: Vec::new(),
@@ -106,14 +106,14 @@ impl Default for Analysis {
             all: tally(),
             by_generation: std::array::from_fn(|_| tally()),
             by_reason: std::array::from_fn(|_| tally()),
-            worst: Worst::default(),
-            nothing: Nothing::default(),
-            unfinished: Effort::default(),
+            worst: WorstPauses::default(),
+            nothing: EmptyCollections::default(),
+            unfinished: PauseTotal::default(),
             unreadable: Vec::new(),
             stacks: StackTree::default(),
             timelines: Vec::new(),
             deferred: Vec::new(),
-            current: Current::default(),
+            current: CurrentTrace::default(),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Default for Analysis {
 impl Analysis {
     /// Begins the next trace; `file` is its name in the report.
     pub fn begin_trace(&mut self, file: &str) {
-        self.current = Current::default();
+        self.current = CurrentTrace::default();
         self.traces.push(TraceState {
             file: file.to_owned(),
             first_process: self.processes.len(),
@@ -130,12 +130,12 @@ impl Analysis {
     }
 
     /// Takes one item of the trace.
-    pub fn add(&mut self, item: Item<'_>) {
+    pub fn add(&mut self, item: DecodedItem<'_>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
         };
         match item {
-            Item::Record(Record::Pause(pause)) => {
+            DecodedItem::Record(Record::Pause(pause)) => {
                 trace.see(pause.begin_ns, pause.end_ns);
                 if self.is_unlisted(pause.pid) {
                     return self.add_unlisted_pause(&pause);
@@ -146,24 +146,24 @@ impl Analysis {
                     self.add_pause(index, &pause);
                 }
             }
-            Item::Record(record) => {
+            DecodedItem::Record(record) => {
                 if let Some(record) = self.add_unlisted(record) {
                     self.add_record(record);
                 }
             }
-            Item::Header(header) => trace.header = Some(*header),
-            Item::ProcessName { pid, name } => {
+            DecodedItem::Header(header) => trace.header = Some(*header),
+            DecodedItem::ProcessName { pid, name } => {
                 self.current.process_names.insert(pid, name);
             }
-            Item::Other(event) => self.add_other(&event),
-            Item::Property(property) => trace.profiler.set(property),
-            Item::Unusable => {}
+            DecodedItem::Other(event) => self.add_other(&event),
+            DecodedItem::Property(property) => trace.profiler.set(property),
+            DecodedItem::Unusable => {}
         }
     }
 
     /// Ends the trace. `damage`: why it could not be read to its end; what came before counts. A
     /// trace without evidence is only mentioned.
-    pub fn end_trace(&mut self, ending: Ending, damage: Option<String>) {
+    pub fn end_trace(&mut self, ending: TraceCompletion, damage: Option<String>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
         };
@@ -407,7 +407,7 @@ impl Analysis {
         self.see_work(Some(pid), begin_ns, end_ns);
     }
 
-    fn add_other(&mut self, event: &Event<'_>) {
+    fn add_other(&mut self, event: &ChromeEvent<'_>) {
         let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
         let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
             return;
@@ -456,27 +456,27 @@ impl Analysis {
         let latest = self.processes.len();
         let trace = self.traces.len().saturating_sub(1);
         self.processes.push(ProcessState::new(trace, pid));
-        let incarnations = Incarnations { latest, before };
+        let incarnations = PidHistory { latest, before };
         self.current.processes.insert(pid, incarnations);
         latest
     }
 }
 
-impl Nothing {
+impl EmptyCollections {
     fn add(&mut self, pause: &Pause, full: bool) {
         let time_ns = pause.duration_ns();
-        if full && pause.reason == Reason::Automatic {
+        if full && pause.reason == GcReason::Automatic {
             self.of_automatic_full.add(time_ns);
         }
         if !freed_nothing(pause) {
             return;
         }
         match pause.reason {
-            Reason::Automatic if full => self.automatic_full.add(time_ns),
-            Reason::Automatic => self.automatic_partial.add(time_ns),
-            Reason::Manual => self.manual.add(time_ns),
-            Reason::Shutdown => self.shutdown.add(time_ns),
-            Reason::Unknown => self.unknown.add(time_ns),
+            GcReason::Automatic if full => self.automatic_full.add(time_ns),
+            GcReason::Automatic => self.automatic_partial.add(time_ns),
+            GcReason::Manual => self.manual.add(time_ns),
+            GcReason::Shutdown => self.shutdown.add(time_ns),
+            GcReason::Unknown => self.unknown.add(time_ns),
         }
     }
 }

@@ -6,7 +6,7 @@
 use crate::report::Basis;
 use crate::report::CounterReport;
 use crate::report::CountersReport;
-use crate::report::Effort;
+use crate::report::PauseTotal;
 use crate::tally::ratio;
 use gctrace_event::Counter;
 use gctrace_event::Pause;
@@ -16,37 +16,37 @@ const COUNTERS: usize = Counter::ALL.len();
 
 /// Sums over one process, or several.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CounterState {
+pub(crate) struct CounterSums {
     pauses: u64,
     /// Value and number of pauses.
-    inside: [Pair; COUNTERS],
+    inside: [CounterPair; COUNTERS],
     /// Value, and instructions of the same pauses.
-    by_instructions: [Pair; COUNTERS],
+    by_instructions: [CounterPair; COUNTERS],
     /// Value, and nanoseconds on a processor in the same pauses.
-    by_cpu_ns: [Pair; COUNTERS],
+    by_cpu_ns: [CounterPair; COUNTERS],
     /// Value, and objects examined in the same pauses.
-    by_objects: [Pair; COUNTERS],
+    by_objects: [CounterPair; COUNTERS],
     migrated_pauses: u64,
     scaled_pauses: u64,
-    major_fault_pauses: Effort,
+    major_fault_pauses: PauseTotal,
     examined_pauses: u64,
     examined_objects: u64,
     /// Of one process, as last read.
     whole: Option<ProcessCounters>,
     /// Of several processes: whole and inside, of those that tell both.
-    compared: [Option<Pair>; COUNTERS],
+    compared: [Option<CounterPair>; COUNTERS],
     scaled_processes: u64,
     migrated_processes: u64,
 }
 
 /// Two sums over the same things.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Pair {
+struct CounterPair {
     value: u64,
     other: u64,
 }
 
-impl Pair {
+impl CounterPair {
     fn add(&mut self, value: u64, other: u64) {
         self.value = self.value.saturating_add(value);
         self.other = self.other.saturating_add(other);
@@ -57,7 +57,7 @@ impl Pair {
     }
 }
 
-impl CounterState {
+impl CounterSums {
     /// Takes a pause. `examined`: objects that it went through, where known.
     pub(crate) fn add(&mut self, pause: &Pause, examined: Option<u64>) {
         self.pauses += 1;
@@ -77,7 +77,7 @@ impl CounterState {
         let instructions = counters.get(Counter::Instructions);
         let cpu_ns = counters.get(Counter::TaskClock);
         for (counter, value) in counters.iter() {
-            let add = |pairs: &mut [Pair; COUNTERS], other: Option<u64>| {
+            let add = |pairs: &mut [CounterPair; COUNTERS], other: Option<u64>| {
                 if let (Some(pair), Some(other)) = (pairs.get_mut(counter as usize), other) {
                     pair.add(value, other);
                 }
@@ -126,7 +126,7 @@ impl CounterState {
     }
 
     /// Whole and inside, where both are known.
-    fn compared(&self, counter: Counter) -> Option<Pair> {
+    fn compared(&self, counter: Counter) -> Option<CounterPair> {
         let before = self.compared.get(counter as usize).copied().flatten();
         let inside = self.inside(counter);
         let whole = self
@@ -134,7 +134,7 @@ impl CounterState {
             .as_ref()
             .and_then(|whole| whole.counters.get(counter));
         match whole.filter(|_| inside.other > 0) {
-            Some(value) => Some(Pair {
+            Some(value) => Some(CounterPair {
                 value,
                 other: inside.value,
             }),
@@ -152,7 +152,7 @@ impl CounterState {
         self.migrated_processes + u64::from(whole.is_some_and(|whole| whole.counters.migrated))
     }
 
-    fn inside(&self, counter: Counter) -> Pair {
+    fn inside(&self, counter: Counter) -> CounterPair {
         self.inside
             .get(counter as usize)
             .copied()
@@ -165,7 +165,7 @@ impl CounterState {
         Some(pair.value.saturating_sub(pair.other))
     }
 
-    /// The report on one process or, after [`CounterState::merge`], several; `None` where nothing
+    /// The report on one process or, after [`CounterSums::merge`], several; `None` where nothing
     /// was counted.
     pub(crate) fn report(&self) -> Option<CountersReport> {
         let counters: Vec<CounterReport> = Counter::ALL
@@ -202,9 +202,9 @@ impl CounterState {
         if inside.other == 0 {
             return None;
         }
-        let pair = |pairs: &[Pair; COUNTERS], many| pairs.get(counter as usize)?.per(many);
+        let pair = |pairs: &[CounterPair; COUNTERS], many| pairs.get(counter as usize)?.per(many);
         let outside_per = |of: Counter, many: f64| {
-            let pair = Pair {
+            let pair = CounterPair {
                 value: outside?,
                 other: self.outside(of)?,
             };

@@ -7,7 +7,7 @@ use crate::process::ProcessState;
 impl Analysis {
     /// Whether the traces would tell of collections, had there been any: the PyTorch profiler records
     /// them only where asked.
-    fn tells_collections(&self) -> bool {
+    fn covers_collections(&self) -> bool {
         self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())
     }
 
@@ -41,7 +41,7 @@ impl Analysis {
     /// What stands between pauses and their cost for the GPU, if anything.
     fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<String> {
         let mut working = timelines.iter().filter(|own| own.has_gpu_times());
-        let why = match (working.clone().count(), self.tells_collections()) {
+        let why = match (working.clone().count(), self.covers_collections()) {
             (0, _) if has_calls => {
                 return Some(
                     "What the pauses cost the GPU: these traces hold calls to the GPU but not when \

@@ -5,11 +5,11 @@
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
 use crate::report::DeviceMemoryReport;
+use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::DeviceMemory;
 use gctrace_event::PauseMemory;
-use gctrace_event::Step;
 use std::collections::BTreeMap;
 
 /// `c10::DeviceType` of CUDA devices.
@@ -20,19 +20,19 @@ type Device = (u32, i8);
 
 /// Sums over one trace.
 #[derive(Debug, Default)]
-pub(crate) struct CudaState {
-    functions: BTreeMap<(&'static str, String), Calls>,
+pub(crate) struct CudaSums {
+    functions: BTreeMap<(&'static str, String), CallSums>,
     launches: u64,
     /// First and last launch.
     launching: Option<(u64, u64)>,
-    devices: BTreeMap<Device, Memory>,
+    devices: BTreeMap<Device, DeviceMemorySums>,
     pauses_that_freed: u64,
     steps: u64,
     steps_ns: u64,
 }
 
 #[derive(Debug, Default)]
-struct Calls {
+struct CallSums {
     count: u64,
     time_ns: u64,
     longest_ns: u64,
@@ -41,13 +41,13 @@ struct Calls {
 }
 
 #[derive(Debug, Default)]
-struct Memory {
+struct DeviceMemorySums {
     peak_allocated: u64,
     peak_reserved: u64,
     freed_in_pauses: u64,
 }
 
-impl CudaState {
+impl CudaSums {
     pub(crate) fn add_call(&mut self, call: &CudaCall) {
         if call.is_launch() {
             self.add(1, (call.begin_ns, call.begin_ns));
@@ -90,7 +90,7 @@ impl CudaState {
         }
     }
 
-    pub(crate) fn add_step(&mut self, step: &Step) {
+    pub(crate) fn add_step(&mut self, step: &BackwardStep) {
         self.steps += 1;
         let length_ns = step.end_ns.saturating_sub(step.begin_ns);
         self.steps_ns = self.steps_ns.saturating_add(length_ns);
@@ -169,9 +169,9 @@ impl CudaState {
 
 /// The report over traces, each with its index; `None` where they hold nothing of all this.
 pub(crate) fn report<'a>(
-    traces: impl Iterator<Item = (usize, &'a CudaState)>,
+    traces: impl Iterator<Item = (usize, &'a CudaSums)>,
 ) -> Option<CudaReport> {
-    let (mut sum, mut launching_ns, mut memory) = (CudaState::default(), 0u64, Vec::new());
+    let (mut sum, mut launching_ns, mut memory) = (CudaSums::default(), 0u64, Vec::new());
     let mut any = false;
     for (index, trace) in traces.filter(|(_, trace)| !trace.is_empty()) {
         any = true;
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn nothing_is_no_report() {
-        assert!(report([(0, &CudaState::default())].into_iter()).is_none());
+        assert!(report([(0, &CudaSums::default())].into_iter()).is_none());
     }
 
     #[test]
     fn launches_are_counted_whichever_way_they_were_written() {
-        let mut state = CudaState::default();
+        let mut state = CudaSums::default();
         state.add_call(&call("cuLaunchKernel", 1_000_000_000, 1_000_000_000));
         state.add_call(&call("cuStreamSynchronize", 5, 105));
         let counted = CudaLaunches {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn memory_is_that_of_cuda_devices() {
-        let mut state = CudaState::default();
+        let mut state = CudaSums::default();
         let mut memory = DeviceMemory {
             pid: 1,
             tid: 1,

@@ -2,9 +2,9 @@
 //!
 //! Owns no figure: it picks them from where they are computed.
 
-use crate::report::Effort;
-use crate::report::GpuWork;
+use crate::report::GpuWorkReport;
 use crate::report::HostTime;
+use crate::report::PauseTotal;
 use crate::tally::ratio;
 
 /// What the pauses of processes with GPU times cost, by replay. Those at the interpreter's end are not in it.
@@ -17,7 +17,7 @@ pub(crate) struct GpuCost {
     /// How far that may be off, where known.
     pub(crate) error_ns: Option<u64>,
     /// The pauses.
-    pub(crate) pauses: Effort,
+    pub(crate) pauses: PauseTotal,
     /// The longest of them.
     pub(crate) longest_ns: u64,
 }
@@ -31,7 +31,7 @@ impl GpuCost {
 
 /// Idle time of the GPUs, and what the host did in most of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Idle {
+pub(crate) struct GpuIdle {
     /// Share of the GPUs' time between first and last operation.
     pub(crate) ratio: f64,
     /// What the host did in the largest part that is not garbage collection, as the end of "the host ...".
@@ -41,14 +41,14 @@ pub(crate) struct Idle {
 }
 
 /// `None` where there are no gaps.
-pub(crate) fn idle(work: &GpuWork) -> Option<Idle> {
+pub(crate) fn idle(work: &GpuWorkReport) -> Option<GpuIdle> {
     let gaps = work.gaps.as_ref()?;
     let spans = work.devices.iter().map(|device| device.span_ns);
     let span_ns = spans.fold(0, u64::saturating_add);
     let (host, host_ns) = classes(&gaps.host)
         .into_iter()
         .max_by_key(|(_, time_ns)| *time_ns)?;
-    Some(Idle {
+    Some(GpuIdle {
         ratio: ratio(gaps.time_ns, span_ns)?,
         host,
         host_ratio: ratio(host_ns, gaps.time_ns)?,

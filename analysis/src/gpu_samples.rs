@@ -21,22 +21,22 @@ const NAMES_KEPT: usize = 4_096;
 
 /// The GPUs of a trace, by NVML's index.
 #[derive(Debug, Default)]
-pub(crate) struct GpuSamples(BTreeMap<u32, Sums>);
+pub(crate) struct GpuSamples(BTreeMap<u32, GpuSampleSums>);
 
 #[derive(Debug, Default)]
-struct Sums {
+struct GpuSampleSums {
     device: GpuDevice,
     samples: u64,
     /// First and last sample.
     span: Option<(u64, u64)>,
-    utilization: Figure,
-    memory_utilization: Figure,
-    memory_used: Figure,
-    power: Figure,
-    sm_clock: Figure,
-    memory_clock: Figure,
-    pcie_rx: Figure,
-    pcie_tx: Figure,
+    utilization: SampleSums,
+    memory_utilization: SampleSums,
+    memory_used: SampleSums,
+    power: SampleSums,
+    sm_clock: SampleSums,
+    memory_clock: SampleSums,
+    pcie_rx: SampleSums,
+    pcie_tx: SampleSums,
     /// Samples that tell reasons, those with one that is throttling, and each reason.
     reasoned: u64,
     throttled: u64,
@@ -46,7 +46,7 @@ struct Sums {
 
 /// Values of NVML are whole numbers.
 #[derive(Clone, Copy, Debug, Default)]
-struct Figure {
+struct SampleSums {
     samples: u64,
     sum: u128,
     min: u64,
@@ -75,7 +75,7 @@ impl GpuSamples {
         self.0.values().any(|gpu| gpu.samples > 0)
     }
 
-    fn of(&mut self, index: u32) -> Option<&mut Sums> {
+    fn of(&mut self, index: u32) -> Option<&mut GpuSampleSums> {
         let room = self.0.len() < GPUS_KEPT || self.0.contains_key(&index);
         room.then(|| self.0.entry(index).or_default())
     }
@@ -89,7 +89,7 @@ impl GpuSamples {
     }
 }
 
-impl Sums {
+impl GpuSampleSums {
     fn add(&mut self, sample: GpuSample) {
         self.samples += 1;
         let (first, last) = self.span.get_or_insert((sample.at_ns, sample.at_ns));
@@ -181,7 +181,7 @@ impl Sums {
     }
 }
 
-impl Figure {
+impl SampleSums {
     fn add(&mut self, value: Option<impl Into<u64>>) {
         let Some(value) = value.map(Into::into) else {
             return;

@@ -2,11 +2,11 @@
 
 use crate::regression::Regression;
 use crate::report::Basis;
-use crate::report::Growth;
 use crate::report::GrowthPoint;
+use crate::report::GrowthReport;
 use crate::report::Prediction;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 
 /// Collections kept for `over_time`.
 const SERIES: usize = 64;
@@ -18,19 +18,19 @@ const ENOUGH_R_SQUARED: f64 = 0.5;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GrowthState {
     regression: Regression,
-    points: Option<[Point; 3]>,
-    series: Series,
+    points: Option<[GrowthSample; 3]>,
+    series: GrowthSeries,
 }
 
 /// Every n-th collection, n doubled whenever there is no more room.
 #[derive(Debug, Clone)]
-struct Series {
-    points: Vec<Point>,
+struct GrowthSeries {
+    points: Vec<GrowthSample>,
     every: u64,
     seen: u64,
 }
 
-impl Default for Series {
+impl Default for GrowthSeries {
     fn default() -> Self {
         Self {
             points: Vec::new(),
@@ -40,8 +40,8 @@ impl Default for Series {
     }
 }
 
-impl Series {
-    fn add(&mut self, point: Point) {
+impl GrowthSeries {
+    fn add(&mut self, point: GrowthSample) {
         if self.seen.is_multiple_of(self.every) {
             if self.points.len() >= SERIES {
                 let mut index = 0usize;
@@ -59,7 +59,7 @@ impl Series {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct GrowthSample {
     begin_ns: u64,
     objects: u64,
     duration_ns: u64,
@@ -82,10 +82,10 @@ impl GrowthState {
         let Some(objects) = examined(pause) else {
             return;
         };
-        if pause.reason == Reason::Shutdown || pause.unfinished {
+        if pause.reason == GcReason::Shutdown || pause.unfinished {
             return;
         }
-        let point = Point {
+        let point = GrowthSample {
             begin_ns: pause.begin_ns,
             objects,
             duration_ns: pause.duration_ns(),
@@ -106,9 +106,9 @@ impl GrowthState {
     }
 
     /// `None` for fewer than two collections.
-    pub(crate) fn report(&self, started_ns: u64) -> Option<Growth> {
+    pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;
-        let report = |point: Point| GrowthPoint {
+        let report = |point: GrowthSample| GrowthPoint {
             after_start_ns: point.begin_ns.saturating_sub(started_ns),
             objects: point.objects,
             duration_ns: point.duration_ns,
@@ -120,7 +120,7 @@ impl GrowthState {
         over_time.sort_by_key(|point| point.after_start_ns);
         over_time.dedup();
         let line = self.regression.line();
-        Some(Growth {
+        Some(GrowthReport {
             basis: Basis::Inferred,
             collections: self.regression.count(),
             first,
@@ -158,9 +158,9 @@ mod tests {
 
     #[test]
     fn the_series_spans_the_run_evenly() {
-        let mut series = Series::default();
+        let mut series = GrowthSeries::default();
         for n in 0..10_000 {
-            let point = Point {
+            let point = GrowthSample {
                 begin_ns: n,
                 objects: 0,
                 duration_ns: 0,

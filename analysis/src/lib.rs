@@ -28,11 +28,11 @@ mod regression;
 pub mod report;
 mod stacks;
 mod summary;
+mod sweep_union;
 mod tally;
-mod union;
 pub mod units;
 mod verdict;
-mod worst;
+mod worst_pauses;
 
 pub use analysis::Analysis;
 pub use stacks::ProcessStacks;

@@ -9,72 +9,72 @@
 //! that they are of. Totals count every record once, whenever it comes.
 
 mod clock;
-mod covered;
 mod device_work;
 mod figures;
 mod gpus;
 mod history;
+mod interval_union;
+mod live_process;
+mod live_processes;
+mod locations;
 mod long_pauses;
-mod places;
 mod pressure;
-mod process;
 mod process_gpus;
-mod processes;
+mod recorder_cost;
 mod ring;
 mod snapshot;
 mod steps;
 mod sums;
 mod text;
-mod told;
 
-pub use snapshot::Collections;
+pub use snapshot::CodeLine;
+pub use snapshot::CollectionCounts;
 pub use snapshot::CountAndTime;
-pub use snapshot::Detail;
-pub use snapshot::Ended;
 pub use snapshot::GENERATIONS;
 pub use snapshot::GpuBusy;
 pub use snapshot::GpuFigures;
 pub use snapshot::HeapObjects;
 pub use snapshot::Histogram;
-pub use snapshot::Line;
 pub use snapshot::LineFigures;
 pub use snapshot::LongPause;
 pub use snapshot::Notice;
 pub use snapshot::PAUSE_CLASSES_NS;
 pub use snapshot::PauseFigures;
 pub use snapshot::PressureFigures;
+pub use snapshot::ProcessDetail;
+pub use snapshot::ProcessEnd;
 pub use snapshot::ProcessFigures;
 pub use snapshot::ProcessGpu;
-pub use snapshot::Recorder;
+pub use snapshot::RecorderCost;
 pub use snapshot::SCHEMA;
 pub use snapshot::Snapshot;
+pub use snapshot::SnapshotTotals;
 pub use snapshot::StepFigures;
 pub use snapshot::TimelineCell;
-pub use snapshot::Totals;
 
 use clock::WallClock;
-use figures::Interval;
+use figures::BucketRange;
 use gctrace_event::GpuOp;
-use gctrace_event::Header;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gpus::Gpus;
+use gctrace_event::TraceHeader;
+use gpus::LiveGpus;
+use live_processes::ENDED_SHOWN_NS;
+use live_processes::LiveProcesses;
+use locations::LocationTable;
 use long_pauses::LongPauses;
-use places::Places;
-use processes::ENDED_SHOWN_NS;
-use processes::Processes;
+use recorder_cost::LiveCost;
+use recorder_cost::LiveNotes;
 use ring::BUCKET_NS;
 use ring::bucket;
-use told::Cost;
-use told::Notes;
 
 /// Long pauses that are kept.
 pub const LONG_PAUSES: usize = 200;
 /// Seconds of [`ProcessFigures::history_ns`].
 pub const HISTORY_SECONDS: usize = 60;
-/// Lines of a [`Detail`].
+/// Lines of a [`ProcessDetail`].
 pub const LINES: usize = 20;
-/// Steps of a [`Detail`].
+/// Steps of a [`ProcessDetail`].
 pub const STEPS: usize = 60;
 /// Intervals end so long before now: what happened before has been read. Sources are read at least every 40 ms,
 /// and where two tell of a pause (`--mode both`) it waits for the other.
@@ -85,7 +85,7 @@ const EBPF: &str = "ebpf";
 
 /// What a snapshot is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct SnapshotRequest {
     /// Now.
     pub now_ns: u64,
     /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; cut to whole 100 ms, and to what has been
@@ -98,13 +98,13 @@ pub struct Request {
 /// The figures, as they grow.
 #[derive(Debug)]
 pub struct Live {
-    header: Header,
-    processes: Processes,
-    places: Places,
+    header: TraceHeader,
+    processes: LiveProcesses,
+    places: LocationTable,
     long_pauses: LongPauses,
-    gpus: Gpus,
-    cost: Cost,
-    notes: Notes,
+    gpus: LiveGpus,
+    cost: LiveCost,
+    notes: LiveNotes,
     /// The last moment of a record that tells one.
     last_ns: u64,
 }
@@ -112,16 +112,16 @@ pub struct Live {
 impl Live {
     /// Begins. Pauses of `long_pause_ns` and longer are kept one by one.
     #[must_use]
-    pub fn new(header: Header, long_pause_ns: u64) -> Self {
+    pub fn new(header: TraceHeader, long_pause_ns: u64) -> Self {
         let last_ns = header.started_ns;
         Self {
             header,
-            processes: Processes::default(),
-            places: Places::default(),
+            processes: LiveProcesses::default(),
+            places: LocationTable::default(),
             long_pauses: LongPauses::new(long_pause_ns),
-            gpus: Gpus::default(),
-            cost: Cost::default(),
-            notes: Notes::default(),
+            gpus: LiveGpus::default(),
+            cost: LiveCost::default(),
+            notes: LiveNotes::default(),
             last_ns,
         }
     }
@@ -231,13 +231,13 @@ impl Live {
     }
 
     /// What gctrace lost and cost up to a moment; `cpu_ppm` is worked out here.
-    pub fn recorder(&mut self, at_ns: u64, recorder: Recorder) {
+    pub fn recorder(&mut self, at_ns: u64, recorder: RecorderCost) {
         self.cost.set(at_ns, recorder);
     }
 
     /// The figures at a moment.
     #[must_use]
-    pub fn snapshot(&self, request: &Request) -> Snapshot {
+    pub fn snapshot(&self, request: &SnapshotRequest) -> Snapshot {
         let interval = self.interval(request);
         let clock = WallClock::new(&self.header);
         let now_ns = request.now_ns;
@@ -272,34 +272,34 @@ impl Live {
     }
 
     /// One bucket at least.
-    fn interval(&self, request: &Request) -> Interval {
+    fn interval(&self, request: &SnapshotRequest) -> BucketRange {
         let until = bucket(request.now_ns.saturating_sub(SETTLE_NS));
         let most = HISTORY_SECONDS as u64 * 1_000_000_000;
         let length = bucket(request.interval_ns.min(most)).max(1);
         let recorded = until.saturating_sub(bucket(self.header.started_ns)).max(1);
         let from = until.saturating_sub(length.min(recorded));
-        Interval { from, until }
+        BucketRange { from, until }
     }
 
-    fn totals(&self, interval: Interval) -> Totals {
+    fn totals(&self, interval: BucketRange) -> SnapshotTotals {
         let gone = &self.processes.gone;
         let mut sums = gone.sums.clone();
-        let mut stretch = gone.history.stretch(interval.from, interval.until);
+        let mut bucket_sums = gone.history.bucket_sums(interval.from, interval.until);
         let (mut processes, mut ended) = (gone.ran_python, gone.ended);
         for process in self.processes.iter().filter(|one| one.runs_python()) {
             processes += 1;
             ended += u64::from(process.ended.is_some());
             if let Some(work) = &process.work {
                 sums.merge(&work.sums);
-                stretch.merge(&work.history.stretch(interval.from, interval.until));
+                bucket_sums.merge(&work.history.bucket_sums(interval.from, interval.until));
             }
         }
-        Totals {
+        SnapshotTotals {
             collections: sums.figures(),
             processes,
             ended,
-            interval_pauses: stretch.pauses,
-            interval_pause_ns: stretch.pause_ns,
+            interval_pauses: bucket_sums.pauses,
+            interval_pause_ns: bucket_sums.pause_ns,
         }
     }
 }

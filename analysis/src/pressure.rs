@@ -14,18 +14,18 @@ const OLD_ARENA_BYTES: i64 = 256 << 10;
 
 /// Sums over one process, or several.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PressureState {
+pub(crate) struct PressureSums {
     intervals: u64,
     covered_ns: u64,
     net_containers: u64,
-    arenas: Option<Arenas>,
+    arenas: Option<ArenaSums>,
     /// Pauses that tell the count of the youngest generation, and these counts added.
     counting_pauses: u64,
     counted_in_pauses: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Arenas {
+struct ArenaSums {
     covered_ns: u64,
     mapped: u64,
     unmapped: u64,
@@ -33,7 +33,7 @@ struct Arenas {
     peak: i64,
 }
 
-impl PressureState {
+impl PressureSums {
     pub(crate) fn add(&mut self, pressure: &Pressure) {
         let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
         self.intervals += 1;
@@ -75,7 +75,7 @@ impl PressureState {
     }
 }
 
-impl Arenas {
+impl ArenaSums {
     fn report(self, arena_bytes: Option<i64>) -> ArenasReport {
         let balance = self.balance();
         ArenasReport {
@@ -132,7 +132,7 @@ pub(crate) fn together<'a>(
 }
 
 fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
-    let arenas = Arenas {
+    let arenas = ArenaSums {
         covered_ns: a.covered_ns.saturating_add(b.covered_ns),
         mapped: a.mapped.saturating_add(b.mapped),
         unmapped: a.unmapped.saturating_add(b.unmapped),

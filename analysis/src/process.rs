@@ -1,31 +1,31 @@
 //! What is known of one process while a trace is read.
 
-use crate::allocations::AllocationState;
-use crate::counters::CounterState;
+use crate::allocations::LastAllocations;
+use crate::counters::CounterSums;
 use crate::growth;
 use crate::growth::GrowthState;
-use crate::pressure::PressureState;
+use crate::pressure::PressureSums;
 use crate::report::Basis;
-use crate::report::Effort;
 use crate::report::InterpreterReport;
-use crate::report::Lines;
+use crate::report::LinesReport;
+use crate::report::PauseTotal;
 use crate::report::PressureReport;
 use crate::report::ProcessReport;
 use crate::report::SettingsReport;
-use crate::stacks::Limits;
-use crate::stacks::Ranking;
+use crate::stacks::RankingLimits;
+use crate::stacks::StackRanking;
 use crate::stacks::StackTree;
 use crate::stacks::TraceStacks;
-use crate::tally::Tally;
+use crate::sweep_union::SweepUnion;
+use crate::tally::PauseTally;
 use crate::tally::rate;
 use crate::tally::ratio;
-use crate::union::Union;
-use gctrace_event::Origin;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
-use gctrace_event::Settings;
+use gctrace_event::ProcessOrigin;
 use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
@@ -41,12 +41,12 @@ pub(crate) fn generation_index(generation: u8) -> usize {
 }
 
 /// Index of a reason in arrays of four: automatic, manual, shutdown, unknown.
-pub(crate) fn reason_index(reason: Reason) -> usize {
+pub(crate) fn reason_index(reason: GcReason) -> usize {
     match reason {
-        Reason::Automatic => 0,
-        Reason::Manual => 1,
-        Reason::Shutdown => 2,
-        Reason::Unknown => 3,
+        GcReason::Automatic => 0,
+        GcReason::Manual => 1,
+        GcReason::Shutdown => 2,
+        GcReason::Unknown => 3,
     }
 }
 
@@ -63,20 +63,20 @@ pub(crate) struct ProcessState {
     seen: Option<(u64, u64)>,
     /// Whether something but pauses was seen of it.
     seen_at_work: bool,
-    settings: Option<(Settings, u64)>,
+    settings: Option<(GcSettings, u64)>,
     /// Threads that ran the collector.
     threads: BTreeSet<u32>,
-    pub(crate) tally: Tally,
-    by_generation: [Effort; 4],
-    by_reason: [Effort; 4],
+    pub(crate) tally: PauseTally,
+    by_generation: [PauseTotal; 4],
+    by_reason: [PauseTotal; 4],
     young_automatic: u64,
     freed_by_automatic: u64,
-    paused: Union,
+    paused: SweepUnion,
     growth: GrowthState,
     pub(crate) stacks: TraceStacks,
-    pub(crate) pressure: PressureState,
-    pub(crate) allocations: AllocationState,
-    pub(crate) counters: Box<CounterState>,
+    pub(crate) pressure: PressureSums,
+    pub(crate) allocations: LastAllocations,
+    pub(crate) counters: Box<CounterSums>,
 }
 
 impl ProcessState {
@@ -91,16 +91,16 @@ impl ProcessState {
             seen_at_work: false,
             settings: None,
             threads: BTreeSet::new(),
-            tally: Tally::new(DIGITS),
-            by_generation: [Effort::default(); 4],
-            by_reason: [Effort::default(); 4],
+            tally: PauseTally::new(DIGITS),
+            by_generation: [PauseTotal::default(); 4],
+            by_reason: [PauseTotal::default(); 4],
             young_automatic: 0,
             freed_by_automatic: 0,
-            paused: Union::default(),
+            paused: SweepUnion::default(),
             growth: GrowthState::default(),
             stacks: TraceStacks::default(),
-            pressure: PressureState::default(),
-            allocations: AllocationState::default(),
+            pressure: PressureSums::default(),
+            allocations: LastAllocations::default(),
             counters: Box::default(),
         }
     }
@@ -117,7 +117,7 @@ impl ProcessState {
         });
     }
 
-    pub(crate) fn set(&mut self, settings: Settings) {
+    pub(crate) fn set(&mut self, settings: GcSettings) {
         self.settings = match self.settings.take() {
             None => Some((settings, 0)),
             Some((old, changes)) => {
@@ -154,7 +154,7 @@ impl ProcessState {
         if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
             effort.add(time_ns);
         }
-        if pause.reason == Reason::Automatic {
+        if pause.reason == GcReason::Automatic {
             self.young_automatic += u64::from(pause.generation == 0);
             let freed = pause.collected.unwrap_or(0);
             self.freed_by_automatic = self.freed_by_automatic.saturating_add(freed);
@@ -235,10 +235,10 @@ impl ProcessState {
         self.paused.inexact()
     }
 
-    fn lines(&self, tree: &StackTree) -> Option<Lines> {
-        let mut ranking = Ranking::new(tree, self.tally.time_ns());
+    fn lines(&self, tree: &StackTree) -> Option<LinesReport> {
+        let mut ranking = StackRanking::new(tree, self.tally.time_ns());
         ranking.add(&self.stacks);
-        ranking.report(Limits::PROCESS)
+        ranking.report(RankingLimits::PROCESS)
     }
 
     fn pressure(&self, observed_ns: u64) -> Option<PressureReport> {
@@ -314,10 +314,10 @@ impl ProcessState {
     }
 }
 
-fn origin(origin: Origin) -> &'static str {
+fn origin(origin: ProcessOrigin) -> &'static str {
     match origin {
-        Origin::Launched => "launched",
-        Origin::Child => "child",
-        Origin::Attached => "attached",
+        ProcessOrigin::Launched => "launched",
+        ProcessOrigin::Child => "child",
+        ProcessOrigin::Attached => "attached",
     }
 }

@@ -4,7 +4,7 @@ use crate::analysis::TraceState;
 use crate::distribution::Distribution;
 use crate::report::RecordedReport;
 use crate::report::Sources;
-use gctrace_event::Source;
+use gctrace_event::EventSource;
 
 /// Mode of traces from before there was a choice.
 const EBPF: &str = "ebpf";
@@ -13,7 +13,7 @@ const EBPF: &str = "ebpf";
 const DIGITS: u8 = 2;
 
 /// What is not seen from within.
-const NOT_FROM_WITHIN: [&str; 3] = [
+const NOT_IN_PROCESS: [&str; 3] = [
     "Why a collection ran: CPython tells its callbacks the generation and what was freed, not the reason.",
     "Collections before the library is in place, the first milliseconds of a program, and the last ones at its end.",
     "Programs into which no library can be loaded: statically linked ones, and those with other rights than their user's.",
@@ -30,11 +30,11 @@ pub(crate) struct SourceCounts {
 
 impl SourceCounts {
     /// A pause with these times, seen by `source`.
-    pub(crate) fn add(&mut self, source: Source, begin_ns: u64, end_ns: u64) {
+    pub(crate) fn add(&mut self, source: EventSource, begin_ns: u64, end_ns: u64) {
         let counted = match source {
-            Source::Probes => &mut self.probes,
-            Source::Injected => &mut self.injected,
-            Source::Both {
+            EventSource::Probes => &mut self.probes,
+            EventSource::Injected => &mut self.injected,
+            EventSource::Both {
                 begin_ns: begin,
                 end_ns: end,
             } => {
@@ -66,7 +66,7 @@ pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
     let mode = header.mode.as_deref().unwrap_or(EBPF);
     let cannot_see = match mode {
-        "inject" => NOT_FROM_WITHIN.map(str::to_owned).to_vec(),
+        "inject" => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
         _ => Vec::new(),
     };
     Some(RecordedReport {
@@ -84,10 +84,10 @@ mod tests {
     fn pauses_are_counted_by_who_saw_them() {
         let mut counts = SourceCounts::default();
         assert_eq!(counts.report().both_apart_max_ns, None);
-        counts.add(Source::Probes, 1000, 2000);
-        counts.add(Source::Injected, 1000, 2000);
+        counts.add(EventSource::Probes, 1000, 2000);
+        counts.add(EventSource::Injected, 1000, 2000);
         for (begin_ns, end_ns) in [(1002, 2001), (996, 1999)] {
-            counts.add(Source::Both { begin_ns, end_ns }, 1000, 2000);
+            counts.add(EventSource::Both { begin_ns, end_ns }, 1000, 2000);
         }
         let expected = Sources {
             probes: 1,

@@ -13,7 +13,7 @@ pub(crate) struct Regression {
 
 /// The fitted line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct FittedLine {
     pub(crate) slope: f64,
     pub(crate) intercept: f64,
     /// Share of the variance of y that the line explains, 0 to 1.
@@ -42,7 +42,7 @@ impl Regression {
 
     /// `None` for fewer than three points, or where all x are the same to a thousandth of their
     /// mean: such points say nothing about a slope.
-    pub(crate) fn line(&self) -> Option<Line> {
+    pub(crate) fn line(&self) -> Option<FittedLine> {
         #[expect(
             clippy::cast_precision_loss,
             reason = "counts of points are far below 2^53"
@@ -52,7 +52,7 @@ impl Regression {
             return None;
         }
         let slope = self.xy / self.xx;
-        Some(Line {
+        Some(FittedLine {
             slope,
             intercept: self.mean_y - slope * self.mean_x,
             r_squared: match self.yy > 0.0 {
@@ -63,7 +63,7 @@ impl Regression {
     }
 }
 
-impl Line {
+impl FittedLine {
     pub(crate) fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }

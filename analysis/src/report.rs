@@ -29,8 +29,8 @@ pub use allocations::AllocatingLine;
 pub use allocations::AllocationsReport;
 pub use allocations::SizeClass;
 pub use cause::CauseReport;
-pub use cause::CostParts;
 pub use cause::DeviceCost;
+pub use cause::PauseCostParts;
 pub use cause::PauseCostReport;
 pub use cause::StepEvidenceReport;
 pub use clocks::AlignedBy;
@@ -44,14 +44,14 @@ pub use cuda::CudaReport;
 pub use cuda::DeviceMemoryReport;
 pub use evidence::Advice;
 pub use evidence::CpuTime;
-pub use evidence::Effort;
-pub use evidence::ExplicitCalls;
-pub use evidence::FreedNothing;
-pub use evidence::Growth;
+pub use evidence::ExplicitCallsReport;
+pub use evidence::FreedNothingReport;
 pub use evidence::GrowthPoint;
-pub use evidence::Missing;
+pub use evidence::GrowthReport;
+pub use evidence::MissingData;
 pub use evidence::OwnCost;
-pub use evidence::Pauses;
+pub use evidence::PauseTotal;
+pub use evidence::PausesReport;
 pub use evidence::Prediction;
 pub use evidence::ProbeReport;
 pub use evidence::StopTheWorld;
@@ -68,7 +68,7 @@ pub use gpu_gaps::DeviceGaps;
 pub use gpu_gaps::GapReport;
 pub use gpu_gaps::GapsReport;
 pub use gpu_gaps::HostTime;
-pub use gpu_work::GpuWork;
+pub use gpu_work::GpuWorkReport;
 pub use gpu_work::IgnoredWork;
 pub use gpus::GpuFigure;
 pub use gpus::GpuProcessReport;
@@ -79,9 +79,9 @@ pub use launching::DepthReport;
 pub use launching::DeviceLaunching;
 pub use launching::LatencyReport;
 pub use launching::LaunchingReport;
-pub use lines::LineEffort;
 pub use lines::LineReport;
-pub use lines::Lines;
+pub use lines::LineTotal;
+pub use lines::LinesReport;
 pub use lines::Location;
 pub use lines::StackReport;
 pub use pressure::ArenasReport;
@@ -108,8 +108,8 @@ pub use steps::StepLengths;
 pub use steps::StepReport;
 pub use steps::StepsReport;
 pub use what_if::Garbage;
-pub use what_if::Interval;
 pub use what_if::PredictedLength;
+pub use what_if::PredictedRange;
 pub use what_if::Saving;
 pub use what_if::WhatIf;
 
@@ -149,19 +149,19 @@ pub struct Report {
     /// Processes that ran the collector, the most paused first.
     pub processes: Vec<ProcessReport>,
     /// Pauses by generation, ascending.
-    pub by_generation: Vec<Group>,
+    pub by_generation: Vec<PauseGroup>,
     /// Pauses by reason.
-    pub by_reason: Vec<Group>,
+    pub by_reason: Vec<PauseGroup>,
     /// The longest pauses, longest first, at most ten.
     pub worst: Vec<WorstPause>,
     /// Python lines and stacks that trigger collections; absent where no pause has a stack.
-    pub lines: Option<Lines>,
+    pub lines: Option<LinesReport>,
     /// Allocation pressure of all processes that ran the collector, where recorded.
     pub pressure: Option<PressureReport>,
     /// Performance counters of all processes that ran the collector, where recorded.
     pub counters: Option<CountersReport>,
     /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
-    pub gpu: Option<GpuWork>,
+    pub gpu: Option<GpuWorkReport>,
     /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
     /// the GPU's own times.
     pub gpu_bounds: Option<BoundsReport>,
@@ -175,13 +175,13 @@ pub struct Report {
     /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
     pub cuda: Option<CudaReport>,
     /// Collections that freed no object.
-    pub freed_nothing: FreedNothing,
+    pub freed_nothing: FreedNothingReport,
     /// Collections that the program asked for.
-    pub explicit_calls: ExplicitCalls,
+    pub explicit_calls: ExplicitCallsReport,
     /// What recording cost the program.
     pub own_cost: OwnCost,
     /// What is not in the figures.
-    pub missing: Missing,
+    pub missing: MissingData,
     /// What these traces cannot tell.
     pub not_covered: Vec<String>,
 }
@@ -222,7 +222,7 @@ pub struct Totals {
     /// Of counts and times: measured, unless some process's end had to be guessed.
     pub basis: Basis,
     /// All pauses.
-    pub pauses: Pauses,
+    pub pauses: PausesReport,
     /// Time during which processes were recorded, added over those that ran the collector.
     pub observed_ns: u64,
     /// Time during which the collector ran: overlapping pauses of one process once, processes
@@ -247,12 +247,12 @@ pub struct Totals {
 
 /// Pauses that have something in common.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Group {
+pub struct PauseGroup {
     /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
     /// `unknown`).
     pub name: String,
     /// Their share of the time of all pauses.
     pub time_ratio: f64,
     /// The pauses.
-    pub pauses: Pauses,
+    pub pauses: PausesReport,
 }

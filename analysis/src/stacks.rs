@@ -7,8 +7,8 @@ mod ranking;
 mod sums;
 mod weighted;
 
-pub(crate) use ranking::Limits;
-pub(crate) use ranking::Ranking;
+pub(crate) use ranking::RankingLimits;
+pub(crate) use ranking::StackRanking;
 pub(crate) use sums::StackSums;
 pub(crate) use sums::TraceStacks;
 pub use weighted::ProcessStacks;
@@ -37,12 +37,12 @@ pub(crate) type LocationId = usize;
 pub(crate) struct StackTree {
     locations: Vec<Arc<Location>>,
     location_ids: HashMap<Arc<Location>, LocationId>,
-    nodes: Vec<Node>,
+    nodes: Vec<StackNode>,
     node_ids: HashMap<(Option<NodeId>, LocationId), NodeId>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Node {
+struct StackNode {
     parent: Option<NodeId>,
     location: LocationId,
     /// The innermost location that is no library's.
@@ -101,7 +101,7 @@ impl StackTree {
         let own = place.is_some_and(|place| !place.library && !place.file.is_empty());
         let outer = place.is_some_and(|place| place.function == Frame::OUTER);
         let id = self.nodes.len();
-        self.nodes.push(Node {
+        self.nodes.push(StackNode {
             parent,
             location,
             own: match own {

@@ -4,22 +4,22 @@ use crate::advice;
 use crate::analysis::Analysis;
 use crate::analysis::TraceState;
 use crate::analysis::UnlistedSums;
-use crate::counters::CounterState;
+use crate::counters::CounterSums;
 use crate::gpu;
-use crate::gpu::merge::Merged;
+use crate::gpu::merge::MergedTimelines;
 use crate::pressure;
 use crate::process::ProcessState;
 use crate::report::Basis;
 use crate::report::CountersReport;
-use crate::report::Effort;
-use crate::report::ExplicitCalls;
-use crate::report::FreedNothing;
+use crate::report::ExplicitCallsReport;
+use crate::report::FreedNothingReport;
 use crate::report::GpuReport;
-use crate::report::GpuWork;
-use crate::report::Group;
-use crate::report::Lines;
-use crate::report::Missing;
+use crate::report::GpuWorkReport;
+use crate::report::LinesReport;
+use crate::report::MissingData;
 use crate::report::OwnCost;
+use crate::report::PauseGroup;
+use crate::report::PauseTotal;
 use crate::report::ProbeReport;
 use crate::report::ProcessReport;
 use crate::report::Report;
@@ -27,17 +27,17 @@ use crate::report::SCHEMA;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::WorstPause;
-use crate::stacks::Limits;
-use crate::stacks::Ranking;
-use crate::tally::Tally;
+use crate::stacks::RankingLimits;
+use crate::stacks::StackRanking;
+use crate::tally::PauseTally;
 use crate::tally::rate;
 use crate::tally::ratio;
 use crate::verdict;
-use crate::verdict::OnGpu;
-use gctrace_event::Examined;
+use crate::verdict::GpuEvidence;
+use gctrace_event::ExaminedProcesses;
 use gctrace_event::Note;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
+use gctrace_event::ProcessOrigin;
 use std::collections::BTreeMap;
 use std::collections::HashSet;
 
@@ -72,7 +72,7 @@ impl Analysis {
         let gpu = gpu_work(&merged);
         let outlook = gpu::what_if::report::outlook(self, timelines, &processes, gpu.as_ref());
         let idle = gpu.as_ref().and_then(crate::gpu_cost::idle);
-        let on_gpu = outlook.cost.as_ref().map(|cost| OnGpu {
+        let on_gpu = outlook.cost.as_ref().map(|cost| GpuEvidence {
             cost,
             idle: idle.as_ref(),
         });
@@ -146,16 +146,16 @@ impl Analysis {
         free_threaded.map(|own| (own.trace, own.pid)).collect()
     }
 
-    fn lines(&self) -> Option<Lines> {
-        let mut ranking = Ranking::new(&self.stacks, self.all.time_ns());
+    fn lines(&self) -> Option<LinesReport> {
+        let mut ranking = StackRanking::new(&self.stacks, self.all.time_ns());
         for process in self.processes.iter().chain(&self.unlisted) {
             ranking.add(&process.stacks);
         }
-        ranking.report(Limits::ALL)
+        ranking.report(RankingLimits::ALL)
     }
 
     fn counters(&self) -> Option<CountersReport> {
-        let mut sum = CounterState::default();
+        let mut sum = CounterSums::default();
         for process in self.processes.iter().chain(&self.unlisted) {
             sum.merge(&process.counters);
         }
@@ -176,7 +176,7 @@ impl Analysis {
         self.traces.iter().enumerate().flat_map(of_trace).collect()
     }
 
-    fn totals(&self, processes: &[ProcessReport], missing: &Missing) -> Totals {
+    fn totals(&self, processes: &[ProcessReport], missing: &MissingData) -> Totals {
         let sum =
             |of: fn(&ProcessReport) -> u64| processes.iter().map(of).fold(0, u64::saturating_add);
         let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
@@ -232,12 +232,12 @@ impl Analysis {
             .all(|process| process.stopped_ns().1)
     }
 
-    fn groups(&self, names: [&str; 4], tallies: &[Tally; 4]) -> Vec<Group> {
+    fn groups(&self, names: [&str; 4], tallies: &[PauseTally; 4]) -> Vec<PauseGroup> {
         names
             .into_iter()
             .zip(tallies)
             .filter(|(_, tally)| tally.count() > 0)
-            .map(|(name, tally)| Group {
+            .map(|(name, tally)| PauseGroup {
                 name: name.to_owned(),
                 time_ratio: ratio(tally.time_ns(), self.all.time_ns()).unwrap_or(0.0),
                 pauses: tally.report(),
@@ -271,9 +271,9 @@ impl Analysis {
             .collect()
     }
 
-    fn freed_nothing(&self) -> FreedNothing {
+    fn freed_nothing(&self) -> FreedNothingReport {
         let nothing = &self.nothing;
-        let mut total = Effort::default();
+        let mut total = PauseTotal::default();
         for part in [
             nothing.automatic_full,
             nothing.automatic_partial,
@@ -283,7 +283,7 @@ impl Analysis {
         ] {
             total.add_all(&part);
         }
-        FreedNothing {
+        FreedNothingReport {
             basis: Basis::Measured,
             automatic_full: nothing.automatic_full,
             automatic_partial: nothing.automatic_partial,
@@ -296,7 +296,7 @@ impl Analysis {
         }
     }
 
-    fn explicit_calls(&self, processes: &[ProcessReport], observed_ns: u64) -> ExplicitCalls {
+    fn explicit_calls(&self, processes: &[ProcessReport], observed_ns: u64) -> ExplicitCallsReport {
         let [_, manual, _, unknown] = &self.by_reason;
         let callers = processes.iter().filter(|process| {
             let [_, manual, _, _] = process.by_reason;
@@ -306,14 +306,14 @@ impl Analysis {
         let unlisted = || self.traces.iter().map(|trace| &trace.unlisted);
         let callers_ns = callers_ns.chain(unlisted().map(|sums| sums.callers_observed_ns));
         let more: u64 = unlisted().map(|sums| sums.callers).sum();
-        ExplicitCalls {
+        ExplicitCallsReport {
             basis: Basis::Measured,
             pauses: manual.report(),
             time_ratio: ratio(manual.time_ns(), self.all.time_ns()).unwrap_or(0.0),
             observed_ratio: ratio(manual.time_ns(), observed_ns),
             processes: (callers.count() as u64).saturating_add(more),
             rate_per_s: rate(manual.count(), callers_ns.fold(0, u64::saturating_add)),
-            of_unknown_reason: Effort {
+            of_unknown_reason: PauseTotal {
                 count: unknown.count(),
                 time_ns: unknown.time_ns(),
             },
@@ -365,18 +365,18 @@ impl Analysis {
         }
     }
 
-    fn missing(&self) -> Missing {
-        let mut missing = Missing {
+    fn missing(&self) -> MissingData {
+        let mut missing = MissingData {
             unfinished: self.unfinished,
             unreadable: self.unreadable.clone(),
-            ..Missing::default()
+            ..MissingData::default()
         };
         let mut complete = Some(true);
         for trace in &self.traces {
             let end = trace.end.as_ref();
             let examined = end.and_then(|end| end.processes.as_ref());
             complete = complete
-                .zip(examined.map(Examined::is_complete))
+                .zip(examined.map(ExaminedProcesses::is_complete))
                 .map(|(one, other)| one && other);
             for (why, count) in examined.iter().flat_map(|own| &own.unexamined) {
                 let sum = missing.unexamined.entry(why.clone()).or_default();
@@ -392,7 +392,7 @@ impl Analysis {
                 let lost = missing.lost.entry(place.clone()).or_default();
                 *lost = lost.saturating_add(*count);
             }
-            missing.omitted.add_all(&Effort {
+            missing.omitted.add_all(&PauseTotal {
                 count: end.omitted.count,
                 time_ns: end.omitted.total_ns,
             });
@@ -403,7 +403,7 @@ impl Analysis {
             .filter(|process| process.tally.count() > 0)
         {
             let attached = process.described.as_ref().map(|process| process.origin);
-            missing.attached += u64::from(attached == Some(Origin::Attached));
+            missing.attached += u64::from(attached == Some(ProcessOrigin::Attached));
             missing.inexact_overlaps += u64::from(process.inexact());
         }
         missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
@@ -532,9 +532,9 @@ fn note(note: &Note) -> String {
 }
 
 /// Of traces of one process together.
-fn gpu_work(merged: &Merged<'_>) -> Option<GpuWork> {
+fn gpu_work(merged: &MergedTimelines<'_>) -> Option<GpuWorkReport> {
     let work = gpu::summary::report(&merged.timelines)?;
-    Some(GpuWork {
+    Some(GpuWorkReport {
         clocks: merged.clocks.clone(),
         not_merged: merged.not_merged.clone(),
         ..work

@@ -3,12 +3,12 @@
 use crate::distribution::Distribution;
 use crate::report::Basis;
 use crate::report::CpuTime;
-use crate::report::Effort;
-use crate::report::Pauses;
+use crate::report::PauseTotal;
+use crate::report::PausesReport;
 use crate::report::StopTheWorld;
 use gctrace_event::Pause;
 
-impl Effort {
+impl PauseTotal {
     /// Counts one pause.
     pub(crate) fn add(&mut self, time_ns: u64) {
         self.add_all(&Self { count: 1, time_ns });
@@ -20,34 +20,34 @@ impl Effort {
     }
 }
 
-/// Everything that [`Pauses`] says, one pause at a time.
+/// Everything that [`PausesReport`] says, one pause at a time.
 #[derive(Debug, Clone)]
-pub(crate) struct Tally {
+pub(crate) struct PauseTally {
     times: Distribution,
     collected: u64,
     uncollectable: u64,
-    freed_nothing: Effort,
+    freed_nothing: PauseTotal,
     outcome_unknown: u64,
     /// Pauses with known processor time, and that time.
-    timed: Effort,
+    timed: PauseTotal,
     on_cpu_ns: u64,
     /// Runs with known stop-the-world time, and that time.
-    stopping: Effort,
+    stopping: PauseTotal,
     stopped_ns: u64,
 }
 
-impl Tally {
+impl PauseTally {
     /// `digits`: see [`Distribution::new`].
     pub(crate) fn new(digits: u8) -> Self {
         Self {
             times: Distribution::new(digits),
             collected: 0,
             uncollectable: 0,
-            freed_nothing: Effort::default(),
+            freed_nothing: PauseTotal::default(),
             outcome_unknown: 0,
-            timed: Effort::default(),
+            timed: PauseTotal::default(),
             on_cpu_ns: 0,
-            stopping: Effort::default(),
+            stopping: PauseTotal::default(),
             stopped_ns: 0,
         }
     }
@@ -91,12 +91,12 @@ impl Tally {
         (self.stopped_ns, self.stopping.count == self.count())
     }
 
-    pub(crate) fn report(&self) -> Pauses {
+    pub(crate) fn report(&self) -> PausesReport {
         let [p50, p90, p99] = match self.times.percentiles([50.0, 90.0, 99.0]) {
             Some(percentiles) => percentiles.map(Some),
             None => [None; 3],
         };
-        Pauses {
+        PausesReport {
             basis: Basis::Measured,
             count: self.count(),
             time_ns: self.time_ns(),

@@ -6,11 +6,11 @@
 mod gpu;
 
 use crate::gpu_cost::GpuCost;
-use crate::gpu_cost::Idle;
+use crate::gpu_cost::GpuIdle;
 use crate::report::Basis;
 use crate::report::Level;
-use crate::report::Missing;
-use crate::report::Pauses;
+use crate::report::MissingData;
+use crate::report::PausesReport;
 use crate::report::Totals;
 use crate::report::TraceReport;
 use crate::report::Verdict;
@@ -23,33 +23,33 @@ const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
 /// The part at shutdown is told where it is at least one in so many.
-const WORTH_SAYING: u64 = 10;
+const REPORTED_FRACTION: u64 = 10;
 
 /// What is known of the cost where the GPU's times are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OnGpu<'a> {
+pub(crate) struct GpuEvidence<'a> {
     pub(crate) cost: &'a GpuCost,
-    pub(crate) idle: Option<&'a Idle>,
+    pub(crate) idle: Option<&'a GpuIdle>,
 }
 
 /// `shutdown`: the pauses of interpreters that were ending. No step waits for them, so they do not
 /// make the collector a problem.
 pub(crate) fn verdict(
     totals: &Totals,
-    shutdown: Option<&Pauses>,
+    shutdown: Option<&PausesReport>,
     traces: &[TraceReport],
-    missing: &Missing,
-    on_gpu: Option<OnGpu<'_>>,
+    missing: &MissingData,
+    on_gpu: Option<GpuEvidence<'_>>,
 ) -> Verdict {
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
-    let untold = totals.pauses.count == 0 && untold(traces);
+    let is_unreported = totals.pauses.count == 0 && is_unreported(traces);
     let level = match on_gpu {
-        _ if untold => Level::Unknown,
+        _ if is_unreported => Level::Unknown,
         Some(on_gpu) => gpu::level(on_gpu.cost, LONG_PAUSE_NS),
         None => level(totals, at_shutdown_ns),
     };
     let mut sentence = match (level, on_gpu) {
-        (Level::Unknown, _) if untold => cannot_tell(traces),
+        (Level::Unknown, _) if is_unreported => undetermined(traces),
         (_, Some(on_gpu)) => gpu::sentence(level, on_gpu.cost, on_gpu.idle),
         (Level::None, None) => no_collection(traces, missing),
         _ => with_collections(level, totals),
@@ -59,7 +59,7 @@ pub(crate) fn verdict(
             " The {} at the end of the interpreter are not charged to the run.",
             units::duration(at_shutdown_ns)
         );
-    } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / WORTH_SAYING {
+    } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / REPORTED_FRACTION {
         sentence += &format!(
             " {} of it was the end of the interpreter, for which no step waits.",
             units::duration(at_shutdown_ns)
@@ -90,7 +90,7 @@ pub(crate) fn verdict(
         sentence,
         basis: match level {
             Level::None => Basis::Measured,
-            Level::Unknown if untold => Basis::Inferred,
+            Level::Unknown if is_unreported => Basis::Inferred,
             _ if on_gpu.is_some() => Basis::Inferred,
             _ => totals.basis,
         },
@@ -119,11 +119,11 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
 }
 
 /// Whether no trace would tell of a collection, had there been one.
-fn untold(traces: &[TraceReport]) -> bool {
+fn is_unreported(traces: &[TraceReport]) -> bool {
     !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
 }
 
-fn cannot_tell(traces: &[TraceReport]) -> String {
+fn undetermined(traces: &[TraceReport]) -> String {
     let longest = traces.iter().map(|trace| trace.duration_ns).max();
     format!(
         "Whether the garbage collector ran cannot be told: there is no collection in {}, but the \
@@ -138,7 +138,7 @@ fn cannot_tell(traces: &[TraceReport]) -> String {
     )
 }
 
-fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
+fn no_collection(traces: &[TraceReport], missing: &MissingData) -> String {
     let recorded = traces
         .iter()
         .filter(|trace| trace.recorded_by.is_some())
@@ -146,14 +146,14 @@ fn no_collection(traces: &[TraceReport], missing: &Missing) -> String {
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);
     // From within, the first and the last ones are not seen.
-    let from_within = |trace: &TraceReport| {
+    let in_process = |trace: &TraceReport| {
         trace
             .recorded
             .as_ref()
             .is_some_and(|recorded| recorded.mode == "inject")
     };
     let is_certain = missing.every_process_examined == Some(true);
-    let ran = match traces.iter().any(from_within) || !is_certain {
+    let ran = match traces.iter().any(in_process) || !is_certain {
         true => "was seen",
         false => "ran",
     };

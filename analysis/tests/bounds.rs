@@ -17,11 +17,11 @@ use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::CudaLayer;
 use gctrace_event::DeviceMemory;
-use gctrace_event::End;
+use gctrace_event::GcReason;
 use gctrace_event::GpuSample;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
+use gctrace_event::TraceEnd;
 use proptest::prelude::*;
 
 const US: u64 = 1_000;
@@ -185,7 +185,7 @@ fn counted_launches_are_anywhere_between_the_first_and_the_last() {
 #[test]
 fn no_work_is_delayed_before_the_first_launch_and_after_the_last() {
     let mut at_the_end = pause(1, 900, 950);
-    at_the_end.reason = Reason::Shutdown;
+    at_the_end.reason = GcReason::Shutdown;
     let bounds = bounds(vec![
         collection(1, 0, 100),
         launch(1, 200),
@@ -233,7 +233,7 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
     };
     let mut lossy = vec![process(1, 0, "generational")];
     lossy.extend(pattern());
-    let lost = End {
+    let lost = TraceEnd {
         lost: [("ring buffer full".to_owned(), 1)].into(),
         ..end(10_000)
     };
@@ -286,26 +286,26 @@ fn from_nvml_alone_nothing_is_claimed() {
     });
     let report = reported(vec![collection(1, 0, 100), sample]);
     assert!(report.gpu_bounds.is_none() && report.gpu.is_none());
-    let said = |sentence: &&String| sentence.contains("NVML");
-    assert_eq!(report.not_covered.iter().filter(said).count(), 1);
+    let mentions = |sentence: &&String| sentence.contains("NVML");
+    assert_eq!(report.not_covered.iter().filter(mentions).count(), 1);
     assert!(!report.verdict.sentence.contains("GPU"));
 }
 
 /// What a program with one launching thread and one stream does.
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum BoundsStep {
     Think(u64),
     Launch(u64),
     Wait,
     Collect(u64),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = BoundsStep> {
     prop_oneof![
-        3 => (1u64..400).prop_map(|us| Act::Think(us * US)),
-        5 => (1u64..900).prop_map(|us| Act::Launch(us * US)),
-        2 => Just(Act::Wait),
-        2 => (1u64..3000).prop_map(|us| Act::Collect(us * US)),
+        3 => (1u64..400).prop_map(|us| BoundsStep::Think(us * US)),
+        5 => (1u64..900).prop_map(|us| BoundsStep::Launch(us * US)),
+        2 => Just(BoundsStep::Wait),
+        2 => (1u64..3000).prop_map(|us| BoundsStep::Collect(us * US)),
     ]
 }
 
@@ -315,23 +315,23 @@ const LATENCY_NS: u64 = 6 * US;
 const CALL_NS: u64 = 4 * US;
 
 /// Runs a program, with pauses of their length or of none, to its records and the end of its last kernel.
-fn run(program: &[Act], collects: bool) -> (Vec<Record>, u64) {
+fn run(program: &[BoundsStep], collects: bool) -> (Vec<Record>, u64) {
     let (mut now, mut gpu) = (START, 0);
     let mut records = Vec::new();
     for act in program {
         match *act {
-            Act::Think(ns) => now += ns,
-            Act::Launch(ns) => {
+            BoundsStep::Think(ns) => now += ns,
+            BoundsStep::Launch(ns) => {
                 records.push(call(1, "cuLaunchKernel", now, now, 7));
                 gpu = gpu.max(now + LATENCY_NS) + ns;
                 now += CALL_NS;
             }
-            Act::Wait => {
+            BoundsStep::Wait => {
                 let begin = now;
                 now = (now + CALL_NS).max(gpu + LATENCY_NS);
                 records.push(call(1, "cuStreamSynchronize", begin, now, 7));
             }
-            Act::Collect(ns) if collects => {
+            BoundsStep::Collect(ns) if collects => {
                 records.push(Record::Pause(Pause {
                     begin_ns: now,
                     end_ns: now + ns,
@@ -339,7 +339,7 @@ fn run(program: &[Act], collects: bool) -> (Vec<Record>, u64) {
                 }));
                 now += ns;
             }
-            Act::Collect(_) => {}
+            BoundsStep::Collect(_) => {}
         }
         // So that no two things happen at the same moment.
         now += 10;
@@ -385,8 +385,8 @@ proptest! {
         let (records, with) = run(&program, true);
         let (_, without) = run(&program, false);
         let truth = with - without;
-        let collected = program.iter().any(|act| matches!(act, Act::Collect(_)));
-        let launched = program.iter().any(|act| matches!(act, Act::Launch(_)));
+        let collected = program.iter().any(|act| matches!(act, BoundsStep::Collect(_)));
+        let launched = program.iter().any(|act| matches!(act, BoundsStep::Launch(_)));
         let records = if counts { counted(records) } else { records };
         let bounds = reported(records).gpu_bounds;
         prop_assert_eq!(bounds.is_some(), collected && launched);
@@ -394,8 +394,8 @@ proptest! {
             // Work before the first launch is not the GPU's time, yet moves its end.
             let before: u64 = program
                 .iter()
-                .take_while(|act| !matches!(act, Act::Launch(_)))
-                .map(|act| if let Act::Collect(ns) = act { *ns } else { 0 })
+                .take_while(|act| !matches!(act, BoundsStep::Launch(_)))
+                .map(|act| if let BoundsStep::Collect(ns) = act { *ns } else { 0 })
                 .sum();
             let truth = truth - before;
             prop_assert!(bounds.at_least_ns <= truth, "{} > {truth}", bounds.at_least_ns);

@@ -9,14 +9,14 @@ use common::pause;
 use common::process;
 use common::report;
 use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::Effort;
 use gctrace_analysis::report::LineReport;
+use gctrace_analysis::report::PauseTotal;
 use gctrace_event::Counter;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::ProcessCounters;
-use gctrace_event::Reason;
 use gctrace_event::Record;
 
 const JSON: &str = "/usr/lib/python3.12/json/decoder.py";
@@ -66,7 +66,7 @@ fn names(lines: &[LineReport]) -> Vec<(&str, Option<u32>, u64, u64)> {
     lines
         .iter()
         .map(|line| {
-            let Effort { count, time_ns } = line.pauses;
+            let PauseTotal { count, time_ns } = line.pauses;
             let location = &line.location;
             (
                 location.function.as_str(),
@@ -89,14 +89,14 @@ fn lines_by_time_own_and_innermost() {
         at(Some(7), 100, 1, 0),
         at(None, 110, 4, 0),
         Pause {
-            reason: Reason::Shutdown,
+            reason: GcReason::Shutdown,
             ..at(None, 120, 30, 2)
         },
     ];
     records.extend(pauses.map(Record::Pause));
     let report = report(records, Some(end(1000)));
     let lines = report.lines.as_ref().unwrap();
-    let effort = |count, ms| Effort {
+    let effort = |count, ms| PauseTotal {
         count,
         time_ns: ms * MS,
     };
@@ -148,7 +148,7 @@ fn lines_by_time_own_and_innermost() {
 fn the_advice_names_the_lines() {
     let mut records = frames();
     let manual = Pause {
-        reason: Reason::Manual,
+        reason: GcReason::Manual,
         ..at(Some(4), 0, 50, 2)
     };
     records.push(Record::Pause(manual));

@@ -4,19 +4,19 @@ mod common;
 
 use common::MS;
 use common::START;
-use gctrace_analysis::gpu::collect::About;
-use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::collect::TimelineCollector;
+use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
-use gctrace_event::Step;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -53,10 +53,10 @@ fn call(pid: u32, function: &'static str, begin_ms: u64, correlation: Option<u64
 }
 
 fn collect(calls: &[CudaCall], ops: &[GpuOp]) -> Vec<Timeline> {
-    let mut collector = Collector::default();
+    let mut collector = TimelineCollector::default();
     calls.iter().for_each(|call| collector.add_call(call));
     ops.iter().for_each(|op| collector.add_op(op));
-    collector.finish(&About::default())
+    collector.finish(&TimelineContext::default())
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn two_processes_with_the_same_correlation_ids() {
         of.map_or(0, |timeline| timeline.ops.len())
     };
     assert_eq!((ops_of(0), ops_of(1), ops_of(2)), (1, 1, 2));
-    let nobodys = timelines.iter().find(|timeline| timeline.pid == 0).unwrap();
-    assert_eq!(nobodys.ignored.without_process, 1);
+    let unowned = timelines.iter().find(|timeline| timeline.pid == 0).unwrap();
+    assert_eq!(unowned.ignored.without_process, 1);
 }
 
 #[test]
 fn steps_that_overlap_end_where_the_next_begins() {
-    let mut collector = Collector::default();
+    let mut collector = TimelineCollector::default();
     for (number, from_ms, to_ms) in [(1, 0, 12), (0, 0, 5), (2, 10, 20)] {
         collector.add_annotation(&Annotation {
             pid: 1,
@@ -124,7 +124,7 @@ fn steps_that_overlap_end_where_the_next_begins() {
             end_ns: START + to_ms * MS,
         });
     }
-    let timelines = collector.finish(&About::default());
+    let timelines = collector.finish(&TimelineContext::default());
     let steps = timelines[0].steps.iter();
     let steps: Vec<_> = steps
         .map(|step| (step.number, step.end_ns - START))
@@ -141,7 +141,7 @@ fn id() -> impl Strategy<Value = u32> {
     prop_oneof![6 => 0..4u32, 1 => Just(u32::MAX)]
 }
 
-fn moment() -> impl Strategy<Value = (u64, u64)> {
+fn timestamp() -> impl Strategy<Value = (u64, u64)> {
     let begin = prop_oneof![8 => 0..50u64, 1 => any::<u64>()];
     (begin, number()).prop_map(|(begin, length)| (begin, begin.saturating_add(length)))
 }
@@ -162,22 +162,22 @@ fn name() -> impl Strategy<Value = &'static str> {
 }
 
 #[derive(Debug, Clone)]
-enum Any {
+enum AnyRecord {
     Op(GpuOp),
     Call(CudaCall),
     Sync(GpuSync),
     Annotation(Annotation),
-    Backward(Step),
+    Backward(BackwardStep),
     Pause(u32, u32, u64, u64),
 }
 
 prop_compose! {
     fn any_op()(
-        (begin_ns, end_ns) in moment(),
+        (begin_ns, end_ns) in timestamp(),
         (device, stream, pid) in (id(), number(), prop::option::of(id())),
         (correlation, name) in (prop::option::of(number()), name()),
-    ) -> Any {
-        Any::Op(GpuOp {
+    ) -> AnyRecord {
+        AnyRecord::Op(GpuOp {
             pid, device, stream, name: name.to_owned(), begin_ns, end_ns, correlation,
             ..op(0, 0, None)
         })
@@ -186,11 +186,11 @@ prop_compose! {
 
 prop_compose! {
     fn any_call()(
-        (begin_ns, end_ns) in moment(),
+        (begin_ns, end_ns) in timestamp(),
         (pid, tid, stream) in (id(), id(), prop::option::of(number())),
         (correlation, function) in (prop::option::of(number()), name()),
-    ) -> Any {
-        Any::Call(CudaCall {
+    ) -> AnyRecord {
+        AnyRecord::Call(CudaCall {
             pid, tid, begin_ns, end_ns, stream, ..call(0, function, 0, correlation)
         })
     }
@@ -198,44 +198,44 @@ prop_compose! {
 
 prop_compose! {
     fn any_sync()(
-        (begin_ns, end_ns) in moment(),
+        (begin_ns, end_ns) in timestamp(),
         (pid, device, stream) in (prop::option::of(id()), prop::option::of(id()), prop::option::of(number())),
         (correlation, event_stream) in (prop::option::of(number()), prop::option::of(number())),
         event_correlation in prop::option::of(number()),
         kind in prop::sample::select(vec![GpuSyncKind::Event, GpuSyncKind::StreamWaitEvent, GpuSyncKind::Stream]),
-    ) -> Any {
-        Any::Sync(GpuSync {
+    ) -> AnyRecord {
+        AnyRecord::Sync(GpuSync {
             pid, kind, device, stream, begin_ns, end_ns, correlation, event_stream, event_correlation,
         })
     }
 }
 
-fn anything() -> impl Strategy<Value = Any> {
-    let span = || (id(), id(), moment());
+fn anything() -> impl Strategy<Value = AnyRecord> {
+    let span = || (id(), id(), timestamp());
     prop_oneof![
         4 => any_op(),
         4 => any_call(),
         1 => any_sync(),
         1 => (span(), name()).prop_map(|((pid, tid, (begin_ns, end_ns)), name)| {
-            Any::Annotation(Annotation { pid, tid, name: name.to_owned(), begin_ns, end_ns })
+            AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), begin_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (begin_ns, end_ns))| {
-            Any::Backward(Step { pid, tid, begin_ns, end_ns })
+            AnyRecord::Backward(BackwardStep { pid, tid, begin_ns, end_ns })
         }),
-        1 => span().prop_map(|(pid, tid, (begin, end))| Any::Pause(pid, tid, begin, end)),
+        1 => span().prop_map(|(pid, tid, (begin, end))| AnyRecord::Pause(pid, tid, begin, end)),
     ]
 }
 
-fn timelines_of(records: &[Any], about: &About) -> Vec<Timeline> {
-    let mut collector = Collector::default();
+fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline> {
+    let mut collector = TimelineCollector::default();
     for record in records {
         match record {
-            Any::Op(op) => collector.add_op(op),
-            Any::Call(call) => collector.add_call(call),
-            Any::Sync(sync) => collector.add_sync(sync.clone()),
-            Any::Annotation(annotation) => collector.add_annotation(annotation),
-            Any::Backward(step) => collector.add_backward(step),
-            Any::Pause(pid, tid, begin_ns, end_ns) => {
+            AnyRecord::Op(op) => collector.add_op(op),
+            AnyRecord::Call(call) => collector.add_call(call),
+            AnyRecord::Sync(sync) => collector.add_sync(sync.clone()),
+            AnyRecord::Annotation(annotation) => collector.add_annotation(annotation),
+            AnyRecord::Backward(step) => collector.add_backward(step),
+            AnyRecord::Pause(pid, tid, begin_ns, end_ns) => {
                 let mut pause = common::pause(*pid, 0, 0);
                 (pause.tid, pause.begin_ns, pause.end_ns) = (*tid, *begin_ns, *end_ns);
                 collector.add_pause(&pause);
@@ -287,7 +287,7 @@ proptest! {
 
     #[test]
     fn any_records_make_timelines_in_order(records in vec(anything(), 0..40)) {
-        let timelines = timelines_of(&records, &About::default());
+        let timelines = timelines_of(&records, &TimelineContext::default());
         for timeline in &timelines {
             prop_assert!(linked(timeline), "{timeline:?}");
             prop_assert!(timeline.streams.is_sorted());
@@ -302,7 +302,7 @@ proptest! {
                 prop_assert!(before <= step.begin_ns, "{:?}", timeline.steps);
             }
         }
-        let given = records.iter().filter(|record| matches!(record, Any::Op(_)));
+        let given = records.iter().filter(|record| matches!(record, AnyRecord::Op(_)));
         let kept: usize = timelines.iter().map(|timeline| timeline.ops.len()).sum();
         let repeated: u64 = timelines.iter().map(|timeline| timeline.ignored.duplicates).sum();
         let given = given.count();
@@ -318,10 +318,10 @@ proptest! {
         ours in vec(anything(), 0..20),
         theirs in vec(anything(), 0..20),
         offsets in (offset(), offset()),
-        span in prop::option::of(moment()),
+        span in prop::option::of(timestamp()),
     ) {
-        let about = |trace, is_ours, unix_offset_ns| About {
-            trace, is_ours, unix_offset_ns, ..About::default()
+        let about = |trace, is_ours, unix_offset_ns| TimelineContext {
+            trace, is_ours, unix_offset_ns, ..TimelineContext::default()
         };
         let mut timelines = timelines_of(&ours, &about(0, true, offsets.0));
         timelines.extend(timelines_of(&theirs, &about(1, false, offsets.1)));

@@ -15,7 +15,7 @@ use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StreamIdle;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use serde_json::Value;
 use std::fs::File;
@@ -46,7 +46,7 @@ static REPORTS: LazyLock<Vec<Report>> = LazyLock::new(|| TRACES.map(report).into
 
 fn report(name: &str) -> Report {
     let mut analysis = Analysis::default();
-    let input = Input::new(name, File::open(data(name)).unwrap()).unwrap();
+    let input = TraceInput::new(name, File::open(data(name)).unwrap()).unwrap();
     let mut reader = TraceReader::new(EventReader::new(input));
     analysis.begin_trace(name);
     while let Some(item) = reader.next_item().unwrap() {

@@ -7,7 +7,7 @@ mod common;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::DeviceReport;
 use gctrace_analysis::report::GapReport;
-use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::HostTime;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
@@ -16,8 +16,8 @@ use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::read::Ending;
-use gctrace_event::read::Item;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
 use proptest::prelude::*;
 
 const PID: u32 = 1;
@@ -79,13 +79,13 @@ fn loading(tid: u32, begin_ns: u64, end_ns: u64) -> Record {
     })
 }
 
-fn work(records: Vec<Record>) -> GpuWork {
+fn work(records: Vec<Record>) -> GpuWorkReport {
     let mut analysis = Analysis::default();
     analysis.begin_trace("t.json");
     for record in records {
-        analysis.add(Item::Record(record));
+        analysis.add(DecodedItem::Record(record));
     }
-    analysis.end_trace(Ending::default(), None);
+    analysis.end_trace(TraceCompletion::default(), None);
     analysis.report().gpu.unwrap()
 }
 

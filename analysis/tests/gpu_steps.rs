@@ -15,16 +15,16 @@ use common::process;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::StepsReport;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::Step;
 
 const PID: u32 = 1;
 
 fn backward(tid: u32, at_ms: u64) -> Record {
-    Record::Step(Step {
+    Record::Step(BackwardStep {
         pid: PID,
         tid,
         begin_ns: START + at_ms * MS,

@@ -121,7 +121,7 @@ fn memory_by_process_is_a_peak_and_knows_who_was_recorded() {
         exit(7, 500),
     ])
     .remove(0);
-    let told: Vec<_> = gpu
+    let reported: Vec<_> = gpu
         .processes
         .iter()
         .map(|process| {
@@ -137,7 +137,7 @@ fn memory_by_process_is_a_peak_and_knows_who_was_recorded() {
         (7, Some(3), true, Some(5 * GIB)),
         (99, None, false, Some(GIB)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

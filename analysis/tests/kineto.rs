@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
-use gctrace_event::read::Ending;
-use gctrace_event::read::Item;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceReader;
 use std::path::PathBuf;
 
@@ -76,24 +76,24 @@ fn ranks_and_wall_clock() {
 }
 
 /// The records of a file, as often and in the order that `arrange` says.
-fn arranged(name: &str, arrange: impl Fn(Vec<Record>) -> Vec<Record>) -> GpuWork {
+fn arranged(name: &str, arrange: impl Fn(Vec<Record>) -> Vec<Record>) -> GpuWorkReport {
     let mut reader = TraceReader::open(&path(name)).unwrap();
     let mut records = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
-        if let Item::Record(record) = item {
+        if let DecodedItem::Record(record) = item {
             records.push(record);
         }
     }
     let mut analysis = Analysis::default();
     analysis.begin_trace(name);
     for record in arrange(records) {
-        analysis.add(Item::Record(record));
+        analysis.add(DecodedItem::Record(record));
     }
-    analysis.end_trace(Ending::default(), None);
+    analysis.end_trace(TraceCompletion::default(), None);
     analysis.report().gpu.unwrap()
 }
 
-fn text(work: &GpuWork) -> String {
+fn text(work: &GpuWorkReport) -> String {
     serde_json::to_string_pretty(work).unwrap()
 }
 

@@ -9,17 +9,17 @@ use common::exit;
 use common::header;
 use common::pause;
 use common::process;
-use gctrace_analysis::live::Request;
 use gctrace_analysis::live::SETTLE_NS;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Annotation;
 use gctrace_event::Frame;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
 use gctrace_event::Note;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::Settings;
 use live_feed::SECOND;
 use live_feed::at;
 use live_feed::backward;
@@ -144,7 +144,7 @@ fn lines_are_the_programs_own_and_the_librarys_below() {
         stack(None, 200, 207),
         stack(Some(77), 300, 301),
     ]);
-    let snapshot = live.snapshot(&Request {
+    let snapshot = live.snapshot(&SnapshotRequest {
         now_ns: START + SECOND,
         interval_ns: SECOND,
         detail: Some(1),
@@ -201,7 +201,7 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
         op(1, 100, 200),
         op(1, 700, 750),
     ]);
-    let request = Request {
+    let request = SnapshotRequest {
         now_ns: START + SECOND + SETTLE_NS,
         interval_ns: SECOND,
         detail: Some(1),
@@ -249,12 +249,15 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
     // A second one by NVML: which is CUDA's first is not known any more.
     live.record(&sample(0, 900, 10, 1));
     let snapshot = live.snapshot(&request);
-    let told: Vec<_> = only(&snapshot)
+    let reported: Vec<_> = only(&snapshot)
         .gpus
         .iter()
         .map(|gpu| (gpu.device, gpu.by_nvml, gpu.busy.is_some()))
         .collect();
-    assert_eq!(told, [(0, false, true), (0, true, false), (3, true, false)]);
+    assert_eq!(
+        reported,
+        [(0, false, true), (0, true, false), (3, true, false)]
+    );
     // It left the GPU.
     live.record(&sample(0, 950, 10, 2));
     live.record(&sample(3, 950, 10, 2));
@@ -274,7 +277,7 @@ fn settings_notes_and_the_profilers_steps() {
         })
     };
     let settings = |at, enabled, first| {
-        Record::Settings(Settings {
+        Record::Settings(GcSettings {
             pid: 1,
             at_ns: START + at * MS,
             enabled,
@@ -300,7 +303,7 @@ fn settings_notes_and_the_profilers_steps() {
     ]);
     live.resident(1, 4096);
     live.resident(2, 4096);
-    let snapshot = live.snapshot(&Request {
+    let snapshot = live.snapshot(&SnapshotRequest {
         now_ns: START + SECOND,
         interval_ns: SECOND,
         detail: Some(1),
@@ -328,7 +331,7 @@ fn intervals_are_whole_buckets_of_what_was_recorded() {
     assert_eq!(at(&live, 10_000, u64::MAX / MS).interval_ns, 10 * SECOND);
     assert_eq!(at(&live, 100_000, u64::MAX / MS).interval_ns, 60 * SECOND);
     assert_eq!(at(&live, 300, 1000).interval_ns, 300 * MS);
-    let too_early = Request {
+    let too_early = SnapshotRequest {
         now_ns: 0,
         interval_ns: 0,
         detail: Some(3),

@@ -6,15 +6,18 @@ mod live_allocated;
 use common::START;
 use common::header;
 use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Recorder;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Allocations;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::CudaLaunches;
 use gctrace_event::DeviceMemory;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
@@ -25,10 +28,7 @@ use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Settings;
-use gctrace_event::Step;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -86,7 +86,7 @@ impl Day {
 
     fn pause(&mut self, pid: u32, end_ns: u64, length_ns: u64) {
         let generation = self.random.u8(0..3);
-        let reason = [Reason::Automatic, Reason::Manual][usize::from(generation / 2)];
+        let reason = [GcReason::Automatic, GcReason::Manual][usize::from(generation / 2)];
         self.live.record(&Record::Pause(Pause {
             begin_ns: end_ns - length_ns,
             end_ns,
@@ -180,7 +180,7 @@ impl Day {
         }));
     }
 
-    fn said(&mut self, second: u64) {
+    fn reported(&mut self, second: u64) {
         self.live.record(&Record::Pressure(Pressure {
             pid: RANK,
             since_ns: at(second.saturating_sub(1)),
@@ -188,7 +188,7 @@ impl Day {
             net_containers: second,
             ..Pressure::default()
         }));
-        self.live.record(&Record::Step(Step {
+        self.live.record(&Record::Step(BackwardStep {
             pid: RANK,
             tid: RANK,
             begin_ns: at(second),
@@ -207,9 +207,9 @@ impl Day {
             name: format!("Thread-{second}"),
         });
         self.live.resident(RANK, second);
-        let recorder = Recorder {
+        let recorder = RecorderCost {
             cpu_ns: second * MS,
-            ..Recorder::default()
+            ..RecorderCost::default()
         };
         self.live.recorder(at(second), recorder);
         if second.is_multiple_of(20) {
@@ -222,7 +222,7 @@ impl Day {
                 name: Some("NVIDIA H100".to_owned()),
                 ..GpuDevice::default()
             }));
-            self.live.record(&Record::Settings(Settings {
+            self.live.record(&Record::Settings(GcSettings {
                 pid: RANK,
                 at_ns: at(second),
                 enabled: Some(true),
@@ -253,14 +253,14 @@ impl Day {
             self.pause(RANK, at(second) + 950 * MS, 40 * MS);
         }
         self.gpu(second);
-        self.said(second);
+        self.reported(second);
         if second.is_multiple_of(600) {
             assert!(self.snapshot(second).processes.len() <= 80);
         }
     }
 
     fn snapshot(&self, second: u64) -> Snapshot {
-        self.live.snapshot(&Request {
+        self.live.snapshot(&SnapshotRequest {
             now_ns: at(second) + SECOND,
             interval_ns: SECOND,
             detail: Some(RANK),

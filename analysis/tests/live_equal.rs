@@ -8,24 +8,24 @@ mod common;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::live::CountAndTime;
-use gctrace_analysis::live::Detail;
 use gctrace_analysis::live::Live;
+use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Request;
 use gctrace_analysis::live::Snapshot;
-use gctrace_analysis::report::Effort;
+use gctrace_analysis::live::SnapshotRequest;
+use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
+use gctrace_event::BackwardStep;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
-use gctrace_event::Header;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Step;
-use gctrace_event::read::Ending;
-use gctrace_event::read::Item;
+use gctrace_event::TraceHeader;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
 use gctrace_event::read::TraceReader;
 use std::collections::HashMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ const REASONS: [&str; 4] = ["automatic", "manual", "shutdown", "unknown"];
 /// A recording: what it begins with, and what follows.
 #[derive(Default)]
 struct Recording {
-    header: Header,
+    header: TraceHeader,
     records: Vec<Record>,
 }
 
@@ -44,8 +44,8 @@ fn read(path: &Path) -> Recording {
     let mut reader = TraceReader::open(path).unwrap();
     while let Some(item) = reader.next_item().unwrap() {
         match item {
-            Item::Header(header) => recording.header = *header,
-            Item::Record(record) => recording.records.push(record),
+            DecodedItem::Header(header) => recording.header = *header,
+            DecodedItem::Record(record) => recording.records.push(record),
             _ => {}
         }
     }
@@ -57,18 +57,18 @@ impl Recording {
         let mut analysis = Analysis::default();
         analysis.begin_trace("trace.json");
         if !self.header.format.is_empty() {
-            analysis.add(Item::Header(Box::new(self.header.clone())));
+            analysis.add(DecodedItem::Header(Box::new(self.header.clone())));
         }
         for record in &self.records {
-            analysis.add(Item::Record(record.clone()));
+            analysis.add(DecodedItem::Record(record.clone()));
         }
-        analysis.end_trace(Ending::default(), None);
+        analysis.end_trace(TraceCompletion::default(), None);
         analysis.report()
     }
 
     /// Last states by process: of those that ended right after that, of the others at the end.
-    fn live(&self) -> Lived {
-        let mut lived = Lived::default();
+    fn live(&self) -> LiveRun {
+        let mut lived = LiveRun::default();
         let mut live = Live::new(self.header.clone(), 0);
         let end_ns = self.records.iter().filter_map(end_of).max().unwrap_or(0);
         let mut pids: Vec<u32> = Vec::new();
@@ -89,12 +89,12 @@ impl Recording {
 }
 
 #[derive(Default)]
-struct Lived {
-    processes: HashMap<u32, (ProcessFigures, Detail)>,
+struct LiveRun {
+    processes: HashMap<u32, (ProcessFigures, ProcessDetail)>,
     last: Snapshot,
 }
 
-impl Lived {
+impl LiveRun {
     fn take(&mut self, live: &Live, pid: u32, at_ns: u64) {
         let mut snapshot = state(live, Some(pid), at_ns);
         snapshot.processes.retain(|process| process.pid == pid);
@@ -105,7 +105,7 @@ impl Lived {
 }
 
 fn state(live: &Live, detail: Option<u32>, now_ns: u64) -> Snapshot {
-    live.snapshot(&Request {
+    live.snapshot(&SnapshotRequest {
         now_ns,
         interval_ns: 1_000_000_000,
         detail,
@@ -122,7 +122,7 @@ fn end_of(record: &Record) -> Option<u64> {
     }
 }
 
-fn same(effort: Effort, sum: CountAndTime) {
+fn same(effort: PauseTotal, sum: CountAndTime) {
     assert_eq!((effort.count, effort.time_ns), (sum.count, sum.time_ns));
 }
 
@@ -195,7 +195,7 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
     );
 }
 
-fn same_lines(process: &ProcessReport, detail: &Detail) -> usize {
+fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
     let Some(lines) = &process.lines else {
         assert!(detail.lines.is_empty());
         return 0;
@@ -220,7 +220,7 @@ fn same_lines(process: &ProcessReport, detail: &Detail) -> usize {
 }
 
 /// The last steps; what the report names one by one are the longest.
-fn same_steps(steps: &ProcessSteps, detail: &Detail) -> usize {
+fn same_steps(steps: &ProcessSteps, detail: &ProcessDetail) -> usize {
     let mut compared = 0;
     for step in &detail.steps {
         let other = steps.longest.iter();
@@ -319,9 +319,9 @@ fn real_profiles_with_pauses() {
 /// Three processes that train, one after another ending; work on GPUs told late and out of order.
 fn simulated() -> Recording {
     let mut random = fastrand::Rng::with_seed(7);
-    let mut told: Vec<(u64, Record)> = Vec::new();
+    let mut reported: Vec<(u64, Record)> = Vec::new();
     for pid in [11, 12, 13] {
-        told.push((0, common::process(pid, 0, "generational")));
+        reported.push((0, common::process(pid, 0, "generational")));
         let mut now = common::START;
         for step in 0..400u64 {
             let begin = now;
@@ -333,12 +333,12 @@ fn simulated() -> Recording {
                     begin_ns: now,
                     end_ns: now + length,
                     generation: random.u8(0..3),
-                    reason: [Reason::Automatic, Reason::Manual][random.usize(0..2)],
+                    reason: [GcReason::Automatic, GcReason::Manual][random.usize(0..2)],
                     collected: random.bool().then(|| random.u64(0..1000)),
                     stack: Some(random.u32(1..60)),
                     ..common::pause(pid, 0, 0)
                 };
-                told.push((
+                reported.push((
                     pause.end_ns + random.u64(0..100_000_000),
                     Record::Pause(pause),
                 ));
@@ -358,20 +358,20 @@ fn simulated() -> Recording {
                     bytes: None,
                     collective: None,
                 };
-                told.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
+                reported.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
             }
             now = now.max(begin + 5_000_000);
-            let pass = Step {
+            let pass = BackwardStep {
                 pid,
                 tid: pid,
                 begin_ns: begin,
                 end_ns: begin + 1_000_000,
             };
             if step < 50 || pid != 11 {
-                told.push((pass.end_ns, Record::Step(pass)));
+                reported.push((pass.end_ns, Record::Step(pass)));
             }
         }
-        told.push((
+        reported.push((
             now + 4_000_000_000,
             common::exit(pid, (now - common::START) / 1_000_000),
         ));
@@ -388,12 +388,12 @@ fn simulated() -> Recording {
             },
             line: Some(id % 25),
         };
-        told.push((u64::from(id > 1), Record::Frame(frame)));
+        reported.push((u64::from(id > 1), Record::Frame(frame)));
     }
-    told.sort_by_key(|(told, _)| *told);
+    reported.sort_by_key(|(reported, _)| *reported);
     Recording {
         header: common::header(),
-        records: told.into_iter().map(|(_, record)| record).collect(),
+        records: reported.into_iter().map(|(_, record)| record).collect(),
     }
 }
 

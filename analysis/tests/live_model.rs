@@ -9,9 +9,9 @@ use common::pause;
 use common::process;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SnapshotRequest;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
 use live_feed::LONG;
 use live_feed::SECOND;
@@ -33,10 +33,10 @@ fn drawn(pause_ms: std::ops::Range<u64>) -> impl Strategy<Value = Vec<Drawn>> {
 
 fn record((begin, length, pid, generation, reason): Drawn) -> Pause {
     let reasons = [
-        Reason::Automatic,
-        Reason::Manual,
-        Reason::Shutdown,
-        Reason::Unknown,
+        GcReason::Automatic,
+        GcReason::Manual,
+        GcReason::Shutdown,
+        GcReason::Unknown,
     ];
     Pause {
         generation: match generation {
@@ -59,7 +59,7 @@ fn clipped(pauses: &[Drawn], from: u64, until: u64) -> u64 {
 }
 
 /// Milliseconds in which any pause ran.
-fn moments(pauses: &[Drawn]) -> BTreeSet<u64> {
+fn timestamps(pauses: &[Drawn]) -> BTreeSet<u64> {
     let all = pauses.iter();
     all.flat_map(|(begin, length, ..)| *begin..begin + length)
         .collect()
@@ -86,9 +86,9 @@ fn same_process(figures: &ProcessFigures, pauses: &[Drawn], from: u64, until: u6
         assert_eq!(figures.interval_pauses[place], ended as u64);
     }
     assert_eq!(figures.interval_pause_ns, clipped(pauses, from, until) * MS);
-    let moments = moments(pauses);
-    assert_eq!(figures.paused_ns, moments.len() as u64 * MS);
-    let within = moments.range(from..until).count();
+    let timestamps = timestamps(pauses);
+    assert_eq!(figures.paused_ns, timestamps.len() as u64 * MS);
+    let within = timestamps.range(from..until).count();
     assert_eq!(figures.interval_paused_ns, within as u64 * MS);
     assert_eq!(figures.history_ns.len(), 60);
     for (back, ns) in figures.history_ns.iter().rev().enumerate() {
@@ -157,7 +157,7 @@ proptest! {
         for (begin, length, late) in &ops {
             records.push((begin + length + late, op(1, *begin, begin + length)));
         }
-        records.sort_by_key(|(told, _)| *told);
+        records.sort_by_key(|(reported, _)| *reported);
         let mut live = fed([process(1, 0, "generational")]);
         for (_, record) in &records {
             live.record(record);
@@ -198,12 +198,12 @@ proptest! {
         for (begin, length, late) in &pauses {
             records.push((begin + length + late, Record::Pause(pause(1, *begin, begin + length))));
         }
-        records.sort_by_key(|(told, _)| *told);
+        records.sort_by_key(|(reported, _)| *reported);
         let mut live = fed([process(1, 0, "generational")]);
         for (_, record) in &records {
             live.record(record);
         }
-        let request = Request { now_ns: START + 40 * SECOND, interval_ns: SECOND, detail: Some(1) };
+        let request = SnapshotRequest { now_ns: START + 40 * SECOND, interval_ns: SECOND, detail: Some(1) };
         let detail = live.snapshot(&request).detail.unwrap();
         let expected: Vec<(u64, u64)> = begins.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let expected = &expected[expected.len().saturating_sub(60)..];

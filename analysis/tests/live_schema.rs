@@ -8,12 +8,14 @@ mod common;
 use common::MS;
 use common::START;
 use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Recorder;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Allocations;
+use gctrace_event::BackwardStep;
 use gctrace_event::DeviceMemory;
 use gctrace_event::Frame;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
@@ -21,14 +23,12 @@ use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
 use gctrace_event::Interpreter;
 use gctrace_event::Note;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Settings;
-use gctrace_event::Step;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ fn every_figure_is_described() {
 /// A snapshot of records of all kinds that leave something in it, of a process that may have ended with a code
 /// or by a signal.
 fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
-    let header = gctrace_event::Header {
+    let header = gctrace_event::TraceHeader {
         host: "host".to_owned(),
         mode: Some("both".to_owned()),
         ..common::header()
@@ -104,14 +104,14 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
         }));
     }
     live.resident(1, 5);
-    let recorder = Recorder {
+    let recorder = RecorderCost {
         lost: [("ring buffer full".to_owned(), 5)].into(),
         probe_cost_ns: Some(99),
         trace: Some("trace.json".to_owned()),
-        ..Recorder::default()
+        ..RecorderCost::default()
     };
     live.recorder(START, recorder);
-    live.snapshot(&Request {
+    live.snapshot(&SnapshotRequest {
         now_ns: START + 3000 * MS,
         interval_ns: 1000 * MS,
         detail: Some(1),
@@ -123,7 +123,7 @@ fn records() -> Vec<Record> {
         pid: 1,
         namespace_pid: Some(2),
         parent: Some(3),
-        origin: Origin::Launched,
+        origin: ProcessOrigin::Launched,
         since_ns: START,
         command: vec!["python".to_owned()],
         rank: Some(0),
@@ -146,7 +146,7 @@ fn records() -> Vec<Record> {
     ];
     records.extend(gpu_records());
     let step = |from_ms: u64| {
-        Record::Step(Step {
+        Record::Step(BackwardStep {
             pid: 1,
             tid: 1,
             begin_ns: START + from_ms * MS,
@@ -156,7 +156,7 @@ fn records() -> Vec<Record> {
     records.extend([
         step(100),
         step(400),
-        Record::Settings(Settings {
+        Record::Settings(GcSettings {
             pid: 1,
             at_ns: START,
             enabled: Some(true),
@@ -240,7 +240,7 @@ fn gpu_records() -> [Record; 4] {
 fn snapshots_keep_to_the_schema() {
     let schema = schema();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let empty = Live::new(common::header(), 0).snapshot(&Request {
+    let empty = Live::new(common::header(), 0).snapshot(&SnapshotRequest {
         now_ns: START,
         interval_ns: 0,
         detail: None,

@@ -7,15 +7,15 @@ mod live_feed;
 
 use common::pause;
 use common::process;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::Frame;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSample;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::Step;
 use live_feed::SECOND;
 use live_feed::fed;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 bytes: None,
                 collective: None,
             }),
-            4 => Record::Step(Step {
+            4 => Record::Step(BackwardStep {
                 pid,
                 tid: small,
                 begin_ns: begin,
@@ -108,7 +108,7 @@ proptest! {
         interval_ns in any::<u64>(),
     ) {
         let live = fed(records.iter().cloned());
-        let snapshot = live.snapshot(&Request { now_ns, interval_ns, detail: Some(1) });
+        let snapshot = live.snapshot(&SnapshotRequest { now_ns, interval_ns, detail: Some(1) });
         let pauses = records.iter().filter(|record| matches!(record, Record::Pause(_))).count();
         prop_assert_eq!(snapshot.totals.collections.pauses.iter().sum::<u64>(), pauses as u64);
     }

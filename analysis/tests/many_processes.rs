@@ -11,8 +11,8 @@ use common::process;
 use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
 
 /// So many of a trace are listed.
@@ -23,8 +23,8 @@ fn worker(n: u32) -> [Record; 3] {
     let at_ms = u64::from(n);
     let whole = pause(1000 + n, at_ms, at_ms + 1);
     let reason = match n % 10 {
-        0 => Reason::Manual,
-        _ => Reason::Automatic,
+        0 => GcReason::Manual,
+        _ => GcReason::Automatic,
     };
     let pause = Pause {
         end_ns: whole.begin_ns + u64::from(n % 3 + 1) * 100_000,

@@ -8,8 +8,8 @@ mod common;
 use common::MS;
 use common::START;
 use gctrace_analysis::Analysis;
-use gctrace_analysis::gpu::collect::About;
-use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::collect::TimelineCollector;
+use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::AlignedBy;
@@ -21,7 +21,7 @@ use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 
@@ -52,7 +52,7 @@ const RUN: Run = Run {
 };
 
 /// Irregular moments every ten milliseconds or so, the same each time (a generator of Knuth's).
-fn moments(count: u64, apart_ns: u64) -> Vec<u64> {
+fn timestamps(count: u64, apart_ns: u64) -> Vec<u64> {
     let mut state = 7u64;
     let mut at = START;
     let next = |_| {
@@ -104,8 +104,8 @@ fn kernel(begin_ns: u64, correlation: u64) -> GpuOp {
 
 /// Every tenth on another thread.
 fn pauses(pid: u32) -> Vec<Pause> {
-    let moments = moments(300, 20 * MS);
-    let pauses = moments.iter().enumerate().map(|(at, begin_ns)| Pause {
+    let timestamps = timestamps(300, 20 * MS);
+    let pauses = timestamps.iter().enumerate().map(|(at, begin_ns)| Pause {
         tid: pid + u32::from(at % 10 == 0),
         begin_ns: *begin_ns,
         end_ns: begin_ns + MS / 2,
@@ -116,33 +116,33 @@ fn pauses(pid: u32) -> Vec<Pause> {
 
 impl Run {
     fn ours(&self) -> Vec<Timeline> {
-        let mut collector = Collector::default();
+        let mut collector = TimelineCollector::default();
         for pause in pauses(self.pid) {
             collector.add_pause(&pause);
         }
-        for begin_ns in moments(3_000, 2 * MS).iter().filter(|_| self.calls) {
+        for begin_ns in timestamps(3_000, 2 * MS).iter().filter(|_| self.calls) {
             collector.add_call(&call(self.pid, 0, *begin_ns, None));
         }
         let namespace = self.namespace_pid.map(|pid| (self.pid, pid));
-        collector.finish(&About {
+        collector.finish(&TimelineContext {
             trace: 0,
             is_ours: true,
             namespace_pids: namespace.into_iter().collect(),
             unix_offset_ns: Some(OURS_UNIX_NS),
-            ..About::default()
+            ..TimelineContext::default()
         })
     }
 
     /// The second second of it or so, as the profiler sees it.
     fn theirs(&self) -> Vec<Timeline> {
-        let mut collector = Collector::default();
+        let mut collector = TimelineCollector::default();
         let pid = self.namespace_pid.unwrap_or(self.pid);
         let moved = |at_ns: u64, by_ns: i64| {
             at_ns
                 .checked_add_signed(OFFSET_NS + self.step_ns + by_ns)
                 .unwrap()
         };
-        let launches = moments(3_000, 2 * MS);
+        let launches = timestamps(3_000, 2 * MS);
         for (at, begin_ns) in launches.iter().enumerate().skip(500).take(1_000) {
             let begin_ns = moved(*begin_ns, jitter(at));
             collector.add_call(&call(pid, 0, begin_ns, Some(at as u64)));
@@ -159,10 +159,10 @@ impl Run {
                 });
             }
         }
-        collector.finish(&About {
+        collector.finish(&TimelineContext {
             trace: 1,
             unix_offset_ns: Some(THEIRS_UNIX_NS),
-            ..About::default()
+            ..TimelineContext::default()
         })
     }
 
@@ -178,7 +178,7 @@ fn spans() -> [Option<(u64, u64)>; 2] {
 
 /// How many of gctrace's pauses meet the profiler's launches 500 to 1499.
 fn within() -> u64 {
-    let launches = moments(3_000, 2 * MS);
+    let launches = timestamps(3_000, 2 * MS);
     let (first, last) = (launches[500] + 700, launches[1_499] + 5_000 + MS);
     let met = |pause: &&Pause| pause.end_ns >= first && pause.begin_ns <= last;
     pauses(1).iter().filter(met).count() as u64
@@ -328,7 +328,7 @@ fn another_process_id_at_the_same_time() {
 }
 
 fn add(analysis: &mut Analysis, name: &str, text: &str) {
-    let input = Input::new(name, Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let input = TraceInput::new(name, Cursor::new(text.as_bytes().to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::new(input));
     analysis.begin_trace(name);
     while let Some(item) = reader.next_item().unwrap() {

@@ -8,11 +8,11 @@ use common::pause;
 use common::process;
 use common::report;
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::Effort;
+use gctrace_analysis::report::PauseTotal;
 use gctrace_event::Counter;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
 use proptest::prelude::*;
 
@@ -37,10 +37,10 @@ fn frame(id: u32) -> impl Strategy<Value = Record> {
 
 fn any_pause() -> impl Strategy<Value = Record> {
     let reasons = prop::sample::select(vec![
-        Reason::Automatic,
-        Reason::Manual,
-        Reason::Shutdown,
-        Reason::Unknown,
+        GcReason::Automatic,
+        GcReason::Manual,
+        GcReason::Shutdown,
+        GcReason::Unknown,
     ]);
     let stack = prop::option::of(1..FRAMES + 3);
     (1..4u32, 0..1000u64, 0..50u64, 0..4u8, reasons, stack).prop_map(
@@ -76,8 +76,8 @@ fn whole(records: &[Record]) -> Vec<Record> {
         .collect()
 }
 
-fn sum(efforts: impl Iterator<Item = Effort>) -> Effort {
-    efforts.fold(Effort::default(), |sum, effort| Effort {
+fn sum(efforts: impl Iterator<Item = PauseTotal>) -> PauseTotal {
+    efforts.fold(PauseTotal::default(), |sum, effort| PauseTotal {
         count: sum.count + effort.count,
         time_ns: sum.time_ns + effort.time_ns,
     })

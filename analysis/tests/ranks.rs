@@ -2,7 +2,7 @@
 
 mod ranks_job;
 
-use gctrace_analysis::gpu::collect::About;
+use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GpuOp;
 use gctrace_event::Record;
@@ -122,9 +122,9 @@ fn unrelated_traces_are_no_job() {
     // Nor those of one rank, or of none.
     let same = [first[0].timeline(0), first[0].timeline(1)];
     assert_eq!(found(&same).jobs.len(), 0);
-    let unranked = |trace| About {
+    let unranked = |trace| TimelineContext {
         trace,
-        ..About::default()
+        ..TimelineContext::default()
     };
     let none = [
         first[0].timeline_about(unranked(0)),
@@ -136,11 +136,11 @@ fn unrelated_traces_are_no_job() {
 #[test]
 fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
     let runs = run(&paused(Plan::default()), BEGIN);
-    let about = |trace, unix_offset_ns| About {
+    let about = |trace, unix_offset_ns| TimelineContext {
         trace,
         rank: u32::try_from(trace).ok(),
         unix_offset_ns: Some(unix_offset_ns),
-        ..About::default()
+        ..TimelineContext::default()
     };
     for (apart, jobs) in [(0, 1), (3_000_000_000, 1), (3_600_000_000_000, 0)] {
         let timelines = [
@@ -180,11 +180,11 @@ fn even_steps_need_the_numbers_of_steps() {
     assert!(evenly.members[1].ambiguous, "{:?}", evenly.members);
     // Wall clocks that are right tell as well; those that are off by more than a step do not.
     for (wrong_by_ns, ambiguous) in [(300_000, false), (2_345_678_901, true)] {
-        let about = |trace, unix_offset_ns| About {
+        let about = |trace, unix_offset_ns| TimelineContext {
             trace,
             rank: u32::try_from(trace).ok(),
             unix_offset_ns: Some(unix_offset_ns),
-            ..About::default()
+            ..TimelineContext::default()
         };
         let unix_ns = 1_700_000_000_000_000_000;
         let timelines = [

@@ -4,19 +4,19 @@
 
 mod ranks_job;
 
-use gctrace_analysis::gpu::collect::About;
-use gctrace_analysis::gpu::collect::Collector;
+use gctrace_analysis::gpu::collect::TimelineCollector;
+use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::ranks::report;
-use gctrace_analysis::gpu::replay::Change;
 use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Reason;
+use gctrace_event::GcReason;
 use gctrace_event::Record;
-use gctrace_event::read::Item;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
 use ranks_job::MS;
 use ranks_job::found;
@@ -27,20 +27,22 @@ fn real(name: &str, rank: u32) -> Timeline {
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/kineto");
     let path = data.join(format!("{name}.json.gz"));
     let mut reader = TraceReader::open(&path).expect("a trace");
-    let mut collector = Collector::default();
+    let mut collector = TimelineCollector::default();
     while let Some(item) = reader.next_item().expect("an item") {
         match item {
-            Item::Record(Record::GpuOp(op)) => collector.add_op(&op),
-            Item::Record(Record::CudaCall(call)) => collector.add_call(&call),
-            Item::Record(Record::Annotation(annotation)) => collector.add_annotation(&annotation),
-            Item::Record(Record::GpuSync(sync)) => collector.add_sync(sync),
+            DecodedItem::Record(Record::GpuOp(op)) => collector.add_op(&op),
+            DecodedItem::Record(Record::CudaCall(call)) => collector.add_call(&call),
+            DecodedItem::Record(Record::Annotation(annotation)) => {
+                collector.add_annotation(&annotation)
+            }
+            DecodedItem::Record(Record::GpuSync(sync)) => collector.add_sync(sync),
             _ => {}
         }
     }
-    let mut timelines = collector.finish(&About {
+    let mut timelines = collector.finish(&TimelineContext {
         trace: rank as usize,
         rank: Some(rank),
-        ..About::default()
+        ..TimelineContext::default()
     });
     timelines.retain(Timeline::has_gpu_times);
     assert_eq!(timelines.len(), 1, "{name}");
@@ -122,9 +124,9 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
         at_ns: launch.begin_ns - 1,
         length_ns,
     };
-    let schedule = Model::learn(&job).replay(&Change {
+    let schedule = ReplayModel::learn(&job).replay(&ReplayChange {
         inserted: vec![inserted],
-        ..Change::default()
+        ..ReplayChange::default()
     });
     let mut changed: Vec<Timeline> = Vec::new();
     for (at, timeline) in timelines.iter().enumerate() {
@@ -149,8 +151,8 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
         }
         moved.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
         for span in &mut moved.annotations {
-            let moment = |at_ns| schedule.moment(at, span.thread, at_ns);
-            (span.begin_ns, span.end_ns) = own((moment(span.begin_ns), moment(span.end_ns)));
+            let timestamp = |at_ns| schedule.timestamp(at, span.thread, at_ns);
+            (span.begin_ns, span.end_ns) = own((timestamp(span.begin_ns), timestamp(span.end_ns)));
         }
         moved.annotations.sort_by_key(|span| span.begin_ns);
         if at == source {
@@ -161,7 +163,7 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
                 collected: NONE,
                 objects: NONE,
                 generation: 2,
-                reason: Reason::Automatic,
+                reason: GcReason::Automatic,
             });
         }
         changed.push(moved);

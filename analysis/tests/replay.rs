@@ -3,14 +3,14 @@
 #[path = "common/simulated.rs"]
 mod simulated;
 
-use gctrace_analysis::gpu::calls::CallKind;
-use gctrace_analysis::gpu::replay::Budget;
-use gctrace_analysis::gpu::replay::Change;
-use gctrace_analysis::gpu::replay::Collective;
+use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::replay::AttributionBudget;
+use gctrace_analysis::gpu::replay::CollectiveMember;
 use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Member;
-use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayCollective;
+use gctrace_analysis::gpu::replay::ReplayJob;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::replay::attribute;
 use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::NONE;
@@ -35,9 +35,9 @@ fn costs(program: &[Action], streams: usize) -> (i64, i64) {
     let measured = simulated::run(program, streams, true);
     let truth = end_ns(&measured).cast_signed()
         - end_ns(&simulated::run(program, streams, false)).cast_signed();
-    let job = Job::single(&measured);
-    let model = Model::learn(&job);
-    let without = model.replay(&Change::without_all(&job));
+    let job = ReplayJob::single(&measured);
+    let model = ReplayModel::learn(&job);
+    let without = model.replay(&ReplayChange::without_all(&job));
     let replayed = end_ns(&measured).cast_signed() - without.end_ns(0).cast_signed();
     (replayed, truth)
 }
@@ -85,9 +85,9 @@ fn behind_a_deep_queue_a_pause_costs_nothing() {
     let (replayed, truth) = costs(&gpu_bound(800, 20 * MS), 1);
     assert_eq!((replayed, truth), (0, 0));
     let measured = simulated::run(&gpu_bound(800, 20 * MS), 1, true);
-    let job = Job::single(&measured);
-    let model = Model::learn(&job);
-    let attribution = attribute(&job, &model, Budget::for_model(&model));
+    let job = ReplayJob::single(&measured);
+    let model = ReplayModel::learn(&job);
+    let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
     let cost = attribution.pauses[0];
     assert_eq!((cost.cost_ns, cost.hidden_ns), (0, 20 * MS));
 }
@@ -129,9 +129,9 @@ fn a_pause_that_drains_the_queue_is_paid_later() {
 fn parts_of_a_cost_add_up_to_the_length() {
     for program in [host_bound(10, 20 * MS), gpu_bound(300, 40 * MS)] {
         let measured = simulated::run(&program, 1, true);
-        let job = Job::single(&measured);
-        let model = Model::learn(&job);
-        let attribution = attribute(&job, &model, Budget::for_model(&model));
+        let job = ReplayJob::single(&measured);
+        let model = ReplayModel::learn(&job);
+        let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
         let cost = attribution.pauses[0];
         let parts = cost.exposed_ns + cost.deferred_ns;
         assert_eq!(parts, cost.cost_ns);
@@ -195,7 +195,7 @@ fn threads_that_hand_over() {
 }
 
 /// Two ranks: each step a kernel and a collective; the collective begins when both are there.
-fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Collective>) {
+fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<ReplayCollective>) {
     const STEPS: usize = 20;
     let mut ranks = vec![Rank::default(), Rank::default()];
     let mut collectives = Vec::new();
@@ -212,12 +212,12 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Co
         let members = ranks.iter_mut().zip(arrived).zip(0u32..);
         let members = members.map(|((rank, begin), timeline)| {
             rank.op(begin, met + 200 * US);
-            Member {
+            CollectiveMember {
                 timeline,
                 op: last(rank.timeline.ops.len()),
             }
         });
-        collectives.push(Collective {
+        collectives.push(ReplayCollective {
             members: members.collect(),
         });
         for rank in &mut ranks {
@@ -266,7 +266,7 @@ impl Rank {
         self.now += length;
     }
 
-    fn call(&mut self, kind: CallKind, length: u64) -> u32 {
+    fn call(&mut self, kind: CallEffect, length: u64) -> u32 {
         self.timeline.calls.push(Call {
             begin_ns: self.now,
             end_ns: self.now + length,
@@ -288,7 +288,7 @@ impl Rank {
 
     /// Launches an operation with these times.
     fn op(&mut self, begin_ns: u64, end_ns: u64) {
-        let call = self.call(CallKind::Launch, CALL);
+        let call = self.call(CallEffect::Launch, CALL);
         self.free = end_ns;
         self.timeline.ops.push(Op {
             begin_ns,
@@ -308,7 +308,7 @@ impl Rank {
 
     fn synchronize(&mut self) {
         let length = self.free.saturating_sub(self.now) + 4 * US;
-        self.call(CallKind::StreamSynchronize, length);
+        self.call(CallEffect::StreamSynchronize, length);
     }
 }
 
@@ -317,20 +317,20 @@ fn a_rank_waits_for_the_pauses_of_the_other() {
     let pauses: [&[usize]; 2] = [&[5, 12], &[12, 17]];
     let (timelines, collectives) = two_ranks(pauses, true);
     let (truth, _) = two_ranks(pauses, false);
-    let job = Job {
+    let job = ReplayJob {
         timelines: timelines.iter().collect(),
         offsets_ns: vec![0, 0],
         collectives,
     };
-    let model = Model::learn(&job);
-    assert_same(&job, &model, &Change::default());
-    let without = model.replay(&Change::without_all(&job));
+    let model = ReplayModel::learn(&job);
+    assert_same(&job, &model, &ReplayChange::default());
+    let without = model.replay(&ReplayChange::without_all(&job));
     for (rank, truth) in truth.iter().enumerate() {
         let error = without.end_ns(rank).abs_diff(end_ns(truth));
         assert!(error < 10_000, "rank {rank}: {error}");
     }
     // Of the two at step 12 each alone costs nothing; one rank's alone delay both.
-    let first = model.replay(&Change::without(&job, |rank, _| rank == 0));
+    let first = model.replay(&ReplayChange::without(&job, |rank, _| rank == 0));
     let saved = end_ns(&timelines[1]) - first.end_ns(1);
     assert!(saved.abs_diff(10 * MS) < 10_000, "{saved}");
 }
@@ -349,15 +349,15 @@ fn polling_threads_are_left_out() {
             end_ns: at_ns + US,
             thread: 2,
             function: NONE,
-            kind: CallKind::Query,
+            kind: CallEffect::Query,
             stream: NONE,
             timed: true,
         });
     }
-    let job = Job::single(&measured);
-    let model = Model::learn(&job);
-    let with = model.replay(&Change::default()).end_ns(0);
-    let without = model.replay(&Change::without_all(&job)).end_ns(0);
+    let job = ReplayJob::single(&measured);
+    let model = ReplayModel::learn(&job);
+    let with = model.replay(&ReplayChange::default()).end_ns(0);
+    let without = model.replay(&ReplayChange::without_all(&job)).end_ns(0);
     assert_eq!(with - without, 20 * MS);
 }
 
@@ -365,15 +365,15 @@ fn polling_threads_are_left_out() {
 fn moments_move_with_their_thread() {
     let measured = simulated::run(&host_bound(10, 20 * MS), 1, true);
     let collected = measured.pauses[0];
-    let job = Job::single(&measured);
-    let without = Model::learn(&job).replay(&Change::without_all(&job));
-    let moment = |at_ns| without.moment(0, 0, at_ns);
-    assert_eq!(moment(collected.begin_ns), collected.begin_ns);
-    assert_eq!(moment(collected.begin_ns + MS), collected.begin_ns);
-    assert_eq!(moment(collected.end_ns), collected.begin_ns);
-    assert_eq!(moment(collected.end_ns + MS), collected.begin_ns + MS);
+    let job = ReplayJob::single(&measured);
+    let without = ReplayModel::learn(&job).replay(&ReplayChange::without_all(&job));
+    let timestamp = |at_ns| without.timestamp(0, 0, at_ns);
+    assert_eq!(timestamp(collected.begin_ns), collected.begin_ns);
+    assert_eq!(timestamp(collected.begin_ns + MS), collected.begin_ns);
+    assert_eq!(timestamp(collected.end_ns), collected.begin_ns);
+    assert_eq!(timestamp(collected.end_ns + MS), collected.begin_ns + MS);
     let end = end_ns(&measured) + MS;
-    assert_eq!(moment(end), end - 20 * MS);
+    assert_eq!(timestamp(end), end - 20 * MS);
 }
 
 fn action(streams: usize) -> impl Strategy<Value = Action> {
@@ -439,19 +439,19 @@ proptest! {
         length_ns in 1..50 * MS,
     ) {
         let measured = simulated::run(&program, 2, false);
-        let job = Job::single(&measured);
-        let model = Model::learn(&job);
+        let job = ReplayJob::single(&measured);
+        let model = ReplayModel::learn(&job);
         let last = measured.calls.last().unwrap().begin_ns;
         let first = measured.calls[0].begin_ns;
         let at_ns = first + ((last - first) as f64 * place) as u64;
         let inserted = InsertedPause { timeline: 0, thread: 0, at_ns, length_ns };
-        let change = Change { inserted: vec![inserted], ..Change::default() };
+        let change = ReplayChange { inserted: vec![inserted], ..ReplayChange::default() };
         let with = model.replay(&change);
         prop_assert!(with.end_ns(0) >= end_ns(&measured));
         prop_assert!(with.end_ns(0) <= end_ns(&measured) + length_ns + MS);
-        let none = Change {
+        let none = ReplayChange {
             inserted: vec![InsertedPause { length_ns: 0, ..inserted }],
-            ..Change::default()
+            ..ReplayChange::default()
         };
         assert_same(&job, &model, &none);
     }
@@ -459,9 +459,9 @@ proptest! {
     #[test]
     fn shares_add_up(program in training()) {
         let measured = simulated::run(&program, 2, true);
-        let job = Job::single(&measured);
-        let model = Model::learn(&job);
-        for budget in [Budget { single: 100 }, Budget { single: 1 }] {
+        let job = ReplayJob::single(&measured);
+        let model = ReplayModel::learn(&job);
+        for budget in [AttributionBudget { single: 100 }, AttributionBudget { single: 1 }] {
             let attribution = attribute(&job, &model, budget);
             let sum: u64 = attribution.shares.iter().map(|share| share.share_ns).sum();
             prop_assert_eq!(sum, attribution.cost_ns);

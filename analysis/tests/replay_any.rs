@@ -4,15 +4,15 @@
 #[path = "common/simulated.rs"]
 mod simulated;
 
-use gctrace_analysis::gpu::calls::CallKind;
-use gctrace_analysis::gpu::replay::Budget;
-use gctrace_analysis::gpu::replay::Change;
-use gctrace_analysis::gpu::replay::Collective;
+use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::replay::AttributionBudget;
+use gctrace_analysis::gpu::replay::CollectiveMember;
 use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Member;
-use gctrace_analysis::gpu::replay::Model;
 use gctrace_analysis::gpu::replay::PauseLength;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayCollective;
+use gctrace_analysis::gpu::replay::ReplayJob;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::replay::attribute;
 use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::EventWait;
@@ -48,16 +48,16 @@ fn index() -> impl Strategy<Value = u32> {
 
 fn any_call() -> impl Strategy<Value = Call> {
     let kinds = prop::sample::select(vec![
-        CallKind::Launch,
-        CallKind::GraphLaunch,
-        CallKind::Copy,
-        CallKind::StreamSynchronize,
-        CallKind::DeviceSynchronize,
-        CallKind::EventSynchronize,
-        CallKind::StreamWaitEvent,
-        CallKind::Query,
-        CallKind::Memory,
-        CallKind::Other,
+        CallEffect::Launch,
+        CallEffect::GraphLaunch,
+        CallEffect::Copy,
+        CallEffect::StreamSynchronize,
+        CallEffect::DeviceSynchronize,
+        CallEffect::EventSynchronize,
+        CallEffect::StreamWaitEvent,
+        CallEffect::Query,
+        CallEffect::Memory,
+        CallEffect::Other,
     ]);
     (span(), 0..4u32, kinds, index(), any::<bool>()).prop_map(
         |((begin_ns, end_ns), thread, kind, stream, timed)| Call {
@@ -137,7 +137,7 @@ fn shares_sum_to_the_cost_where_a_clock_begins_within_a_pause() {
         end_ns: at_ns,
         thread,
         function: 0,
-        kind: CallKind::Launch,
+        kind: CallEffect::Launch,
         stream: 0,
         timed: false,
     };
@@ -152,8 +152,12 @@ fn shares_sum_to_the_cost_where_a_clock_begins_within_a_pause() {
         pauses: vec![pause(0, 0, (1 << 60) + 1)],
         ..Timeline::default()
     };
-    let job = Job::single(&timeline);
-    let attribution = attribute(&job, &Model::learn(&job), Budget { single: 2 });
+    let job = ReplayJob::single(&timeline);
+    let attribution = attribute(
+        &job,
+        &ReplayModel::learn(&job),
+        AttributionBudget { single: 2 },
+    );
     let sum: u64 = attribution.shares.iter().map(|share| share.share_ns).sum();
     assert_eq!((sum, attribution.cost_ns), ((1 << 60) + 1, (1 << 60) + 1));
 }
@@ -166,28 +170,28 @@ proptest! {
         timelines in prop::collection::vec(any_timeline(), 1..3),
         members in prop::collection::vec((0..3u32, 0..40u32), 0..6),
     ) {
-        let members = members.chunks(2).map(|members| Collective {
-            members: members.iter().map(|(timeline, op)| Member { timeline: *timeline, op: *op }).collect(),
+        let members = members.chunks(2).map(|members| ReplayCollective {
+            members: members.iter().map(|(timeline, op)| CollectiveMember { timeline: *timeline, op: *op }).collect(),
         });
-        let job = Job {
+        let job = ReplayJob {
             timelines: timelines.iter().collect(),
             offsets_ns: vec![0, 0],
             collectives: members.collect(),
         };
-        let model = Model::learn(&job);
-        assert_same(&job, &model, &Change::default());
-        let attribution = attribute(&job, &model, Budget { single: 2 });
+        let model = ReplayModel::learn(&job);
+        assert_same(&job, &model, &ReplayChange::default());
+        let attribution = attribute(&job, &model, AttributionBudget { single: 2 });
         let sum: u128 = attribution.shares.iter().map(|share| u128::from(share.share_ns)).sum();
         prop_assert_eq!(sum, u128::from(attribution.cost_ns));
         for (rank, timeline) in timelines.iter().enumerate() {
             for device in 0..3 {
-                let idle = model.replay(&Change::default()).idle_ns(rank, device);
+                let idle = model.replay(&ReplayChange::default()).idle_ns(rank, device);
                 prop_assert!(u128::from(idle) <= u128::from(end_ns(timeline)));
             }
             for call in &timeline.calls {
                 let at_ns = call.begin_ns;
-                let schedule = model.replay(&Change::default());
-                prop_assert_eq!(schedule.moment(rank, call.thread, at_ns), at_ns);
+                let schedule = model.replay(&ReplayChange::default());
+                prop_assert_eq!(schedule.timestamp(rank, call.thread, at_ns), at_ns);
             }
         }
     }
@@ -198,9 +202,9 @@ proptest! {
         lengths in prop::collection::vec((0..6u32, 0..60u64, 0..60u64), 0..6),
         inserted in prop::collection::vec((0..4u32, any_time(), any_time()), 0..3),
     ) {
-        let job = Job::single(&timeline);
-        let model = Model::learn(&job);
-        let change = |longer: bool| Change {
+        let job = ReplayJob::single(&timeline);
+        let model = ReplayModel::learn(&job);
+        let change = |longer: bool| ReplayChange {
             lengths: lengths.iter().map(|(pause, length, more)| PauseLength {
                 timeline: 0,
                 pause: *pause,

@@ -13,10 +13,10 @@
 
 mod simgpu;
 
-use simgpu::Form;
+use simgpu::RunForm;
 use simgpu::figure::Figure;
 use simgpu::figure::Verdict;
-use simgpu::trial::Calm;
+use simgpu::trial::BaselineRun;
 use simgpu::trial::Outcome;
 use simgpu::trial::Trial;
 use std::sync::Mutex;
@@ -32,7 +32,10 @@ static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Plays and judges a case.
 fn case(name: &str, ranks: usize) {
-    let forms = [("with waits", Form::WithWaits), ("plain", Form::Plain)];
+    let forms = [
+        ("with waits", RunForm::WithWaits),
+        ("plain", RunForm::Plain),
+    ];
     let mut trials = forms.map(|_| Trial::default());
     let mut outcomes = Vec::new();
     // To the end: what analyses takes a processor as well.
@@ -94,7 +97,7 @@ fn off(outcome: &Outcome) -> String {
     of.join("; ")
 }
 
-fn waited(calm: &Calm) -> String {
+fn waited(calm: &BaselineRun) -> String {
     let [with, without] = calm.waited.map(ms);
     let [calm_with, calm_without] = calm.runs;
     format!(

@@ -5,9 +5,9 @@
 mod inserted;
 
 use gctrace_analysis::gpu::timeline::Timeline;
+use inserted::InsertionMethod;
 use inserted::Outcome;
 use inserted::Pause;
-use inserted::Way;
 use std::path::Path;
 
 const MS: u64 = 1_000_000;
@@ -20,7 +20,7 @@ fn trace(name: &str) -> Timeline {
 }
 
 /// Outcomes at three positions on every thread.
-fn outcomes(timeline: &Timeline, length_ns: u64, way: Way) -> Vec<Outcome> {
+fn outcomes(timeline: &Timeline, length_ns: u64, way: InsertionMethod) -> Vec<Outcome> {
     let (first, last) = timeline.gpu_span().unwrap_or_default();
     let mut threads: Vec<u32> = timeline.calls.iter().map(|call| call.thread).collect();
     threads.sort_unstable();
@@ -50,7 +50,7 @@ fn errors(outcomes: &[Outcome]) -> (i64, i64) {
 
 fn check(name: &str, length_ns: u64, bound_ns: i64) {
     let timeline = trace(name);
-    for way in [Way::Replay, Way::OneHost] {
+    for way in [InsertionMethod::Replay, InsertionMethod::OneHost] {
         let outcomes = outcomes(&timeline, length_ns, way);
         assert!(outcomes.len() >= 4, "{name}: {outcomes:?}");
         let (replay, overlap) = errors(&outcomes);

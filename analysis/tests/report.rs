@@ -14,13 +14,13 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_analysis::report::Report;
-use gctrace_event::Omitted;
-use gctrace_event::Origin;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
+use gctrace_event::OmittedPauses;
 use gctrace_event::Pause;
 use gctrace_event::ProbeCost;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Settings;
 
 fn ids(report: &Report) -> Vec<&str> {
     report
@@ -184,12 +184,12 @@ fn collections_for_nothing_and_explicit_calls() {
     let report = report(
         vec![
             process(1, 0, "generational"),
-            of(Reason::Automatic, 2, Some(0), 0),
-            of(Reason::Automatic, 0, Some(0), 10),
-            of(Reason::Manual, 2, Some(0), 20),
-            of(Reason::Manual, 2, Some(5), 30),
-            of(Reason::Shutdown, 2, Some(0), 40),
-            of(Reason::Automatic, 2, None, 50),
+            of(GcReason::Automatic, 2, Some(0), 0),
+            of(GcReason::Automatic, 0, Some(0), 10),
+            of(GcReason::Manual, 2, Some(0), 20),
+            of(GcReason::Manual, 2, Some(5), 30),
+            of(GcReason::Shutdown, 2, Some(0), 40),
+            of(GcReason::Automatic, 2, None, 50),
         ],
         Some(end(100)),
     );
@@ -210,7 +210,7 @@ fn collections_for_nothing_and_explicit_calls() {
 fn what_is_missing_is_said() {
     let mut attached = process(1, 0, "generational");
     if let Record::Process(process) = &mut attached {
-        process.origin = Origin::Attached;
+        process.origin = ProcessOrigin::Attached;
     }
     let cut_short = Pause {
         unfinished: true,
@@ -219,7 +219,7 @@ fn what_is_missing_is_said() {
     };
     let mut last = end(1000);
     last.lost.insert("ring buffer full".to_owned(), 3);
-    last.omitted = Omitted {
+    last.omitted = OmittedPauses {
         count: 7,
         total_ns: 5 * MS,
     };
@@ -327,7 +327,7 @@ fn levels_of_the_verdict() {
 #[test]
 fn settings_are_in_the_advice() {
     let settings = |thresholds| {
-        Record::Settings(Settings {
+        Record::Settings(GcSettings {
             pid: 1,
             at_ns: START,
             enabled: Some(true),
@@ -351,7 +351,7 @@ fn settings_are_in_the_advice() {
 #[test]
 fn collections_at_the_end_of_the_interpreter_are_told_apart() {
     let last = Pause {
-        reason: Reason::Shutdown,
+        reason: GcReason::Shutdown,
         generation: 2,
         ..pause(1, 900, 1000)
     };

@@ -7,7 +7,7 @@ mod common;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::Record;
-use gctrace_event::read::Item;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
 
 /// Set to write the schema instead of comparing it.
@@ -52,7 +52,7 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
     analysis.begin_trace(name);
     let mut launches = Vec::new();
     while let Some(item) = reader.next_item().unwrap() {
-        if let Item::Record(Record::CudaCall(call)) = &item
+        if let DecodedItem::Record(Record::CudaCall(call)) = &item
             && call.is_launch()
         {
             launches.push((call.begin_ns, call.pid, call.tid));
@@ -66,7 +66,7 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
         pause.tid = tid;
         (pause.begin_ns, pause.end_ns) = (begin_ns - 900_000, begin_ns - 1_000);
         pause.generation = (place % 3) as u8;
-        analysis.add(Item::Record(Record::Pause(pause)));
+        analysis.add(DecodedItem::Record(Record::Pause(pause)));
     }
     analysis.end_trace(reader.finish(), None);
 }

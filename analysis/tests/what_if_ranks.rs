@@ -10,15 +10,15 @@ use common::process;
 use common::report;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::ranks;
-use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::gpu::what_if::Assumption;
 use gctrace_analysis::gpu::what_if::FullLengths;
-use gctrace_analysis::gpu::what_if::Learned;
-use gctrace_analysis::gpu::what_if::Plan;
-use gctrace_analysis::gpu::what_if::Program;
-use gctrace_analysis::gpu::what_if::Replays;
-use gctrace_analysis::gpu::what_if::Rerun;
-use gctrace_analysis::gpu::what_if::Side;
+use gctrace_analysis::gpu::what_if::JobReplays;
+use gctrace_analysis::gpu::what_if::LearnedJob;
+use gctrace_analysis::gpu::what_if::PausePlan;
+use gctrace_analysis::gpu::what_if::ProgramModel;
+use gctrace_analysis::gpu::what_if::RunModel;
 use gctrace_analysis::gpu::what_if::planned;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WhatIf;
@@ -231,9 +231,9 @@ fn plans_fall_into_the_same_step_of_every_rank() {
     let ranks = described().into_iter().chain(records).collect();
     common::add(&mut analysis, "t.json", ranks, Some(end(5_000)));
     let timelines: Vec<&Timeline> = analysis.timelines().iter().collect();
-    let programs: Vec<Program<'_>> = timelines
+    let programs: Vec<ProgramModel<'_>> = timelines
         .iter()
-        .map(|timeline| Program {
+        .map(|timeline| ProgramModel {
             timeline,
             span_ns: (START, START + measured_ns),
             free_threaded: false,
@@ -245,18 +245,18 @@ fn plans_fall_into_the_same_step_of_every_rank() {
         .collect();
     let found = ranks::jobs(&timelines);
     let job = found.jobs[0].job(&timelines);
-    let replays = Replays {
+    let replays = JobReplays {
         programs: &programs,
-        jobs: vec![Learned {
-            model: Model::learn(&job),
+        jobs: vec![LearnedJob {
+            model: ReplayModel::learn(&job),
             offsets_ns: job.offsets_ns.clone(),
             programs: vec![0, 1],
         }],
         error_ratio: None,
     };
-    assert_eq!(replays.run(&Plan::default()).length_ns, measured_ns);
+    assert_eq!(replays.run(&PausePlan::default()).length_ns, measured_ns);
     let lengths = FullLengths::of(&programs).unwrap();
-    let plan = planned(&programs, &lengths, 10, Side::Pessimistic);
+    let plan = planned(&programs, &lengths, 10, Assumption::Pessimistic);
     assert_eq!(plan.inserted.len(), 6);
     let (_, without_ns) = run(|_, _| false, false);
     let (_, at_once_ns) = run(|_, step| step > 0 && step % 10 == 0, true);

@@ -13,12 +13,12 @@ use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::Level;
 use gctrace_event::Annotation;
 use gctrace_event::DeviceMemory;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
 use gctrace_event::PauseMemory;
 use gctrace_event::Pressure;
-use gctrace_event::Reason;
 use gctrace_event::Record;
 use proptest::prelude::*;
 use training::DEFAULT;
@@ -108,7 +108,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
         begin_ns: last_ns,
         end_ns: last_ns + 90 * MS,
         generation: 2,
-        reason: Reason::Shutdown,
+        reason: GcReason::Shutdown,
         ..pause(1, 0, 1)
     }));
     let report = analyzed(&measured);
@@ -153,7 +153,7 @@ fn what_no_trace_tells_widens_the_interval() {
     for record in &mut measured.records {
         if let Record::Pause(pause) = record {
             pause.generation = Pause::UNKNOWN_GENERATION;
-            pause.reason = Reason::Unknown;
+            pause.reason = GcReason::Unknown;
             (pause.collected, pause.oldest_objects) = (None, None);
         }
     }
@@ -243,7 +243,7 @@ fn with_version(record: Record, version: &str) -> Record {
 }
 
 /// Moments of a trace that nobody wrote by hand: close together, far apart, at the end of time.
-fn moment() -> impl Strategy<Value = u64> {
+fn timestamp() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => (0u64..5_000).prop_map(|us| START + us * US),
         1 => Just(0),
@@ -257,9 +257,9 @@ proptest! {
     /// Whatever a trace holds, what is predicted is an interval.
     #[test]
     fn predictions_of_any_trace_are_intervals(
-        work in prop::collection::vec((moment(), moment(), 0u64..3), 0..30),
-        pauses in prop::collection::vec((moment(), moment(), 0u8..4, 0usize..4, any::<Option<u64>>()), 0..20),
-        steps in prop::collection::vec((moment(), moment()), 0..8),
+        work in prop::collection::vec((timestamp(), timestamp(), 0u64..3), 0..30),
+        pauses in prop::collection::vec((timestamp(), timestamp(), 0u8..4, 0usize..4, any::<Option<u64>>()), 0..20),
+        steps in prop::collection::vec((timestamp(), timestamp()), 0..8),
     ) {
         let program = Program { steps: 3, ..PROGRAM };
         let mut records = run(program, DEFAULT).records;
@@ -282,7 +282,7 @@ proptest! {
             }));
         }
         records.append(&mut simulation.records);
-        let reasons = [Reason::Automatic, Reason::Manual, Reason::Shutdown, Reason::Unknown];
+        let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
         for (one, other, generation, reason, objects) in pauses {
             records.push(Record::Pause(Pause {
                 begin_ns: one.min(other),

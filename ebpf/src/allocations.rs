@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::session::SharedMaps;
-use crate::support::Attach;
+use crate::support::AttachMethod;
 use crate::wire::Wire;
 use libbpf_rs::Link;
 use libbpf_rs::MapCore as _;
@@ -103,7 +103,7 @@ fn largest(class: usize) -> Option<u64> {
 }
 
 /// The loaded programs.
-pub struct Allocations {
+pub struct AllocationPrograms {
     skeleton: AllocSkel<'static>,
 }
 
@@ -114,13 +114,13 @@ pub struct AllocationWindow {
     _link: Link,
 }
 
-impl Allocations {
+impl AllocationPrograms {
     /// Loads the programs; stacks and samples come with the session's events.
     ///
     /// # Errors
     /// [`Error::Load`]; [`Error::NoMultiLinks`] before Linux 6.6.
     pub fn load(shared: &SharedMaps, stack_depth: u32) -> Result<Self, Error> {
-        if shared.attach == Attach::Single {
+        if shared.attach == AttachMethod::Single {
             return Err(Error::NoMultiLinks);
         }
         // Borrowed by the skeleton for as long as it lives: until gctrace ends.

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::session::Attachment;
-use crate::session::Session;
+use crate::session::BpfSession;
 use crate::wire::Arenas;
 use crate::wire::Wire as _;
 use libbpf_rs::MapCore as _;
@@ -23,7 +23,7 @@ use std::path::Path;
 /// Where tracefs usually is: its own place, and the older one.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-impl Session {
+impl BpfSession {
     /// Counts the arenas of recorded processes from now on, and tells of each libpython that one maps
     /// ([`crate::ProcessEvent::Library`]).
     ///
@@ -63,7 +63,7 @@ impl Session {
     }
 
     /// Tells from now on of libraries of CUDA, NCCL and torch that recorded processes map
-    /// as well. It takes the tracepoints of [`Session::count_arenas`]: `false` without.
+    /// as well. It takes the tracepoints of [`BpfSession::count_arenas`]: `false` without.
     pub fn watch_libraries(&mut self) -> bool {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.watch_libraries = true;

@@ -6,7 +6,7 @@ use crate::wire::PointKind;
 
 /// Which argument of the probed function holds what: 1 is the first (rdi), 5 the fifth (r8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Registers {
+pub struct ArgumentRegisters {
     /// `PyThreadState *`.
     pub tstate: Option<u8>,
     /// Generation.
@@ -22,10 +22,10 @@ pub struct Registers {
 pub struct PlannedPoint {
     /// What is there.
     pub kind: PointKind,
-    /// Index that [`crate::Session::add_layout`] returned, if there is a layout.
+    /// Index that [`crate::BpfSession::add_layout`] returned, if there is a layout.
     pub layout: Option<u32>,
     /// Arguments at the probed instruction.
-    pub registers: Registers,
+    pub registers: ArgumentRegisters,
     /// The generation that this clone of the collector always collects.
     pub fixed_generation: Option<u8>,
     /// Address of `_PyRuntime` less the address of the probed instruction, in bytes.
@@ -108,7 +108,7 @@ mod tests {
         PlannedPoint {
             kind: PointKind::POINT_COLLECT,
             layout: Some(0),
-            registers: Registers::default(),
+            registers: ArgumentRegisters::default(),
             fixed_generation: None,
             runtime_delta: 0,
             entry,

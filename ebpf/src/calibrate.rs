@@ -4,11 +4,11 @@
 //! deep as is recorded, so the program takes the same way through every read and the ring buffer as
 //! in a traced interpreter of 3.12 or later.
 
+use crate::attach::ArgumentRegisters;
 use crate::attach::PlannedPoint;
-use crate::attach::Registers;
 use crate::error::Error;
 use crate::session::Attachment;
-use crate::session::Session;
+use crate::session::BpfSession;
 use crate::wire::FrameOffsets;
 use crate::wire::InstructionKind;
 use crate::wire::Layout;
@@ -58,7 +58,7 @@ const COUNTER_WORD: usize = 16;
 /// The right to calibrate, of one gctrace at a time: all probe the same function of the same file, and with
 /// another's probes in it a call without ours is as slow as one with them. Held until the probes are out.
 #[derive(Debug)]
-pub struct Turn {
+pub struct CalibrationLock {
     _lock: Flock<fs::File>,
 }
 
@@ -66,7 +66,7 @@ pub struct Turn {
 const TURN_GAP: Duration = Duration::from_millis(10);
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Turn {
+impl CalibrationLock {
     /// Waits up to a second; `None`: others were calibrating all the time.
     #[must_use]
     pub fn wait() -> Option<Self> {
@@ -83,10 +83,10 @@ impl Turn {
     }
 }
 
-impl Session {
+impl BpfSession {
     /// Measures what the probes cost here. The events it makes are thrown away, and so is anything
     /// else still in the rings: call it last. The probes it placed are handed back, to be taken out
-    /// together with others ([`crate::detach`]). To be done in one's [`Turn`].
+    /// together with others ([`crate::detach`]). To be done in one's [`CalibrationLock`].
     ///
     /// # Errors
     /// If the own executable cannot be read or probed.
@@ -109,10 +109,10 @@ impl Session {
         let mut point = PlannedPoint {
             kind: PointKind::POINT_START_WORLD,
             layout: Some(layout),
-            registers: Registers {
+            registers: ArgumentRegisters {
                 tstate: Some(1),
                 generation: Some(2),
-                ..Registers::default()
+                ..ArgumentRegisters::default()
             },
             fixed_generation: None,
             runtime_delta: 0,

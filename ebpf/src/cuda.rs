@@ -7,11 +7,11 @@ mod cookie;
 mod decode;
 
 pub use calibrate::CudaCalibration;
-pub use cookie::BytesPlace;
+pub use cookie::BytesLocation;
 pub use cookie::CallProbe;
-pub use cookie::GridPlace;
-pub use cookie::StreamPlace;
-pub use decode::CudaCall;
+pub use cookie::GridLocation;
+pub use cookie::StreamLocation;
+pub use decode::CudaCallEvent;
 pub use decode::CudaEvent;
 pub use decode::DeviceMemoryEvent;
 
@@ -19,10 +19,10 @@ use crate::attach::LinkPlan;
 use crate::error::Error;
 use crate::per_cpu;
 use crate::session::Attachment;
-use crate::session::Session;
+use crate::session::BpfSession;
 use crate::session::link_each;
 use crate::session::link_multi;
-use crate::support::Attach;
+use crate::support::AttachMethod;
 use libbpf_rs::ProgramAttachType;
 use libbpf_rs::RingBuffer;
 use libbpf_rs::RingBufferBuilder;
@@ -54,11 +54,11 @@ mod skeleton {
 }
 
 /// The loaded programs. Dropping it detaches nothing: links live on their own.
-pub struct Cuda {
+pub struct CudaPrograms {
     // Declared, and so dropped, before the programs it reads from.
     ring: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<CudaEvent>>>,
-    attach: Attach,
+    attach: AttachMethod,
     skeleton: CudaSkel<'static>,
 }
 
@@ -75,12 +75,12 @@ pub struct CallCounts {
     pub lost: u64,
 }
 
-impl Cuda {
+impl CudaPrograms {
     /// Loads the programs; no function is probed yet.
     ///
     /// # Errors
     /// [`Error::Load`], [`Error::Map`], [`Error::RingSize`].
-    pub fn load(session: &Session, ring_bytes: u32) -> Result<Self, Error> {
+    pub fn load(session: &BpfSession, ring_bytes: u32) -> Result<Self, Error> {
         if ring_bytes < 4096 || !ring_bytes.is_power_of_two() {
             return Err(Error::RingSize(ring_bytes));
         }
@@ -96,7 +96,7 @@ impl Cuda {
             .map_err(Error::Load)?;
         let shared = session.shared_maps()?;
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
-        if attach == Attach::Single {
+        if attach == AttachMethod::Single {
             // The value 0, which is what an ordinary kprobe program carries.
             for program in [&mut open.progs.at_call, &mut open.progs.at_call_return] {
                 program.set_attach_type(ProgramAttachType::CgroupInetIngress);
@@ -140,8 +140,10 @@ impl Cuda {
                 continue;
             }
             let linked = match self.attach {
-                Attach::Multi => link_multi(program, file, plan, on_return).map(|link| vec![link]),
-                Attach::Single => link_each(program, file, plan, on_return),
+                AttachMethod::Multi => {
+                    link_multi(program, file, plan, on_return).map(|link| vec![link])
+                }
+                AttachMethod::Single => link_each(program, file, plan, on_return),
             };
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),

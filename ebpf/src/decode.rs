@@ -13,9 +13,9 @@ use crate::wire::PauseWire;
 use crate::wire::ProcessWire;
 use crate::wire::StackWire;
 use crate::wire::Wire;
+use gctrace_event::EventSource;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
-use gctrace_event::Source;
 
 /// Something that happened in a recorded process.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ use gctrace_event::Source;
     clippy::large_enum_variant,
     reason = "nearly all events are pauses, the largest; a box for each would cost more than it saves"
 )]
-pub enum Event {
+pub enum KernelEvent {
     /// The collector ran.
     Pause(PauseEvent),
     /// A process was born, changed its program, or died.
@@ -46,17 +46,17 @@ pub struct StackEvent {
     pub pid: u32,
     /// Its name.
     pub id: StackId,
-    /// Index of the layout that [`crate::Session::add_layout`] returned for its interpreter.
+    /// Index of the layout that [`crate::BpfSession::add_layout`] returned for its interpreter.
     pub layout: u32,
     /// Frames, innermost first.
-    pub frames: Vec<StackFrame>,
+    pub frames: Vec<CapturedFrame>,
     /// There are more frames outside of these.
     pub truncated: bool,
 }
 
 /// One Python frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StackFrame {
+pub struct CapturedFrame {
     /// Its code object.
     pub code: CodeId,
     /// Byte offset of the instruction within the code; `None` before the first one.
@@ -80,7 +80,7 @@ pub struct CodeEvent {
     pub pid: u32,
     /// The code object.
     pub code: CodeId,
-    /// Index of the layout that [`crate::Session::add_layout`] returned for its interpreter.
+    /// Index of the layout that [`crate::BpfSession::add_layout`] returned for its interpreter.
     pub layout: u32,
     /// `co_firstlineno`.
     pub first_line: i32,
@@ -123,7 +123,7 @@ pub struct PauseEvent {
 
 /// Whether a process was stopped until its probes are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum HoldState {
     /// It is stopped and waits for [`crate::HeldProcesses::release`].
     Stopped {
         /// So was its parent, before.
@@ -140,7 +140,7 @@ pub enum Hold {
 pub enum NotHeld {
     /// It runs as a user whose processes this gctrace may not continue.
     OtherUser,
-    /// The recording ends, or the rings were not looked at for a while ([`crate::Session::hold_until`]).
+    /// The recording ends, or the rings were not looked at for a while ([`crate::BpfSession::hold_until`]).
     NotNow,
     /// Somebody would see it: a debugger, a shell with job control, sudo.
     Seen,
@@ -176,7 +176,7 @@ pub enum ProcessEvent {
         /// The executable.
         file: FileKey,
         /// Whether it is stopped.
-        hold: Hold,
+        hold: HoldState,
         /// The executable need not be looked at: it was marked as known, or holds no collector for certain.
         known: bool,
         /// When.
@@ -187,7 +187,7 @@ pub enum ProcessEvent {
         /// The process.
         pid: u32,
         /// Whether it is stopped.
-        hold: Hold,
+        hold: HoldState,
         /// When.
         at_ns: u64,
     },
@@ -203,7 +203,7 @@ pub enum ProcessEvent {
         /// The file was marked as known before.
         known: bool,
         /// Whether it is stopped, once the mapping is made.
-        hold: Hold,
+        hold: HoldState,
         /// When.
         at_ns: u64,
     },
@@ -227,21 +227,23 @@ pub enum ProcessEvent {
 
 /// Decodes one record of either ring; `None` if it is none of ours (too short, unknown kind).
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Option<Event> {
+pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match EventKind(kind) {
         EventKind::EVENT_PAUSE => {
-            PauseWire::read(bytes).map(|wire| Event::Pause(pause(&wire, bytes)))
+            PauseWire::read(bytes).map(|wire| KernelEvent::Pause(pause(&wire, bytes)))
         }
-        EventKind::EVENT_STACK => StackWire::read(bytes).map(|wire| Event::Stack(stack(&wire))),
-        EventKind::EVENT_CODE => code(bytes).map(Event::Code),
+        EventKind::EVENT_STACK => {
+            StackWire::read(bytes).map(|wire| KernelEvent::Stack(stack(&wire)))
+        }
+        EventKind::EVENT_CODE => code(bytes).map(KernelEvent::Code),
         EventKind::EVENT_ALLOCATION => AllocationWire::read(bytes).map(|wire| {
-            Event::Allocation(AllocationEvent {
+            KernelEvent::Allocation(AllocationEvent {
                 pid: wire.pid,
                 stack: wire.stack,
             })
         }),
-        _ => process(&ProcessWire::read(bytes)?).map(Event::Process),
+        _ => process(&ProcessWire::read(bytes)?).map(KernelEvent::Process),
     }
 }
 
@@ -282,16 +284,16 @@ fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
     })
 }
 
-fn hold(wire: &ProcessWire) -> Hold {
+fn hold(wire: &ProcessWire) -> HoldState {
     match HoldWire(wire.hold) {
-        HoldWire::HOLD_STOPPED => Hold::Stopped {
+        HoldWire::HOLD_STOPPED => HoldState::Stopped {
             parent_was_stopped: wire.parent_stopped != 0,
         },
-        HoldWire::HOLD_OTHER_USER => Hold::Refused(NotHeld::OtherUser),
-        HoldWire::HOLD_NOT_NOW => Hold::Refused(NotHeld::NotNow),
-        HoldWire::HOLD_SEEN => Hold::Refused(NotHeld::Seen),
-        HoldWire::HOLD_FAILED => Hold::Refused(NotHeld::Failed),
-        _ => Hold::NotNeeded,
+        HoldWire::HOLD_OTHER_USER => HoldState::Refused(NotHeld::OtherUser),
+        HoldWire::HOLD_NOT_NOW => HoldState::Refused(NotHeld::NotNow),
+        HoldWire::HOLD_SEEN => HoldState::Refused(NotHeld::Seen),
+        HoldWire::HOLD_FAILED => HoldState::Refused(NotHeld::Failed),
+        _ => HoldState::NotNeeded,
     }
 }
 
@@ -302,7 +304,7 @@ fn stack(wire: &StackWire) -> StackEvent {
         id: wire.id,
         layout: wire.layout,
         frames: frames
-            .map(|frame| StackFrame {
+            .map(|frame| CapturedFrame {
                 code: CodeId {
                     address: frame.code,
                     identity: frame.identity,
@@ -365,7 +367,7 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         stack: None,
         young_count: counts(wire).map(|counts| u64::from(counts[0])),
         counters: counts::of_pause(wire, bytes, cpu_ns),
-        source: Source::Probes,
+        source: EventSource::Probes,
     };
     PauseEvent {
         pause,
@@ -408,18 +410,18 @@ const REASON_MANUAL: i32 = 2;
 
 /// An explicit call is manual even while the interpreter finalizes; what finalization itself runs
 /// (`PyGC_Collect`, `_PyGC_CollectNoFail`) is a shutdown collection whatever its argument says.
-fn reason(wire: &PauseWire) -> Reason {
+fn reason(wire: &PauseWire) -> GcReason {
     if has(wire, PauseFlag::PAUSE_IN_GC_COLLECT) {
-        Reason::Manual
+        GcReason::Manual
     } else if has(wire, PauseFlag::PAUSE_FINALIZING)
         || has(wire, PauseFlag::PAUSE_NOFAIL)
         || wire.reason_argument == REASON_SHUTDOWN
     {
-        Reason::Shutdown
+        GcReason::Shutdown
     } else if has(wire, PauseFlag::PAUSE_IN_PYGC_COLLECT) || wire.reason_argument == REASON_MANUAL {
-        Reason::Manual
+        GcReason::Manual
     } else {
-        Reason::Automatic
+        GcReason::Automatic
     }
 }
 
@@ -450,7 +452,7 @@ mod tests {
 
     fn decoded(wire: &PauseWire) -> PauseEvent {
         match decode(wire.bytes()) {
-            Some(Event::Pause(pause)) => pause,
+            Some(KernelEvent::Pause(pause)) => pause,
             other => panic!("not a pause: {other:?}"),
         }
     }
@@ -474,9 +476,9 @@ mod tests {
     fn an_explicit_call_is_manual_even_at_shutdown_and_finalization_is_not() {
         let mut wire = wire();
         wire.flags = PauseFlag::PAUSE_FINALIZING.0 | PauseFlag::PAUSE_IN_PYGC_COLLECT.0;
-        assert_eq!(decoded(&wire).pause.reason, Reason::Shutdown);
+        assert_eq!(decoded(&wire).pause.reason, GcReason::Shutdown);
         wire.flags |= PauseFlag::PAUSE_IN_GC_COLLECT.0;
-        assert_eq!(decoded(&wire).pause.reason, Reason::Manual);
+        assert_eq!(decoded(&wire).pause.reason, GcReason::Manual);
     }
 
     #[test]
@@ -497,20 +499,20 @@ mod tests {
         fn any_bytes_decode_sensibly(kind in 0..10u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
-                Some(Event::Pause(PauseEvent { pause, .. })) => {
+                Some(KernelEvent::Pause(PauseEvent { pause, .. })) => {
                     prop_assert!(pause.begin_ns <= pause.end_ns);
                     prop_assert!(pause.cpu_ns.is_none_or(|cpu| cpu <= pause.duration_ns()));
                     prop_assert!(pause.stop_the_world_ns.is_none_or(|stopped| stopped <= pause.duration_ns()));
                     prop_assert!(pause.generation < 3 || pause.generation == Pause::UNKNOWN_GENERATION);
                 }
-                Some(Event::Process(_)) => prop_assert!(bytes.len() >= size_of::<ProcessWire>()),
-                Some(Event::Stack(stack)) => {
+                Some(KernelEvent::Process(_)) => prop_assert!(bytes.len() >= size_of::<ProcessWire>()),
+                Some(KernelEvent::Stack(stack)) => {
                     prop_assert!(stack.frames.len() <= crate::MAX_STACK_DEPTH as usize);
                 }
-                Some(Event::Code(code)) => {
+                Some(KernelEvent::Code(code)) => {
                     prop_assert!(code.line_table.len() <= bytes.len() - size_of::<CodeWire>());
                 }
-                Some(Event::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
+                Some(KernelEvent::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
                 None => prop_assert!(kind > 8 || kind == 0 || bytes.len() < size_of::<StackWire>()),
             }
         }

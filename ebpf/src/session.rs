@@ -5,19 +5,19 @@ mod shared;
 mod totals;
 
 pub use shared::SharedMaps;
-pub use totals::Counters;
+pub use totals::ProgramCounts;
 
 use crate::attach::LinkPlan;
 use crate::attach::PlannedPoint;
 use crate::attach::plan_links;
 use crate::counts::CounterSet;
-use crate::decode::Event;
+use crate::decode::KernelEvent;
 use crate::decode::decode;
 use crate::error::Error;
 use crate::per_cpu;
 use crate::release::HeldProcesses;
-use crate::room;
-use crate::support::Attach;
+use crate::ring_memory;
+use crate::support::AttachMethod;
 use crate::support::KernelSupport;
 use crate::wire::Counter;
 use crate::wire::FileKey;
@@ -50,7 +50,7 @@ use std::time::Duration;
 
 /// How a session is loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct SessionConfig {
     /// Record the children of recorded processes.
     pub follow_children: bool,
     /// Bytes of the ring buffer for pauses: a power of two, at least a page.
@@ -62,13 +62,13 @@ pub struct Config {
 }
 
 /// Loaded programs. Dropping it detaches everything.
-pub struct Session {
+pub struct BpfSession {
     // Declared, and so dropped, before the programs it reads from.
     rings: RingBuffer<'static>,
-    batch: Rc<RefCell<Vec<Event>>>,
+    batch: Rc<RefCell<Vec<KernelEvent>>>,
     _tracepoints: Vec<Link>,
     pub(crate) arena_links: Vec<Link>,
-    attach: Attach,
+    attach: AttachMethod,
     points: u32,
     layouts: u32,
     counter_set: CounterSet,
@@ -102,12 +102,12 @@ pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
     });
 }
 
-impl Session {
+impl BpfSession {
     /// Loads the programs and attaches the tracepoints; nothing is recorded yet.
     ///
     /// # Errors
     /// A kernel that lacks something ([`Error::Unsupported`]), missing privileges ([`Error::Load`]).
-    pub fn open(config: Config, support: &KernelSupport) -> Result<Self, Error> {
+    pub fn open(config: SessionConfig, support: &KernelSupport) -> Result<Self, Error> {
         if config.ring_bytes < 4096 || !config.ring_bytes.is_power_of_two() {
             return Err(Error::RingSize(config.ring_bytes));
         }
@@ -117,7 +117,7 @@ impl Session {
         let skeleton = load(config, support.attach())?;
         let tracepoints = attach_tracepoints(&skeleton)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
-        room::for_rings(config.ring_bytes).map_err(|source| Error::NoRoom {
+        ring_memory::for_rings(config.ring_bytes).map_err(|source| Error::NoRoom {
             bytes: config.ring_bytes,
             source,
         })?;
@@ -272,8 +272,10 @@ impl Session {
                 continue;
             }
             let linked = match attach {
-                Attach::Multi => link_multi(program, file, plan, on_return).map(|link| vec![link]),
-                Attach::Single => link_each(program, file, plan, on_return),
+                AttachMethod::Multi => {
+                    link_multi(program, file, plan, on_return).map(|link| vec![link])
+                }
+                AttachMethod::Single => link_each(program, file, plan, on_return),
             };
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),
@@ -288,7 +290,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Map`] if the rings cannot be read.
-    pub fn poll(&mut self, timeout: Duration) -> Result<Vec<Event>, Error> {
+    pub fn poll(&mut self, timeout: Duration) -> Result<Vec<KernelEvent>, Error> {
         let failed = |source| Error::Map {
             map: "pause_ring",
             source,
@@ -313,16 +315,16 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Map`].
-    pub fn counters(&self) -> Result<Counters, Error> {
+    pub fn counters(&self) -> Result<ProgramCounts, Error> {
         let read = |index| per_cpu::sum(&self.skeleton.maps.counters, "counters", index);
         let values = (0..Counter::COUNTERS.0)
             .map(read)
             .collect::<Result<_, _>>()?;
-        Ok(Counters { values })
+        Ok(ProgramCounts { values })
     }
 }
 
-fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
+fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'static>, Error> {
     // The skeleton borrows its object for as long as it lives, which is until gctrace ends: a few
     // hundred bytes once per process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -347,7 +349,7 @@ fn load(config: Config, attach: Attach) -> Result<GctraceSkel<'static>, Error> {
             rodata.follow_only_group = nix::unistd::Gid::current().as_raw();
         }
     }
-    if attach == Attach::Single {
+    if attach == AttachMethod::Single {
         // The value 0, which is what an ordinary kprobe program carries.
         for program in [&mut open.progs.at_entry, &mut open.progs.at_return] {
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
@@ -381,9 +383,9 @@ fn attach_tracepoints(skeleton: &GctraceSkel<'_>) -> Result<Vec<Link>, Error> {
 
 fn rings(
     skeleton: &GctraceSkel<'_>,
-    batch: &Rc<RefCell<Vec<Event>>>,
+    batch: &Rc<RefCell<Vec<KernelEvent>>>,
 ) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let into = |batch: &Rc<RefCell<Vec<Event>>>| {
+    let into = |batch: &Rc<RefCell<Vec<KernelEvent>>>| {
         let batch = Rc::clone(batch);
         move |bytes: &[u8]| {
             batch.borrow_mut().extend(decode(bytes));

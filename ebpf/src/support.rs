@@ -38,7 +38,7 @@ pub const OLDEST_LINUX: &str = "5.15";
 
 /// How probes are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attach {
+pub enum AttachMethod {
     /// One link per file and end: attaching and detaching is fast.
     Multi,
     /// One link per probe: detaching waits for a grace period of the kernel per probe.
@@ -100,7 +100,7 @@ impl KernelSupport {
         } else if !missing.is_empty() {
             let missing = missing.join(", ");
             Some(Error::Unsupported { release, missing })
-        } else if self.attach() == Attach::Single && !self.perf_events {
+        } else if self.attach() == AttachMethod::Single && !self.perf_events {
             Some(Error::PerfEvents { release })
         } else {
             None
@@ -109,11 +109,11 @@ impl KernelSupport {
 
     /// Multi links where the kernel has them.
     #[must_use]
-    pub fn attach(&self) -> Attach {
+    pub fn attach(&self) -> AttachMethod {
         if self.uprobe_multi {
-            Attach::Multi
+            AttachMethod::Multi
         } else {
-            Attach::Single
+            AttachMethod::Single
         }
     }
 }
@@ -259,14 +259,14 @@ mod tests {
 
     #[test]
     fn rules_follow_facts() {
-        assert_eq!(kernel().attach(), Attach::Multi);
+        assert_eq!(kernel().attach(), AttachMethod::Multi);
         assert!(kernel().refusal().is_none());
         let old = KernelSupport {
             uprobe_multi: false,
             cookie: false,
             ..kernel()
         };
-        assert_eq!(old.attach(), Attach::Single);
+        assert_eq!(old.attach(), AttachMethod::Single);
         assert_eq!(
             old.refusal().map(|error| error.to_string()).as_deref(),
             Some(

@@ -1,20 +1,20 @@
 //! Kernel tier: this kernel's verifier takes every program, whatever is switched on in it.
 
-use gctrace_ebpf::Allocations;
-use gctrace_ebpf::Attach;
-use gctrace_ebpf::Config;
+use gctrace_ebpf::AllocationPrograms;
+use gctrace_ebpf::AttachMethod;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CounterSet;
-use gctrace_ebpf::Cuda;
+use gctrace_ebpf::CudaPrograms;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::MAX_STACK_DEPTH;
-use gctrace_ebpf::Session;
+use gctrace_ebpf::SessionConfig;
 use gctrace_event::Counter;
 
 const RING_BYTES: u32 = 1 << 20;
 
 /// Switches cut parts out of the programs: everything, nothing, and what is recorded by default.
-fn configurations() -> [Config; 3] {
-    let config = |follow_children, stack_depth, counters| Config {
+fn configurations() -> [SessionConfig; 3] {
+    let config = |follow_children, stack_depth, counters| SessionConfig {
         follow_children,
         ring_bytes: RING_BYTES,
         stack_depth,
@@ -37,12 +37,12 @@ fn the_verifier_takes_every_program() {
         return;
     }
     for config in configurations() {
-        let mut session = Session::open(config, &support).expect("gctrace.bpf.c");
+        let mut session = BpfSession::open(config, &support).expect("gctrace.bpf.c");
         session.count_arenas().expect("tracepoints of system calls");
         let shared = session.shared_maps().expect("shared maps");
-        Cuda::load(&session, RING_BYTES).expect("cuda.bpf.c");
-        if support.attach() == Attach::Multi {
-            Allocations::load(&shared, config.stack_depth).expect("alloc.bpf.c");
+        CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
+        if support.attach() == AttachMethod::Multi {
+            AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c");
         }
     }
 }

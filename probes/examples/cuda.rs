@@ -2,7 +2,7 @@
 //!
 //! `cargo run -p gctrace-probes --example cuda -- LIBRARY...`
 
-use gctrace_probes::cuda::Library;
+use gctrace_probes::cuda::CudaLibrary;
 use gctrace_probes::cuda::TABLE;
 use gctrace_probes::cuda::resolve_library;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::time::Instant;
 fn main() {
     for path in std::env::args_os().skip(1).map(PathBuf::from) {
         let name = path.file_name().and_then(|name| name.to_str());
-        let Some(library) = name.and_then(Library::of_file_name) else {
+        let Some(library) = name.and_then(CudaLibrary::of_file_name) else {
             println!("{}: none of these libraries by its name", path.display());
             continue;
         };

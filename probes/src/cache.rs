@@ -6,7 +6,7 @@
 
 use crate::resolution::Resolution;
 use crate::resolution::ResolveOptions;
-use crate::resolution::Rung;
+use crate::resolution::SearchStrategy;
 use serde::Deserialize;
 use serde::Serialize;
 use std::fs::Metadata;
@@ -28,19 +28,19 @@ const FORMAT: &str = concat!(
 const LARGEST_ENTRY: u64 = 1 << 20;
 
 /// The entry of one file; does nothing without a folder.
-pub(crate) struct Cache {
+pub(crate) struct ResolutionCache {
     entry: Option<PathBuf>,
     key: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Entry<T> {
+struct CachedResolution<T> {
     format: String,
     key: String,
     resolution: T,
 }
 
-impl Cache {
+impl ResolutionCache {
     /// For a file with this metadata and build id. Questions that start at a later rung than usual
     /// are not answered from the cache.
     pub(crate) fn new(
@@ -54,7 +54,7 @@ impl Cache {
         let folder = options
             .cache
             .as_ref()
-            .filter(|_| options.first_rung == Rung::SymbolTable);
+            .filter(|_| options.first_rung == SearchStrategy::SymbolTable);
         // A build id may be of any length; a file name may not.
         let name = key.get(..200).unwrap_or(&key);
         Self {
@@ -72,7 +72,7 @@ impl Cache {
             metadata.is_file() && metadata.size() <= LARGEST_ENTRY && metadata.mode() & 0o022 == 0;
         ours.then_some(())?;
         let bytes = std::fs::read(path).ok()?;
-        let entry: Entry<Resolution> = serde_json::from_slice(&bytes).ok()?;
+        let entry: CachedResolution<Resolution> = serde_json::from_slice(&bytes).ok()?;
         (entry.format == FORMAT && entry.key == self.key).then_some(())?;
         Some(Resolution {
             file: file.to_owned(),
@@ -93,7 +93,7 @@ impl Cache {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
-        let entry = Entry {
+        let entry = CachedResolution {
             format: FORMAT.to_owned(),
             key: self.key.clone(),
             resolution,

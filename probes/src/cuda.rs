@@ -15,21 +15,21 @@ pub use find::before_start;
 pub use find::cupti_before_start;
 pub use find::from_environment;
 pub use find::mapped;
-pub use table::Bytes;
-pub use table::Ends;
-pub use table::Function;
-pub use table::Grid;
-pub use table::Kind;
-pub use table::Layer;
-pub use table::Stream;
+pub use table::BytesArgument;
+pub use table::FunctionKind;
+pub use table::FunctionLayer;
+pub use table::GridArgument;
+pub use table::ProbedEnds;
+pub use table::ProbedFunction;
+pub use table::StreamArgument;
 pub use table::TABLE;
 
-use crate::elf::Data;
-use crate::elf::Image;
+use crate::elf::ElfImage;
+use crate::elf::ImageData;
 use crate::elf::NotAnImage;
 use crate::error::ResolveError;
 use crate::placement;
-use crate::placement::Keep;
+use crate::placement::PreservedState;
 use iced_x86::FlowControl;
 use object::ReadCache;
 use std::fs::File;
@@ -40,7 +40,7 @@ const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
 
 /// A library, by what its file is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Library {
+pub enum CudaLibrary {
     /// `libcuda.so`: the driver.
     Driver,
     /// `libcudart.so`: the runtime.
@@ -53,7 +53,7 @@ pub enum Library {
     TorchAutograd,
 }
 
-impl Library {
+impl CudaLibrary {
     /// The library that a file of this name is; `None` for any other.
     #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
@@ -71,24 +71,26 @@ impl Library {
     }
 
     /// The layers whose functions are looked for in it: a simulated GPU is all of CUDA in one file.
-    fn layers(self) -> &'static [Layer] {
+    fn layers(self) -> &'static [FunctionLayer] {
         match self {
-            Self::Driver | Self::Runtime | Self::Nccl => {
-                &[Layer::Driver, Layer::Runtime, Layer::Nccl]
-            }
-            Self::TorchMemory => &[Layer::TorchMemory],
-            Self::TorchAutograd => &[Layer::TorchAutograd],
+            Self::Driver | Self::Runtime | Self::Nccl => &[
+                FunctionLayer::Driver,
+                FunctionLayer::Runtime,
+                FunctionLayer::Nccl,
+            ],
+            Self::TorchMemory => &[FunctionLayer::TorchMemory],
+            Self::TorchAutograd => &[FunctionLayer::TorchAutograd],
         }
     }
 
     /// The layer whose functions it should have.
-    fn own_layer(self) -> Layer {
+    fn own_layer(self) -> FunctionLayer {
         match self {
-            Self::Driver => Layer::Driver,
-            Self::Runtime => Layer::Runtime,
-            Self::Nccl => Layer::Nccl,
-            Self::TorchMemory => Layer::TorchMemory,
-            Self::TorchAutograd => Layer::TorchAutograd,
+            Self::Driver => FunctionLayer::Driver,
+            Self::Runtime => FunctionLayer::Runtime,
+            Self::Nccl => FunctionLayer::Nccl,
+            Self::TorchMemory => FunctionLayer::TorchMemory,
+            Self::TorchAutograd => FunctionLayer::TorchAutograd,
         }
     }
 }
@@ -102,7 +104,7 @@ pub struct CudaPoint {
     pub symbol: String,
     /// File offset of an instruction at which stack pointer and arguments are those of the call.
     pub file_offset: u64,
-    /// File offsets of its return instructions; only for functions that end with [`Ends::Instructions`].
+    /// File offsets of its return instructions; only for functions that end with [`ProbedEnds::Instructions`].
     pub returns: Vec<u64>,
 }
 
@@ -119,13 +121,13 @@ pub struct CudaPoints {
 ///
 /// # Errors
 /// When the file cannot be opened. What is no ELF file for this machine has no functions.
-pub fn resolve_library(file: &Path, library: Library) -> Result<CudaPoints, ResolveError> {
+pub fn resolve_library(file: &Path, library: CudaLibrary) -> Result<CudaPoints, ResolveError> {
     let opened = File::open(file).map_err(|source| ResolveError::Read {
         path: file.to_owned(),
         source,
     })?;
     let cache = ReadCache::new(opened);
-    match Image::parse(Data::File(&cache)) {
+    match ElfImage::parse(ImageData::File(&cache)) {
         Ok(image) => Ok(points(&image, library)),
         // A linker script, or a library for another machine.
         Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
@@ -134,7 +136,7 @@ pub fn resolve_library(file: &Path, library: Library) -> Result<CudaPoints, Reso
     }
 }
 
-fn points(image: &Image<'_>, library: Library) -> CudaPoints {
+fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
     let mut found = CudaPoints::default();
     for (index, function) in (0u16..).zip(TABLE) {
         if !library.layers().contains(&function.layer) {
@@ -162,10 +164,10 @@ fn points(image: &Image<'_>, library: Library) -> CudaPoints {
     found
 }
 
-impl Function {
+impl ProbedFunction {
     fn suffixes(&self) -> &'static [&'static str] {
         match self.layer {
-            Layer::Driver | Layer::Runtime => &PER_THREAD,
+            FunctionLayer::Driver | FunctionLayer::Runtime => &PER_THREAD,
             _ => PER_THREAD.get(..1).unwrap_or_default(),
         }
     }
@@ -178,16 +180,16 @@ fn one_probe_each(points: &mut Vec<CudaPoint>) {
 }
 
 fn point(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     index: u16,
-    function: &Function,
+    function: &ProbedFunction,
     symbol: &str,
     range: &std::ops::Range<u64>,
 ) -> Option<CudaPoint> {
-    let placement = placement::place(image, range, Keep::Arguments)?;
+    let placement = placement::place(image, range, PreservedState::Arguments)?;
     let returns = match function.ends {
-        Ends::Instructions => return_instructions(image, range),
-        Ends::Entry | Ends::Both => Vec::new(),
+        ProbedEnds::Instructions => return_instructions(image, range),
+        ProbedEnds::Entry | ProbedEnds::Both => Vec::new(),
     };
     Some(CudaPoint {
         function: index,
@@ -199,7 +201,7 @@ fn point(
 
 /// Where a function returns; nothing if its end is not known. A function that leaves by a jump to another one
 /// has no such instruction there, and the call no end.
-fn return_instructions(image: &Image<'_>, range: &std::ops::Range<u64>) -> Vec<u64> {
+fn return_instructions(image: &ElfImage<'_>, range: &std::ops::Range<u64>) -> Vec<u64> {
     placement::decode(image, range)
         .iter()
         .filter(|instruction| instruction.flow_control() == FlowControl::Return)
@@ -213,14 +215,14 @@ mod tests {
 
     #[test]
     fn libraries_are_known_by_their_names() {
-        let of = Library::of_file_name;
-        assert_eq!(of("libcuda.so.1"), Some(Library::Driver));
-        assert_eq!(of("libcuda.so.550.54.15"), Some(Library::Driver));
-        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(Library::Runtime));
-        assert_eq!(of("libcudart.so.12"), Some(Library::Runtime));
-        assert_eq!(of("libnccl.so.2"), Some(Library::Nccl));
-        assert_eq!(of("libtorch_cpu.so"), Some(Library::TorchAutograd));
-        assert_eq!(of("libc10.so"), Some(Library::TorchMemory));
+        let of = CudaLibrary::of_file_name;
+        assert_eq!(of("libcuda.so.1"), Some(CudaLibrary::Driver));
+        assert_eq!(of("libcuda.so.550.54.15"), Some(CudaLibrary::Driver));
+        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(CudaLibrary::Runtime));
+        assert_eq!(of("libcudart.so.12"), Some(CudaLibrary::Runtime));
+        assert_eq!(of("libnccl.so.2"), Some(CudaLibrary::Nccl));
+        assert_eq!(of("libtorch_cpu.so"), Some(CudaLibrary::TorchAutograd));
+        assert_eq!(of("libc10.so"), Some(CudaLibrary::TorchMemory));
         assert_eq!(of("libc10_cuda.so"), None);
         assert_eq!(of("libcudadebugger.so.1"), None);
         assert_eq!(of("libcuda.a"), None);
@@ -229,7 +231,7 @@ mod tests {
     #[test]
     fn a_file_without_such_functions_has_none() {
         let program = std::env::current_exe().unwrap();
-        let found = resolve_library(&program, Library::Nccl).unwrap();
+        let found = resolve_library(&program, CudaLibrary::Nccl).unwrap();
         assert!(found.points.is_empty());
         assert!(found.absent.contains(&"ncclAllReduce"));
     }

@@ -1,8 +1,8 @@
 //! The cheap first question, asked of every program at exec: can this run Python?
 
 use crate::ResolveError;
-use crate::elf::Data;
-use crate::elf::Image;
+use crate::elf::ElfImage;
+use crate::elf::ImageData;
 use crate::elf::NotAnImage;
 use object::ReadCache;
 use std::fs::File;
@@ -40,7 +40,7 @@ pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
         source,
     })?;
     let cache = ReadCache::new(opened);
-    Ok(match Image::parse(Data::File(&cache)) {
+    Ok(match ElfImage::parse(ImageData::File(&cache)) {
         Ok(image) => kind_of(&image),
         Err(NotAnImage::NotElf | NotAnImage::Machine(_) | NotAnImage::Damaged(_)) => {
             ProgramKind::Other
@@ -48,7 +48,7 @@ pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
     })
 }
 
-fn kind_of(image: &Image<'_>) -> ProgramKind {
+fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
     // An executable that loads extension modules exports it. The full symbol table, which can have a
     // million entries, is searched only where there is no other.
     let runtime = if image.has_loader() {
@@ -85,20 +85,20 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     ];
     let opened = File::open(executable).ok()?;
     let cache = ReadCache::new(opened);
-    let image = Image::parse(Data::File(&cache)).ok()?;
+    let image = ElfImage::parse(ImageData::File(&cache)).ok()?;
     let name = image.needed().into_iter().find(|name| is_libpython(name))?;
     let folder = executable.parent()?;
-    let told = image.library_folders().into_iter().map(|told| {
-        let below = told
+    let declared = image.library_folders().into_iter().map(|declared| {
+        let below = declared
             .strip_prefix("$ORIGIN")
-            .or_else(|| told.strip_prefix("${ORIGIN}"));
+            .or_else(|| declared.strip_prefix("${ORIGIN}"));
         below.map_or_else(
-            || PathBuf::from(told),
+            || PathBuf::from(declared),
             |below| folder.join(below.trim_start_matches('/')),
         )
     });
     let own = [folder.join("../lib"), folder.to_owned()];
-    let places = told.chain(own).chain(SYSTEM.map(PathBuf::from));
+    let places = declared.chain(own).chain(SYSTEM.map(PathBuf::from));
     let mut files = places.map(|place| place.join(name));
     files.find(|file| file.is_file())?.canonicalize().ok()
 }

@@ -3,7 +3,7 @@
 //! [`resolve`] takes a file and answers whether it holds a CPython collector, where its functions
 //! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
 //! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
-//! [`maps`] and [`process`] read what `/proc` says about a running process. [`counters`] opens the
+//! [`maps`] and [`proc_status`] read what `/proc` says about a running process. [`counters`] opens the
 //! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do, [`cuda`] knows the libraries of
 //! CUDA, NCCL and torch.
 //! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
@@ -25,7 +25,7 @@ pub mod maps;
 mod memory;
 pub mod nvml;
 mod placement;
-pub mod process;
+pub mod proc_status;
 pub mod progress;
 mod python;
 mod resolution;
@@ -48,23 +48,23 @@ pub use python::code_object::CodeObject;
 pub use python::code_object::CodeObjectError;
 pub use python::code_object::decode_unicode;
 pub use python::frames;
+pub use python::layout::CollectorLayout;
 pub use python::layout::GcBase;
 pub use python::layout::GenerationStats;
-pub use python::layout::Layout;
 pub use python::layout::SelfCheck;
 pub use python::layout::StatsLayout;
-pub use python::layout::StatsPlace;
+pub use python::layout::StatsLocation;
 pub use python::line_table;
 pub use python::line_table::LineTableFormat;
 pub use python::resolve;
 pub use python::resolve_bytes;
-pub use python::version::Version;
-pub use resolution::Arguments;
-pub use resolution::Collector;
-pub use resolution::Point;
-pub use resolution::PointKind;
-pub use resolution::Register;
+pub use python::version::PythonVersion;
+pub use resolution::ArgumentRegister;
+pub use resolution::CollectorArguments;
+pub use resolution::CollectorKind;
+pub use resolution::ProbePoint;
+pub use resolution::ProbePointKind;
 pub use resolution::Resolution;
 pub use resolution::ResolveOptions;
-pub use resolution::Rung;
-pub use resolution::RungOutcome;
+pub use resolution::SearchStrategy;
+pub use resolution::StrategyOutcome;

@@ -1,8 +1,8 @@
 //! How a program file is started: by which loader, if any. Says whether a library can be preloaded into it.
 
 use crate::ResolveError;
-use crate::elf::Data;
-use crate::elf::Image;
+use crate::elf::ElfImage;
+use crate::elf::ImageData;
 use crate::elf::NotAnImage;
 use object::ReadCache;
 use std::ffi::OsStr;
@@ -55,7 +55,7 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
         return Ok(script);
     }
     let cache = ReadCache::new(opened);
-    Ok(match Image::parse(Data::File(&cache)) {
+    Ok(match ElfImage::parse(ImageData::File(&cache)) {
         Ok(image) => match image.loader() {
             Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
             None if image.has_loader() => Loading::Unknown,
@@ -76,7 +76,7 @@ pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, Reso
         source,
     })?;
     let cache = ReadCache::new(opened);
-    let Ok(image) = Image::parse(Data::File(&cache)) else {
+    let Ok(image) = ElfImage::parse(ImageData::File(&cache)) else {
         return Ok(None);
     };
     let symbol = image.dynamic_symbol(symbol);

@@ -1,13 +1,13 @@
 //! `/proc/PID/maps`: which files of a process may hold a collector.
 
 use crate::identify::is_libpython;
-use crate::process::ProcessError;
-use crate::process::read;
+use crate::proc_status::ProcessError;
+use crate::proc_status::read;
 use std::path::PathBuf;
 
 /// One mapping of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub struct FileMapping {
     /// First address.
     pub start: u64,
     /// Address after the last.
@@ -28,7 +28,7 @@ pub struct Mapping {
 
 /// A mapped file that may hold a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
+pub struct MappedFile {
     /// Path as seen inside the process.
     pub path: PathBuf,
     /// The same file as this process can open it.
@@ -44,7 +44,7 @@ pub struct Candidate {
 /// All mappings of files in `text`, which has the form of `/proc/PID/maps`. Lines that have not
 /// (cut off, from another kernel) are left out.
 #[must_use]
-pub fn parse(text: &[u8]) -> Vec<Mapping> {
+pub fn parse(text: &[u8]) -> Vec<FileMapping> {
     text.split(|byte| *byte == b'\n')
         .filter_map(mapping)
         .collect()
@@ -54,7 +54,7 @@ pub fn parse(text: &[u8]) -> Vec<Mapping> {
 ///
 /// # Errors
 /// When the process is gone, or its memory map may not be read.
-pub fn mappings(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
+pub fn mappings(pid: u32) -> Result<Vec<FileMapping>, ProcessError> {
     read(pid, "maps").map(|text| parse(&text))
 }
 
@@ -63,9 +63,9 @@ pub fn mappings(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
 ///
 /// # Errors
 /// When the process is gone, or its memory map may not be read.
-pub fn candidates(pid: u32) -> Result<Vec<Candidate>, ProcessError> {
-    let executable = crate::process::executable(pid).ok();
-    let mut found: Vec<Candidate> = Vec::new();
+pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
+    let executable = crate::proc_status::executable(pid).ok();
+    let mut found: Vec<MappedFile> = Vec::new();
     for mapping in mappings(pid)? {
         let named = mapping.path.file_name().and_then(|name| name.to_str());
         let wanted = named.is_some_and(is_libpython)
@@ -99,8 +99,8 @@ fn names_libpython(text: &[u8]) -> bool {
         })
 }
 
-fn candidate(pid: u32, mapping: Mapping) -> Candidate {
-    Candidate {
+fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {
+    MappedFile {
         openable: openable(pid, &mapping),
         path: mapping.path,
         device: mapping.device,
@@ -111,7 +111,7 @@ fn candidate(pid: u32, mapping: Mapping) -> Candidate {
 
 /// A path to the file for this process: through the other's root, which also works across mount
 /// namespaces; a deleted or replaced file through the mapping itself (needs privileges).
-pub(crate) fn openable(pid: u32, mapping: &Mapping) -> PathBuf {
+pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));
     // In a chroot the path is the one outside of it.
@@ -134,7 +134,7 @@ fn has_inode(path: &std::path::Path, inode: u64) -> bool {
 
 /// `start-end perms offset major:minor inode      path`, the path to the end of the line, spaces
 /// included and newlines written as `\012`.
-fn mapping(line: &[u8]) -> Option<Mapping> {
+fn mapping(line: &[u8]) -> Option<FileMapping> {
     let mut rest = line;
     let mut field = || {
         let trimmed = rest.trim_ascii_start();
@@ -151,7 +151,7 @@ fn mapping(line: &[u8]) -> Option<Mapping> {
     let (path, deleted) = path_of(rest.trim_ascii_start())?;
     let (start, end) = range.split_once('-')?;
     let (major, minor) = device.split_once(':')?;
-    Some(Mapping {
+    Some(FileMapping {
         start: hex(start)?,
         end: hex(end)?,
         executable: permissions.contains('x'),

@@ -2,7 +2,7 @@
 //!
 //! Owns how bytes are fetched. What they mean is not known here.
 
-use crate::process::ProcessError;
+use crate::proc_status::ProcessError;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -65,11 +65,11 @@ pub struct MemoryError {
 }
 
 /// Numbers out of a memory, each with its name for the error.
-pub(crate) struct Reader<'memory, M: ?Sized> {
+pub(crate) struct MemoryReader<'memory, M: ?Sized> {
     memory: &'memory M,
 }
 
-impl<'memory, M: Memory + ?Sized> Reader<'memory, M> {
+impl<'memory, M: Memory + ?Sized> MemoryReader<'memory, M> {
     pub(crate) fn new(memory: &'memory M) -> Self {
         Self { memory }
     }

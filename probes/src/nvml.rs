@@ -8,9 +8,9 @@ mod absences;
 mod queries;
 mod sampler;
 
-pub use absences::Absences;
-pub use sampler::Extras;
-pub use sampler::Sampler;
+pub use absences::NvmlAbsences;
+pub use sampler::ExtraQueries;
+pub use sampler::NvmlSampler;
 
 use gctrace_event::GpuDevice;
 use nvml_wrapper::Nvml;

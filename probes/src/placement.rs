@@ -4,7 +4,7 @@
 //! times as much here (0.5 against 16 us a hit, Linux 6.18, x86-64). A function often has one of
 //! the few within its first instructions, for example the `push` after an `endbr64`.
 
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use iced_x86::Code;
 use iced_x86::Decoder;
 use iced_x86::DecoderOptions;
@@ -28,7 +28,7 @@ const LONGEST_FUNCTION: u64 = 1 << 18;
 
 /// What must be as it was at the function's first byte when the probe is hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum PreservedState {
     /// The stack pointer: a return probe swaps the return address there.
     Stack,
     /// The argument registers too, which the entry probe reads.
@@ -37,7 +37,7 @@ pub(crate) enum Keep {
     FirstArgument,
 }
 
-impl Keep {
+impl PreservedState {
     fn registers(self) -> &'static [Register] {
         match self {
             Self::Stack => &[Register::RSP],
@@ -65,7 +65,11 @@ pub(crate) struct Placement {
 
 /// Chooses the instruction of the function at `function`; its end may be unknown (empty range),
 /// and then the probe stays at its first byte. `None` where there is no code.
-pub(crate) fn place(image: &Image<'_>, function: &Range<u64>, keep: Keep) -> Option<Placement> {
+pub(crate) fn place(
+    image: &ElfImage<'_>,
+    function: &Range<u64>,
+    keep: PreservedState,
+) -> Option<Placement> {
     image.is_code(function.start).then_some(())?;
     let body = decode(image, function);
     let first = match body.first() {
@@ -81,12 +85,12 @@ pub(crate) fn place(image: &Image<'_>, function: &Range<u64>, keep: Keep) -> Opt
 }
 
 /// The instruction at one address, for static trace points.
-pub(crate) fn place_at(image: &Image<'_>, address: u64) -> Option<Placement> {
-    place(image, &(address..address), Keep::Stack)
+pub(crate) fn place_at(image: &ElfImage<'_>, address: u64) -> Option<Placement> {
+    place(image, &(address..address), PreservedState::Stack)
 }
 
 /// All instructions of a range, in a straight sweep. Stops at what is no instruction.
-pub(crate) fn decode(image: &Image<'_>, range: &Range<u64>) -> Vec<Instruction> {
+pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instruction> {
     let size = range.end.saturating_sub(range.start).min(LONGEST_FUNCTION);
     let available = |size| image.bytes_at(range.start, size);
     // The last bytes of a segment are fewer than the longest instruction.
@@ -100,7 +104,7 @@ pub(crate) fn decode(image: &Image<'_>, range: &Range<u64>) -> Vec<Instruction> 
 }
 
 /// The first emulated instruction that runs exactly once for each call of the function.
-fn choose(body: &[Instruction], keep: Keep) -> Option<Instruction> {
+fn choose(body: &[Instruction], keep: PreservedState) -> Option<Instruction> {
     let mut info = InstructionInfoFactory::new();
     let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
     let unknown_targets = body.iter().any(|instruction| {
@@ -181,10 +185,10 @@ mod tests {
     use super::*;
 
     fn chosen(bytes: &[u8]) -> Option<(u64, String)> {
-        chosen_keeping(Keep::Arguments, bytes)
+        chosen_keeping(PreservedState::Arguments, bytes)
     }
 
-    fn chosen_keeping(keep: Keep, bytes: &[u8]) -> Option<(u64, String)> {
+    fn chosen_keeping(keep: PreservedState, bytes: &[u8]) -> Option<(u64, String)> {
         let body: Vec<Instruction> = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE)
             .into_iter()
             .collect();
@@ -214,9 +218,12 @@ mod tests {
         );
         assert_eq!(chosen(b"\x31\xf6\x55"), None, "xor esi,esi; push rbp");
         assert_eq!(chosen(b"\xff\xd0\x55"), None, "call rax; push rbp");
-        let kept = chosen_keeping(Keep::Stack, b"\x31\xf6\x55").map(|(at, _)| at);
+        let kept = chosen_keeping(PreservedState::Stack, b"\x31\xf6\x55").map(|(at, _)| at);
         assert_eq!(kept, Some(2), "arguments that nobody reads may change");
-        assert_eq!(chosen_keeping(Keep::Stack, b"\x48\x83\xec\x28\x55"), None);
+        assert_eq!(
+            chosen_keeping(PreservedState::Stack, b"\x48\x83\xec\x28\x55"),
+            None
+        );
     }
 
     #[test]
@@ -231,13 +238,13 @@ mod tests {
     fn a_tail_call_leads_nowhere_in_the_function() {
         // mov rsi,rdi; test rdi,rdi; js +8; jmp [rip+16] (PyObject_Malloc of 3.11)
         let found = chosen_keeping(
-            Keep::FirstArgument,
+            PreservedState::FirstArgument,
             b"\x48\x89\xfe\x48\x85\xff\x78\x08\xff\x25\x10\x00\x00\x00",
         );
         assert_eq!(found.map(|(at, _)| at), Some(6));
         // the same, then jmp [rax*8+0x1000]
         let table = b"\x48\x85\xff\x78\x08\xff\x24\xc5\x00\x10\x00\x00";
-        assert_eq!(chosen_keeping(Keep::FirstArgument, table), None);
+        assert_eq!(chosen_keeping(PreservedState::FirstArgument, table), None);
     }
 
     #[test]

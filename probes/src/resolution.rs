@@ -1,8 +1,8 @@
 //! The answer: the collector of one file, its functions and where their probes sit.
 
 use crate::python::frames::FrameLayout;
-use crate::python::layout::Layout;
-use crate::python::version::Version;
+use crate::python::layout::CollectorLayout;
+use crate::python::version::PythonVersion;
 use serde::Deserialize;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct ResolveOptions {
     /// of a container.
     pub debug_roots: Vec<PathBuf>,
     /// The first rung of the ladder that may answer; for `gctrace doctor` and for tests.
-    pub first_rung: Rung,
+    pub first_rung: SearchStrategy,
 }
 
 impl Default for ResolveOptions {
@@ -24,7 +24,7 @@ impl Default for ResolveOptions {
         Self {
             cache: None,
             debug_roots: vec![PathBuf::from("/usr/lib/debug")],
-            first_rung: Rung::SymbolTable,
+            first_rung: SearchStrategy::SymbolTable,
         }
     }
 }
@@ -32,7 +32,7 @@ impl Default for ResolveOptions {
 /// Which collector a build has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Collector {
+pub enum CollectorKind {
     /// Three generations: 3.8 - 3.13, 3.14.5 and later, 3.15.
     Generational,
     /// Young and old in increments: 3.14.0 - 3.14.4.
@@ -41,7 +41,7 @@ pub enum Collector {
     FreeThreaded,
 }
 
-impl std::fmt::Display for Collector {
+impl std::fmt::Display for CollectorKind {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Generational => "generational",
@@ -54,7 +54,7 @@ impl std::fmt::Display for Collector {
 /// A way of finding functions, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rung {
+pub enum SearchStrategy {
     /// `.symtab` of the file.
     SymbolTable,
     /// `.symtab` of the debug file with the same build id.
@@ -69,7 +69,7 @@ pub enum Rung {
     Usdt,
 }
 
-impl Rung {
+impl SearchStrategy {
     /// All rungs in the order in which they are tried.
     pub const ALL: [Self; 6] = [
         Self::SymbolTable,
@@ -81,7 +81,7 @@ impl Rung {
     ];
 }
 
-impl std::fmt::Display for Rung {
+impl std::fmt::Display for SearchStrategy {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::SymbolTable => "symbol table",
@@ -96,9 +96,9 @@ impl std::fmt::Display for Rung {
 
 /// What one rung of the ladder said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RungOutcome {
+pub struct StrategyOutcome {
     /// The rung.
-    pub rung: Rung,
+    pub rung: SearchStrategy,
     /// Whether it found the collector.
     pub found: bool,
     /// One phrase, for example `no .symtab`.
@@ -113,25 +113,25 @@ pub struct Resolution {
     /// Its build id in hexadecimal, if it has one.
     pub build_id: Option<String>,
     /// Version of CPython.
-    pub version: Version,
+    pub version: PythonVersion,
     /// Build without the global interpreter lock.
     pub free_threaded: bool,
     /// Kind of collector.
-    pub collector: Collector,
+    pub collector: CollectorKind,
     /// The rung that answered.
-    pub rung: Rung,
+    pub rung: SearchStrategy,
     /// What every rung up to that one said, in order.
-    pub tried: Vec<RungOutcome>,
+    pub tried: Vec<StrategyOutcome>,
     /// Where the probes go.
-    pub points: Vec<Point>,
+    pub points: Vec<ProbePoint>,
     /// How the collector's state lies in memory; `None` where it is not known.
-    pub layout: Option<Layout>,
+    pub layout: Option<CollectorLayout>,
     /// How the Python stacks of its threads lie in memory; `None` where it is not known.
     pub frames: Option<FrameLayout>,
     /// Address of `_PyRuntime` as the file was linked.
     pub runtime: u64,
     /// Address, as linked, at which the file's lowest mapping starts. In a process, `_PyRuntime` is
-    /// at [`crate::maps::Candidate::start`] `- lowest_address + runtime`.
+    /// at [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
     pub lowest_address: u64,
     /// What the user should know: parts that were not found, doubts.
     pub warnings: Vec<String>,
@@ -139,14 +139,14 @@ pub struct Resolution {
 
 /// One instruction to probe. Addresses are those of the file as linked (ELF virtual addresses).
 ///
-/// Entry probe and return probe sit on the same instruction, at [`Point::file_offset`]: it is chosen
+/// Entry probe and return probe sit on the same instruction, at [`ProbePoint::file_offset`]: it is chosen
 /// such that, just before it runs, the stack pointer is as it was at the function's first byte. So
 /// the return address is at `[rsp]`, which is what the kernel swaps for a return probe, and all
 /// argument registers still hold the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Point {
+pub struct ProbePoint {
     /// What runs there.
-    pub kind: PointKind,
+    pub kind: ProbePointKind,
     /// Name of the function; for code analysis the name it has in CPython's source.
     pub function: String,
     /// Address of the function.
@@ -166,7 +166,7 @@ pub struct Point {
     pub semaphore_file_offset: Option<u64>,
 }
 
-impl Point {
+impl ProbePoint {
     /// Offset in the file at which a return probe must sit: the same as the entry probe's.
     #[must_use]
     pub fn return_file_offset(&self) -> u64 {
@@ -177,9 +177,9 @@ impl Point {
 /// What a probed function is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PointKind {
+pub enum ProbePointKind {
     /// The collector, or one of its clones; needs both ends.
-    Collect(Arguments),
+    Collect(CollectorArguments),
     /// The C function behind `gc.collect`; needs both ends.
     GcCollectBuiltin,
     /// The exported C function `PyGC_Collect`; needs both ends.
@@ -209,15 +209,15 @@ pub enum PointKind {
 /// the function reads exactly the registers that its full signature has; the thread state also
 /// where only `rdi` is certain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arguments {
+pub struct CollectorArguments {
     /// `PyThreadState *`; guard it: `*(tstate + tstate_interpreter)` must be a known interpreter.
-    pub tstate: Option<Register>,
+    pub tstate: Option<ArgumentRegister>,
     /// Generation, a 32-bit signed integer; -1 in 3.13 and later where the function decides itself.
-    pub generation: Option<Register>,
+    pub generation: Option<ArgumentRegister>,
     /// Reason, 32 bits: 0 heap, 1 shutdown, 2 manual (3.13 and later).
-    pub reason: Option<Register>,
+    pub reason: Option<ArgumentRegister>,
     /// Not zero when finalizing, 32 bits (3.8 - 3.12).
-    pub no_fail: Option<Register>,
+    pub no_fail: Option<ArgumentRegister>,
     /// The generation that this clone always collects, where that is known.
     pub fixed_generation: Option<u8>,
 }
@@ -225,7 +225,7 @@ pub struct Arguments {
 /// An argument register of the System V calling convention, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Register {
+pub enum ArgumentRegister {
     /// First.
     Rdi,
     /// Second.
@@ -240,7 +240,7 @@ pub enum Register {
     R9,
 }
 
-impl Register {
+impl ArgumentRegister {
     /// All of them in order.
     pub const ALL: [Self; 6] = [
         Self::Rdi,

@@ -12,17 +12,17 @@ mod line_tables;
 mod limit;
 
 use gctrace_probes::CodeObject;
-use gctrace_probes::Layout;
+use gctrace_probes::CollectorLayout;
 use gctrace_probes::Memory;
 use gctrace_probes::ProcessMemory;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::frames::StackFrame;
+use gctrace_probes::frames::WalkedFrame;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -45,7 +45,7 @@ type Named = (String, String, Option<u32>);
 
 /// What the script says.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct InterpreterOutput {
     place: String,
     thread: u64,
     frames: Vec<Named>,
@@ -68,7 +68,7 @@ impl Drop for Script {
 struct Stacks<'layout> {
     memory: ProcessMemory,
     runtime: u64,
-    layout: &'layout Layout,
+    layout: &'layout CollectorLayout,
     frames: &'layout FrameLayout,
 }
 
@@ -90,11 +90,11 @@ impl Stacks<'_> {
     }
 
     /// An error while the thread still runs.
-    fn walk(&self, thread: u64, depth: usize) -> Result<Vec<StackFrame>, String> {
+    fn walk(&self, thread: u64, depth: usize) -> Result<Vec<WalkedFrame>, String> {
         frames::walk(&self.memory, thread, self.frames, depth).map_err(|error| error.to_string())
     }
 
-    fn named(&self, frame: &StackFrame) -> Result<Named, String> {
+    fn named(&self, frame: &WalkedFrame) -> Result<Named, String> {
         let code = CodeObject::read(&self.memory, frame.code, self.frames)
             .map_err(|error| error.to_string())?;
         let line = code.frame_line(frame.byte_offset);
@@ -102,7 +102,7 @@ impl Stacks<'_> {
     }
 
     /// The stack once the thread has left the function that told us about it.
-    fn settled(&self, thread: u64, innermost: &str) -> Vec<StackFrame> {
+    fn settled(&self, thread: u64, innermost: &str) -> Vec<WalkedFrame> {
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
             let frames = self.walk(thread, DEPTH);
@@ -123,7 +123,7 @@ impl Stacks<'_> {
     }
 
     /// Versions tell code objects apart.
-    fn check_versions(&self, frames: &[StackFrame], context: &str) {
+    fn check_versions(&self, frames: &[WalkedFrame], context: &str) {
         let Some(offset) = self.frames.code_version else {
             return;
         };
@@ -137,7 +137,7 @@ impl Stacks<'_> {
     }
 
     /// Beginnings of the objects, copied as a BPF program does, decode to the same.
-    fn check_parts(&self, frame: &StackFrame, context: &str) {
+    fn check_parts(&self, frame: &WalkedFrame, context: &str) {
         let layout = self.frames;
         let at = |offset: u32| u64::from_le_bytes(self.number(frame.code + u64::from(offset)));
         let first_line =
@@ -161,26 +161,26 @@ impl Stacks<'_> {
         );
     }
 
-    fn compare(&self, said: &Said, context: &str) {
-        let thread = self.thread(said.thread);
-        let innermost = said.frames.first().unwrap().1.as_str();
+    fn compare(&self, printed: &InterpreterOutput, context: &str) {
+        let thread = self.thread(printed.thread);
+        let innermost = printed.frames.first().unwrap().1.as_str();
         let found = self.settled(thread, innermost);
         let named: Vec<Named> = found
             .iter()
             .map(|frame| self.named(frame).unwrap())
             .collect();
-        assert_eq!(named, cut(&said.frames), "{context}");
+        assert_eq!(named, cut(&printed.frames), "{context}");
         let few = self.walk(thread, 5).unwrap();
         assert_eq!(few, found.get(..5).unwrap_or(&found), "{context}");
         self.check_versions(&found, context);
         for frame in &found {
             self.check_parts(frame, context);
         }
-        if said.place == "hold" {
+        if printed.place == "hold" {
             let current = self.current();
-            let told = self.frames.runtime_tstate_current.is_some()
+            let has_current = self.frames.runtime_tstate_current.is_some()
                 || self.frames.interpreter_gil.is_some();
-            assert_eq!(current, told.then_some(thread), "{context}");
+            assert_eq!(current, has_current.then_some(thread), "{context}");
         }
     }
 }
@@ -230,10 +230,10 @@ fn places(python: &Path, name: &str) -> HashMap<String, usize> {
     };
     let mut compared = HashMap::new();
     loop {
-        let said: Said = serde_json::from_str(&first).unwrap();
-        stacks.compare(&said, &format!("{name}, {}", said.place));
-        let last = said.place == "hold";
-        *compared.entry(said.place).or_default() += 1;
+        let printed: InterpreterOutput = serde_json::from_str(&first).unwrap();
+        stacks.compare(&printed, &format!("{name}, {}", printed.place));
+        let last = printed.place == "hold";
+        *compared.entry(printed.place).or_default() += 1;
         if last {
             return compared;
         }

@@ -8,13 +8,13 @@ mod common;
 #[path = "../../tests/limit.rs"]
 mod limit;
 
-use gctrace_probes::PointKind;
+use gctrace_probes::ProbePointKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
-use gctrace_probes::Rung;
+use gctrace_probes::SearchStrategy;
 use gctrace_probes::resolve;
 use gctrace_probes::resolve_bytes;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ fn named_by_nm(file: &Path) -> BTreeSet<u64> {
 fn symbols_give_what_nm_gives() {
     for file in with_symbols() {
         let resolution = found(&file, &options(&[]));
-        assert_eq!(resolution.rung, Rung::SymbolTable);
+        assert_eq!(resolution.rung, SearchStrategy::SymbolTable);
         let addresses: BTreeSet<u64> = resolution
             .points
             .iter()
@@ -135,14 +135,15 @@ fn code_analysis_finds_what_symbols_find() {
         let folder = TempDir::new().unwrap();
         let truth = found(&file, &options(&[]));
         let analyzed = found(&stripped(&file, &folder), &options(&[]));
-        assert_eq!(analyzed.rung, Rung::CodeAnalysis);
+        assert_eq!(analyzed.rung, SearchStrategy::CodeAnalysis);
         assert_eq!(places(&analyzed), places(&truth), "{}", file.display());
         assert_eq!(
             (analyzed.version, analyzed.layout),
             (truth.version, truth.layout)
         );
-        let tried: Vec<Rung> = analyzed.tried.iter().map(|outcome| outcome.rung).collect();
-        assert_eq!(tried, Rung::ALL[..5]);
+        let tried: Vec<SearchStrategy> =
+            analyzed.tried.iter().map(|outcome| outcome.rung).collect();
+        assert_eq!(tried, SearchStrategy::ALL[..5]);
     }
 }
 
@@ -157,7 +158,7 @@ fn code_analysis_needs_no_section_headers() {
         let analyzed = resolve_bytes(&file, &bytes, &options(&[]))
             .unwrap()
             .unwrap();
-        assert_eq!(analyzed.rung, Rung::CodeAnalysis);
+        assert_eq!(analyzed.rung, SearchStrategy::CodeAnalysis);
         assert_eq!(places(&analyzed), places(&truth), "{}", file.display());
     }
 }
@@ -188,8 +189,8 @@ fn the_callers_lead_to_the_collector_without_its_debug_line() {
     }
 }
 
-fn is_collector(kind: &PointKind) -> bool {
-    matches!(kind, PointKind::Collect(_))
+fn is_collector(kind: &ProbePointKind) -> bool {
+    matches!(kind, ProbePointKind::Collect(_))
 }
 
 #[test]
@@ -217,12 +218,12 @@ fn by_build_id(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution) 
     let stripped = stripped(file, folder);
     let here = options(&[folder.path()]);
     let resolution = found(&stripped, &here);
-    assert_eq!(resolution.rung, Rung::BuildIdDebugFile);
+    assert_eq!(resolution.rung, SearchStrategy::BuildIdDebugFile);
     assert_eq!(places(&resolution), places(truth));
     // Another build's file under that name is not believed.
     std::fs::copy("/bin/true", &place).unwrap();
     let resolution = found(&stripped, &here);
-    assert_eq!(resolution.rung, Rung::CodeAnalysis);
+    assert_eq!(resolution.rung, SearchStrategy::CodeAnalysis);
     assert!(resolution.tried[1].detail.contains("another build id"));
 }
 
@@ -234,14 +235,14 @@ fn by_debug_link(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution
         &[Path::new(&option), &stripped(file, folder), &linked],
     );
     let resolution = found(&linked, &options(&[]));
-    assert_eq!(resolution.rung, Rung::DebugLink);
+    assert_eq!(resolution.rung, SearchStrategy::DebugLink);
     assert_eq!(places(&resolution), places(truth));
     // A changed file has another checksum.
     let mut bytes = std::fs::read(debug).unwrap();
     bytes.push(0);
     std::fs::write(debug, bytes).unwrap();
     let resolution = found(&linked, &options(&[]));
-    assert_eq!(resolution.rung, Rung::CodeAnalysis);
+    assert_eq!(resolution.rung, SearchStrategy::CodeAnalysis);
     assert!(resolution.tried[2].detail.contains("another checksum"));
 }
 
@@ -269,7 +270,7 @@ fn mini_debug_info_is_unpacked() {
         let resolution = found(&packed, &options(&[]));
         assert_eq!(
             resolution.rung,
-            Rung::MiniDebugInfo,
+            SearchStrategy::MiniDebugInfo,
             "{:?}",
             resolution.tried
         );
@@ -316,7 +317,7 @@ fn every_interpreter_is_resolved_without_a_warning() {
 #[test]
 fn static_trace_points_are_found_with_their_counters() {
     let options = ResolveOptions {
-        first_rung: Rung::Usdt,
+        first_rung: SearchStrategy::Usdt,
         ..ResolveOptions::default()
     };
     let mut seen = 0;
@@ -329,7 +330,7 @@ fn static_trace_points_are_found_with_their_counters() {
         let collecting: Vec<_> = resolution
             .points
             .iter()
-            .filter(|point| point.kind != PointKind::CodeDealloc)
+            .filter(|point| point.kind != ProbePointKind::CodeDealloc)
             .collect();
         assert_eq!(collecting.len(), 2, "{}", interpreter.name);
         for point in collecting {

@@ -8,15 +8,15 @@ mod common;
 #[path = "../../tests/limit.rs"]
 mod limit;
 
+use gctrace_probes::CollectorLayout;
 use gctrace_probes::GcBase;
-use gctrace_probes::Layout;
+use gctrace_probes::PythonVersion;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
-use gctrace_probes::StatsPlace;
-use gctrace_probes::Version;
+use gctrace_probes::StatsLocation;
 use gctrace_probes::maps;
 use gctrace_probes::resolve;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::BufRead;
@@ -29,7 +29,7 @@ use std::process::Stdio;
 
 /// What the script says.
 #[derive(Debug, Deserialize)]
-struct Said {
+struct ProgramOutput {
     phase: String,
     enabled: bool,
     thresholds: [i32; 3],
@@ -41,8 +41,8 @@ struct Said {
 struct State<'layout> {
     memory: File,
     runtime: u64,
-    layout: &'layout Layout,
-    version: &'layout Version,
+    layout: &'layout CollectorLayout,
+    version: &'layout PythonVersion,
 }
 
 impl State<'_> {
@@ -78,8 +78,8 @@ impl State<'_> {
     fn stats(&self) -> [[i64; 3]; 3] {
         let stats = &self.layout.stats;
         let start = match stats.place {
-            StatsPlace::Inline(offset) => self.gc() + u64::from(offset),
-            StatsPlace::Behind(offset) => self.pointer(self.gc() + u64::from(offset)),
+            StatsLocation::Inline(offset) => self.gc() + u64::from(offset),
+            StatsLocation::Behind(offset) => self.pointer(self.gc() + u64::from(offset)),
         };
         stats.generations.map(|generation| {
             let index = generation.index.map_or(0, |index| {
@@ -118,31 +118,31 @@ fn find(pid: u32) -> (Resolution, u64) {
     one
 }
 
-fn compare(state: &State<'_>, said: &Said, name: &str) {
+fn compare(state: &State<'_>, printed: &ProgramOutput, name: &str) {
     let layout = state.layout;
     let gc = state.gc();
-    let context = format!("{name}, {}", said.phase);
-    assert_eq!(state.stats(), said.stats, "{context}");
+    let context = format!("{name}, {}", printed.phase);
+    assert_eq!(state.stats(), printed.stats, "{context}");
     let mut thresholds = layout
         .thresholds
         .map(|offset| state.int(gc + u64::from(offset)));
     if state.version.minor == 14 && state.version.micro < Some(5) {
         thresholds[2] = 0;
     }
-    assert_eq!(thresholds, said.thresholds, "{context}");
+    assert_eq!(thresholds, printed.thresholds, "{context}");
     assert_eq!(
         state.int(gc + u64::from(layout.enabled)) != 0,
-        said.enabled,
+        printed.enabled,
         "{context}"
     );
     // The object that speaks last is freed by a collection in some versions, in others after it.
     let collecting = state.int(gc + u64::from(layout.collecting));
     assert!(
-        collecting == 0 || collecting == 1 && said.phase == "finalizing",
+        collecting == 0 || collecting == 1 && printed.phase == "finalizing",
         "{context}"
     );
     let finalizing = state.pointer(state.runtime + u64::from(layout.finalizing)) != 0;
-    assert_eq!(finalizing, said.phase == "finalizing", "{context}");
+    assert_eq!(finalizing, printed.phase == "finalizing", "{context}");
     if let Some(id) = layout.interpreter_id {
         assert_eq!(
             state.long(state.interpreter() + u64::from(id)),
@@ -156,21 +156,21 @@ fn compare(state: &State<'_>, said: &Said, name: &str) {
         let target = state.pointer(gc + u64::from(check.pointer));
         assert_eq!(target, gc + u64::from(check.target), "{context}");
     }
-    compare_heap(state, said, &context);
+    compare_heap(state, printed, &context);
 }
 
 /// The counts of objects, which the list that asks for them and a few frees change a little; the free-threaded
 /// collector counts some objects more (6 % here) than `gc.get_objects` lists.
-fn compare_heap(state: &State<'_>, said: &Said, context: &str) {
+fn compare_heap(state: &State<'_>, printed: &ProgramOutput, context: &str) {
     let near = |found: i64, what: &str| {
-        let difference = (found - said.objects).abs();
+        let difference = (found - printed.objects).abs();
         assert!(
-            difference <= said.objects / 10,
+            difference <= printed.objects / 10,
             "{context}: {what} is {found}, {} objects",
-            said.objects
+            printed.objects
         );
     };
-    if said.phase == "finalizing" {
+    if printed.phase == "finalizing" {
         return;
     }
     if let Some(offset) = state.layout.long_lived_total {
@@ -197,8 +197,8 @@ fn layouts_read_what_the_interpreter_says() {
         let mut stdin = child.stdin.take().unwrap();
         for phase in ["disabled", "enabled", "finalizing"] {
             let line = lines.next().unwrap().unwrap();
-            let said: Said = serde_json::from_str(&line).unwrap();
-            assert_eq!(said.phase, phase);
+            let printed: ProgramOutput = serde_json::from_str(&line).unwrap();
+            assert_eq!(printed.phase, phase);
             let (resolution, runtime) = find(child.id());
             let state = State {
                 memory: File::open(format!("/proc/{}/mem", child.id())).unwrap(),
@@ -206,7 +206,7 @@ fn layouts_read_what_the_interpreter_says() {
                 layout: resolution.layout.as_ref().unwrap(),
                 version: &resolution.version,
             };
-            compare(&state, &said, &interpreter.name);
+            compare(&state, &printed, &interpreter.name);
             stdin.write_all(b"\n").unwrap();
         }
         assert!(child.status_in_time().unwrap().success());

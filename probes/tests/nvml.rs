@@ -8,18 +8,18 @@ mod limit;
 
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
-use gctrace_probes::nvml::Absences;
-use gctrace_probes::nvml::Extras;
+use gctrace_probes::nvml::ExtraQueries;
+use gctrace_probes::nvml::NvmlAbsences;
 use gctrace_probes::nvml::NvmlError;
 use gctrace_probes::nvml::NvmlLibrary;
-use gctrace_probes::nvml::Sampler;
-use limit::InTime as _;
+use gctrace_probes::nvml::NvmlSampler;
+use limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
 const GIB: u64 = 1 << 30;
-const ALL: Extras = Extras {
+const ALL: ExtraQueries = ExtraQueries {
     processes: true,
     pcie: true,
 };
@@ -97,8 +97,8 @@ fn expected(n: u32) -> GpuSample {
 
 /// One sample of each GPU, and what was missing.
 fn sampled(library: &NvmlLibrary) -> (Vec<GpuSample>, Vec<String>) {
-    let (mut sampler, _) = Sampler::new(library).unwrap();
-    let mut absences = Absences::default();
+    let (mut sampler, _) = NvmlSampler::new(library).unwrap();
+    let mut absences = NvmlAbsences::default();
     let samples = (0..sampler.count())
         .map(|place| sampler.sample(place, 77, ALL, &mut absences))
         .map(|sample| sample.unwrap().unwrap())
@@ -133,8 +133,8 @@ fn what_costs_time_is_asked_only_on_demand() {
         return;
     };
     let library = fake.open().unwrap();
-    let (mut sampler, _) = Sampler::new(&library).unwrap();
-    let sample = sampler.sample(0, 77, Extras::default(), &mut Absences::default());
+    let (mut sampler, _) = NvmlSampler::new(&library).unwrap();
+    let sample = sampler.sample(0, 77, ExtraQueries::default(), &mut NvmlAbsences::default());
     let cheap = GpuSample {
         processes: None,
         pcie_rx_kb_per_s: None,
@@ -165,12 +165,12 @@ fn what_a_gpu_does_not_tell_is_left_out_and_said_once() {
         return;
     };
     let library = fake.open().unwrap();
-    let (mut sampler, devices) = Sampler::new(&library).unwrap();
+    let (mut sampler, devices) = NvmlSampler::new(&library).unwrap();
     assert_eq!(
         devices.iter().map(|gpu| gpu.mig).collect::<Vec<_>>(),
         [false, true]
     );
-    let mut absences = Absences::default();
+    let mut absences = NvmlAbsences::default();
     for _ in 0..3 {
         for place in 0..2 {
             let sample = sampler.sample(place, 77, ALL, &mut absences);
@@ -198,10 +198,10 @@ fn a_lost_gpu_leaves_the_others_and_may_come_back() {
         return;
     };
     let library = fake.open().unwrap();
-    let (mut sampler, _) = Sampler::new(&library).unwrap();
-    let mut absences = Absences::default();
+    let (mut sampler, _) = NvmlSampler::new(&library).unwrap();
+    let mut absences = NvmlAbsences::default();
     fake.faults("lost:1");
-    let mut sample = |sampler: &mut Sampler<'_>, place| {
+    let mut sample = |sampler: &mut NvmlSampler<'_>, place| {
         let sample = sampler.sample(place, 77, ALL, &mut absences);
         sample.map(|sample| sample.is_some())
     };
@@ -226,7 +226,7 @@ fn a_gpu_that_is_lost_from_the_start_has_a_place() {
     };
     fake.faults("lost:0");
     let library = fake.open().unwrap();
-    let (sampler, devices) = Sampler::new(&library).unwrap();
+    let (sampler, devices) = NvmlSampler::new(&library).unwrap();
     assert_eq!((sampler.count(), sampler.lost()), (2, vec![0]));
     assert_eq!(devices.len(), 1);
 }

@@ -6,7 +6,7 @@
 mod progress;
 
 use crate::args::AnalyzeConfig;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::files::write_export;
 use crate::hints;
 use crate::launch::Invoker;
@@ -17,10 +17,10 @@ use anyhow::Context;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
 use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use progress::Progress;
+use progress::ReadProgress;
 use std::io;
 use std::path::Path;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
 /// When no trace can be read.
 pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
     let mut analysis = Analysis::default();
-    let mut progress = Progress::new(traces.len());
+    let mut progress = ReadProgress::new(traces.len());
     let mut failures = Vec::new();
     for path in traces {
         if let Err(error) = read(path, &mut analysis, &mut progress) {
@@ -86,23 +86,25 @@ fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, format: Format) -> io::Result<()> {
+fn show(report: &Report, format: OutputFormat) -> io::Result<()> {
     match format {
-        Format::Text => print::answer(&render::text(report, Style::of_output())),
-        Format::Json => print::exactly(|out| render::json(report, &mut print::Json(out))),
+        OutputFormat::Text => print::answer(&render::text(report, Style::of_output())),
+        OutputFormat::Json => {
+            print::exactly(|out| render::json(report, &mut print::JsonEscaper(out)))
+        }
     }
 }
 
-fn write(report: &Report, format: Format, out: &mut dyn io::Write) -> io::Result<()> {
+fn write(report: &Report, format: OutputFormat, out: &mut dyn io::Write) -> io::Result<()> {
     match format {
-        Format::Text => print::answer_to(out, &render::text(report, Style::OF_FILES)),
-        Format::Json => render::json(report, &mut print::Json(out)),
+        OutputFormat::Text => print::answer_to(out, &render::text(report, Style::OF_FILES)),
+        OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
     }
 }
 
 /// Reads one trace into the analysis. After an error what came before it counts.
-fn read(path: &Path, analysis: &mut Analysis, progress: &mut Progress) -> anyhow::Result<()> {
-    let input = match Input::open(path) {
+fn read(path: &Path, analysis: &mut Analysis, progress: &mut ReadProgress) -> anyhow::Result<()> {
+    let input = match TraceInput::open(path) {
         Ok(input) => input,
         Err(error) => {
             analysis.leave_out(error.to_string());
@@ -131,15 +133,15 @@ fn read(path: &Path, analysis: &mut Analysis, progress: &mut Progress) -> anyhow
 fn items(
     reader: &mut TraceReader,
     analysis: &mut Analysis,
-    progress: &mut Progress,
+    progress: &mut ReadProgress,
 ) -> Result<(), ReadError> {
     /// Items between two looks at the clock: some milliseconds.
-    const BETWEEN_LOOKS: u32 = 8192;
+    const POLL_INTERVAL: u32 = 8192;
     let mut items = 0u32;
     while let Some(item) = reader.next_item()? {
         analysis.add(item);
         items = items.wrapping_add(1);
-        if items.is_multiple_of(BETWEEN_LOOKS) {
+        if items.is_multiple_of(POLL_INTERVAL) {
             progress.look(reader.events().input().consumed());
         }
     }
@@ -147,7 +149,7 @@ fn items(
 }
 
 /// Why a trace that is well formed tells nothing.
-fn no_evidence(name: &str, ending: &gctrace_event::read::Ending) -> anyhow::Error {
+fn no_evidence(name: &str, ending: &gctrace_event::read::TraceCompletion) -> anyhow::Error {
     let place = match (&ending.cut, ending.anomalies.first.first()) {
         (_, Some(anomaly)) => format!("{}: {}", anomaly.position, anomaly.problem),
         (Some(cut), None) => format!("cut off at {cut}"),

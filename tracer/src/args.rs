@@ -13,13 +13,13 @@ mod values;
 
 pub(crate) use analyze::AnalyzeConfig;
 pub(crate) use choices::CudaMode;
-pub(crate) use choices::Format;
-pub(crate) use choices::Mode;
+pub(crate) use choices::OutputFormat;
+pub(crate) use choices::RecordMode;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::ExportConfig;
 pub(crate) use export::ExportFormat;
-pub(crate) use export::Weight;
-pub(crate) use top::Show;
+pub(crate) use export::StackWeight;
+pub(crate) use top::DisplayChoice;
 pub(crate) use top::TopConfig;
 
 use crate::print;
@@ -110,12 +110,12 @@ struct Cli {
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
-    voice: Voice,
+    voice: VerbosityArgs,
 }
 
 /// Understood by every subcommand.
 #[derive(Args, Clone, Copy, Debug)]
-struct Voice {
+struct VerbosityArgs {
     /// Print nothing but errors
     #[arg(
         short,
@@ -130,7 +130,7 @@ struct Voice {
     verbose: u8,
 }
 
-impl Voice {
+impl VerbosityArgs {
     fn verbosity(self) -> Verbosity {
         match (self.quiet, self.verbose) {
             (true, _) => Verbosity::Quiet,
@@ -222,7 +222,7 @@ struct DoctorArgs {
 
 /// What was asked for.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Action {
+pub(crate) enum Invocation {
     /// Record a command or a process.
     Record(RecordConfig),
     /// Show live.
@@ -251,7 +251,7 @@ pub(crate) enum Action {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RecordConfig {
     /// What to record.
-    pub target: Target,
+    pub target: RecordTarget,
     /// Trace to write, if any.
     pub output: Option<PathBuf>,
     /// Record children too.
@@ -273,7 +273,7 @@ pub(crate) struct RecordConfig {
     /// Calls of CUDA.
     pub cuda: CudaMode,
     /// How to record.
-    pub mode: Mode,
+    pub mode: RecordMode,
     /// CUPTI is left to the program's own profiler.
     pub gpu_yield: bool,
     /// How much to say.
@@ -318,7 +318,7 @@ impl CounterChoice {
 
 /// What a recording watches.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
+pub(crate) enum RecordTarget {
     /// A command to start: never empty.
     Command(Vec<OsString>),
     /// A running process.
@@ -350,12 +350,12 @@ pub(crate) enum Verbosity {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DoctorConfig {
     /// Interpreters to explain; empty means to examine the machine.
-    pub python: Vec<Python>,
+    pub python: Vec<InterpreterArg>,
 }
 
 /// An interpreter named on the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Python {
+pub(crate) enum InterpreterArg {
     /// An executable or libpython; a bare name is looked up in PATH.
     File(PathBuf),
     /// A running process.
@@ -366,7 +366,7 @@ pub(crate) enum Python {
 ///
 /// # Errors
 /// Usage errors, and requests for help or the version: [`explain`] prints them.
-pub(crate) fn parse() -> Result<(Action, Verbosity), clap::Error> {
+pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     interpret(arguments.clone()).map_err(|error| {
         // clap repeats words of the command line as they are; a line end in one could forge a line.
@@ -400,13 +400,13 @@ pub(crate) fn explain(error: &clap::Error) -> u8 {
 }
 
 /// The same for any command line. Errors are usage errors, ready to print.
-fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Action, clap::Error> {
+fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     interpret(arguments).map(|(action, _)| action)
 }
 
 fn interpret(
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<(Action, Verbosity), clap::Error> {
+) -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = command()
         .try_get_matches_from(&arguments)
@@ -414,20 +414,20 @@ fn interpret(
     let cli = Cli::from_arg_matches(&matches)?;
     let verbosity = cli.voice.verbosity();
     let action = match cli.subcommand {
-        None => Action::Record(record_config(cli.record, verbosity)?),
-        Some(Subcommands::Record(record)) => Action::Record(record_config(record, verbosity)?),
-        Some(Subcommands::Top(top)) => Action::Top(top::config(top, verbosity)?),
-        Some(Subcommands::Analyze(analyze)) => Action::Analyze(analyze.into()),
-        Some(Subcommands::Export(export)) => Action::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => Action::Demo(demo.into()),
-        Some(Subcommands::Doctor(doctor)) => Action::Doctor(DoctorConfig {
+        None => Invocation::Record(record_config(cli.record, verbosity)?),
+        Some(Subcommands::Record(record)) => Invocation::Record(record_config(record, verbosity)?),
+        Some(Subcommands::Top(top)) => Invocation::Top(top::config(top, verbosity)?),
+        Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
+        Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
+        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo.into()),
+        Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
         }),
-        Some(Subcommands::Completions { shell }) => Action::Completions(shell),
-        Some(Subcommands::Man { directory }) => Action::Man(directory),
-        Some(Subcommands::Guardian) => Action::Guardian,
-        Some(Subcommands::TerminalGuardian) => Action::TerminalGuardian,
-        Some(Subcommands::LoadLibrary { path }) => Action::LoadLibrary(path),
+        Some(Subcommands::Completions { shell }) => Invocation::Completions(shell),
+        Some(Subcommands::Man { directory }) => Invocation::Man(directory),
+        Some(Subcommands::Guardian) => Invocation::Guardian,
+        Some(Subcommands::TerminalGuardian) => Invocation::TerminalGuardian,
+        Some(Subcommands::LoadLibrary { path }) => Invocation::LoadLibrary(path),
     };
     Ok((action, verbosity))
 }
@@ -436,7 +436,7 @@ fn interpret(
 pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
-        Ok(Action::Record(config)) => config,
+        Ok(Invocation::Record(config)) => config,
         // Such a line is a recording; were it none, clap's own words would say why.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
@@ -468,9 +468,9 @@ fn target(
     command: Vec<OsString>,
     pid: Option<u32>,
     duration: Option<Duration>,
-) -> Result<Target, clap::Error> {
+) -> Result<RecordTarget, clap::Error> {
     match (command.is_empty(), pid) {
-        (true, Some(pid)) => Ok(Target::Process { pid, duration }),
+        (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration }),
         (true, None) => Err(usage_error(
             ErrorKind::MissingRequiredArgument,
             "nothing to record: give a command after `--` (gctrace -- python train.py), \
@@ -480,14 +480,14 @@ fn target(
             ErrorKind::ArgumentConflict,
             "-p PID records a running process and a command starts a new one: give only one of them",
         )),
-        (false, None) => Ok(Target::Command(command)),
+        (false, None) => Ok(RecordTarget::Command(command)),
     }
 }
 
-fn python(named: OsString) -> Python {
+fn python(named: OsString) -> InterpreterArg {
     match named.to_str().map(str::parse::<u32>) {
-        Some(Ok(pid)) if pid > 0 => Python::Process(pid),
-        _ => Python::File(PathBuf::from(named)),
+        Some(Ok(pid)) if pid > 0 => InterpreterArg::Process(pid),
+        _ => InterpreterArg::File(PathBuf::from(named)),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::print;
 use crate::record::mode;
-use crate::variables::Decides;
+use crate::variables::VariableEffect;
 use crate::variables::temporary_directory;
 use crate::variables::variable;
 use anyhow::Context as _;
@@ -29,9 +29,9 @@ const PROGRAM_NAME: &str = "train_simgpu.py";
 const PYTHON: &str = "python3";
 
 /// A folder of its own under the system's for temporary files, removed when dropped.
-struct Folder(PathBuf);
+struct DemoDir(PathBuf);
 
-impl Folder {
+impl DemoDir {
     fn new() -> anyhow::Result<Self> {
         let parent = temporary_directory();
         let path = nix::unistd::mkdtemp(&parent.join("gctrace-demo-XXXXXX"))
@@ -40,7 +40,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for DemoDir {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!("{} is left behind: {error}", self.0.display());
@@ -55,7 +55,7 @@ impl Drop for Folder {
 pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     // Said of this command, before anything is made, and not of the one in a folder that is gone by then.
     possible()?;
-    let folder = Folder::new()?;
+    let folder = DemoDir::new()?;
     let program = lay_out(&folder.0)?;
     say(
         "The GPU of this demonstration is simulated: its kernels take the time that they are told, nothing is computed.\n",
@@ -106,7 +106,9 @@ fn possible() -> anyhow::Result<()> {
 /// There the program's CUDA is looked for by gctrace, and CUPTI by what gctrace loads into the program.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(own) = variable("LD_LIBRARY_PATH", Decides::Place).filter(|own| !own.is_empty()) {
+    if let Some(own) =
+        variable("LD_LIBRARY_PATH", VariableEffect::Place).filter(|own| !own.is_empty())
+    {
         path.push(":");
         path.push(own);
     }

@@ -3,16 +3,16 @@
 //! Facts are gathered (`machine.rs`, `interpreters.rs`), rules drawn from them (`checklist.rs`) and
 //! words made of them (`explain.rs`) in separate places; the last two are pure.
 
-mod ask;
 mod checklist;
+mod child_query;
 mod explain;
 mod interpreters;
 mod machine;
 
 use crate::args::DoctorConfig;
-use crate::args::Python;
-use crate::doctor::interpreters::Examiner;
-use crate::doctor::machine::Machine;
+use crate::args::InterpreterArg;
+use crate::doctor::interpreters::InterpreterExaminer;
+use crate::doctor::machine::HostFacts;
 use crate::print;
 use crate::print::clean;
 use std::io;
@@ -20,9 +20,9 @@ use std::io;
 /// Examines as asked and prints. The exit code: 0 if recording will work (or every interpreter
 /// named was understood), 1 if not.
 pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
-    let examiner = Examiner::new();
+    let examiner = InterpreterExaminer::new();
     let (text, works) = if config.python.is_empty() {
-        let checklist = checklist::draw(&Machine::gather(), &examiner.find());
+        let checklist = checklist::draw(&HostFacts::gather(), &examiner.find());
         (checklist.to_string(), checklist.recording_works())
     } else {
         named(&examiner, &config.python)
@@ -31,7 +31,7 @@ pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
     Ok(u8::from(!works))
 }
 
-fn named(examiner: &Examiner, pythons: &[Python]) -> (String, bool) {
+fn named(examiner: &InterpreterExaminer, pythons: &[InterpreterArg]) -> (String, bool) {
     let mut texts = Vec::new();
     let mut works = true;
     for python in pythons {

@@ -10,7 +10,7 @@ mod speedscope;
 use crate::analyze;
 use crate::args::ExportConfig;
 use crate::args::ExportFormat;
-use crate::args::Weight;
+use crate::args::StackWeight;
 use crate::files::write_export;
 use crate::launch::Invoker;
 use crate::print;
@@ -24,16 +24,16 @@ use std::io;
 use std::io::Write;
 
 /// The stacks of one process, with weights above 0.
-struct Process<'a> {
+struct ExportedProcess<'a> {
     /// Its rank, id and command.
     name: String,
     /// In the order of their frames, so that the output is always the same and stacks with common
     /// outer frames are neighbours.
-    stacks: Vec<Stack<'a>>,
+    stacks: Vec<ExportedStack<'a>>,
 }
 
 /// One stack.
-struct Stack<'a> {
+struct ExportedStack<'a> {
     /// From the outermost to the innermost.
     frames: Vec<&'a Location>,
     /// Nanoseconds or pauses.
@@ -67,11 +67,11 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<Process<'a>> {
+fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedProcess<'a>> {
     let many_traces = config.traces.len() > 1;
     analysis
         .stacks()
-        .map(|process| Process {
+        .map(|process| ExportedProcess {
             name: name(&process, many_traces),
             stacks: stacks(process.stacks(), config),
         })
@@ -82,9 +82,9 @@ fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<Process<'
 fn stacks<'a>(
     all: impl Iterator<Item = WeightedStack<'a>>,
     config: &ExportConfig,
-) -> Vec<Stack<'a>> {
-    let mut stacks: Vec<Stack<'a>> = all
-        .map(|stack| Stack {
+) -> Vec<ExportedStack<'a>> {
+    let mut stacks: Vec<ExportedStack<'a>> = all
+        .map(|stack| ExportedStack {
             frames: stack.frames(),
             weight: weight(&stack, config),
         })
@@ -100,8 +100,8 @@ fn weight(stack: &WeightedStack<'_>, config: &ExportConfig) -> u64 {
         None => stack.pauses(),
     };
     match config.by {
-        Weight::Time => pauses.time_ns,
-        Weight::Count => pauses.count,
+        StackWeight::Time => pauses.time_ns,
+        StackWeight::Count => pauses.count,
     }
 }
 
@@ -140,7 +140,11 @@ fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
     }
 }
 
-fn write(processes: &[Process<'_>], config: &ExportConfig, mut out: impl Write) -> io::Result<()> {
+fn write(
+    processes: &[ExportedProcess<'_>],
+    config: &ExportConfig,
+    mut out: impl Write,
+) -> io::Result<()> {
     match config.format {
         ExportFormat::Collapsed => collapsed::write(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),

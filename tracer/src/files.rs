@@ -19,7 +19,7 @@ pub(crate) use command_output::read_command_output;
 pub(crate) use command_output::remove_command_output;
 pub(crate) use export::write_export;
 pub(crate) use manual::write_manual_pages;
-pub(crate) use name::NameFacts;
+pub(crate) use name::NameValues;
 pub(crate) use name::check_pattern;
 pub(crate) use name::expand;
 pub(crate) use trace::NewTrace;
@@ -61,18 +61,18 @@ pub(crate) enum FileError {
 
 /// What went wrong, without the file's name.
 #[derive(Debug)]
-enum Failure {
+enum FileFailure {
     Io(io::Error),
     Refused(String),
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for FileFailure {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl Failure {
+impl FileFailure {
     fn of(self, path: &Path, invoker: &Invoker, option: &'static str) -> FileError {
         let path = path.to_owned();
         match self {
@@ -94,8 +94,8 @@ impl Failure {
 /// Runs `action` with the invoker's access to files.
 fn as_invoker<R: Send>(
     invoker: &Invoker,
-    action: impl FnOnce() -> Result<R, Failure> + Send,
-) -> Result<R, Failure> {
+    action: impl FnOnce() -> Result<R, FileFailure> + Send,
+) -> Result<R, FileFailure> {
     crate::launch::act_as(invoker, action)?
 }
 

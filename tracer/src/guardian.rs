@@ -45,7 +45,7 @@ const NAME: &str = "gc-guardian";
 /// Where the guardian finds the map.
 const MAP_DESCRIPTOR: i32 = 3;
 /// Sent on the pipe at an orderly end.
-const FAREWELL: u8 = b'.';
+const DISMISSED: u8 = b'.';
 
 /// Between two looks at the map.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -102,7 +102,7 @@ impl Drop for Guardian {
     fn drop(&mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             // The guardian may have ended already.
-            let _ = pipe.write_all(&[FAREWELL]);
+            let _ = pipe.write_all(&[DISMISSED]);
         }
         wait_for_end(&mut self.process);
     }
@@ -135,7 +135,7 @@ fn detach_with(map: i32) -> io::Result<()> {
 }
 
 /// What the guardian needs from the world.
-trait World {
+trait GuardianWorld {
     /// Held processes, and since when.
     fn held(&mut self) -> io::Result<Vec<(u32, Duration)>>;
     /// Lets one go on.
@@ -153,7 +153,7 @@ pub(crate) fn guard() -> io::Result<()> {
     live_unnoticed()?;
     // SAFETY: `Guardian::start` put the map there for us; nothing else in this process owns it.
     let map = unsafe { OwnedFd::from_raw_fd(MAP_DESCRIPTOR) };
-    let mut world = Kernel {
+    let mut world = KernelWorld {
         map: HeldMap::new(map),
     };
     // Tells a map from anything else, should somebody start the guardian by hand.
@@ -196,12 +196,12 @@ fn live_unnoticed() -> io::Result<()> {
 
 /// Waits for gctrace's end: true if there was no farewell.
 fn abandoned(pipe: &mut impl Read) -> bool {
-    let mut farewell = [0];
-    !matches!(pipe.read_exact(&mut farewell), Ok(()))
+    let mut dismissal = [0];
+    !matches!(pipe.read_exact(&mut dismissal), Ok(()))
 }
 
 /// Lets what is held for too long go on: gctrace is stopped, stuck or slow.
-fn release_overdue(world: &mut impl World) -> io::Result<()> {
+fn release_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
     let held = world.held()?;
     let now = world.now();
     for (pid, since) in held {
@@ -216,7 +216,7 @@ fn release_overdue(world: &mut impl World) -> io::Result<()> {
 }
 
 /// Lets everything held go on until nothing new has come for so long.
-fn release_all(world: &mut impl World, quiet: Duration) -> io::Result<()> {
+fn release_all(world: &mut impl GuardianWorld, quiet: Duration) -> io::Result<()> {
     let mut met: HashMap<u32, Duration> = HashMap::new();
     let mut empty_since = world.now();
     loop {
@@ -242,11 +242,11 @@ fn release_all(world: &mut impl World, quiet: Duration) -> io::Result<()> {
     }
 }
 
-struct Kernel {
+struct KernelWorld {
     map: HeldMap,
 }
 
-impl World for Kernel {
+impl GuardianWorld for KernelWorld {
     fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
         self.map.pids_and_times()
     }

@@ -2,9 +2,9 @@
 
 use crate::files::FileError;
 use crate::launch::LaunchError;
-use crate::privileges::Denied;
-use crate::record::mode::Refused;
-use crate::record::permitted::Forbidden;
+use crate::privileges::PrivilegeError;
+use crate::record::mode::ModeError;
+use crate::record::permission::AttachRefusal;
 use gctrace_ebpf::Error as BpfError;
 use nix::errno::Errno;
 use std::ffi::OsStr;
@@ -23,13 +23,13 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(denied) = error
         .chain()
-        .find_map(|cause| cause.downcast_ref::<Denied>())
+        .find_map(|cause| cause.downcast_ref::<PrivilegeError>())
     {
         return Some(denied.remedy());
     }
     if let Some(refused) = error
         .chain()
-        .find_map(|cause| cause.downcast_ref::<Refused>())
+        .find_map(|cause| cause.downcast_ref::<ModeError>())
     {
         return Some(refused.remedy().trim_end().to_owned());
     }
@@ -41,7 +41,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     }
     if let Some(forbidden) = error
         .chain()
-        .find_map(|cause| cause.downcast_ref::<Forbidden>())
+        .find_map(|cause| cause.downcast_ref::<AttachRefusal>())
     {
         return Some(format!(
             "As root it can be recorded: sudo gctrace record -p {}",
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::files::NewTrace;
     use crate::launch::Invoker;
-    use crate::limit::InTime as _;
+    use crate::limit::WithTimeout as _;
     use anyhow::Context;
     use std::path::Path;
 

@@ -8,29 +8,29 @@ mod as_user;
 mod environment;
 mod inherited;
 mod invoker;
-mod named;
+mod named_interpreters;
 mod preload;
 mod program;
 mod signals;
 mod trial;
 mod trust;
 
-pub(crate) use as_user::Cache;
+pub(crate) use as_user::CacheDir;
 pub(crate) use as_user::act_as;
 pub(crate) use invoker::Invoker;
 pub(crate) use preload::CUDA_INJECTION;
 pub(crate) use preload::LibraryError;
 pub(crate) use preload::library_for;
-pub(crate) use program::Obstacle;
 #[cfg(test)]
-pub(crate) use program::What;
-pub(crate) use signals::Decision;
-pub(crate) use signals::Policy;
+pub(crate) use program::ObstacleKind;
+pub(crate) use program::PreloadObstacle;
+pub(crate) use signals::SignalDecision;
+pub(crate) use signals::SignalPolicy;
 pub(crate) use signals::Signals;
 pub(crate) use trial::load;
 
 use crate::launch::environment::Environment;
-use crate::launch::inherited::Inherited;
+use crate::launch::inherited::InheritedState;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -112,12 +112,12 @@ pub(crate) struct LaunchPlan {
     /// The identity to take on; `None` keeps the present one.
     identity: Option<Invoker>,
     notes: Vec<String>,
-    streams: Streams,
+    streams: StdioFiles,
 }
 
 /// Where the command reads from and writes to; `None`: as gctrace itself.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StdioFiles {
     /// Standard input.
     pub input: Option<File>,
     /// Standard output.
@@ -151,12 +151,12 @@ impl LaunchPlan {
             environment,
             identity,
             notes,
-            streams: Streams::default(),
+            streams: StdioFiles::default(),
         }
     }
 
     /// Its input and output go elsewhere than gctrace's own.
-    pub(crate) fn redirect(&mut self, streams: Streams) {
+    pub(crate) fn redirect(&mut self, streams: StdioFiles) {
         self.streams = streams;
     }
 
@@ -200,11 +200,11 @@ impl LaunchPlan {
 
     /// Starts the command. Returns once it executes its program, or with the reason why it cannot.
     /// It is a direct child, in gctrace's own process group.
-    pub(crate) fn spawn(&self) -> Result<Launched, LaunchError> {
+    pub(crate) fn spawn(&self) -> Result<RunningCommand, LaunchError> {
         let mut command = self.command();
         let child = self.streams.apply_to(&mut command);
         let child = child.and_then(|()| command.spawn());
-        Launched::watch(child.map_err(|error| self.refused(error))?)
+        RunningCommand::watch(child.map_err(|error| self.refused(error))?)
     }
 
     /// The command as it will be started, for a caller that wants its output.
@@ -215,7 +215,7 @@ impl LaunchPlan {
             .env_clear()
             .envs(&self.environment);
         let identity = self.identity.as_ref().map(invoker::Credentials::of);
-        let inherited = Inherited::at_start();
+        let inherited = InheritedState::at_start();
         // SAFETY: the closure makes system calls only; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || {
@@ -293,7 +293,7 @@ impl LaunchPlan {
     }
 }
 
-impl Streams {
+impl StdioFiles {
     fn apply_to(&self, command: &mut Command) -> io::Result<()> {
         if let Some(input) = &self.input {
             command.stdin(input.try_clone()?);
@@ -321,7 +321,7 @@ fn shell_word(word: &OsStr) -> String {
 
 /// The running command.
 #[derive(Debug)]
-pub(crate) struct Launched {
+pub(crate) struct RunningCommand {
     child: Child,
     pidfd: OwnedFd,
 }
@@ -336,7 +336,7 @@ fn pidfd_of(child: &Child) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-impl Launched {
+impl RunningCommand {
     fn watch(child: Child) -> Result<Self, LaunchError> {
         let pid = child.id();
         let pidfd = pidfd_of(&child).map_err(|source| LaunchError::Watch { pid, source })?;
@@ -349,13 +349,13 @@ impl Launched {
     }
 
     /// How it ended, if it has. Never blocks.
-    pub(crate) fn try_wait(&mut self) -> io::Result<Option<Ended>> {
-        Ok(self.child.try_wait()?.map(Ended::from))
+    pub(crate) fn try_wait(&mut self) -> io::Result<Option<CommandEnd>> {
+        Ok(self.child.try_wait()?.map(CommandEnd::from))
     }
 
     /// Blocks until it ends.
     #[cfg(test)]
-    pub(crate) fn wait(&mut self) -> io::Result<Ended> {
+    pub(crate) fn wait(&mut self) -> io::Result<CommandEnd> {
         Ok(self.child.wait()?.into())
     }
 
@@ -379,11 +379,11 @@ impl Launched {
     }
 }
 
-impl Launched {
+impl RunningCommand {
     /// What Ctrl-C does where the terminal makes a signal of it, but for gctrace itself: SIGINT for the command
     /// and those of its descendants that are in its process group still.
     pub(crate) fn interrupt_as_terminal(&self) -> io::Result<()> {
-        let descendants = gctrace_probes::process::descendants(self.pid()).unwrap_or_default();
+        let descendants = gctrace_probes::proc_status::descendants(self.pid()).unwrap_or_default();
         self.send(Signal::SIGINT)?;
         for pid in descendants {
             if signals::in_own_group(pid) {
@@ -398,7 +398,7 @@ impl Launched {
 }
 
 /// The pidfd: readable (`POLLIN`) once the command has ended.
-impl AsFd for Launched {
+impl AsFd for RunningCommand {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
@@ -406,14 +406,14 @@ impl AsFd for Launched {
 
 /// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum CommandEnd {
     /// By itself, with this exit code.
     Code(u8),
     /// By this signal.
     Signal(u8),
 }
 
-impl Ended {
+impl CommandEnd {
     /// As a shell shows it: the command's own code, or 128 and the signal's number.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
@@ -423,7 +423,7 @@ impl Ended {
     }
 }
 
-impl From<ExitStatus> for Ended {
+impl From<ExitStatus> for CommandEnd {
     fn from(status: ExitStatus) -> Self {
         // Both fit: an exit code has 8 bits and a signal's number 7 (wait(2)).
         let byte = |value: i32| u8::try_from(value).unwrap_or(u8::MAX);

@@ -27,9 +27,9 @@ const KEPT: usize = 50;
 pub(crate) fn start(verbosity: Verbosity) {
     tracing_subscriber::fmt()
         .with_max_level(level(verbosity))
-        .with_writer(|| Said)
+        .with_writer(|| MessageSink)
         .log_internal_errors(false)
-        .event_format(Line)
+        .event_format(MessageFormat)
         .init();
 }
 
@@ -44,7 +44,7 @@ fn level(verbosity: Verbosity) -> LevelFilter {
 
 /// Lines on their way past a view.
 #[derive(Debug, Default)]
-struct Kept {
+struct BufferedLines {
     /// Not printed yet.
     lines: VecDeque<String>,
     /// Those of them that the view has not fetched yet.
@@ -53,20 +53,20 @@ struct Kept {
     dropped: u64,
 }
 
-static KEPT_LINES: Mutex<Option<Kept>> = Mutex::new(None);
+static KEPT_LINES: Mutex<Option<BufferedLines>> = Mutex::new(None);
 
-fn kept() -> MutexGuard<'static, Option<Kept>> {
+fn kept() -> MutexGuard<'static, Option<BufferedLines>> {
     KEPT_LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As long as it lives, lines are kept. Dropped, it prints them.
 #[derive(Debug)]
-pub(crate) struct Diversion(());
+pub(crate) struct LogBuffering(());
 
 /// Begins to keep lines.
-pub(crate) fn divert() -> Diversion {
-    *kept() = Some(Kept::default());
-    Diversion(())
+pub(crate) fn divert() -> LogBuffering {
+    *kept() = Some(BufferedLines::default());
+    LogBuffering(())
 }
 
 /// The lines since the last call, without gctrace's name; none where none are kept.
@@ -80,7 +80,7 @@ pub(crate) fn fresh() -> Vec<String> {
     kept.lines.iter().skip(from).cloned().collect()
 }
 
-impl Drop for Diversion {
+impl Drop for LogBuffering {
     fn drop(&mut self) {
         let Some(kept) = kept().take() else {
             return;
@@ -94,7 +94,7 @@ impl Drop for Diversion {
     }
 }
 
-impl Kept {
+impl BufferedLines {
     fn keep(&mut self, line: String) {
         if self.lines.len() >= KEPT {
             self.lines.pop_front();
@@ -107,9 +107,9 @@ impl Kept {
 
 /// Where messages go: each comes whole. Never fails, for tracing-subscriber would print the failure, and panic
 /// where it cannot.
-struct Said;
+struct MessageSink;
 
-impl io::Write for Said {
+impl io::Write for MessageSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         let mut lines = kept();
@@ -129,9 +129,9 @@ impl io::Write for Said {
 }
 
 /// The message alone.
-struct Line;
+struct MessageFormat;
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for MessageFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn kept_lines_are_bounded_and_told_once() {
-        let mut kept = Kept::default();
+        let mut kept = BufferedLines::default();
         for number in 0..KEPT + 3 {
             kept.keep(format!("line {number}"));
         }

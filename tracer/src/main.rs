@@ -23,7 +23,7 @@ mod render;
 mod top;
 mod variables;
 
-use crate::args::Action;
+use crate::args::Invocation;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -44,25 +44,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(action: Action) -> anyhow::Result<u8> {
+fn run(action: Invocation) -> anyhow::Result<u8> {
     match action {
-        Action::Record(config) => record::run(&config),
-        Action::Top(config) => top::run(&config),
-        Action::Guardian => Ok(guardian::guard().map(|()| 0)?),
-        Action::LoadLibrary(path) => launch::load(&path).map(|()| 0),
-        Action::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
-        Action::Doctor(config) => Ok(doctor::run(&config)?),
-        Action::Completions(shell) => {
+        Invocation::Record(config) => record::run(&config),
+        Invocation::Top(config) => top::run(&config),
+        Invocation::Guardian => Ok(guardian::guard().map(|()| 0)?),
+        Invocation::LoadLibrary(path) => launch::load(&path).map(|()| 0),
+        Invocation::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
+        Invocation::Doctor(config) => Ok(doctor::run(&config)?),
+        Invocation::Completions(shell) => {
             let written = print::exactly(|out| manual::completions(shell, out));
             Ok(print::unless_closed(written).map(|()| 0)?)
         }
-        Action::Man(None) => {
+        Invocation::Man(None) => {
             let written = print::exactly(manual::page);
             Ok(print::unless_closed(written).map(|()| 0)?)
         }
-        Action::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
-        Action::Analyze(config) => analyze::run(&config),
-        Action::Export(config) => export::run(&config),
-        Action::Demo(config) => demo::run(&config),
+        Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
+        Invocation::Analyze(config) => analyze::run(&config),
+        Invocation::Export(config) => export::run(&config),
+        Invocation::Demo(config) => demo::run(&config),
     }
 }

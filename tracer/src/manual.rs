@@ -89,7 +89,7 @@ fn described() -> clap::Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::InTime as _;
+    use crate::limit::WithTimeout as _;
     use std::fs;
 
     /// Every subcommand that users see, with the long names of its options.

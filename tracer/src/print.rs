@@ -6,7 +6,7 @@
 //! themselves (`print/clean.rs`). A reader of standard error that does not read cannot stop the
 //! thread that records and continues held programs.
 //!
-//! Only the full-screen view writes to its terminal by itself (`top/view/device.rs`).
+//! Only the full-screen view writes to its terminal by itself (`top/view/terminal_device.rs`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@
 pub(crate) mod clean;
 mod json;
 
-pub(crate) use json::Json;
+pub(crate) use json::JsonEscaper;
 
 use crate::variables::text;
 use nix::poll::PollFd;
@@ -93,7 +93,7 @@ pub(crate) fn answer_to(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(clean::text(text).as_bytes())
 }
 
-/// Bytes on standard output as they are, for programs: JSON (see [`Json`]), SVG, completion scripts.
+/// Bytes on standard output as they are, for programs: JSON (see [`JsonEscaper`]), SVG, completion scripts.
 ///
 /// # Errors
 /// When they cannot be written.

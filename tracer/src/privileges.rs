@@ -1,18 +1,18 @@
 //! What recording needs to be allowed, and how to get it.
 //!
-//! Facts ([`Facts::gather`]) and rules ([`Denied::from_facts`], its text and remedy) are apart: the
+//! Facts ([`PrivilegeFacts::gather`]) and rules ([`PrivilegeError::from_facts`], its text and remedy) are apart: the
 //! rules are pure. What the kernel can do at all is `gctrace_ebpf::KernelSupport`.
 
+mod credentials;
 mod facts;
-mod process;
 
-pub(crate) use facts::Facts;
+pub(crate) use credentials::has_more_rights_than_its_user;
+pub(crate) use credentials::keep_what_is_needed;
+pub(crate) use credentials::renounce;
+pub(crate) use credentials::too_few_files;
 pub(crate) use facts::Lockdown;
+pub(crate) use facts::PrivilegeFacts;
 pub(crate) use facts::in_foreign_user_namespace;
-pub(crate) use process::has_more_rights_than_its_user;
-pub(crate) use process::keep_what_is_needed;
-pub(crate) use process::renounce;
-pub(crate) use process::too_few_files;
 
 use crate::hints::shell_line;
 use std::ffi::OsStr;
@@ -109,7 +109,7 @@ pub(crate) fn cap(needed: &Capability) -> String {
 
 /// What stands between this process and the rights it needs; the first one that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Obstacle {
+enum PrivilegeObstacle {
     /// The kernel gives no program what recording needs.
     Lockdown,
     /// The kernel is older than the rights.
@@ -128,38 +128,44 @@ enum Obstacle {
 
 /// Why recording is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Denied {
-    obstacle: Obstacle,
+pub(crate) struct PrivilegeError {
+    obstacle: PrivilegeObstacle,
     missing: Vec<Capability>,
-    facts: Box<Facts>,
+    facts: Box<PrivilegeFacts>,
 }
 
 /// Why this process may not record from the kernel; `None` if it may.
-pub(crate) fn denied() -> Option<Denied> {
-    Denied::from_facts(Facts::gather())
+pub(crate) fn denied() -> Option<PrivilegeError> {
+    PrivilegeError::from_facts(PrivilegeFacts::gather())
 }
 
-impl Denied {
+impl PrivilegeError {
     /// `None` if these facts allow recording.
-    pub(crate) fn from_facts(facts: Facts) -> Option<Self> {
+    pub(crate) fn from_facts(facts: PrivilegeFacts) -> Option<Self> {
         let missing = facts.effective.missing();
         let obstacles = [
             (
                 facts.lockdown == Lockdown::Confidentiality,
-                Obstacle::Lockdown,
+                PrivilegeObstacle::Lockdown,
             ),
-            (facts.newest_capability < NEWEST_NEEDED, Obstacle::OldKernel),
-            (facts.foreign_user_namespace, Obstacle::UserNamespace),
+            (
+                facts.newest_capability < NEWEST_NEEDED,
+                PrivilegeObstacle::OldKernel,
+            ),
+            (
+                facts.foreign_user_namespace,
+                PrivilegeObstacle::UserNamespace,
+            ),
             (
                 !facts.bounding.missing().is_empty() && !missing.is_empty(),
-                Obstacle::BoundingSet,
+                PrivilegeObstacle::BoundingSet,
             ),
-            (facts.foreign_pid_namespace, Obstacle::PidNamespace),
+            (facts.foreign_pid_namespace, PrivilegeObstacle::PidNamespace),
             (
                 facts.no_new_privileges && !missing.is_empty(),
-                Obstacle::NoNewPrivileges,
+                PrivilegeObstacle::NoNewPrivileges,
             ),
-            (!missing.is_empty(), Obstacle::NotGranted),
+            (!missing.is_empty(), PrivilegeObstacle::NotGranted),
         ];
         let obstacle = obstacles
             .into_iter()
@@ -173,27 +179,27 @@ impl Denied {
 
     /// Whether sudo is all that is missing.
     pub(crate) fn sudo_helps(&self) -> bool {
-        self.obstacle == Obstacle::NotGranted
+        self.obstacle == PrivilegeObstacle::NotGranted
     }
 
     /// The commands that mend it, ready to print after the error.
     pub(crate) fn remedy(&self) -> String {
         let fixed = match self.obstacle {
-            Obstacle::Lockdown => {
+            PrivilegeObstacle::Lockdown => {
                 "Start the kernel without lockdown=confidentiality (lockdown=integrity is fine), or turn\n\
                  Secure Boot off."
             }
-            Obstacle::OldKernel => "Linux 5.15 or newer is needed: gctrace doctor",
-            Obstacle::NoNewPrivileges => {
+            PrivilegeObstacle::OldKernel => "Linux 5.15 or newer is needed: gctrace doctor",
+            PrivilegeObstacle::NoNewPrivileges => {
                 "This process can gain no privileges (no_new_privs is set, by a sandbox, a service or\n\
                  --security-opt=no-new-privileges): start gctrace outside of it."
             }
-            Obstacle::PidNamespace => {
+            PrivilegeObstacle::PidNamespace => {
                 "Start the container with --pid=host, or record from the host: sudo gctrace record -p PID"
             }
-            Obstacle::UserNamespace => return rootless(&self.facts),
-            Obstacle::BoundingSet => return outside_limits(&self.facts),
-            Obstacle::NotGranted => return self.sudo_or_setcap(),
+            PrivilegeObstacle::UserNamespace => return rootless(&self.facts),
+            PrivilegeObstacle::BoundingSet => return outside_limits(&self.facts),
+            PrivilegeObstacle::NotGranted => return self.sudo_or_setcap(),
         };
         fixed.to_owned()
     }
@@ -243,7 +249,7 @@ fn grant(group: &str, file: &OsStr) -> String {
     )
 }
 
-fn rootless(facts: &Facts) -> String {
+fn rootless(facts: &PrivilegeFacts) -> String {
     format!(
         "This is a user namespace of its own{}: no right in it counts for the kernel's BPF.\n\
          Record from outside of it, on the host: sudo gctrace record -p PID",
@@ -255,7 +261,7 @@ fn rootless(facts: &Facts) -> String {
     )
 }
 
-fn outside_limits(facts: &Facts) -> String {
+fn outside_limits(facts: &PrivilegeFacts) -> String {
     let added: Vec<_> = NEEDED
         .iter()
         .chain(&FOR_OTHERS)
@@ -274,16 +280,16 @@ fn outside_limits(facts: &Facts) -> String {
     }
 }
 
-impl fmt::Display for Denied {
+impl fmt::Display for PrivilegeError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.obstacle {
-            Obstacle::Lockdown => formatter.write_str(
+            PrivilegeObstacle::Lockdown => formatter.write_str(
                 "recording is not possible: the kernel is locked down (/sys/kernel/security/lockdown says confidentiality)",
             ),
-            Obstacle::PidNamespace => formatter.write_str(
+            PrivilegeObstacle::PidNamespace => formatter.write_str(
                 "recording is not possible in a pid namespace of its own: BPF sees the host's pids, /proc shows others",
             ),
-            Obstacle::UserNamespace if self.missing.is_empty() => {
+            PrivilegeObstacle::UserNamespace if self.missing.is_empty() => {
                 formatter.write_str("recording is not possible in a user namespace of its own")
             }
             _ => {
@@ -299,7 +305,7 @@ impl fmt::Display for Denied {
     }
 }
 
-impl std::error::Error for Denied {}
+impl std::error::Error for PrivilegeError {}
 
 /// What stands between an ordinary user and recording, for tests of others.
 #[cfg(test)]

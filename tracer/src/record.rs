@@ -6,26 +6,26 @@
 mod allocations;
 mod clock;
 mod counters;
-mod cuda;
+mod cuda_probes;
 mod discovery;
-mod ending;
-mod examined;
+mod examination;
 mod frames;
 mod header;
-mod holding;
+mod held_programs;
 mod injected;
 mod interpreters;
+mod loaded_probes;
 mod merge;
 pub(crate) mod mode;
-mod newcomers;
 pub(crate) mod nvml;
-mod opened;
 mod output;
-pub(crate) mod permitted;
+pub(crate) mod permission;
 mod plan;
 mod pressure;
 mod probe_cost;
-mod processes;
+mod process_attacher;
+mod recorded_processes;
+mod shutdown;
 mod sink;
 mod stacks;
 mod supervision;
@@ -33,35 +33,35 @@ mod trace;
 mod watch;
 
 use crate::args::RecordConfig;
-use crate::args::Target;
+use crate::args::RecordTarget;
 use crate::args::Verbosity;
 use crate::files::NewTrace;
 use crate::files::expand;
 use crate::guardian::Guardian;
-use crate::launch::Ended;
+use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
-use crate::launch::Launched;
+use crate::launch::RunningCommand;
 use crate::launch::Signals;
 use crate::print;
 use crate::privileges;
 pub(crate) use crate::record::clock::monotonic_ns;
-pub(crate) use crate::record::ending::Outcome;
-pub(crate) use crate::record::ending::Tally;
-use crate::record::injected::Injected;
-use crate::record::mode::Collections;
-use crate::record::newcomers::Newcomers;
+use crate::record::injected::InjectedProcesses;
+use crate::record::loaded_probes::LoadedProbes;
+use crate::record::mode::CollectionSource;
 use crate::record::nvml::GpuSampling;
-use crate::record::opened::Opened;
-use crate::record::output::Output;
-use crate::record::permitted::AttachError;
+use crate::record::output::RecordOutput;
+use crate::record::permission::AttachError;
 use crate::record::probe_cost::MeasuredCost;
-pub(crate) use crate::record::supervision::Supervision;
-use crate::record::trace::Trace;
-use crate::record::watch::Watch;
-use crate::top::Shared;
+use crate::record::process_attacher::ProcessAttacher;
+pub(crate) use crate::record::shutdown::Outcome;
+pub(crate) use crate::record::shutdown::RecordingLosses;
+pub(crate) use crate::record::supervision::CommandSupervisor;
+use crate::record::trace::RecordingTrace;
+use crate::record::watch::ProbeWatch;
+use crate::top::LiveHandle;
 use anyhow::Context as _;
-use gctrace_event::Header;
+use gctrace_event::TraceHeader;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use nix::poll::PollTimeout;
@@ -80,9 +80,9 @@ const RELEASE: Duration = Duration::from_millis(250);
 
 /// Why a recording ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum EndReason {
     /// The command ended like this.
-    CommandEnded(Ended),
+    CommandEnded(CommandEnd),
     /// The process recorded with `-p` ended.
     ProcessEnded,
     /// The time given with `-d` is over.
@@ -96,9 +96,9 @@ pub(crate) enum Why {
 }
 
 /// What is added to a recording that is shown while it runs.
-pub(crate) trait Audience {
+pub(crate) trait LiveObserver {
     /// The recording is about to begin; nothing was touched. Who is told of everything in it.
-    fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>>;
+    fn begins(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>>;
 
     /// Where the command is to read from and write to.
     fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()>;
@@ -121,7 +121,8 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
     let (closed, command) = recording.close(why);
     let mut found_nothing = false;
     if let Ok(outcome) = &closed {
-        found_nothing = matches!(config.target, Target::Process { .. }) && !outcome.has_python;
+        found_nothing =
+            matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;
         if config.verbosity > Verbosity::Quiet {
             outcome.sentences.iter().for_each(print::message);
         }
@@ -134,15 +135,15 @@ pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
 
 /// A recording that runs.
 pub(crate) struct Recording {
-    trace: Trace,
+    trace: RecordingTrace,
     /// The trace's file, until something is recorded: where nothing can be, the last trace stays.
     new_trace: Option<NewTrace>,
     /// eBPF probes; `None` where everything is seen from within.
-    probes: Option<Watch>,
+    probes: Option<ProbeWatch>,
     /// The injected library's rings; `None` where nothing is injected.
-    injected: Option<Injected>,
+    injected: Option<InjectedProcesses>,
     /// Where all Python processes are recorded.
-    newcomers: Option<Newcomers>,
+    newcomers: Option<ProcessAttacher>,
     guardian: Option<Guardian>,
     launch: Option<LaunchPlan>,
     attached: Option<u32>,
@@ -151,8 +152,8 @@ pub(crate) struct Recording {
     is_shown: bool,
     /// What probes cost, where that is shown.
     cost: Option<MeasuredCost>,
-    cannot_write_was_said: bool,
-    command: Supervision,
+    write_error_reported: bool,
+    command: CommandSupervisor,
 }
 
 impl Recording {
@@ -160,15 +161,17 @@ impl Recording {
     pub(crate) fn prepare(
         config: &RecordConfig,
         signals: Signals,
-        mut audience: Option<&mut dyn Audience>,
+        mut audience: Option<&mut dyn LiveObserver>,
     ) -> anyhow::Result<Self> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
-            Target::Command(command) => Some(LaunchPlan::new(command, &invoker, config.as_root)),
-            Target::Process { .. } | Target::Everything => None,
+            RecordTarget::Command(command) => {
+                Some(LaunchPlan::new(command, &invoker, config.as_root))
+            }
+            RecordTarget::Process { .. } | RecordTarget::Everything => None,
         };
         let decision = mode::decide(config, launch.as_ref())?;
-        if let Target::Process { pid, .. } = &config.target {
+        if let RecordTarget::Process { pid, .. } = &config.target {
             attachable(*pid)?;
         }
         let collections = decision.collections;
@@ -176,11 +179,11 @@ impl Recording {
         if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
             anyhow::bail!("recording from the kernel is not possible: {why}");
         }
-        let opened = by_probes.then(|| Opened::open(config)).transpose()?;
+        let opened = by_probes.then(|| LoadedProbes::open(config)).transpose()?;
         let mut injected = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
             let asked = &injection.options;
-            let started = Injected::start(&invoker, config.as_root, !by_probes, asked)?;
+            let started = InjectedProcesses::start(&invoker, config.as_root, !by_probes, asked)?;
             let library = injection.library.display();
             launch
                 .inject(injection, &started.rendezvous())
@@ -213,8 +216,8 @@ impl Recording {
                 .leave_stdout()
                 .context("the command's standard output")?;
         }
-        let output = Output::begin(new_trace.as_ref(), &header, live)?;
-        let mut trace = Trace::new(output, collections == Collections::Both);
+        let output = RecordOutput::begin(new_trace.as_ref(), &header, live)?;
+        let mut trace = RecordingTrace::new(output, collections == CollectionSource::Both);
         if let (Some(audience), Some(launch)) = (audience, &mut launch) {
             audience.redirect(launch, &invoker)?;
         }
@@ -249,20 +252,20 @@ impl Recording {
             deadline: None,
             is_shown,
             cost: None,
-            cannot_write_was_said: false,
-            command: Supervision::new(signals),
+            write_error_reported: false,
+            command: CommandSupervisor::new(signals),
         })
     }
 
     /// Starts the command, held at its exec, or attaches.
     pub(crate) fn start(&mut self, config: &RecordConfig) -> anyhow::Result<()> {
         match (&config.target, &self.launch) {
-            (Target::Process { pid, duration }, _) => {
+            (RecordTarget::Process { pid, duration }, _) => {
                 self.attach(*pid, config.follow)?;
                 self.deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
                 self.attached = Some(*pid);
             }
-            (Target::Command(_), Some(launch)) => {
+            (RecordTarget::Command(_), Some(launch)) => {
                 let launched = match &mut self.probes {
                     Some(probes) => probes.launch(launch)?,
                     None => launch.spawn()?,
@@ -274,8 +277,8 @@ impl Recording {
                 let until = |duration| Instant::now().checked_add(duration);
                 self.deadline = config.duration.and_then(until);
             }
-            (Target::Everything, _) => self.newcomers = Some(Newcomers::new()),
-            (Target::Command(_), None) => {}
+            (RecordTarget::Everything, _) => self.newcomers = Some(ProcessAttacher::new()),
+            (RecordTarget::Command(_), None) => {}
         }
         if self.is_shown && self.probes.is_some() {
             match MeasuredCost::begin(config) {
@@ -328,10 +331,10 @@ impl Recording {
         let mut known = 0;
         while follow && probes.processes.seen() > known {
             known = probes.processes.seen();
-            let own = gctrace_probes::process::descendants(std::process::id())?;
-            let descendants = gctrace_probes::process::descendants(pid)?;
+            let own = gctrace_probes::proc_status::descendants(std::process::id())?;
+            let descendants = gctrace_probes::proc_status::descendants(pid)?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
-                let parent = gctrace_probes::process::status(child)
+                let parent = gctrace_probes::proc_status::status(child)
                     .ok()
                     .map(|status| status.parent);
                 match probes.attach_to(trace, child, parent) {
@@ -349,7 +352,7 @@ impl Recording {
     }
 
     /// Waits for events and handles them; why the recording is to end, if it is.
-    pub(crate) fn turn(&mut self) -> anyhow::Result<Option<Why>> {
+    pub(crate) fn turn(&mut self) -> anyhow::Result<Option<EndReason>> {
         self.wait()?;
         self.take_events()?;
         if let Some(probes) = &mut self.probes {
@@ -395,7 +398,7 @@ impl Recording {
             without = injected.take_without_cupti();
         }
         if let Some(probes) = &mut self.probes {
-            probes.told_by_cupti(cupti);
+            probes.reported_by_cupti(cupti);
             probes.without_cupti(without);
             for event in events {
                 probes.event(&mut self.trace, event);
@@ -424,37 +427,37 @@ impl Recording {
         }
     }
 
-    fn ended(&mut self) -> anyhow::Result<Option<Why>> {
+    fn ended(&mut self) -> anyhow::Result<Option<EndReason>> {
         if self.command.handle_signals()? {
-            return Ok(Some(Why::Interrupted));
+            return Ok(Some(EndReason::Interrupted));
         }
         if let Some(ended) = self.command.try_wait()? {
-            return Ok(Some(Why::CommandEnded(ended)));
+            return Ok(Some(EndReason::CommandEnded(ended)));
         }
         if self
             .attached
             .zip(self.probes.as_ref())
             .is_some_and(|(pid, probes)| !probes.processes.contains(pid))
         {
-            return Ok(Some(Why::ProcessEnded));
+            return Ok(Some(EndReason::ProcessEnded));
         }
         if self
             .deadline
             .is_some_and(|deadline| Instant::now() >= deadline)
         {
-            return Ok(Some(Why::TimeOver));
+            return Ok(Some(EndReason::TimeOver));
         }
         Ok(self.cannot_write())
     }
 
     /// Those who look on are told, and go on looking.
-    fn cannot_write(&mut self) -> Option<Why> {
+    fn cannot_write(&mut self) -> Option<EndReason> {
         let failure = self.trace.output.failure()?;
         if !self.is_shown {
-            return Some(Why::CannotWrite);
+            return Some(EndReason::CannotWrite);
         }
-        if !self.cannot_write_was_said {
-            self.cannot_write_was_said = true;
+        if !self.write_error_reported {
+            self.write_error_reported = true;
             let sentence = format!("the trace ends here: {failure}");
             self.trace.note(&sentence);
         }
@@ -462,15 +465,15 @@ impl Recording {
     }
 
     /// The user typed Ctrl-C where the terminal made no signal of it. Whether that ends the recording.
-    pub(crate) fn interrupt(&mut self) -> anyhow::Result<Option<Why>> {
+    pub(crate) fn interrupt(&mut self) -> anyhow::Result<Option<EndReason>> {
         let ends = self.command.interrupt()?;
-        Ok(ends.then_some(Why::Interrupted))
+        Ok(ends.then_some(EndReason::Interrupted))
     }
 
     /// What was lost and hit so far.
-    pub(crate) fn tally(&mut self) -> anyhow::Result<Tally> {
+    pub(crate) fn tally(&mut self) -> anyhow::Result<RecordingLosses> {
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
-        ending::tally(
+        shutdown::tally(
             &self.trace,
             self.probes.as_ref(),
             self.injected.as_ref(),
@@ -488,12 +491,12 @@ impl Recording {
     }
 
     /// The command, while it runs.
-    pub(crate) fn command(&self) -> Option<&Launched> {
+    pub(crate) fn command(&self) -> Option<&RunningCommand> {
         self.command.command()
     }
 
     /// Takes the probes out and closes the trace: what there is to say about it. The command is left alone.
-    pub(crate) fn close(mut self, why: Why) -> (anyhow::Result<Outcome>, Supervision) {
+    pub(crate) fn close(mut self, why: EndReason) -> (anyhow::Result<Outcome>, CommandSupervisor) {
         // First of all: whatever else takes long from here on, no program waits for it.
         let released = self.release_held();
         let probes = self.probes.as_mut();
@@ -505,7 +508,7 @@ impl Recording {
         }
         let last = released.and_then(|()| self.take_events());
         let sources = (self.probes, self.injected);
-        let closed = last.and_then(|()| ending::finish(self.trace, sources, why));
+        let closed = last.and_then(|()| shutdown::finish(self.trace, sources, why));
         drop(self.guardian);
         (closed, self.command)
     }
@@ -530,11 +533,11 @@ fn attachable(pid: u32) -> anyhow::Result<()> {
         !is_kernel_thread(pid),
         "process {pid} is a thread of the kernel, which never runs Python"
     );
-    gctrace_probes::process::command_line(pid)
+    gctrace_probes::proc_status::command_line(pid)
         .map(drop)
         .with_context(|| format!("cannot record process {pid}"))?;
     if privileges::has_more_rights_than_its_user() {
-        permitted::check(pid)?;
+        permission::check(pid)?;
     }
     Ok(())
 }

@@ -5,47 +5,47 @@
 
 mod json;
 mod lines;
+mod live_handle;
 mod local_time;
 mod metrics;
 mod output;
 mod printer;
 mod resources;
-mod shared;
 
 mod view;
 
-pub(crate) use shared::Shared;
+pub(crate) use live_handle::LiveHandle;
 pub(crate) use view::LEAVE;
 pub(crate) use view::raw;
 
+use crate::args::DisplayChoice;
 use crate::args::RecordConfig;
-use crate::args::Show;
-use crate::args::Target;
+use crate::args::RecordTarget;
 use crate::args::TopConfig;
 use crate::args::Verbosity;
 use crate::hints::shell_line;
-use crate::launch::Ended;
+use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::Signals;
 use crate::print;
-use crate::record::Audience;
+use crate::record::CommandSupervisor;
+use crate::record::EndReason;
+use crate::record::LiveObserver;
 use crate::record::Recording;
-use crate::record::Supervision;
-use crate::record::Why;
-use crate::top::metrics::Server;
+use crate::top::live_handle::UserCommand;
+use crate::top::metrics::MetricsServer;
 use crate::top::output::CommandOutput;
-use crate::top::printer::Form;
+use crate::top::printer::PrintForm;
 use crate::top::printer::Printer;
-use crate::top::resources::Resources;
-use crate::top::shared::Wish;
+use crate::top::resources::ResourceSampler;
 use crate::top::view::Prepared;
 use crate::top::view::View;
 use crate::top::view::ViewConfig;
 use crate::top::view::ViewError;
 use anyhow::Context as _;
 use gctrace_analysis::live::Live;
-use gctrace_event::Header;
+use gctrace_event::TraceHeader;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ use std::time::Duration;
 pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot take signals")?;
-    let mut top = Top::new(config);
+    let mut top = LiveSetup::new(config);
     let mut recording = Recording::prepare(&config.recording, signals, Some(&mut top))?;
     let Some(shared) = top.shared.clone() else {
         anyhow::bail!("nobody is told of the recording");
@@ -72,28 +72,28 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     shared.end(std::iter::once(ended).chain(closing.clone()).collect());
     let stays = stays(why, &command, config);
     shown.finish(stays, &mut command)?;
-    top.say(why, &command, &closing);
+    top.print_summary(why, &command, &closing);
     command.exit_code(why, closed)
 }
 
 /// Until something ends the recording or those who look on.
 fn follow(
     recording: &mut Recording,
-    shared: &Shared,
-    shown: &Shown,
+    shared: &LiveHandle,
+    shown: &LiveDisplay,
     config: &RecordConfig,
-) -> anyhow::Result<Why> {
-    let mut resources = Resources::new(config.output.as_deref());
+) -> anyhow::Result<EndReason> {
+    let mut resources = ResourceSampler::new(config.output.as_deref());
     loop {
         let ended = recording.turn()?;
         resources.tick(recording, shared, ended.is_some());
         if let Some(why) = ended {
             return Ok(why);
         }
-        for wish in shared.take_wishes() {
-            match wish {
-                Wish::Quit => return Ok(Why::Left),
-                Wish::Interrupt => {
+        for submit in shared.take_requests() {
+            match submit {
+                UserCommand::Quit => return Ok(EndReason::Left),
+                UserCommand::Interrupt => {
                     if let Some(why) = recording.interrupt()? {
                         return Ok(why);
                     }
@@ -101,30 +101,30 @@ fn follow(
             }
         }
         if !shown.is_on() {
-            return Ok(Why::Left);
+            return Ok(EndReason::Left);
         }
     }
 }
 
 /// What is decided and opened before anything is recorded.
-struct Top<'a> {
+struct LiveSetup<'a> {
     config: &'a TopConfig,
-    show: Show,
-    shared: Option<Arc<Shared>>,
+    show: DisplayChoice,
+    shared: Option<Arc<LiveHandle>>,
     output: CommandOutput,
     /// For the view, until it is shown.
     terminal: Option<Prepared>,
     /// Serves until gctrace ends.
-    server: Option<Server>,
+    server: Option<MetricsServer>,
 }
 
-impl Audience for Top<'_> {
-    fn begins(&mut self, header: &Header) -> anyhow::Result<Arc<Shared>> {
+impl LiveObserver for LiveSetup<'_> {
+    fn begins(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
-        let shared = Arc::new(Shared::new(Live::new(header.clone(), long_pause_ns)));
+        let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));
         if let Some(address) = self.config.listen {
             let arguments = self.config.listen_arguments;
-            let server = Server::start(address, arguments, Arc::clone(&shared))?;
+            let server = MetricsServer::start(address, arguments, Arc::clone(&shared))?;
             if !server.address().ip().is_loopback() {
                 tracing::warn!(
                     "whoever reaches {} reads the metrics: processes, their commands, file names; --listen PORT is for \
@@ -137,7 +137,7 @@ impl Audience for Top<'_> {
             }
             self.server = Some(server);
         }
-        if self.show == Show::View {
+        if self.show == DisplayChoice::View {
             self.terminal = Some(Prepared::open().map_err(ViewError::Start)?);
         }
         self.shared = Some(Arc::clone(&shared));
@@ -146,18 +146,19 @@ impl Audience for Top<'_> {
 
     fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()> {
         let asked = self.config.command_output.as_deref();
-        self.output = CommandOutput::open(asked, self.show == Show::View, launch, invoker)?;
+        self.output =
+            CommandOutput::open(asked, self.show == DisplayChoice::View, launch, invoker)?;
         Ok(())
     }
 }
 
-impl<'a> Top<'a> {
+impl<'a> LiveSetup<'a> {
     /// Lines where there is no screen for a view.
     fn new(config: &'a TopConfig) -> Self {
         let show = match (config.show, view::possible()) {
-            (Show::View, Err(why)) => {
+            (DisplayChoice::View, Err(why)) => {
                 tracing::warn!("a line per interval instead of the view: {why}");
-                Show::Lines
+                DisplayChoice::Lines
             }
             (show, _) => show,
         };
@@ -172,30 +173,30 @@ impl<'a> Top<'a> {
     }
 
     /// Begins to show.
-    fn show(&mut self, shared: &Arc<Shared>) -> anyhow::Result<Shown> {
+    fn show(&mut self, shared: &Arc<LiveHandle>) -> anyhow::Result<LiveDisplay> {
         let config = self.config;
         let form = match self.show {
-            Show::View => {
+            DisplayChoice::View => {
                 let terminal = match self.terminal.take() {
                     Some(terminal) => terminal,
                     None => Prepared::open().map_err(ViewError::Start)?,
                 };
                 let view = View::start(terminal, Arc::clone(shared), self.view())?;
-                return Ok(Shown::OnScreen(view));
+                return Ok(LiveDisplay::OnScreen(view));
             }
-            Show::Lines => Form::Lines,
-            Show::Json => Form::Json,
+            DisplayChoice::Lines => PrintForm::Lines,
+            DisplayChoice::Json => PrintForm::Json,
         };
         let shared = Arc::clone(shared);
         let printer = Printer::start(shared, form, config.interval, config.iterations);
         let printer = printer.context("cannot start the thread that prints the figures")?;
-        Ok(Shown::Printed(printer))
+        Ok(LiveDisplay::Printed(printer))
     }
 
     fn view(&self) -> ViewConfig {
         let command = match &self.config.recording.target {
-            Target::Command(words) => Some(shell_line(words)),
-            Target::Process { .. } | Target::Everything => None,
+            RecordTarget::Command(words) => Some(shell_line(words)),
+            RecordTarget::Process { .. } | RecordTarget::Everything => None,
         };
         // Set and not empty: no colours (no-color.org).
         let no_color = crate::variables::text("NO_COLOR").is_some();
@@ -209,28 +210,29 @@ impl<'a> Top<'a> {
     }
 
     /// Says what remains to be said once nothing is shown any more.
-    fn say(&self, why: Why, command: &Supervision, closing: &[String]) {
+    fn print_summary(&self, why: EndReason, command: &CommandSupervisor, closing: &[String]) {
         if self.config.recording.verbosity == Verbosity::Quiet {
             return;
         }
-        let goes_on = command
+        let continues = command
             .command()
-            .filter(|_| !matches!(why, Why::CommandEnded(_)));
+            .filter(|_| !matches!(why, EndReason::CommandEnded(_)));
         // Of figures that were printed, the last are there to be read; a picture is gone.
-        let is_told = self.show == Show::View || self.config.recording.output.is_some();
-        let mut sentences = match (why, is_told) {
-            (Why::Left, _) => Vec::new(),
-            (_, true) | (Why::ProcessEnded, _) => {
+        let is_summarized =
+            self.show == DisplayChoice::View || self.config.recording.output.is_some();
+        let mut sentences = match (why, is_summarized) {
+            (EndReason::Left, _) => Vec::new(),
+            (_, true) | (EndReason::ProcessEnded, _) => {
                 vec![ended_words(why, &self.config.recording.target)]
             }
             _ => Vec::new(),
         };
-        sentences.extend(closing.iter().filter(|_| is_told).cloned());
+        sentences.extend(closing.iter().filter(|_| is_summarized).cloned());
         sentences.extend(
-            goes_on.map(|command| format!("the command goes on: process {}", command.pid())),
+            continues.map(|command| format!("the command goes on: process {}", command.pid())),
         );
-        let failed = matches!(why, Why::CommandEnded(ended) if ended.exit_code() != 0);
-        let (place, end) = self.output.farewell(goes_on.is_some(), failed);
+        let failed = matches!(why, EndReason::CommandEnded(ended) if ended.exit_code() != 0);
+        let (place, end) = self.output.dismissal(continues.is_some(), failed);
         for sentence in sentences.into_iter().chain(place) {
             print::message(sentence);
         }
@@ -242,14 +244,14 @@ impl<'a> Top<'a> {
 }
 
 /// Where the figures are shown.
-enum Shown {
+enum LiveDisplay {
     /// On the whole screen.
     OnScreen(View),
     /// On standard output.
     Printed(Printer),
 }
 
-impl Shown {
+impl LiveDisplay {
     /// Whether anybody still looks.
     fn is_on(&self) -> bool {
         match self {
@@ -260,7 +262,7 @@ impl Shown {
 
     /// The recording has ended: shows the last state. A picture stays until its user leaves, if it `stays`; a
     /// signal ends that too.
-    fn finish(self, stays: bool, command: &mut Supervision) -> anyhow::Result<()> {
+    fn finish(self, stays: bool, command: &mut CommandSupervisor) -> anyhow::Result<()> {
         let mut view = match self {
             Self::Printed(printer) => return printer.finish(command),
             Self::OnScreen(view) => view,
@@ -276,29 +278,31 @@ impl Shown {
 }
 
 /// Whether the last picture is to be looked at: the end came by itself, and nobody set another one.
-fn stays(why: Why, command: &Supervision, config: &TopConfig) -> bool {
+fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> bool {
     let by_itself = matches!(
         why,
-        Why::CommandEnded(_) | Why::ProcessEnded | Why::TimeOver
+        EndReason::CommandEnded(_) | EndReason::ProcessEnded | EndReason::TimeOver
     );
     by_itself && !command.handed_on() && config.iterations.is_none()
 }
 
 /// How it ended, in words.
-fn ended_words(why: Why, target: &Target) -> String {
+fn ended_words(why: EndReason, target: &RecordTarget) -> String {
     match (why, target) {
-        (Why::CommandEnded(Ended::Code(code)), _) => {
+        (EndReason::CommandEnded(CommandEnd::Code(code)), _) => {
             format!("the command ended with exit code {code}")
         }
-        (Why::CommandEnded(Ended::Signal(signal)), _) => {
+        (EndReason::CommandEnded(CommandEnd::Signal(signal)), _) => {
             format!("the command was killed by {}", signal_name(signal))
         }
-        (Why::ProcessEnded, Target::Process { pid, .. }) => format!("process {pid} ended"),
-        (Why::ProcessEnded, _) => "the process ended".to_owned(),
-        (Why::TimeOver, _) => "the time is over".to_owned(),
-        (Why::Interrupted, _) => "interrupted".to_owned(),
-        (Why::Left, _) => "left".to_owned(),
-        (Why::CannotWrite, _) => "the trace cannot be written any more".to_owned(),
+        (EndReason::ProcessEnded, RecordTarget::Process { pid, .. }) => {
+            format!("process {pid} ended")
+        }
+        (EndReason::ProcessEnded, _) => "the process ended".to_owned(),
+        (EndReason::TimeOver, _) => "the time is over".to_owned(),
+        (EndReason::Interrupted, _) => "interrupted".to_owned(),
+        (EndReason::Left, _) => "left".to_owned(),
+        (EndReason::CannotWrite, _) => "the trace cannot be written any more".to_owned(),
     }
 }
 

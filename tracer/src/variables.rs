@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// What the value of a variable decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decides {
+pub(crate) enum VariableEffect {
     /// How output looks, or a word in a message.
     Appearance,
     /// Where the user's own files go. They are created with that user's rights, and what is read from them
@@ -29,9 +29,9 @@ pub(crate) enum Decides {
     clippy::disallowed_methods,
     reason = "the one place that reads variables"
 )]
-pub(crate) fn variable(name: &str, decides: Decides) -> Option<OsString> {
+pub(crate) fn variable(name: &str, decides: VariableEffect) -> Option<OsString> {
     let value = std::env::var_os(name)?;
-    if decides == Decides::Code && !value.is_empty() && has_more_rights_than_its_user() {
+    if decides == VariableEffect::Code && !value.is_empty() && has_more_rights_than_its_user() {
         tracing::warn!("{name} is ignored: this gctrace has file capabilities, its user does not");
         return None;
     }
@@ -40,12 +40,14 @@ pub(crate) fn variable(name: &str, decides: Decides) -> Option<OsString> {
 
 /// A variable that decides over the appearance only, as text; `None` where it is not set or empty.
 pub(crate) fn text(name: &str) -> Option<String> {
-    let value = variable(name, Decides::Appearance)?.into_string().ok()?;
+    let value = variable(name, VariableEffect::Appearance)?
+        .into_string()
+        .ok()?;
     (!value.is_empty()).then_some(value)
 }
 
 /// The directory for temporary files (`TMPDIR`, else `/tmp`).
 pub(crate) fn temporary_directory() -> PathBuf {
-    let named = variable("TMPDIR", Decides::Place).filter(|path| !path.is_empty());
+    let named = variable("TMPDIR", VariableEffect::Place).filter(|path| !path.is_empty());
     named.map_or_else(|| "/tmp".into(), Into::into)
 }

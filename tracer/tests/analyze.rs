@@ -5,7 +5,7 @@
 #[path = "../../tests/limit.rs"]
 mod limit;
 
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use std::io::Read;
 use std::io::Write;
 use std::path::Path;
@@ -56,14 +56,14 @@ impl Files {
 }
 
 /// What must fail with exit code 1, no report, and a message that holds all of these.
-fn refused(bytes: &[u8], says: &[&str]) {
+fn refused(bytes: &[u8], expected: &[&str]) {
     let files = Files::new();
     let path = files.add("t.json", bytes);
     let outcome = gctrace(&[&path], b"");
     assert_eq!(outcome.code, Some(1), "{}", outcome.err);
     assert_eq!(outcome.out, "");
     assert!(!outcome.err.contains("panicked"), "{}", outcome.err);
-    for part in says.iter().chain(&["t.json"]) {
+    for part in expected.iter().chain(&["t.json"]) {
         assert!(
             outcome.err.contains(part),
             "{part:?} is not in: {}",

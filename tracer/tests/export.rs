@@ -5,7 +5,7 @@
 #[path = "../../tests/limit.rs"]
 mod limit;
 
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
@@ -193,12 +193,12 @@ fn svg_is_well_formed_and_names_the_frames() {
 }
 
 /// Exit code 1, nothing on standard output, and a message that holds all of these.
-fn refused(path: &Path, options: &[&str], says: &[&str]) {
+fn refused(path: &Path, options: &[&str], needles: &[&str]) {
     let output = export(path, options);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stdout.is_empty());
     let error = String::from_utf8(output.stderr).unwrap();
-    for part in says {
+    for part in needles {
         assert!(error.contains(part), "{part:?} is not in: {error}");
     }
 }

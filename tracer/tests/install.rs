@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::path::Path;
 use std::process::Command;
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::allocations::the_rate_is_estimated;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use gctrace_ebpf::KernelSupport;
 use std::io::Read as _;
 use std::io::Seek as _;
@@ -53,11 +53,11 @@ fn a_kernel_without_multi_links_is_named() {
     let line = ["--alloc", "--", python.to_str().unwrap(), "-c"];
     let script = "import gc; [gc.collect() for _ in range(20)]; raise SystemExit(7)";
     let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(7), "{said}");
-    let named = said.matches("allocations are not counted").count();
-    assert_eq!(named, 1, "{said}");
-    assert!(said.contains("Linux 6.6"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{printed}");
+    let named = printed.matches("allocations are not counted").count();
+    assert_eq!(named, 1, "{printed}");
+    assert!(printed.contains("Linux 6.6"), "{printed}");
     let trace = common::Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
     assert!(trace.pauses().len() >= 20);
@@ -78,13 +78,13 @@ fn a_free_threaded_interpreter_is_named() {
     let script = "import multiprocessing as m; [p.start() or p.join() for p in [m.Process(target=print)] * 1]; print('done')";
     let output = common::gctrace(&[&line[..], &[script]].concat(), place.path());
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
-        said.matches("allocations are not counted").count(),
+        printed.matches("allocations are not counted").count(),
         1,
-        "{said}"
+        "{printed}"
     );
-    assert!(said.contains("free-threaded"), "{said}");
+    assert!(printed.contains("free-threaded"), "{printed}");
 }
 
 /// Byte at the start of each executable mapping's probed places: all of the interpreter's code.

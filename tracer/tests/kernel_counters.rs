@@ -6,7 +6,7 @@ mod common;
 
 use common::Pause;
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use nix::sys::signal::Signal;
 use nix::sys::signal::kill;
 use nix::unistd::Pid;

@@ -10,7 +10,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -325,8 +325,8 @@ fn attaching_to_a_process_that_has_the_libraries() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let said = std::io::BufReader::new(gctrace.stderr.take().unwrap());
-    let mut lines = std::io::BufRead::lines(said);
+    let printed = std::io::BufReader::new(gctrace.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(printed);
     let armed = lines
         .by_ref()
         .map_while(Result::ok)

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::process::Command;
 
 #[test]
@@ -20,11 +20,11 @@ fn the_demonstration_records_and_explains() {
         .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("is simulated"), "{said}");
-    assert!(said.contains("200 steps in"), "{said}");
-    assert!(said.contains("gctrace simulated GPU"), "{said}");
-    assert!(said.contains("What to do next"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("is simulated"), "{printed}");
+    assert!(printed.contains("200 steps in"), "{printed}");
+    assert!(printed.contains("gctrace simulated GPU"), "{printed}");
+    assert!(printed.contains("What to do next"), "{printed}");
     let trace = Trace::read(&place.path().join("demo.json"));
     assert!(trace.pauses().len() > 100);
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::tmux::Tmux;
 use common::tmux::has_tmux;
 use nix::sys::signal::Signal;
@@ -156,8 +156,8 @@ fn a_stopped_gctrace_holds_nobody() {
     assert!(spawner.status_in_time().unwrap().success());
     let trace = common::Trace::read(&trace);
     let notes = trace.named("gctrace_note");
-    let is_told = |(_, note): &(u64, &Value)| note["message"].to_string().contains("guardian");
-    assert!(notes.iter().any(is_told), "{notes:?}");
+    let is_reported = |(_, note): &(u64, &Value)| note["message"].to_string().contains("guardian");
+    assert!(notes.iter().any(is_reported), "{notes:?}");
 }
 
 /// A shell that has gctrace among its descendants, and starts new programs meanwhile.

@@ -25,12 +25,12 @@ sys.exit(5)
 
 /// A folder that everybody may use, with the program, and interpreters and commands that no recording has met: as
 /// large as an interpreter, so that gctrace cannot rule them out.
-struct Place {
+struct TestDir {
     folder: tempfile::TempDir,
     python: PathBuf,
 }
 
-impl Place {
+impl TestDir {
     fn new(python: &Path) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let open = fs::Permissions::from_mode(0o777);
@@ -119,15 +119,15 @@ impl Place {
         let manual = trace.pauses_of(pid.parse().unwrap());
         let manual = manual.iter().filter(|pause| pause.reason == "manual");
         let unexamined = trace.end()["processes"]["unexamined"].as_object();
-        let is_told = unexamined.is_some_and(|reasons| !reasons.is_empty());
-        assert!(manual.count() == 7 || is_told, "{output:?}");
+        let is_reported = unexamined.is_some_and(|reasons| !reasons.is_empty());
+        assert!(manual.count() == 7 || is_reported, "{output:?}");
         let python = trace.end()["processes"]["python"].as_u64();
         assert_ne!(python, Some(0), "{output:?}");
     }
 }
 
-fn place_for(test: &str) -> Option<Place> {
-    common::place_for(test).map(|(python, _)| Place::new(&python))
+fn place_for(test: &str) -> Option<TestDir> {
+    common::place_for(test).map(|(python, _)| TestDir::new(&python))
 }
 
 /// Whether a program is here; says so if not.

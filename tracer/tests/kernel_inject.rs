@@ -12,7 +12,7 @@ mod common;
 use common::Pause;
 use common::Python;
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::user::OrdinaryUser;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -154,9 +154,9 @@ fn fault(test: &str, fault: &str, word: &str) {
     assert!(output.status.success(), "{output:?}");
     let trace = Trace::read(&user.file("trace.json"));
     assert!(!trace.pauses().is_empty());
-    let said = notes(&trace);
-    let about = said.iter().filter(|note| note.contains(word)).count();
-    assert_eq!(about, 1, "{said:?}");
+    let reported = notes(&trace);
+    let about = reported.iter().filter(|note| note.contains(word)).count();
+    assert_eq!(about, 1, "{reported:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(printed.matches(word).count(), 1, "{printed}");
 }

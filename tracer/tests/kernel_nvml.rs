@@ -9,7 +9,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::path::PathBuf;
@@ -73,11 +73,11 @@ fn samples_are_in_the_trace_and_the_report() {
     };
     let output = record(&python, place.path(), &library, &["--nvml-hz", "10"]);
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let absence =
         "NVML: not recorded: utilization of GPU 1, split by MIG (the device does not support it)";
-    assert_eq!(said.matches("NVML").count(), 1, "{said}");
-    assert!(said.contains(absence), "{said}");
+    assert_eq!(printed.matches("NVML").count(), 1, "{printed}");
+    assert!(printed.contains(absence), "{printed}");
 
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
@@ -160,8 +160,11 @@ fn without_a_driver_nothing_is_said() {
     let absent = Path::new("/no/such/libnvidia-ml.so.1");
     let output = record(&python, place.path(), absent, &[]);
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("nvidia") && !said.contains("GPU"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !printed.contains("nvidia") && !printed.contains("GPU"),
+        "{printed}"
+    );
     assert_eq!(report(place.path())["gpus"], serde_json::json!([]));
 }
 
@@ -177,8 +180,8 @@ fn a_driver_that_hangs_does_not_hold_the_recording() {
     };
     let output = record(&python, place.path(), &library, &[]);
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("driver does not answer"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("driver does not answer"), "{printed}");
     let trace = Trace::read(&place.path().join("trace.json"));
     trace.assert_nothing_lost();
     assert!(trace.pauses().len() > 10);
@@ -231,9 +234,9 @@ fn a_gctrace_with_capabilities_loads_no_library_of_its_users() {
             String::from_utf8_lossy(&output.stderr).into_owned(),
         )
     };
-    let (list, said) = doctor(&binary);
+    let (list, printed) = doctor(&binary);
     assert!(!list.contains("Fake GPU"), "{list}");
-    assert!(said.contains("GCTRACE_NVML is ignored"), "{said}");
+    assert!(printed.contains("GCTRACE_NVML is ignored"), "{printed}");
     let plain = place.path().join("plain");
     std::fs::copy(common::GCTRACE, &plain).unwrap();
     let (list, _) = doctor(&plain);

@@ -7,7 +7,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -164,18 +164,20 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
         let args = &sample["args"];
         let gpu = args["gpu"].as_u64().unwrap();
         let truth = &truths[&gpu];
-        let told = args["utilization_percent"].as_f64().unwrap();
+        let reported = args["utilization_percent"].as_f64().unwrap();
         let (lowest, highest) = Truth::span(at_ns, |at| truth.utilization(at));
-        busy += u64::from(told > 5.0);
-        if told < lowest - 1.5 || told > highest + 1.5 {
-            wrong.push(format!("GPU {gpu}: {told} %, not {lowest} to {highest}"));
+        busy += u64::from(reported > 5.0);
+        if reported < lowest - 1.5 || reported > highest + 1.5 {
+            wrong.push(format!(
+                "GPU {gpu}: {reported} %, not {lowest} to {highest}"
+            ));
         }
-        let told = args["memory_used_bytes"].as_i64().unwrap();
+        let reported = args["memory_used_bytes"].as_i64().unwrap();
         let (lowest, highest) = Truth::span(at_ns, |at| truth.memory(at));
         // At the end a process gives back everything at once, which no call tells.
-        if told != 0 && !(lowest..=highest).contains(&told) {
+        if reported != 0 && !(lowest..=highest).contains(&reported) {
             wrong.push(format!(
-                "GPU {gpu}: {told} bytes, not {lowest} to {highest}"
+                "GPU {gpu}: {reported} bytes, not {lowest} to {highest}"
             ));
         }
         for process in args["processes"].as_array().into_iter().flatten() {
@@ -194,10 +196,10 @@ fn figures_equal_those_of_the_simulator_with_two_processes_on_two_gpus() {
         .collect();
     assert_eq!(all.len(), 2, "two processes");
     for (gpu, truth) in &truths {
-        let told = pids.entry(*gpu).or_default();
+        let reported = pids.entry(*gpu).or_default();
         assert!(
-            truth.pids.is_subset(told) && told.is_subset(&all),
-            "{told:?}"
+            truth.pids.is_subset(reported) && reported.is_subset(&all),
+            "{reported:?}"
         );
     }
 }

@@ -48,12 +48,12 @@ fn arenas_equal_the_interpreters_statistics(test: &str, name: &str) {
     ];
     let output = common::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     let (mapped, unmapped) = (
-        statistic(&said, "# arenas allocated total"),
-        statistic(&said, "# arenas reclaimed"),
+        statistic(&printed, "# arenas allocated total"),
+        statistic(&printed, "# arenas reclaimed"),
     );
-    assert!(mapped > 10 && unmapped > 5, "the script works: {said}");
+    assert!(mapped > 10 && unmapped > 5, "the script works: {printed}");
     let trace = Trace::read(&place.path().join("trace.json"));
     let pressures = trace.named("gctrace_pressure");
     assert!(pressures.len() > 1, "more than one interval");

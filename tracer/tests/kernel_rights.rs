@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::setcap::ALICE;
 use common::setcap::Setcap;
 use common::setcap::text;
@@ -102,15 +102,15 @@ fn what_root_may_not_read_is_named_and_counted() {
     };
     let trace = setcap.file("t.json");
     let three = with("+bpf,+perfmon,+sys_ptrace", &trace);
-    let said = text(&three);
+    let printed = text(&three);
     assert!(
-        said.contains(&format!("process {pid} is not recorded")),
-        "{said}"
+        printed.contains(&format!("process {pid} is not recorded")),
+        "{printed}"
     );
-    assert!(said.contains("CAP_DAC_READ_SEARCH"), "{said}");
+    assert!(printed.contains("CAP_DAC_READ_SEARCH"), "{printed}");
     assert!(
-        said.contains("could not be inspected") && !said.contains("nothing lost"),
-        "{said}"
+        printed.contains("could not be inspected") && !printed.contains("nothing lost"),
+        "{printed}"
     );
     assert!(
         fs::read_to_string(&trace)
@@ -145,15 +145,21 @@ fn too_few_open_files_are_not_missing_rights() {
                 .current_dir(folder.path())
                 .output_in_time()
                 .unwrap();
-            let said = text(&output);
-            assert!(!said.contains("missing CAP"), "{limit} {mode}: {said}");
-            assert!(!said.contains("kernel lacks"), "{limit} {mode}: {said}");
+            let printed = text(&output);
+            assert!(
+                !printed.contains("missing CAP"),
+                "{limit} {mode}: {printed}"
+            );
+            assert!(
+                !printed.contains("kernel lacks"),
+                "{limit} {mode}: {printed}"
+            );
             match output.status.code() {
                 Some(37) => {}
-                _ => assert!(said.contains("ulimit -n"), "{limit} {mode}: {said}"),
+                _ => assert!(printed.contains("ulimit -n"), "{limit} {mode}: {printed}"),
             }
             if mode == "ebpf" {
-                assert_eq!(output.status.code(), Some(1), "{limit}: {said}");
+                assert_eq!(output.status.code(), Some(1), "{limit}: {printed}");
             }
         }
     }

@@ -9,7 +9,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::setcap::ALICE;
 use common::setcap::BOB;
 use common::setcap::Setcap;
@@ -62,9 +62,9 @@ fn hostile_library(folder: &Path) -> PathBuf {
 /// With which rights the library ran so far.
 fn runs_of(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
-    let told = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("ran."));
+    let reported = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("ran."));
     let mut runs = Vec::new();
-    for entry in told {
+    for entry in reported {
         runs.push(fs::read_to_string(entry.path()).unwrap());
         fs::remove_file(entry.path()).unwrap();
     }
@@ -105,11 +105,14 @@ fn the_environment_chooses_no_library() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
     for arguments in WAYS {
         let output = with_variable(&setcap, ALICE, &library, arguments);
-        let said = text(&output);
-        assert!(output.status.success(), "{arguments:?}: {said}");
-        assert!(runs_of(&folder).is_empty(), "{arguments:?}: {said}");
+        let printed = text(&output);
+        assert!(output.status.success(), "{arguments:?}: {printed}");
+        assert!(runs_of(&folder).is_empty(), "{arguments:?}: {printed}");
         if arguments.contains(&"inject") {
-            assert!(said.contains("GCTRACE_INJECT_LIBRARY is ignored"), "{said}");
+            assert!(
+                printed.contains("GCTRACE_INJECT_LIBRARY is ignored"),
+                "{printed}"
+            );
         }
     }
     // Without file capabilities it is the user's own affair, and the library runs with the user's own rights.
@@ -146,12 +149,12 @@ fn a_library_that_others_can_replace_is_not_loaded() {
         std::os::unix::fs::chown(&library, Some(ALICE), None).unwrap();
         for arguments in WAYS {
             let output = setcap.run(ALICE, arguments);
-            let said = text(&output);
-            assert!(runs_of(&folder).is_empty(), "{arguments:?}: {said}");
+            let printed = text(&output);
+            assert!(runs_of(&folder).is_empty(), "{arguments:?}: {printed}");
             if arguments.contains(&"--mode") {
-                assert!(!output.status.success(), "{arguments:?}: {said}");
-                assert!(said.contains("with file capabilities"), "{said}");
-                assert!(said.contains("belongs to"), "{said}");
+                assert!(!output.status.success(), "{arguments:?}: {printed}");
+                assert!(printed.contains("with file capabilities"), "{printed}");
+                assert!(printed.contains("belongs to"), "{printed}");
             }
         }
         fs::remove_file(&library).unwrap();
@@ -291,10 +294,10 @@ fn a_user_records_their_own_processes_only() {
     };
     for other in &others {
         let output = record(other, "other.json");
-        let said = text(&output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("may not be inspected"), "{said}");
-        assert!(said.contains("sudo gctrace record -p"), "{said}");
+        let printed = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("may not be inspected"), "{printed}");
+        assert!(printed.contains("sudo gctrace record -p"), "{printed}");
         assert!(!setcap.file("other.json").exists());
     }
     let output = record(&own, "own.json");
@@ -349,14 +352,14 @@ fn a_child_that_becomes_another_user_is_not_recorded() {
     );
     for options in [&["-o", "t.json"][..], &["--mode", "both", "-o", "t.json"]] {
         let output = setcap.run(ALICE, &[options, &["--", "sh", "-c", &script]].concat());
-        let said = text(&output);
-        assert!(output.status.success(), "{said}");
-        assert!(said.contains("it is not recorded"), "{said}");
-        assert!(!said.contains("nothing lost"), "{said}");
+        let printed = text(&output);
+        assert!(output.status.success(), "{printed}");
+        assert!(printed.contains("it is not recorded"), "{printed}");
+        assert!(!printed.contains("nothing lost"), "{printed}");
         let trace = fs::read_to_string(setcap.file("t.json")).unwrap();
         assert!(trace.contains("plain_function"));
         for secret in ["secret_before_exec", "secret_after_exec"] {
-            assert!(!trace.contains(secret), "{secret}: {said}");
+            assert!(!trace.contains(secret), "{secret}: {printed}");
         }
         let trace = Trace::read(&setcap.file("t.json"));
         let mut collectors: Vec<u64> = trace.pauses().iter().map(|pause| pause.pid).collect();
@@ -370,9 +373,9 @@ fn a_child_that_becomes_another_user_is_not_recorded() {
         ALICE,
         &[&["--mode", "ebpf", "-o", "t.json", "--"], &command[..]].concat(),
     );
-    let said = text(&output);
-    assert!(output.status.success(), "{said}");
-    assert!(said.contains("it is not recorded"), "{said}");
+    let printed = text(&output);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("it is not recorded"), "{printed}");
     assert!(
         !fs::read_to_string(setcap.file("t.json"))
             .unwrap()

@@ -6,7 +6,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -162,12 +162,12 @@ fn launches(trace: &Trace) -> (usize, usize) {
     let called = |event: &&serde_json::Value| {
         event["cat"] == "cuda_runtime" && event["name"] == "cudaLaunchKernel"
     };
-    let (told, probed): (Vec<_>, Vec<_>) = trace
+    let (reported, probed): (Vec<_>, Vec<_>) = trace
         .events
         .iter()
         .filter(called)
         .partition(|event| event["args"]["correlation"].is_u64());
-    (told.len(), probed.len())
+    (reported.len(), probed.len())
 }
 
 /// What the probes on launches cost, where there were any.
@@ -208,13 +208,13 @@ fn without_cupti_calls_are_probed() {
     else {
         return;
     };
-    let (told, probed) = launches(&trace);
-    assert_eq!(told, 0);
+    let (reported, probed) = launches(&trace);
+    assert_eq!(reported, 0);
     assert!(probed > 0);
     assert!(probes_on_launches(&trace).is_some_and(|hits| hits >= probed as u64));
     let notes = trace.named("gctrace_note");
-    let said = notes
+    let printed = notes
         .iter()
         .filter(|(_, note)| note["message"].as_str().unwrap().contains("CUPTI"));
-    assert_eq!(said.count(), 1, "{notes:?}");
+    assert_eq!(printed.count(), 1, "{notes:?}");
 }

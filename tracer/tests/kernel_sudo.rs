@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use serde_json::Value;
 use std::fs;
 use std::io::BufRead as _;
@@ -190,18 +190,18 @@ impl User {
         common::json(&self.file("told"))
     }
 
-    fn check(&self, told: &Value) {
-        assert_eq!(told["uid"], self.id());
-        assert_eq!(told["gid"], self.id());
+    fn check(&self, reported: &Value) {
+        assert_eq!(reported["uid"], self.id());
+        assert_eq!(reported["gid"], self.id());
         assert_eq!(
-            told["groups"].as_array().unwrap().len(),
+            reported["groups"].as_array().unwrap().len(),
             2,
             "{}",
-            told["groups"]
+            reported["groups"]
         );
-        assert_eq!(told["capabilities"], serde_json::json!([0, 0, 0, 0]));
-        assert_eq!(told["blocked"], 0);
-        let environment = &told["env"];
+        assert_eq!(reported["capabilities"], serde_json::json!([0, 0, 0, 0]));
+        assert_eq!(reported["blocked"], 0);
+        let environment = &reported["env"];
         assert_eq!(environment["CUDA_VISIBLE_DEVICES"], "3");
         assert_eq!(environment["LD_LIBRARY_PATH"], "/opt/libraries");
         assert_eq!(
@@ -226,9 +226,9 @@ fn through_sudo_the_command_is_the_users_own() {
     let Some(user) = User::for_test("through_sudo_the_command_is_the_users_own") else {
         return;
     };
-    let told = user.told_by("sudo GIVEN=here ./gctrace");
-    user.check(&told);
-    assert_eq!(told["env"]["GIVEN"], "here");
+    let reported = user.told_by("sudo GIVEN=here ./gctrace");
+    user.check(&reported);
+    assert_eq!(reported["env"]["GIVEN"], "here");
 }
 
 #[test]
@@ -236,9 +236,9 @@ fn as_root_keeps_root() {
     let Some(user) = User::for_test("as_root_keeps_root") else {
         return;
     };
-    let told = user.told_by("sudo ./gctrace --as-root");
-    assert_eq!(told["uid"], 0);
-    assert_eq!(told["env"]["SUDO_USER"], user.name);
+    let reported = user.told_by("sudo ./gctrace --as-root");
+    assert_eq!(reported["uid"], 0);
+    assert_eq!(reported["env"]["SUDO_USER"], user.name);
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn file_capabilities_suffice_and_end_with_gctrace() {
         "setcap",
         &["cap_bpf,cap_perfmon+ep", file.to_str().unwrap()],
     );
-    let told = user.told_by("./gctrace");
-    user.check(&told);
+    let reported = user.told_by("./gctrace");
+    user.check(&reported);
 }
 
 #[test]
@@ -263,12 +263,12 @@ fn without_privileges_the_command_that_grants_them_is_named() {
     };
     let output = user.shell("./gctrace -- true").output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output);
-    let named = said
+    let printed = text(&output);
+    let named = printed
         .lines()
         .map(str::trim)
         .find(|line| line.starts_with("sudo chown "))
-        .expect(&said);
+        .expect(&printed);
     // the command does what it says
     assert!(user.shell(named).status_in_time().unwrap().success());
     assert_eq!(

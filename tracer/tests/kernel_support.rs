@@ -44,15 +44,15 @@ fn doctor_agrees_with_what_recording_does() {
     let python = common::any_python();
     let python = python.to_str().unwrap();
     let doctor = run(&["doctor"], place.path());
-    let said = text(&doctor.stdout);
-    println!("{said}");
+    let printed = text(&doctor.stdout);
+    println!("{printed}");
     let command = ["--mode", "ebpf", "--", python, "-c", PROGRAM];
     let recording = run(&command, place.path());
     let recorded = recording.status.code() == Some(7);
     assert_eq!(
-        said.contains("Recording will work, ") || said.contains("Recording will work;"),
+        printed.contains("Recording will work, ") || printed.contains("Recording will work;"),
         recorded,
-        "{said}{recording:?}"
+        "{printed}{recording:?}"
     );
     if recorded {
         assert_eq!(manual_pauses(&place.path().join("trace.json")), 20);
@@ -80,26 +80,26 @@ fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
     ];
     for command in commands {
         let output = run(command, place.path());
-        let said = text(&output.stderr);
-        println!("{command:?}:\n{said}");
+        let printed = text(&output.stderr);
+        println!("{command:?}:\n{printed}");
         assert_eq!(output.status.code(), Some(1), "{command:?}: {output:?}");
-        let errors = said.lines().filter(|line| line.contains("kernel"));
+        let errors = printed.lines().filter(|line| line.contains("kernel"));
         let errors: Vec<&str> = errors.collect();
         let [error] = errors.as_slice() else {
-            assert_eq!(errors.len(), 1, "one sentence: {said}");
+            assert_eq!(errors.len(), 1, "one sentence: {printed}");
             continue;
         };
-        assert!(error.contains(&support.release), "{said}");
-        assert!(error.contains("5.15"), "the version wanted: {said}");
+        assert!(error.contains(&support.release), "{printed}");
+        assert!(error.contains("5.15"), "the version wanted: {printed}");
     }
     let doctor = text(&run(&["doctor"], place.path()).stdout);
     println!("{doctor}");
     assert!(doctor.contains("5.15"), "{doctor}");
     let output = run(&["--", python, "-c", PROGRAM], place.path());
-    let said = text(&output.stderr);
-    println!("auto:\n{said}");
+    let printed = text(&output.stderr);
+    println!("auto:\n{printed}");
     assert_eq!(output.status.code(), Some(7), "{output:?}");
-    assert!(said.contains("5.15"), "why: {said}");
+    assert!(printed.contains("5.15"), "why: {printed}");
     let trace = Trace::read(&place.path().join("trace.json"));
     assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
     assert!(trace.pauses().len() >= 20);

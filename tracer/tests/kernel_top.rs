@@ -10,7 +10,7 @@ mod common;
 
 use common::Python;
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::top::equal_to_trace;
 use common::top::intervals_follow_each_other;
 use common::top::objects;
@@ -119,17 +119,17 @@ fn equal_to_truth(last: &Value, truth: &Value) {
         })
         .collect();
     let field = |generation: usize, name: &str| truth["stats"][generation][name].as_u64().unwrap();
-    let said: Vec<u64> = (0..3)
+    let printed: Vec<u64> = (0..3)
         .map(|generation| field(generation, "collections"))
         .collect();
-    assert_eq!(seen, said, "{truth}");
+    assert_eq!(seen, printed, "{truth}");
     let called: Vec<u64> = (0..3)
         .map(|generation| {
             truth["before"][generation].as_u64().unwrap()
                 + truth["called"][generation].as_u64().unwrap()
         })
         .collect();
-    assert_eq!(called, said, "{truth}");
+    assert_eq!(called, printed, "{truth}");
 }
 
 /// A running `gctrace top --format json`, read as it prints.

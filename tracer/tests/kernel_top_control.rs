@@ -5,7 +5,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::top::equal_to_trace;
 use common::top::objects;
 use common::user::OrdinaryUser;
@@ -250,8 +250,9 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
         10_000
     );
     let notes = last["notes"].as_array().unwrap();
-    let said = |note: &serde_json::Value| note["message"].to_string().contains("trace ends here");
-    assert!(notes.iter().any(said), "{notes:?}");
+    let printed =
+        |note: &serde_json::Value| note["message"].to_string().contains("trace ends here");
+    assert!(notes.iter().any(printed), "{notes:?}");
     let recorded = Trace::read(&trace).pauses().len();
     assert!(recorded > 100 && recorded < 10_000, "{recorded}");
 }
@@ -357,7 +358,7 @@ fn without_rights_a_command_is_watched_from_within() {
         let mut command = user.command(&[], &user.file("bin/gctrace"));
         let output = command.args(&arguments).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?} {output:?}");
-        let said = messages(&output);
-        assert!(said.contains("gctrace -- COMMAND"), "{said}");
+        let printed = messages(&output);
+        assert!(printed.contains("gctrace -- COMMAND"), "{printed}");
     }
 }

@@ -10,7 +10,7 @@ mod common;
 
 use common::GCTRACE;
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
 use std::io::BufReader;
@@ -166,12 +166,12 @@ fn a_scrape_tells_what_the_trace_tells() {
         seconds
     );
     let collected = format!("gctrace_process_collected_objects_total{{pid=\"{pid}\"}}");
-    let told: u64 = until_scraped
+    let reported: u64 = until_scraped
         .iter()
         .filter_map(|pause| pause.number("collected"))
         .sum();
-    assert_eq!(page[&collected], told as f64);
-    assert!(told >= 25, "a ring for each");
+    assert_eq!(page[&collected], reported as f64);
+    assert!(reported >= 25, "a ring for each");
 }
 
 #[test]
@@ -224,11 +224,11 @@ fn nothing_is_started_where_the_address_is_taken() {
         "top", "--plain", "--listen", &address, "--", python, "-c", program,
     ];
     let output = common::gctrace(&arguments, place.path());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        said.contains(&format!("cannot listen on {address}")),
-        "{said}"
+        printed.contains(&format!("cannot listen on {address}")),
+        "{printed}"
     );
     assert!(!place.path().join("started").exists());
 }

@@ -33,13 +33,13 @@ while os.path.exists(sys.argv[1]):
 "#;
 
 /// A shell in a terminal, and a program to watch.
-struct Desk {
+struct TmuxSession {
     tmux: Tmux,
     place: tempfile::TempDir,
     python: PathBuf,
 }
 
-impl Desk {
+impl TmuxSession {
     /// `None`, said, where tests cannot be made.
     fn new(test: &str, shell: &[&str]) -> Option<Self> {
         if !has_tmux(test) {
@@ -130,7 +130,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for TmuxSession {
     fn drop(&mut self) {
         self.end_program();
     }
@@ -148,7 +148,7 @@ const BASH: [&str; 3] = ["bash", "--norc", "--noprofile"];
 
 #[test]
 fn as_a_person_would() {
-    let Some(desk) = Desk::new("as_a_person_would", &BASH) else {
+    let Some(desk) = TmuxSession::new("as_a_person_would", &BASH) else {
         return;
     };
     let tmux = &desk.tmux;
@@ -271,7 +271,7 @@ fn resized(tmux: &Tmux) {
 /// dash does not mend a terminal that a program left behind.
 #[test]
 fn gctrace_is_killed() {
-    let Some(desk) = Desk::new("gctrace_is_killed", &SH) else {
+    let Some(desk) = TmuxSession::new("gctrace_is_killed", &SH) else {
         return;
     };
     desk.top_of_program("");
@@ -283,7 +283,7 @@ fn gctrace_is_killed() {
 
 #[test]
 fn gctrace_is_told_to_end() {
-    let Some(desk) = Desk::new("gctrace_is_told_to_end", &SH) else {
+    let Some(desk) = TmuxSession::new("gctrace_is_told_to_end", &SH) else {
         return;
     };
     let pid = desk.start_program();
@@ -295,7 +295,7 @@ fn gctrace_is_told_to_end() {
 
 #[test]
 fn interrupted_by_the_keyboard() {
-    let Some(desk) = Desk::new("interrupted_by_the_keyboard", &SH) else {
+    let Some(desk) = TmuxSession::new("interrupted_by_the_keyboard", &SH) else {
         return;
     };
     desk.top_of_program("");
@@ -311,7 +311,7 @@ fn interrupted_by_the_keyboard() {
 
 #[test]
 fn the_command_ends() {
-    let Some(desk) = Desk::new("the_command_ends", &SH) else {
+    let Some(desk) = TmuxSession::new("the_command_ends", &SH) else {
         return;
     };
     desk.top_of_program("--record trace.json");
@@ -337,7 +337,7 @@ fn the_command_ends() {
 
 #[test]
 fn the_command_is_killed() {
-    let Some(desk) = Desk::new("the_command_is_killed", &SH) else {
+    let Some(desk) = TmuxSession::new("the_command_is_killed", &SH) else {
         return;
     };
     desk.top_of_program("");
@@ -353,7 +353,7 @@ fn the_command_is_killed() {
 
 #[test]
 fn suspended_and_continued() {
-    let Some(desk) = Desk::new("suspended_and_continued", &BASH) else {
+    let Some(desk) = TmuxSession::new("suspended_and_continued", &BASH) else {
         return;
     };
     desk.top_of_program("");
@@ -383,7 +383,7 @@ fn suspended_and_continued() {
 
 #[test]
 fn a_dumb_terminal_gets_lines() {
-    let Some(desk) = Desk::new("a_dumb_terminal_gets_lines", &SH) else {
+    let Some(desk) = TmuxSession::new("a_dumb_terminal_gets_lines", &SH) else {
         return;
     };
     desk.tmux.line("export TERM=dumb");
@@ -394,7 +394,7 @@ fn a_dumb_terminal_gets_lines() {
 
 #[test]
 fn no_colours_where_none_are_wanted() {
-    let Some(desk) = Desk::new("no_colours_where_none_are_wanted", &SH) else {
+    let Some(desk) = TmuxSession::new("no_colours_where_none_are_wanted", &SH) else {
         return;
     };
     let coloured = |screen: &str| {
@@ -417,7 +417,7 @@ fn no_colours_where_none_are_wanted() {
 
 #[test]
 fn a_screen_of_ascii() {
-    let Some(desk) = Desk::new("a_screen_of_ascii", &SH) else {
+    let Some(desk) = TmuxSession::new("a_screen_of_ascii", &SH) else {
         return;
     };
     desk.tmux.line("export LC_ALL=C");
@@ -431,7 +431,7 @@ fn a_screen_of_ascii() {
 /// Whoever looks for the process whose terminal went away finds none.
 #[test]
 fn the_terminal_goes_away() {
-    let Some(desk) = Desk::new("the_terminal_goes_away", &SH) else {
+    let Some(desk) = TmuxSession::new("the_terminal_goes_away", &SH) else {
         return;
     };
     desk.top_of_program("");

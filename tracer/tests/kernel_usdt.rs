@@ -2,17 +2,17 @@
 
 mod common;
 
-use common::limit::InTime as _;
-use gctrace_ebpf::Config;
-use gctrace_ebpf::Event;
+use common::limit::WithTimeout as _;
+use gctrace_ebpf::ArgumentRegisters;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::KernelEvent;
 use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
-use gctrace_ebpf::Registers;
-use gctrace_ebpf::Session;
-use gctrace_probes::PointKind as Found;
+use gctrace_ebpf::SessionConfig;
+use gctrace_probes::ProbePointKind as Found;
 use gctrace_probes::ResolveOptions;
-use gctrace_probes::Rung;
+use gctrace_probes::SearchStrategy;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -28,7 +28,7 @@ open('done', 'w').close()
 time.sleep(60)
 ";
 
-fn point(found: &gctrace_probes::Point, layout: u32) -> PlannedPoint {
+fn point(found: &gctrace_probes::ProbePoint, layout: u32) -> PlannedPoint {
     let kind = match found.kind {
         Found::UsdtStart { .. } => PointKind::POINT_USDT_START,
         _ => PointKind::POINT_USDT_DONE,
@@ -36,7 +36,7 @@ fn point(found: &gctrace_probes::Point, layout: u32) -> PlannedPoint {
     PlannedPoint {
         kind,
         layout: Some(layout),
-        registers: Registers::default(),
+        registers: ArgumentRegisters::default(),
         fixed_generation: None,
         runtime_delta: 0,
         entry: Some(found.file_offset),
@@ -53,7 +53,7 @@ fn static_trace_points_time_every_pause() {
         return;
     };
     let options = ResolveOptions {
-        first_rung: Rung::Usdt,
+        first_rung: SearchStrategy::Usdt,
         ..ResolveOptions::default()
     };
     let Ok(Some(found)) = gctrace_probes::resolve(&python.canonicalize().unwrap(), &options) else {
@@ -63,7 +63,7 @@ fn static_trace_points_time_every_pause() {
         );
         return;
     };
-    let usdt = |point: &&gctrace_probes::Point| {
+    let usdt = |point: &&gctrace_probes::ProbePoint| {
         matches!(point.kind, Found::UsdtStart { .. } | Found::UsdtDone { .. })
     };
     assert!(
@@ -73,8 +73,8 @@ fn static_trace_points_time_every_pause() {
             .filter(usdt)
             .all(|point| point.semaphore_file_offset.is_some())
     );
-    let mut session = Session::open(
-        Config {
+    let mut session = BpfSession::open(
+        SessionConfig {
             follow_children: true,
             ring_bytes: 1 << 20,
             stack_depth: 0,
@@ -107,7 +107,7 @@ fn static_trace_points_time_every_pause() {
     program.kill().unwrap();
     program.status_in_time().unwrap();
     let pauses = events.iter().filter(
-        |event| matches!(event, Event::Pause(pause) if pause.pause.end_ns > pause.pause.begin_ns),
+        |event| matches!(event, KernelEvent::Pause(pause) if pause.pause.end_ns > pause.pause.begin_ns),
     );
     assert_eq!(pauses.count(), 30);
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn run(place: &Path, arguments: &[&str]) -> Output {
     gctrace(place, arguments).output_in_time().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -52,7 +52,7 @@ fn a_program_is_not_overwritten_by_its_own_trace() {
     ] {
         let output = run(place.path(), &arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).contains("small.py: "), "{output:?}");
+        assert!(printed(&output).contains("small.py: "), "{output:?}");
     }
     assert_eq!(names(place.path()), ["small.py"]);
     let left = fs::read_to_string(place.path().join("small.py")).unwrap();
@@ -82,7 +82,7 @@ fn standard_output_has_the_trace_alone() {
     let place = tempfile::tempdir().unwrap();
     let output = run(place.path(), &["-o", "-", "--", "python3", "-c", COLLECT]);
     assert!(output.status.success(), "{output:?}");
-    assert!(said(&output).contains("its own output"), "{output:?}");
+    assert!(printed(&output).contains("its own output"), "{output:?}");
     let trace = place.path().join("piped.json");
     fs::write(&trace, &output.stdout).unwrap();
     let trace = common::Trace::read(&trace);
@@ -127,7 +127,7 @@ fn a_reader_that_leaves_ends_the_trace_not_the_command() {
     drop(reader);
     let output = recording.output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
-    assert!(said(&output).contains("Broken pipe"), "{output:?}");
+    assert!(printed(&output).contains("Broken pipe"), "{output:?}");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_pipe_without_a_reader_is_refused() {
     assert!(made.unwrap().success());
     let output = run(place.path(), &["-o", "p", "--", "python3", "-c", COLLECT]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains("nothing reads"), "{output:?}");
+    assert!(printed(&output).contains("nothing reads"), "{output:?}");
 }
 
 /// Manual pages over other files.

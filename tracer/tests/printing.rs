@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;

@@ -10,15 +10,15 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
-use gctrace_ring::GpuWork;
-use gctrace_ring::Hello;
-use gctrace_ring::Moment;
-use gctrace_ring::Options;
+use common::limit::WithTimeout as _;
+use gctrace_ring::GpuRecord;
+use gctrace_ring::InjectOptions;
 use gctrace_ring::PYTHON_RECORDS;
-use gctrace_ring::Producer;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingProducer;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::TimeInterval;
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -47,9 +47,9 @@ fn command() {
 const LOST: u64 = 936;
 
 /// What gctrace asked the library.
-fn asked() -> Options {
+fn asked() -> InjectOptions {
     let options = std::env::var_os(gctrace_ring::OPTIONS_VARIABLE).unwrap();
-    Options::parse(options.as_bytes())
+    InjectOptions::parse(options.as_bytes())
 }
 
 fn now_ns() -> u64 {
@@ -58,10 +58,10 @@ fn now_ns() -> u64 {
     u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap()
 }
 
-fn ring(role: Role, own_pid: u32) -> Producer {
+fn ring(role: RingRole, own_pid: u32) -> RingProducer {
     let records = role.records(&asked());
-    let (ring, descriptor) = Producer::create(records).unwrap();
-    let hello = Hello {
+    let (ring, descriptor) = RingProducer::create(records).unwrap();
+    let hello = RingHello {
         role,
         own_pid,
         at_ns: now_ns(),
@@ -76,12 +76,12 @@ fn ring(role: Role, own_pid: u32) -> Producer {
     ring
 }
 
-fn say(ring: &Producer, text: &str, id: u32) {
+fn push_text(ring: &RingProducer, text: &str, id: u32) {
     gctrace_ring::pieces(id, text).for_each(|piece| assert!(ring.push(&piece)));
 }
 
-fn begin(at_ns: u64, tid: u32) -> Record {
-    Record::PauseBegin {
+fn begin(at_ns: u64, tid: u32) -> RingRecord {
+    RingRecord::PauseBegin {
         at_ns,
         tid,
         generation: 2,
@@ -89,9 +89,9 @@ fn begin(at_ns: u64, tid: u32) -> Record {
     }
 }
 
-fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Record {
-    Record::Pause {
-        moment: Moment { begin_ns, end_ns },
+fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
+    RingRecord::Pause {
+        interval: TimeInterval { begin_ns, end_ns },
         tid,
         generation: 2,
         interpreter: 0,
@@ -105,19 +105,19 @@ fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Record {
 /// An interpreter, a line, two collections, a kernel.
 fn collects() {
     let pid = std::process::id();
-    let python = ring(Role::Python, pid);
-    say(&python, "3.11.7 (main, Dec  4 2023)", 1);
-    say(&python, "/opt/python/libpython3.11.so.1.0", 2);
-    say(&python, "Trainer.step", 3);
-    say(&python, "/home/me/train.py", 4);
+    let python = ring(RingRole::Python, pid);
+    push_text(&python, "3.11.7 (main, Dec  4 2023)", 1);
+    push_text(&python, "/opt/python/libpython3.11.so.1.0", 2);
+    push_text(&python, "Trainer.step", 3);
+    push_text(&python, "/home/me/train.py", 4);
     let records = [
-        Record::Interpreter {
+        RingRecord::Interpreter {
             at_ns: now_ns(),
             version: 1,
             file: 2,
             free_threaded: false,
         },
-        Record::Frame {
+        RingRecord::Frame {
             id: 1,
             parent: 0,
             function: 3,
@@ -130,14 +130,14 @@ fn collects() {
         pause(5_000_000, 5_000_250, pid, 1),
     ];
     assert!(records.iter().all(|record| python.push(record)));
-    let gpu = ring(Role::Gpu, pid);
-    say(&gpu, "_Z10add_kernelPfS_i", 1);
-    assert!(gpu.push(&Record::Gpu {
-        moment: Moment {
+    let gpu = ring(RingRole::Gpu, pid);
+    push_text(&gpu, "_Z10add_kernelPfS_i", 1);
+    assert!(gpu.push(&RingRecord::Gpu {
+        interval: TimeInterval {
             begin_ns: 2_000_000,
             end_ns: 2_500_000,
         },
-        work: GpuWork::Kernel,
+        work: GpuRecord::Kernel,
         copy_kind: 0,
         device: 1,
         context: 1,
@@ -153,7 +153,7 @@ fn collects() {
 /// Killed in a collection, at once after it said so.
 fn dies() {
     let pid = std::process::id();
-    let python = ring(Role::Python, pid);
+    let python = ring(RingRole::Python, pid);
     assert!(python.push(&begin(now_ns(), pid)));
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
 }
@@ -161,12 +161,12 @@ fn dies() {
 /// More than its ring holds before gctrace can look.
 fn floods() {
     let pid = std::process::id();
-    let (python, descriptor) = Producer::create(PYTHON_RECORDS).unwrap();
+    let (python, descriptor) = RingProducer::create(PYTHON_RECORDS).unwrap();
     for index in 0..PYTHON_RECORDS as u64 + LOST {
         python.push(&pause(index * 1000, index * 1000 + 10, pid, 0));
     }
-    let hello = Hello {
-        role: Role::Python,
+    let hello = RingHello {
+        role: RingRole::Python,
         own_pid: pid,
         at_ns: now_ns(),
         is_fork: false,
@@ -197,8 +197,8 @@ fn forks() {
 /// Hands over what is no ring, and says what nobody can mean.
 fn lies() {
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    let hello = Hello {
-        role: Role::Python,
+    let hello = RingHello {
+        role: RingRole::Python,
         own_pid: 1,
         at_ns: u64::MAX,
         is_fork: true,
@@ -206,7 +206,7 @@ fn lies() {
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
     // A process that gives another's thread ids, and times that run backwards.
-    let python = ring(Role::Python, 1);
+    let python = ring(RingRole::Python, 1);
     assert!(python.push(&pause(50, 10, u32::MAX, 77)));
 }
 
@@ -217,7 +217,7 @@ fn stays_silent() {
     let connect = |_| std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let silent: Vec<_> = (0..20).map(connect).collect();
     let pid = std::process::id();
-    let python = ring(Role::Python, pid);
+    let python = ring(RingRole::Python, pid);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut pushed = 0;
     while pushed <= PYTHON_RECORDS as u64 {
@@ -239,14 +239,14 @@ fn stays_silent() {
 /// A second ring while the first is in use, then another size.
 fn offers_twice() {
     let pid = std::process::id();
-    let first = ring(Role::Python, pid);
+    let first = ring(RingRole::Python, pid);
     assert!(first.push(&pause(1000, 2000, pid, 0)));
-    let second = ring(Role::Python, pid);
+    let second = ring(RingRole::Python, pid);
     assert!(second.push(&pause(3000, 4000, pid, 0)));
     assert!(first.push(&pause(5000, 6000, pid, 0)));
-    let (_large, descriptor) = Producer::create(1 << 19).unwrap();
-    let hello = Hello {
-        role: Role::Gpu,
+    let (_large, descriptor) = RingProducer::create(1 << 19).unwrap();
+    let hello = RingHello {
+        role: RingRole::Gpu,
         own_pid: pid,
         at_ns: now_ns(),
         is_fork: false,
@@ -346,8 +346,11 @@ fn what_the_ring_had_no_room_for_is_counted() {
         .filter_map(serde_json::Value::as_u64)
         .collect();
     assert_eq!(counts, [LOST], "{lost:?}");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains(&format!("{LOST} events LOST")), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        reported.contains(&format!("{LOST} events LOST")),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -384,8 +387,8 @@ fn what_is_no_ring_is_refused_and_nonsense_breaks_nothing() {
     let folder = folder();
     let (output, trace) = record("lies", folder.path());
     assert!(output.status.success(), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("a ring was refused"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(reported.contains("a ring was refused"), "{reported}");
     let pauses = trace.pauses();
     assert_eq!(pauses.len(), 1);
     assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (50, 50));

@@ -6,7 +6,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::user::OrdinaryUser;
 use std::path::Path;
 use std::path::PathBuf;

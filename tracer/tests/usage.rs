@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -11,7 +11,7 @@
 mod common;
 
 use common::Trace;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -21,16 +21,16 @@ use std::process::Command;
 use std::process::Output;
 
 /// `nobody` of Debian; any id without files would do.
-const NOBODY: u32 = 65534;
+const NOBODY_UID: u32 = 65534;
 
 /// gctrace and its libraries where that user may read them, and a folder that it may write.
-struct Place {
+struct TestDir {
     _folder: tempfile::TempDir,
     gctrace: PathBuf,
     work: PathBuf,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let open = |path: &Path, mode| {
@@ -65,35 +65,35 @@ impl Place {
             .env("HOME", &self.work)
             .env("TMPDIR", &self.work);
         if nix::unistd::Uid::effective().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(NOBODY_UID).gid(NOBODY_UID);
         }
         command.output_in_time().unwrap()
     }
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Programs with a free-standing `gctrace` have no rights: file capabilities do not come with a copy.
 #[test]
 fn auto_records_from_within_and_says_so_once() {
-    let place = Place::new();
+    let place = TestDir::new();
     let program = "import gc\nfor n in range(50): gc.collect()";
     let output = place.run(&["-o", "t.json", "--", "python3", "-c", program]);
     assert!(output.status.success(), "{output:?}");
-    let text = said(&output);
+    let text = printed(&output);
     assert_eq!(text.matches("recording from within").count(), 1, "{text}");
     let trace = Trace::read(&place.work.join("t.json"));
     assert_eq!(trace.named("gctrace_header")[0].1["mode"], "inject");
     let pauses = trace.pauses();
     assert!(pauses.len() >= 50, "{}", pauses.len());
     // Those at the end of the interpreter are told.
-    let told = ["unknown", "shutdown"];
+    let reported = ["unknown", "shutdown"];
     assert!(
         pauses
             .iter()
-            .all(|pause| told.contains(&pause.reason.as_str()))
+            .all(|pause| reported.contains(&pause.reason.as_str()))
     );
     assert!(
         pauses
@@ -109,11 +109,11 @@ fn auto_records_from_within_and_says_so_once() {
 
 #[test]
 fn what_needs_rights_says_what_works_without() {
-    let place = Place::new();
+    let place = TestDir::new();
     let refused = |arguments: &[&str]| {
         let output = place.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-        said(&output)
+        printed(&output)
     };
     let kernel = refused(&["--mode", "ebpf", "--", "python3", "a b.py"]);
     assert!(
@@ -130,7 +130,7 @@ fn what_needs_rights_says_what_works_without() {
 
 #[test]
 fn a_program_with_other_rights_is_refused_before_it_starts() {
-    let place = Place::new();
+    let place = TestDir::new();
     let Some(su) = ["/usr/bin/su", "/bin/su"]
         .into_iter()
         .find(|su| Path::new(su).exists())
@@ -142,12 +142,12 @@ fn a_program_with_other_rights_is_refused_before_it_starts() {
     };
     let output = place.run(&["--mode", "inject", "--", su, "--version"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains("(setuid)"), "{output:?}");
+    assert!(printed(&output).contains("(setuid)"), "{output:?}");
 }
 
 #[test]
 fn doctor_says_that_recording_works() {
-    let place = Place::new();
+    let place = TestDir::new();
     let output = place.run(&["doctor"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
@@ -170,17 +170,17 @@ fn doctor_says_that_recording_works() {
 
 #[test]
 fn the_demonstration_needs_no_rights() {
-    let place = Place::new();
+    let place = TestDir::new();
     let output = place.run(&["demo", "--steps", "60"]);
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     for expected in [
         "60 steps in",
         "--mode inject",
         "measured by CUPTI",
         "gctrace simulated GPU",
     ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(printed.contains(expected), "{expected}: {printed}");
     }
     let left = fs::read_dir(&place.work).unwrap().flatten();
     let mut left: Vec<_> = left
@@ -193,7 +193,7 @@ fn the_demonstration_needs_no_rights() {
 }
 
 /// The reasons of processes that could have run Python unseen, and the report's words on what is missing.
-fn unexamined(place: &Place, trace: &str) -> (serde_json::Value, String) {
+fn unexamined(place: &TestDir, trace: &str) -> (serde_json::Value, String) {
     let read = Trace::read(&place.work.join(trace));
     let end = read.end();
     let report = place.run(&["analyze", trace]);
@@ -204,7 +204,7 @@ fn unexamined(place: &Place, trace: &str) -> (serde_json::Value, String) {
 
 #[test]
 fn children_without_the_variables_are_counted_and_left_as_they_are() {
-    let place = Place::new();
+    let place = TestDir::new();
     let script = "
 import os, subprocess, sys
 show = [sys.executable, '-c', 'import os; print(sorted(os.environ))']
@@ -221,7 +221,7 @@ except FileNotFoundError: pass";
     let bare = "['LC_CTYPE', 'PATH']\n".repeat(2) + "['LC_CTYPE']\n";
     assert_eq!(shown, bare, "{output:?}");
     assert!(
-        said(&output).contains("3 processes started without"),
+        printed(&output).contains("3 processes started without"),
         "{output:?}"
     );
     let (unexamined, report) = unexamined(&place, "t.json");
@@ -232,7 +232,7 @@ except FileNotFoundError: pass";
 
 #[test]
 fn a_filter_that_would_kill_the_program_for_a_call_of_ours_does_not() {
-    let place = Place::new();
+    let place = TestDir::new();
     let script = place.work.join("confined.py");
     fs::copy(common::scripts().join("confined.py"), &script).unwrap();
     let script = script.to_str().unwrap();
@@ -251,7 +251,7 @@ fn a_filter_that_would_kill_the_program_for_a_call_of_ours_does_not() {
 
 #[test]
 fn another_gctrace_inside_is_named() {
-    let place = Place::new();
+    let place = TestDir::new();
     let inner = [
         "-o",
         "inner.json",

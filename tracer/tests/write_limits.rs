@@ -46,8 +46,8 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_said() {
     ] {
         let place = tempfile::tempdir().unwrap();
         let output = record(place.path(), limit, name);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let case = format!("{limit} KiB, {name}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let case = format!("{limit} KiB, {name}: {printed}");
         assert_eq!(output.status.code(), Some(7), "{case}");
         assert!(place.path().join("ended").exists(), "{case}");
         let mut file = place.path().join(name);
@@ -80,7 +80,7 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_said() {
                 why.contains("could not be written any more"),
                 "{why} {case}"
             );
-            assert!(said.contains("ulimit -f"), "{case}");
+            assert!(printed.contains("ulimit -f"), "{case}");
             let unexamined = &end["processes"]["unexamined"];
             let is_said = lost > 0 || unexamined.as_object().is_some_and(|all| !all.is_empty());
             assert!(is_said, "{end} {case}");
@@ -99,10 +99,10 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_said() {
 fn a_limit_that_is_too_low_is_named_before_the_command_starts() {
     let place = tempfile::tempdir().unwrap();
     let output = record(place.path(), 10, "t.json");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("ulimit -f: 10 KiB"), "{said}");
-    assert!(said.contains("nothing was recorded"), "{said}");
-    assert!(!said.contains("Free some space"), "{said}");
-    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("ulimit -f: 10 KiB"), "{printed}");
+    assert!(printed.contains("nothing was recorded"), "{printed}");
+    assert!(!printed.contains("Free some space"), "{printed}");
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "{printed}");
 }

@@ -12,13 +12,13 @@
 //! The section of frames behind the events only repeats them for viewers. It is written last, if
 //! the disk has room for all of it.
 
-use crate::End;
-use crate::Header;
 use crate::Record;
+use crate::TraceEnd;
+use crate::TraceHeader;
 use crate::line;
-use crate::line::Frames;
-use crate::line::Lines;
-use crate::sink::Sink;
+use crate::line::RecordEncoder;
+use crate::line::WrittenFrames;
+use crate::sink::TraceSink;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use nix::sys::resource::RLIM_INFINITY;
@@ -129,10 +129,10 @@ pub fn compressed_by_name(path: &Path) -> bool {
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
-    sink: Sink,
+    sink: TraceSink,
     /// Text not yet handed to the sink or the encoder.
     pending: Vec<u8>,
-    lines: Lines,
+    lines: RecordEncoder,
     encoder: Option<GzEncoder<Vec<u8>>>,
     /// Records taken since everything was handed over last.
     waiting: u64,
@@ -152,10 +152,10 @@ impl TraceFile {
         file: File,
         path: &Path,
         compressed: bool,
-        header: &Header,
+        header: &TraceHeader,
     ) -> Result<Self, WriteError> {
         let footer: &[u8] = if compressed { b"" } else { line::FOOTER };
-        let sink = Sink::new(file, footer).map_err(|source| error(path, 0, source))?;
+        let sink = TraceSink::new(file, footer).map_err(|source| error(path, 0, source))?;
         Self::begin(sink, path, compressed, header)
     }
 
@@ -168,22 +168,22 @@ impl TraceFile {
         file: File,
         path: &Path,
         compressed: bool,
-        header: &Header,
+        header: &TraceHeader,
     ) -> Result<Self, WriteError> {
-        Self::begin(Sink::stream(file), path, compressed, header)
+        Self::begin(TraceSink::stream(file), path, compressed, header)
     }
 
     fn begin(
-        sink: Sink,
+        sink: TraceSink,
         path: &Path,
         compressed: bool,
-        header: &Header,
+        header: &TraceHeader,
     ) -> Result<Self, WriteError> {
         let mut trace = Self {
             path: path.to_owned(),
             sink,
             pending: Vec::with_capacity(BUFFER_BYTES),
-            lines: Lines::default(),
+            lines: RecordEncoder::default(),
             encoder: compressed.then(|| GzEncoder::new(Vec::new(), Compression::default())),
             waiting: 0,
             lost: 0,
@@ -262,14 +262,14 @@ impl TraceFile {
     ///
     /// # Errors
     /// As [`TraceFile::flush`]; the trace then lacks its last line, or is cut.
-    pub fn finish(mut self, end: &End) -> Result<u64, WriteError> {
+    pub fn finish(mut self, end: &TraceEnd) -> Result<u64, WriteError> {
         let result = self.close(end);
         self.stopped = true;
         self.checked(result)?;
         Ok(self.sink.bytes())
     }
 
-    fn close(&mut self, end: &End) -> io::Result<()> {
+    fn close(&mut self, end: &TraceEnd) -> io::Result<()> {
         if !self.stopped {
             self.sink.wait_for_reader();
         } else if self.encoder.is_none() {
@@ -291,15 +291,15 @@ impl TraceFile {
 
     /// Whether the section of frames fits on the disk. Compressed text that does not compress is
     /// longer by some bytes in each block of 16 KiB or more.
-    fn has_room(&mut self, frames: &Frames) -> io::Result<bool> {
-        let mut counted = Count(0);
+    fn has_room(&mut self, frames: &WrittenFrames) -> io::Result<bool> {
+        let mut counted = ByteCounter(0);
         frames.write_section(&mut counted)?;
         let bytes = counted.0 + counted.0 / 1024 + 1024;
         Ok(self.sink.reserve_bytes(bytes).is_ok())
     }
 
     /// Closes the trace with the section of frames; without, if a plain file cannot take it.
-    fn write_section(&mut self, frames: &Frames) -> io::Result<()> {
+    fn write_section(&mut self, frames: &WrittenFrames) -> io::Result<()> {
         let overwrites = self.sink.overwrites();
         let open = self.sink.open_end();
         match self.try_section(frames) {
@@ -311,8 +311,8 @@ impl TraceFile {
         }
     }
 
-    fn try_section(&mut self, frames: &Frames) -> io::Result<()> {
-        let mut section = BufWriter::with_capacity(BUFFER_BYTES, Section(self));
+    fn try_section(&mut self, frames: &WrittenFrames) -> io::Result<()> {
+        let mut section = BufWriter::with_capacity(BUFFER_BYTES, FrameSection(self));
         frames.write_section(&mut section)?;
         section.flush()?;
         drop(section);
@@ -378,9 +378,9 @@ impl TraceFile {
 }
 
 /// The way of the section of frames, piece by piece, through the encoder, if there is one.
-struct Section<'a>(&'a mut TraceFile);
+struct FrameSection<'a>(&'a mut TraceFile);
 
-impl Write for Section<'_> {
+impl Write for FrameSection<'_> {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         match &mut self.0.encoder {
             Some(encoder) => encoder.write_all(piece)?,
@@ -396,9 +396,9 @@ impl Write for Section<'_> {
 }
 
 /// Counts what is written.
-struct Count(i64);
+struct ByteCounter(i64);
 
-impl Write for Count {
+impl Write for ByteCounter {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let length = i64::try_from(piece.len()).unwrap_or(i64::MAX);
         self.0 = self.0.saturating_add(length);

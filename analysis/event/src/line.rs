@@ -12,18 +12,18 @@ mod gpu_work;
 mod pressure;
 
 pub(crate) use cuda::BACKWARD;
-pub(crate) use frames::Frames;
+pub(crate) use frames::WrittenFrames;
 
-use crate::Header;
+use crate::EventSource;
+use crate::GcSettings;
 use crate::Note;
 use crate::Pause;
 use crate::Process;
 use crate::ProcessExit;
 use crate::Record;
-use crate::Settings;
-use crate::Source;
-use gpu::GpuTimelines;
-use pressure::Timelines;
+use crate::TraceHeader;
+use gpu::GpuTracks;
+use pressure::CounterTracks;
 use serde::Serialize;
 use std::io;
 use std::io::Write;
@@ -46,20 +46,20 @@ const NO_PROCESS: u32 = 0;
 const PROCESS_NAME_CHARS: usize = 120;
 
 /// Appends the first line: the opening of the file and the header event.
-pub(crate) fn push_header(out: &mut Vec<u8>, header: &Header) -> io::Result<()> {
+pub(crate) fn push_header(out: &mut Vec<u8>, header: &TraceHeader) -> io::Result<()> {
     out.extend_from_slice(OPENING);
     push_metadata(out, "gctrace_header", NO_PROCESS, header.started_ns, header)
 }
 
 /// What is remembered from one record to the next.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
-    frames: Frames,
-    timelines: Timelines,
-    gpus: GpuTimelines,
+pub(crate) struct RecordEncoder {
+    frames: WrittenFrames,
+    timelines: CounterTracks,
+    gpus: GpuTracks,
 }
 
-impl Lines {
+impl RecordEncoder {
     /// Appends the lines of one record, [`SEPARATOR`] before each.
     pub(crate) fn push(&mut self, out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
         out.extend_from_slice(SEPARATOR);
@@ -104,7 +104,7 @@ impl Lines {
     }
 
     /// The frames written so far.
-    pub(crate) fn into_frames(self) -> Frames {
+    pub(crate) fn into_frames(self) -> WrittenFrames {
         self.frames
     }
 }
@@ -140,11 +140,11 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
 }
 
 /// Nothing for probes, which traces from before there was another source have too.
-fn push_source(out: &mut Vec<u8>, source: Source) -> io::Result<()> {
+fn push_source(out: &mut Vec<u8>, source: EventSource) -> io::Result<()> {
     match source {
-        Source::Probes => Ok(()),
-        Source::Injected => write!(out, r#","source":"injected""#),
-        Source::Both { begin_ns, end_ns } => {
+        EventSource::Probes => Ok(()),
+        EventSource::Injected => write!(out, r#","source":"injected""#),
+        EventSource::Both { begin_ns, end_ns } => {
             out.extend_from_slice(br#","source":"both","injected_ts":"#);
             push_us(out, begin_ns)?;
             out.extend_from_slice(br#","injected_dur":"#);
@@ -176,7 +176,7 @@ struct ProcessArgs<'a> {
     namespace_pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<u32>,
-    origin: crate::Origin,
+    origin: crate::ProcessOrigin,
     command: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     rank: Option<u32>,
@@ -250,7 +250,7 @@ struct SettingsArgs {
     thresholds: [i32; 3],
 }
 
-fn push_settings(out: &mut Vec<u8>, settings: &Settings) -> io::Result<()> {
+fn push_settings(out: &mut Vec<u8>, settings: &GcSettings) -> io::Result<()> {
     let args = SettingsArgs {
         enabled: settings.enabled,
         thresholds: settings.thresholds,

@@ -2,7 +2,7 @@
 //!
 //! Three layers, each usable alone: [`EventReader`] finds events and stack frames in a stream of bytes without
 //! knowing what they mean, [`TraceReader`] opens files and turns events into [`crate::Record`]s,
-//! and [`Value`] looks into one JSON value. Memory is one buffer, whatever the size of the file.
+//! and [`JsonValue`] looks into one JSON value. Memory is one buffer, whatever the size of the file.
 
 mod decode;
 mod error;
@@ -15,21 +15,21 @@ mod trace;
 mod value;
 mod window;
 
-pub use decode::Item;
+pub use decode::DecodedItem;
 pub use decode::TraceProperty;
-pub use error::Position;
 pub use error::ReadError;
-pub use events::Entry;
-pub use events::Event;
+pub use error::TracePosition;
+pub use events::ChromeEvent;
 pub use events::EventReader;
-pub use events::Property;
-pub use events::PropertyKey;
-pub use events::StackFrame;
-pub use input::Input;
+pub use events::StackFrameEntry;
+pub use events::TraceEntry;
+pub use events::TraceMember;
+pub use events::TraceMemberKey;
+pub use input::TraceInput;
 pub use ours::is_gctrace;
 pub use trace::Anomalies;
 pub use trace::Anomaly;
-pub use trace::Ending;
+pub use trace::TraceCompletion;
 pub use trace::TraceReader;
-pub use value::Members;
-pub use value::Value;
+pub use value::JsonValue;
+pub use value::ObjectMembers;

@@ -17,13 +17,13 @@ pub use allocations::Pressure;
 pub use counters::Counter;
 pub use counters::Counters;
 pub use counters::ProcessCounters;
+pub use cuda::BackwardStep;
 pub use cuda::CudaCall;
 pub use cuda::CudaLaunches;
 pub use cuda::CudaLayer;
 pub use cuda::DeviceMemory;
 pub use cuda::PauseMemory;
-pub use cuda::Step;
-pub use examined::Examined;
+pub use examined::ExaminedProcesses;
 pub use gpu::GpuDevice;
 pub use gpu::GpuProcess;
 pub use gpu::GpuSample;
@@ -34,7 +34,7 @@ pub use gpu_work::GpuOp;
 pub use gpu_work::GpuOpKind;
 pub use gpu_work::GpuSync;
 pub use gpu_work::GpuSyncKind;
-pub use source::Source;
+pub use source::EventSource;
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 /// Why a collection ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Reason {
+pub enum GcReason {
     /// A threshold was passed while allocating.
     Automatic,
     /// `gc.collect()` or the C function `PyGC_Collect`.
@@ -54,8 +54,8 @@ pub enum Reason {
     Unknown,
 }
 
-impl Reason {
-    /// The reason of this name; [`Reason::Unknown`] for any other.
+impl GcReason {
+    /// The reason of this name; [`GcReason::Unknown`] for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
         match name {
@@ -93,7 +93,7 @@ pub struct Pause {
     /// [`Pause::UNKNOWN_GENERATION`] where the source cannot tell.
     pub generation: u8,
     /// Why it ran.
-    pub reason: Reason,
+    pub reason: GcReason,
     /// Objects freed, where the source knows it.
     pub collected: Option<u64>,
     /// Objects found unreachable but not freed, where the source knows it.
@@ -121,7 +121,7 @@ pub struct Pause {
     /// Performance counters of the collecting thread between begin and end.
     pub counters: Counters,
     /// Who saw it.
-    pub source: Source,
+    pub source: EventSource,
 }
 
 impl Pause {
@@ -186,7 +186,7 @@ pub struct Interpreter {
 /// How a process came to be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Origin {
+pub enum ProcessOrigin {
     /// gctrace started it; nothing was missed.
     Launched,
     /// Forked or spawned by a recorded process; nothing was missed.
@@ -206,7 +206,7 @@ pub struct Process {
     /// Parent on the host.
     pub parent: Option<u32>,
     /// How it came to be recorded.
-    pub origin: Origin,
+    pub origin: ProcessOrigin,
     /// From when on its pauses are complete.
     pub since_ns: u64,
     /// Command line.
@@ -219,7 +219,7 @@ pub struct Process {
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct GcSettings {
     /// Process.
     pub pid: u32,
     /// When they were read.
@@ -273,7 +273,7 @@ pub enum Record {
         name: String,
     },
     /// Collector settings.
-    Settings(Settings),
+    Settings(GcSettings),
     /// A Python frame that later records name.
     Frame(Frame),
     /// Counters of a whole process.
@@ -295,7 +295,7 @@ pub enum Record {
     /// Device memory given back within a pause.
     PauseMemory(PauseMemory),
     /// A backward pass.
-    Step(Step),
+    Step(BackwardStep),
     /// An operation on a GPU.
     GpuOp(GpuOp),
     /// What a synchronising call waited for.
@@ -305,13 +305,13 @@ pub enum Record {
     /// Something to know.
     Note(Note),
     /// The last line of a recording that was ended in order.
-    End(End),
+    End(TraceEnd),
 }
 
 /// The first line of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Header {
+pub struct TraceHeader {
     /// Format name and version: [`crate::FORMAT`].
     pub format: String,
     /// Version of gctrace that recorded it.
@@ -371,7 +371,7 @@ impl Eq for ProbeCost {}
 /// Pauses shorter than `--min-pause`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Omitted {
+pub struct OmittedPauses {
     /// How many.
     pub count: u64,
     /// Their time together.
@@ -381,7 +381,7 @@ pub struct Omitted {
 /// The last line of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct End {
+pub struct TraceEnd {
     /// End of the recording.
     pub ended_ns: u64,
     /// Why it ended, in words: `the command ended`, `interrupted`, `disk full`, ...
@@ -393,9 +393,9 @@ pub struct End {
     pub lost: BTreeMap<String, u64>,
     /// Which processes were examined; absent in traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub processes: Option<Examined>,
+    pub processes: Option<ExaminedProcesses>,
     /// Pauses under `--min-pause`.
-    pub omitted: Omitted,
+    pub omitted: OmittedPauses,
     /// What the probes cost.
     pub probes: Vec<ProbeCost>,
 }

@@ -33,7 +33,7 @@ const PIPE_BYTES: usize = 4096;
 
 /// Where a trace's bytes go.
 #[derive(Debug)]
-pub(crate) struct Sink {
+pub(crate) struct TraceSink {
     file: File,
     /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe, a
     /// device or standard output, to which bytes are only appended, as fast as they are taken.
@@ -48,14 +48,14 @@ pub(crate) struct Sink {
     footer: &'static [u8],
 }
 
-/// The place where a trace was closed, see [`Sink::open_end`].
+/// The place where a trace was closed, see [`TraceSink::open_end`].
 #[derive(Debug)]
-pub(crate) struct OpenEnd {
+pub(crate) struct ResumePoint {
     at: u64,
     footer: &'static [u8],
 }
 
-impl Sink {
+impl TraceSink {
     /// Empties a regular file and reserves its first space.
     pub(crate) fn new(file: File, footer: &'static [u8]) -> io::Result<Self> {
         if !file.metadata()?.is_file() {
@@ -205,7 +205,7 @@ impl Sink {
         self.reserve_bytes(RESERVE_BYTES)
     }
 
-    /// As [`Sink::reserve`], as much as is needed.
+    /// As [`TraceSink::reserve`], as much as is needed.
     pub(crate) fn reserve_bytes(&mut self, bytes: i64) -> io::Result<()> {
         let end = i64::try_from(self.end).unwrap_or(i64::MAX);
         if self.regular && beyond_size_limit(end.saturating_add(bytes)) {
@@ -227,17 +227,17 @@ impl Sink {
     }
 
     /// Takes the footer away: what is written next closes the JSON itself. Returns what
-    /// [`Sink::close_at`] needs to go back if that fails.
-    pub(crate) fn open_end(&mut self) -> OpenEnd {
-        OpenEnd {
+    /// [`TraceSink::close_at`] needs to go back if that fails.
+    pub(crate) fn open_end(&mut self) -> ResumePoint {
+        ResumePoint {
             at: self.end,
             footer: std::mem::take(&mut self.footer),
         }
     }
 
-    /// Forgets what was written since [`Sink::open_end`] and closes the JSON there. The footer was
+    /// Forgets what was written since [`TraceSink::open_end`] and closes the JSON there. The footer was
     /// in that place before, so there is room for it.
-    pub(crate) fn close_at(&mut self, open: OpenEnd) -> io::Result<()> {
+    pub(crate) fn close_at(&mut self, open: ResumePoint) -> io::Result<()> {
         self.end = open.at;
         self.footer = open.footer;
         self.write_at(self.footer, self.end)
@@ -296,7 +296,7 @@ mod tests {
 
     /// A small file system and a trace on it whose space cannot be reserved, where this machine
     /// lets us mount one.
-    fn small_disk() -> Option<(tempfile::TempDir, Sink)> {
+    fn small_disk() -> Option<(tempfile::TempDir, TraceSink)> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"])
@@ -307,16 +307,16 @@ mod tests {
             eprintln!("skipped: mounting a tmpfs needs root");
             return None;
         }
-        let sink = Sink {
+        let sink = TraceSink {
             regular: true,
             footer: b"\n]}\n",
-            ..Sink::stream(File::create(dir.path().join("trace")).unwrap())
+            ..TraceSink::stream(File::create(dir.path().join("trace")).unwrap())
         };
         Some((dir, sink))
     }
 
     /// The text of the trace; the small file system is gone then.
-    fn text(dir: &tempfile::TempDir, sink: Sink) -> String {
+    fn text(dir: &tempfile::TempDir, sink: TraceSink) -> String {
         let text = std::fs::read_to_string(dir.path().join("trace")).unwrap();
         let bytes = sink.bytes();
         drop(sink);

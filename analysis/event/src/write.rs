@@ -3,11 +3,11 @@
 //! Owns the order of lines and separators. Does not own files, compression or full disks
 //! (`file.rs`).
 
-use crate::End;
-use crate::Header;
 use crate::Record;
+use crate::TraceEnd;
+use crate::TraceHeader;
 use crate::line;
-use crate::line::Lines;
+use crate::line::RecordEncoder;
 use std::io;
 use std::io::Write;
 
@@ -20,7 +20,7 @@ use std::io::Write;
 pub struct TraceWriter<W: Write> {
     out: W,
     line: Vec<u8>,
-    lines: Lines,
+    lines: RecordEncoder,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -28,11 +28,11 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Those of `W`.
-    pub fn new(out: W, header: &Header) -> io::Result<Self> {
+    pub fn new(out: W, header: &TraceHeader) -> io::Result<Self> {
         let mut writer = Self {
             out,
             line: Vec::new(),
-            lines: Lines::default(),
+            lines: RecordEncoder::default(),
         };
         line::push_header(&mut writer.line, header)?;
         writer.write_line()?;
@@ -52,7 +52,7 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// Those of `W`.
-    pub fn finish(mut self, end: &End) -> io::Result<W> {
+    pub fn finish(mut self, end: &TraceEnd) -> io::Result<W> {
         self.write(&Record::End(end.clone()))?;
         match self.lines.into_frames() {
             frames if frames.is_empty() => self.out.write_all(line::FOOTER)?,

@@ -14,7 +14,7 @@ use common::pause;
 use common::pause_in;
 use gctrace_event::TraceFile;
 use gctrace_event::WriteError;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use nix::sys::resource::Resource;
 use nix::sys::resource::setrlimit;
 use std::collections::HashSet;

@@ -5,16 +5,16 @@
 use gctrace_event::Annotation;
 use gctrace_event::Collective;
 use gctrace_event::CudaLayer;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::read::Ending;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
-use gctrace_event::read::Item;
+use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceProperty;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
@@ -22,17 +22,17 @@ use std::io::Cursor;
 struct Contents {
     records: Vec<Record>,
     properties: Vec<TraceProperty>,
-    ending: Ending,
+    ending: TraceCompletion,
 }
 
 fn read(text: &str, buffer: usize) -> Contents {
-    let input = Input::new("t.json", Cursor::new(text.as_bytes().to_vec())).unwrap();
+    let input = TraceInput::new("t.json", Cursor::new(text.as_bytes().to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
     let (mut records, mut properties) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next_item().unwrap() {
         match item {
-            Item::Record(record) => records.push(record),
-            Item::Property(property) => properties.push(property),
+            DecodedItem::Record(record) => records.push(record),
+            DecodedItem::Property(property) => properties.push(property),
             _ => {}
         }
     }
@@ -144,7 +144,7 @@ fn python_gc_of_torch_2_15() {
     assert_eq!(pause.begin_ns, 4_432_945_990_433_960);
     assert_eq!(pause.duration_ns(), 71_436);
     assert_eq!(pause.generation, Pause::UNKNOWN_GENERATION);
-    assert_eq!(pause.reason, Reason::Unknown);
+    assert_eq!(pause.reason, GcReason::Unknown);
 }
 
 #[test]

@@ -11,32 +11,32 @@ mod gpu_work;
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;
-use gctrace_event::End;
-use gctrace_event::Examined;
+use gctrace_event::EventSource;
+use gctrace_event::ExaminedProcesses;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuProcess;
 use gctrace_event::GpuSample;
-use gctrace_event::Header;
 use gctrace_event::Interpreter;
 use gctrace_event::Note;
-use gctrace_event::Omitted;
-use gctrace_event::Origin;
+use gctrace_event::OmittedPauses;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::ProbeCost;
 use gctrace_event::Process;
 use gctrace_event::ProcessCounters;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Settings;
-use gctrace_event::Source;
+use gctrace_event::TraceEnd;
+use gctrace_event::TraceHeader;
 use gctrace_event::TraceWriter;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
-use gctrace_event::read::Item;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use proptest::collection::btree_map;
 use proptest::collection::vec;
@@ -55,12 +55,12 @@ fn count() -> impl Strategy<Value = Option<u64>> {
     of(0..(1u64 << 62))
 }
 
-fn reason() -> impl Strategy<Value = Reason> {
+fn reason() -> impl Strategy<Value = GcReason> {
     prop_oneof![
-        Just(Reason::Automatic),
-        Just(Reason::Manual),
-        Just(Reason::Shutdown),
-        Just(Reason::Unknown),
+        Just(GcReason::Automatic),
+        Just(GcReason::Manual),
+        Just(GcReason::Shutdown),
+        Just(GcReason::Unknown),
     ]
 }
 
@@ -141,12 +141,12 @@ prop_compose! {
     }
 }
 
-fn source() -> impl Strategy<Value = Source> {
-    let both = (time(), 0..(1u64 << 61)).prop_map(|(begin_ns, length_ns)| Source::Both {
+fn source() -> impl Strategy<Value = EventSource> {
+    let both = (time(), 0..(1u64 << 61)).prop_map(|(begin_ns, length_ns)| EventSource::Both {
         begin_ns,
         end_ns: begin_ns + length_ns,
     });
-    prop_oneof![Just(Source::Probes), Just(Source::Injected), both]
+    prop_oneof![Just(EventSource::Probes), Just(EventSource::Injected), both]
 }
 
 prop_compose! {
@@ -184,7 +184,7 @@ prop_compose! {
     fn process()(
         pid in any::<u32>(),
         (namespace_pid, parent, rank) in any::<(Option<u32>, Option<u32>, Option<u32>)>(),
-        origin in prop_oneof![Just(Origin::Launched), Just(Origin::Child), Just(Origin::Attached)],
+        origin in prop_oneof![Just(ProcessOrigin::Launched), Just(ProcessOrigin::Child), Just(ProcessOrigin::Attached)],
         since_ns in time(),
         command in vec(any::<String>(), 0..4),
         interpreter in of(interpreter()),
@@ -204,12 +204,12 @@ prop_compose! {
         processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
         omitted in any::<(u64, u64)>(),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
-    ) -> End {
-        End {
+    ) -> TraceEnd {
+        TraceEnd {
             ended_ns, why, exit_code, lost,
             processes: processes
-                .map(|(python, other, unexamined)| Examined { python, other, unexamined }),
-            omitted: Omitted { count: omitted.0, total_ns: omitted.1 },
+                .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
+            omitted: OmittedPauses { count: omitted.0, total_ns: omitted.1 },
             probes: probes
                 .into_iter()
                 .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })
@@ -237,7 +237,7 @@ fn record() -> impl Strategy<Value = Record> {
             .prop_map(|(pid, tid, name)| Record::ThreadName { pid, tid, name }),
         1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>()).prop_map(
             |(pid, at_ns, enabled, thresholds)| {
-                Record::Settings(Settings { pid, at_ns, enabled, thresholds })
+                Record::Settings(GcSettings { pid, at_ns, enabled, thresholds })
             }
         ),
         1 => (any::<Option<u32>>(), time(), any::<String>())
@@ -255,9 +255,9 @@ prop_compose! {
         (follow, stack_depth, cuda, mode) in any::<(bool, u32, Option<String>, Option<String>)>(),
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
-    ) -> Header {
+    ) -> TraceHeader {
         let started_ns = started_ns >> 2;
-        Header {
+        TraceHeader {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
             started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
             counters,
@@ -266,7 +266,7 @@ prop_compose! {
     }
 }
 
-fn written(header: &Header, records: &[Record], end: &End) -> Vec<u8> {
+fn written(header: &TraceHeader, records: &[Record], end: &TraceEnd) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
     for record in records {
         writer.write(record).unwrap();
@@ -275,7 +275,7 @@ fn written(header: &Header, records: &[Record], end: &End) -> Vec<u8> {
 }
 
 struct Contents {
-    header: Option<Header>,
+    header: Option<TraceHeader>,
     records: Vec<Record>,
     cut: bool,
     anomalies: u64,
@@ -283,7 +283,7 @@ struct Contents {
 
 /// Everything in a trace; the small buffer makes the reader refill within events.
 fn read(bytes: &[u8]) -> Contents {
-    let input = Input::new("test", Cursor::new(bytes.to_vec())).unwrap();
+    let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
     let mut contents = Contents {
         header: None,
@@ -293,10 +293,10 @@ fn read(bytes: &[u8]) -> Contents {
     };
     loop {
         match reader.next_item().unwrap() {
-            Some(Item::Header(header)) => contents.header = Some(*header),
-            Some(Item::Record(record)) => contents.records.push(record),
-            Some(Item::ProcessName { .. }) => {}
-            Some(Item::Other(event)) if event.phase.raw_text() == Some(b"C") => {}
+            Some(DecodedItem::Header(header)) => contents.header = Some(*header),
+            Some(DecodedItem::Record(record)) => contents.records.push(record),
+            Some(DecodedItem::ProcessName { .. }) => {}
+            Some(DecodedItem::Other(event)) if event.phase.raw_text() == Some(b"C") => {}
             Some(item) => panic!("not written by us: {item:?}"),
             None => break,
         }
@@ -332,12 +332,12 @@ proptest! {
         records in vec(record(), 1..8),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
-        let mut bytes = written(&header, &records, &End::default());
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
+        let mut bytes = written(&header, &records, &TraceEnd::default());
         for (index, byte) in damage {
             *index.get_mut(&mut bytes) = byte;
         }
-        let input = Input::new("test", Cursor::new(bytes)).unwrap();
+        let input = TraceInput::new("test", Cursor::new(bytes)).unwrap();
         let mut reader = TraceReader::new(EventReader::with_buffer(input, 64));
         while let Ok(Some(_)) = reader.next_item() {}
         let _ = reader.finish();
@@ -353,7 +353,7 @@ fn frame_id(record: &Record) -> Option<u32> {
 
 /// What is read with a buffer of this size: as text, and whether reading ended in an error.
 fn read_with(bytes: &[u8], buffer: usize) -> (Vec<String>, bool) {
-    let input = Input::new("test", Cursor::new(bytes.to_vec())).unwrap();
+    let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
     let mut items = Vec::new();
     let failed = loop {
@@ -377,8 +377,8 @@ proptest! {
         records in vec(prop_oneof![frame(), pause()], 1..8),
         damage in vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
     ) {
-        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
-        let bytes = written(&header, &records, &End::default());
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
+        let bytes = written(&header, &records, &TraceEnd::default());
         let text = String::from_utf8(bytes).unwrap();
         let mut bytes = text.replace("gctrace_header", "other").into_bytes();
         if damage.is_empty() {
@@ -403,7 +403,7 @@ proptest! {
 
     #[test]
     fn every_prefix_is_readable(records in vec(pause(), 1..5), end in end()) {
-        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
         let bytes = written(&header, &records, &end);
         let first = bytes.iter().position(|byte| *byte == b'[').unwrap() + 1;
         let mut seen = 0;
@@ -421,13 +421,13 @@ proptest! {
 
     #[test]
     fn every_cut_of_a_compressed_trace_is_readable(records in vec(pause(), 1..50), end in end()) {
-        let header = Header { format: FORMAT.to_owned(), ..Header::default() };
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
         let bytes = written(&header, &records, &end);
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&bytes).unwrap();
         let packed = packed.finish().unwrap();
         for length in (packed.len() / 2..packed.len()).step_by(7) {
-            let input = Input::new("test", Cursor::new(packed[..length].to_vec())).unwrap();
+            let input = TraceInput::new("test", Cursor::new(packed[..length].to_vec())).unwrap();
             let mut reader = TraceReader::new(EventReader::new(input));
             let mut count = 0;
             while let Ok(Some(_)) = reader.next_item() {

@@ -5,27 +5,27 @@
 use gctrace_event::Counter;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::read::Ending;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
-use gctrace_event::read::Item;
 use gctrace_event::read::ReadError;
+use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 use std::io::Write;
 
 /// The collections of a trace, how many other things it holds, and how it ended.
-fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, Ending), ReadError> {
-    let input = Input::new("t.json", Cursor::new(text.to_vec()))?;
+fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, TraceCompletion), ReadError> {
+    let input = TraceInput::new("t.json", Cursor::new(text.to_vec()))?;
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));
     let mut pauses = Vec::new();
     let mut others = 0;
     while let Some(item) = reader.next_item()? {
         match item {
-            Item::Record(Record::Pause(pause)) => pauses.push(pause),
+            DecodedItem::Record(Record::Pause(pause)) => pauses.push(pause),
             _ => others += 1,
         }
     }
@@ -51,7 +51,7 @@ fn array_form_pretty_printed_in_any_order() {
     assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (10_000, 12_500));
     assert_eq!(pauses[0].generation, 1);
     assert_eq!(pauses[0].collected, Some(7));
-    assert_eq!(pauses[0].reason, Reason::Unknown);
+    assert_eq!(pauses[0].reason, GcReason::Unknown);
     assert_eq!(pauses[1].generation, Pause::UNKNOWN_GENERATION);
     assert_eq!(pauses[1].begin_ns, 1_000_000);
     assert_eq!(ending.cut, None);
@@ -84,9 +84,9 @@ fn pytorch_profiler_with_large_other_sections() {
     assert_eq!(others, 2);
     assert_eq!(
         ending,
-        Ending {
+        TraceCompletion {
             events: 3,
-            ..Ending::default()
+            ..TraceCompletion::default()
         }
     );
 }
@@ -146,7 +146,7 @@ fn zeros_in_the_middle_are_damage() {
 #[test]
 fn files_that_are_no_traces() {
     assert!(matches!(collections(b""), Err(ReadError::Empty { .. })));
-    for (text, says) in [
+    for (text, needle) in [
         (
             &b" \n "[..],
             "t.json: line 2, byte 3: not a trace: it holds nothing but blanks",
@@ -174,7 +174,7 @@ fn files_that_are_no_traces() {
         ),
     ] {
         let error = error(text);
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(needle), "{error}");
     }
 }
 
@@ -230,9 +230,9 @@ fn traces_of_the_future_are_refused() {
 #[test]
 fn a_directory_and_a_file_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
-    let error = Input::open(dir.path()).err().unwrap();
+    let error = TraceInput::open(dir.path()).err().unwrap();
     assert!(matches!(error, ReadError::Directory { .. }));
-    let error = Input::open(&dir.path().join("no.json")).err().unwrap();
+    let error = TraceInput::open(&dir.path().join("no.json")).err().unwrap();
     assert!(matches!(error, ReadError::Open { .. }));
 }
 
@@ -245,14 +245,14 @@ fn nesting_does_not_exhaust_the_stack() {
 }
 
 /// Frames and the stacks of pauses in the order of the file.
-fn stacks(text: &str) -> (Vec<Frame>, Vec<Option<FrameId>>, Ending) {
-    let input = Input::new("t.json", Cursor::new(text.as_bytes().to_vec())).unwrap();
+fn stacks(text: &str) -> (Vec<Frame>, Vec<Option<FrameId>>, TraceCompletion) {
+    let input = TraceInput::new("t.json", Cursor::new(text.as_bytes().to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));
     let (mut frames, mut stacks) = (Vec::new(), Vec::new());
     while let Some(item) = reader.next_item().unwrap() {
         match item {
-            Item::Record(Record::Frame(frame)) => frames.push(frame),
-            Item::Record(Record::Pause(pause)) => stacks.push(pause.stack),
+            DecodedItem::Record(Record::Frame(frame)) => frames.push(frame),
+            DecodedItem::Record(Record::Pause(pause)) => stacks.push(pause.stack),
             _ => {}
         }
     }

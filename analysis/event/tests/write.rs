@@ -17,9 +17,9 @@ use gctrace_event::Pressure;
 use gctrace_event::Record;
 use gctrace_event::TraceFile;
 use gctrace_event::TraceWriter;
-use gctrace_event::read::Item;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -233,11 +233,11 @@ fn stacks_read(path: &Path) -> (usize, usize, bool) {
     let mut pauses = 0;
     while let Some(item) = reader.next_item().unwrap() {
         match item {
-            Item::Record(Record::Frame(frame)) => {
+            DecodedItem::Record(Record::Frame(frame)) => {
                 assert!(frame.parent.is_none_or(|parent| frames.contains(&parent)));
                 assert!(frames.insert(frame.id), "frames are read once");
             }
-            Item::Record(Record::Pause(pause)) => {
+            DecodedItem::Record(Record::Pause(pause)) => {
                 assert!(frames.contains(&pause.stack.unwrap()));
                 pauses += 1;
             }

@@ -3,18 +3,18 @@
 #![no_main]
 
 use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Request;
-use gctrace_event::Header;
+use gctrace_analysis::live::SnapshotRequest;
+use gctrace_event::TraceHeader;
 use gctrace_event::Record;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
-use gctrace_event::read::Item;
+use gctrace_event::read::TraceInput;
+use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceReader;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 
 /// When the records have a time, figures are asked for then; and at the ends of time.
-fn moments(record: &Record) -> [u64; 3] {
+fn timestamps(record: &Record) -> [u64; 3] {
     let at_ns = match record {
         Record::Pause(pause) => pause.end_ns,
         Record::ProcessExit(exit) => exit.at_ns,
@@ -24,22 +24,22 @@ fn moments(record: &Record) -> [u64; 3] {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(input) = Input::new("fuzz", Cursor::new(bytes.to_vec())) else {
+    let Ok(input) = TraceInput::new("fuzz", Cursor::new(bytes.to_vec())) else {
         return;
     };
     let mut reader = TraceReader::new(EventReader::new(input));
-    let mut live = Live::new(Header::default(), 1_000_000);
+    let mut live = Live::new(TraceHeader::default(), 1_000_000);
     let mut asked = 0;
     while let Ok(Some(item)) = reader.next_item() {
-        let Item::Record(record) = item else { continue };
+        let DecodedItem::Record(record) = item else { continue };
         live.record(&record);
         // A snapshot walks everything: not after each of thousands of records.
         if asked < 16 {
             asked += 1;
-            for (turn, now_ns) in moments(&record).into_iter().enumerate() {
+            for (turn, now_ns) in timestamps(&record).into_iter().enumerate() {
                 let detail = (turn > 0).then_some(8);
                 let interval_ns = 100_000_000 << (turn * 8);
-                let request = Request { now_ns, interval_ns, detail };
+                let request = SnapshotRequest { now_ns, interval_ns, detail };
                 serde_json::to_string(&live.snapshot(&request)).expect("a snapshot is JSON");
             }
         }

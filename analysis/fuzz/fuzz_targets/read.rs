@@ -5,7 +5,7 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
@@ -19,7 +19,7 @@ const OURS: &str = r#"{"traceEvents":[
 {"ph":"M","name":"gctrace_end","ts":9000000,"args":{}}]}"#;
 
 fn add_ours(analysis: &mut Analysis) {
-    let input = Input::new("ours", Cursor::new(OURS.as_bytes())).expect("it is in memory");
+    let input = TraceInput::new("ours", Cursor::new(OURS.as_bytes())).expect("it is in memory");
     let mut reader = TraceReader::new(EventReader::new(input));
     analysis.begin_trace("ours");
     while let Ok(Some(item)) = reader.next_item() {
@@ -30,7 +30,7 @@ fn add_ours(analysis: &mut Analysis) {
 
 /// The report as JSON, and the error if there was one.
 fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
-    let Ok(input) = Input::new("fuzz", Cursor::new(bytes.to_vec())) else {
+    let Ok(input) = TraceInput::new("fuzz", Cursor::new(bytes.to_vec())) else {
         return (String::new(), None);
     };
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));

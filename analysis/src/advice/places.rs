@@ -1,9 +1,9 @@
 //! Where in the program an advice applies: the words for Python lines.
 
 use crate::paths;
-use crate::report::Effort;
-use crate::report::LineEffort;
+use crate::report::LineTotal;
 use crate::report::Location;
+use crate::report::PauseTotal;
 use crate::report::Report;
 use crate::tally::ratio;
 use crate::units::counted;
@@ -49,7 +49,7 @@ pub(crate) fn explicit(report: &Report) -> Option<String> {
 }
 
 /// The line that triggers most automatic full collections, where one stands out.
-pub(crate) fn automatic_full(report: &Report, all: Effort) -> String {
+pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
     stands_out(line, all).map_or_else(String::new, |(line, share)| {
         format!(
@@ -61,7 +61,7 @@ pub(crate) fn automatic_full(report: &Report, all: Effort) -> String {
 }
 
 /// The line that triggers most automatic collections, where one stands out.
-pub(crate) fn automatic_partial(report: &Report, all: Effort) -> String {
+pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
     let line = report
         .lines
         .as_ref()
@@ -76,7 +76,7 @@ pub(crate) fn automatic_partial(report: &Report, all: Effort) -> String {
     })
 }
 
-fn stands_out(line: Option<&LineEffort>, all: Effort) -> Option<(&LineEffort, f64)> {
+fn stands_out(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
     let line = line?;
     let share = ratio(line.pauses.time_ns, all.time_ns).filter(|share| *share >= MOST)?;
     Some((line, share.min(1.0)))

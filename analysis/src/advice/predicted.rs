@@ -10,7 +10,7 @@ use crate::units::duration;
 use crate::units::percent;
 
 /// What saves less than this part of the run is no advice: repeated runs do not show it.
-const WORTH_SAYING: u64 = 1_000;
+const REPORTED_FRACTION: u64 = 1_000;
 
 /// Replaces bounds by predictions, leaves out what saves nothing, and puts what saves most first.
 pub(super) fn refine(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> Vec<Advice> {
@@ -30,8 +30,8 @@ pub(super) fn refine(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> Vec<
 
 /// The middle of what it saves, in half nanoseconds.
 fn expected_ns(advice: &Advice) -> i128 {
-    let most_ns = i128::from(advice.saves_at_most_ns.unwrap_or(0));
-    most_ns + advice.saves_at_least_ns.map_or(0, i128::from)
+    let max_ns = i128::from(advice.saves_at_most_ns.unwrap_or(0));
+    max_ns + advice.saves_at_least_ns.map_or(0, i128::from)
 }
 
 /// The prediction that an advice is about.
@@ -52,8 +52,8 @@ fn what_if<'a>(report: &'a Report, advice: &str) -> Option<&'a WhatIf> {
 
 /// `None` where it saves too little to be worth a word.
 fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
-    let most_ns = u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0);
-    if most_ns < cost.run_ns / WORTH_SAYING {
+    let max_ns = u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0);
+    if max_ns < cost.run_ns / REPORTED_FRACTION {
         return None;
     }
     let mut why = advice.why;
@@ -69,7 +69,7 @@ fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
     Some(Advice {
         why,
         saves_at_least_ns: what.saved_ns.at_least_ns,
-        saves_at_most_ns: Some(most_ns),
+        saves_at_most_ns: Some(max_ns),
         ..advice
     })
 }

@@ -1,6 +1,6 @@
 //! The words of each advice.
 
-use super::Facts;
+use super::AdviceInputs;
 use super::places;
 use super::still_growing;
 use crate::gpu_cost::GpuCost;
@@ -8,7 +8,7 @@ use crate::report::Advice;
 use crate::report::Basis;
 use crate::report::CountersReport;
 use crate::report::CpuTime;
-use crate::report::Effort;
+use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::Report;
 use crate::units::count;
@@ -100,7 +100,7 @@ pub(crate) fn hidden(cost: &GpuCost) -> Advice {
     )
 }
 
-pub(crate) fn shutdown(facts: &Facts) -> Advice {
+pub(crate) fn shutdown(facts: &AdviceInputs) -> Advice {
     advice(
         "shutdown",
         "Do not count the collections at the interpreter's end against the training.",
@@ -114,7 +114,7 @@ pub(crate) fn shutdown(facts: &Facts) -> Advice {
     )
 }
 
-pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
+pub(crate) fn explicit_calls(report: &Report, facts: &AdviceInputs) -> Advice {
     let calls = &report.explicit_calls;
     let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
         rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
@@ -150,7 +150,7 @@ pub(crate) fn explicit_calls(report: &Report, facts: &Facts) -> Advice {
 }
 
 /// How many of some collections found no garbage, as the end of a sentence.
-fn for_nothing(nothing: Effort) -> String {
+fn for_nothing(nothing: PauseTotal) -> String {
     match nothing.count {
         0 => String::new(),
         some => format!(
@@ -161,7 +161,7 @@ fn for_nothing(nothing: Effort) -> String {
     }
 }
 
-pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &Facts) -> Advice {
+pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs) -> Advice {
     let nothing = report.freed_nothing.automatic_full;
     let mut why = format!(
         "{} took {} ({} of the pause time){}. Each looks at every object that is alive: model, \
@@ -233,7 +233,11 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
     }
 }
 
-pub(crate) fn raise_threshold(report: &Report, most: &ProcessReport, facts: &Facts) -> Advice {
+pub(crate) fn raise_threshold(
+    report: &Report,
+    most: &ProcessReport,
+    facts: &AdviceInputs,
+) -> Advice {
     let settings = most.settings.as_ref();
     let [young, middle, old] = settings.map_or(DEFAULT_THRESHOLDS, |settings| settings.thresholds);
     let raised = young.max(100).saturating_mul(10);
@@ -271,7 +275,7 @@ pub(crate) fn raise_threshold(report: &Report, most: &ProcessReport, facts: &Fac
     advice
 }
 
-pub(crate) fn planned(most: &ProcessReport, facts: &Facts) -> Advice {
+pub(crate) fn planned(most: &ProcessReport, facts: &AdviceInputs) -> Advice {
     let mut advice = advice(
         "planned",
         "Turn automatic collection off and collect between steps, where you choose.",
@@ -332,7 +336,11 @@ pub(crate) fn preempted(cpu: &CpuTime) -> Advice {
     advice
 }
 
-pub(crate) fn swapped_out(report: &Report, counters: &CountersReport, facts: &Facts) -> Advice {
+pub(crate) fn swapped_out(
+    report: &Report,
+    counters: &CountersReport,
+    facts: &AdviceInputs,
+) -> Advice {
     let pauses = counters.major_fault_pauses;
     let faults = counters.counters.iter();
     let faults = faults.filter(|counter| counter.name == Counter::MajorFaults.as_str());
@@ -363,7 +371,7 @@ pub(crate) fn swapped_out(report: &Report, counters: &CountersReport, facts: &Fa
     advice
 }
 
-pub(crate) fn unknown_reason(report: &Report, facts: &Facts) -> Advice {
+pub(crate) fn unknown_reason(report: &Report, facts: &AdviceInputs) -> Advice {
     let what = match facts.unknown.count {
         0 => counted(report.totals.pauses.count, "pause"),
         unknown => counted(unknown, "pause"),

@@ -14,14 +14,14 @@ const MOST: usize = 100_000;
 
 /// Collections of one trace.
 #[derive(Debug, Default)]
-pub(super) struct Deferred {
+pub(super) struct DeferredCollections {
     trace: usize,
     /// With the index of their process.
     pauses: Vec<(usize, Pause)>,
     thread_names: HashMap<(u32, u32), String>,
 }
 
-impl Deferred {
+impl DeferredCollections {
     /// Those of the trace that ends, if there are any.
     pub(super) fn take(
         &mut self,

@@ -1,27 +1,27 @@
 //! What is kept of one trace as a whole.
 
-use super::about::ProfilerState;
+use super::profiler_metadata::ProfilerMetadata;
 use super::unlisted::UnlistedSums;
-use crate::cuda::CudaState;
+use crate::cuda::CudaSums;
 use crate::gpu_samples::GpuSamples;
 use crate::recorded::SourceCounts;
-use crate::report::Effort;
-use gctrace_event::End;
-use gctrace_event::Header;
+use crate::report::PauseTotal;
 use gctrace_event::Note;
-use gctrace_event::read::Ending;
+use gctrace_event::TraceEnd;
+use gctrace_event::TraceHeader;
+use gctrace_event::read::TraceCompletion;
 
 /// One trace.
 #[derive(Debug, Default)]
 pub(crate) struct TraceState {
     pub(crate) file: String,
-    pub(crate) header: Option<Header>,
+    pub(crate) header: Option<TraceHeader>,
     /// What a trace without header says of itself.
-    pub(crate) profiler: ProfilerState,
-    pub(crate) end: Option<End>,
+    pub(crate) profiler: ProfilerMetadata,
+    pub(crate) end: Option<TraceEnd>,
     /// First and last moment of anything.
     pub(crate) span: Option<(u64, u64)>,
-    pub(crate) effort: Effort,
+    pub(crate) effort: PauseTotal,
     /// Its processes beyond those that are listed.
     pub(crate) unlisted: UnlistedSums,
     pub(crate) max_ns: Option<u64>,
@@ -29,8 +29,8 @@ pub(crate) struct TraceState {
     pub(crate) notes: Vec<Note>,
     pub(crate) notes_left_out: u64,
     pub(crate) gpus: GpuSamples,
-    pub(crate) ending: Ending,
-    pub(crate) cuda: CudaState,
+    pub(crate) ending: TraceCompletion,
+    pub(crate) cuda: CudaSums,
     /// It holds operations with the GPU's times.
     pub(super) gpu_work: bool,
     /// It holds collections that are not counted yet.

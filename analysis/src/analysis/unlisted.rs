@@ -8,12 +8,12 @@ use crate::process::ProcessState;
 use crate::stacks::StackTree;
 use crate::stacks::TraceFrames;
 use crate::tally::ratio;
-use gctrace_event::Origin;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessCounters;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ const NAME: &str = "processes that are not listed";
 
 /// What is known of a process that is not listed.
 #[derive(Debug, Clone, Copy, Default)]
-struct Unlisted {
+struct UnlistedProcess {
     since_ns: Option<u64>,
     exit_ns: Option<u64>,
     pauses: u64,
@@ -63,8 +63,8 @@ pub(crate) struct UnlistedSums {
 
 /// The processes of the trace being read that are not listed.
 #[derive(Debug, Default)]
-pub(super) struct Rest {
-    processes: HashMap<u32, Unlisted>,
+pub(super) struct UnlistedProcesses {
+    processes: HashMap<u32, UnlistedProcess>,
     /// Those whose process ids came again.
     sums: UnlistedSums,
     /// Their stacks and counters.
@@ -124,7 +124,7 @@ impl Analysis {
     }
 }
 
-impl Rest {
+impl UnlistedProcesses {
     fn together(&mut self, trace: usize) -> &mut ProcessState {
         self.together.get_or_insert_with(|| {
             let mut together = ProcessState::new(trace, 0);
@@ -134,7 +134,7 @@ impl Rest {
     }
 
     fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
-        let mut own = crate::counters::CounterState::default();
+        let mut own = crate::counters::CounterSums::default();
         own.set_whole(whole);
         self.together(trace).counters.merge(&own);
     }
@@ -152,7 +152,7 @@ impl Rest {
             .map_or(process.since_ns, |known| known.min(process.since_ns));
         let interpreter = process.interpreter.as_ref();
         known.since_ns = Some(since_ns);
-        known.attached = process.origin == Origin::Attached;
+        known.attached = process.origin == ProcessOrigin::Attached;
         known.without_python = interpreter.is_none();
         known.free_threaded = interpreter.is_some_and(|interpreter| interpreter.free_threaded);
     }
@@ -182,7 +182,7 @@ impl Rest {
     }
 }
 
-impl Unlisted {
+impl UnlistedProcess {
     /// Counts a pause; whether it was a full collection.
     fn add(&mut self, pause: &Pause) -> bool {
         if self.pauses == 0 {
@@ -193,13 +193,13 @@ impl Unlisted {
         self.pauses += 1;
         self.first_ns = self.first_ns.min(pause.begin_ns);
         self.last_ns = self.last_ns.max(pause.end_ns);
-        self.calls_collect |= pause.reason == Reason::Manual;
+        self.calls_collect |= pause.reason == GcReason::Manual;
         pause.generation == 2 || self.free_threaded
     }
 }
 
 impl UnlistedSums {
-    fn add(&mut self, process: &Unlisted, ended_ns: Option<u64>) {
+    fn add(&mut self, process: &UnlistedProcess, ended_ns: Option<u64>) {
         if process.pauses == 0 {
             let described = process.since_ns.is_some();
             self.without_python += u64::from(described && process.without_python);

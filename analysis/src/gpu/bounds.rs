@@ -11,11 +11,11 @@
 mod activity;
 pub(crate) mod report;
 
-use super::calls::CallKind;
+use super::calls::CallEffect;
 use super::timeline::PauseSpan;
 use super::timeline::Timeline;
-use activity::Activity;
-use gctrace_event::Reason;
+use activity::CallActivity;
+use gctrace_event::GcReason;
 
 /// A synchronising call that returned sooner found nothing to wait for. The call itself takes a few
 /// microseconds, and so does a launch before its kernel runs (5 - 10 us on current systems).
@@ -23,7 +23,7 @@ pub const AT_ONCE_NS: u64 = 20_000;
 
 /// What the trace says about itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
+pub struct BoundsContext {
     /// Events were lost, so a launch that is not in the trace may have been made.
     pub events_lost: bool,
     /// The process was recorded from its start on.
@@ -34,7 +34,7 @@ pub struct Circumstances {
 
 /// Why a pause has the bounds it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Rule {
+pub enum BoundsRule {
     /// All streams were empty when it began, and nothing was put into them until it ended.
     GpuWasEmpty,
     /// The next synchronising call, before which nothing more was launched, still had to wait, or the
@@ -50,7 +50,7 @@ pub enum Rule {
     NotKnown,
 }
 
-impl Rule {
+impl BoundsRule {
     /// All rules.
     pub const ALL: [Self; 6] = [
         Self::GpuWasEmpty,
@@ -87,18 +87,18 @@ pub struct PauseBounds {
     /// At most so much; never above `length_ns`.
     pub at_most_ns: u64,
     /// Why.
-    pub rule: Rule,
+    pub rule: BoundsRule,
 }
 
 /// The bounds of each pause, in the timeline's order. `None` where nothing can be said: there are
 /// operations with the GPU's times, which tell more, or no call that puts work into a stream.
 #[must_use]
-pub fn bounds(timeline: &Timeline, circumstances: Circumstances) -> Option<Vec<PauseBounds>> {
-    let activity = Activity::of(timeline);
+pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<PauseBounds>> {
+    let activity = CallActivity::of(timeline);
     if timeline.has_gpu_times() || activity.launching.is_empty() {
         return None;
     }
-    let mut judge = Judge {
+    let mut judge = BoundsEvaluator {
         emptiness: activity.emptiness(circumstances.from_start),
         activity: &activity,
         timeline,
@@ -129,43 +129,43 @@ pub fn bounds(timeline: &Timeline, circumstances: Circumstances) -> Option<Vec<P
     Some(bounds.collect())
 }
 
-struct Judge<'a> {
+struct BoundsEvaluator<'a> {
     timeline: &'a Timeline,
-    activity: &'a Activity,
-    emptiness: activity::Emptiness<'a>,
+    activity: &'a CallActivity,
+    emptiness: activity::EmptyQueueSweep<'a>,
     complete: bool,
     one_device: bool,
 }
 
-impl Judge<'_> {
+impl BoundsEvaluator<'_> {
     /// Rule, at least, at most.
-    fn judge(&mut self, pause: &PauseSpan) -> (Rule, u64, u64) {
+    fn judge(&mut self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let length_ns = pause.duration_ns();
         if self.without_work(pause) {
-            return (Rule::NoGpuWork, 0, 0);
+            return (BoundsRule::NoGpuWork, 0, 0);
         }
         if !self.complete {
-            return (Rule::NotKnown, 0, length_ns);
+            return (BoundsRule::NotKnown, 0, length_ns);
         }
         if !self.activity.launching.contains(&pause.thread) {
             return self.on_other_thread(pause);
         }
         if !self.one_device {
-            return (Rule::NotKnown, 0, length_ns);
+            return (BoundsRule::NotKnown, 0, length_ns);
         }
         let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
         if self.emptiness.at(begin_ns) && !self.activity.put_between(begin_ns, end_ns) {
             let at_least_ns = length_ns.saturating_sub(AT_ONCE_NS);
-            return (Rule::GpuWasEmpty, at_least_ns, length_ns);
+            return (BoundsRule::GpuWasEmpty, at_least_ns, length_ns);
         }
         match self.activity.next_sync(end_ns) {
             Some(sync) if !self.activity.put_between(begin_ns, sync.begin_ns) => {
                 match sync.waited_ns() {
-                    ..=AT_ONCE_NS => (Rule::GpuFoundEmpty, 0, length_ns),
-                    _ => (Rule::GpuStayedBusy, 0, 0),
+                    ..=AT_ONCE_NS => (BoundsRule::GpuFoundEmpty, 0, length_ns),
+                    _ => (BoundsRule::GpuStayedBusy, 0, 0),
                 }
             }
-            _ => (Rule::NotKnown, 0, length_ns),
+            _ => (BoundsRule::NotKnown, 0, length_ns),
         }
     }
 
@@ -173,23 +173,24 @@ impl Judge<'_> {
     fn without_work(&self, pause: &PauseSpan) -> bool {
         let nothing_after = || !self.activity.put_between(pause.begin_ns, u64::MAX);
         let nothing_before = || !self.activity.put_before(pause.end_ns);
-        pause.reason == Reason::Shutdown || (self.complete && (nothing_before() || nothing_after()))
+        pause.reason == GcReason::Shutdown
+            || (self.complete && (nothing_before() || nothing_after()))
     }
 
     /// The collecting thread keeps the interpreter's lock, so a launching thread stands still as soon as it needs
     /// it: at most from the last sign of it on.
-    fn on_other_thread(&self, pause: &PauseSpan) -> (Rule, u64, u64) {
+    fn on_other_thread(&self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
         let mut all_waited = true;
-        let stood_ns = self.activity.launching.iter().map(|thread| {
+        let blocked_ns = self.activity.launching.iter().map(|thread| {
             let (seen_ns, waited) = self.last_sign(*thread, pause);
             all_waited &= waited;
             end_ns.saturating_sub(seen_ns.clamp(begin_ns, end_ns))
         });
-        let at_most_ns = stood_ns.max().unwrap_or(0);
+        let at_most_ns = blocked_ns.max().unwrap_or(0);
         match all_waited {
-            true => (Rule::GpuStayedBusy, 0, 0),
-            false => (Rule::OtherThread, 0, at_most_ns),
+            true => (BoundsRule::GpuStayedBusy, 0, 0),
+            false => (BoundsRule::OtherThread, 0, at_most_ns),
         }
     }
 
@@ -211,9 +212,9 @@ impl Judge<'_> {
         let waited = call.is_some_and(|call| {
             let waits = matches!(
                 call.kind,
-                CallKind::StreamSynchronize
-                    | CallKind::DeviceSynchronize
-                    | CallKind::EventSynchronize
+                CallEffect::StreamSynchronize
+                    | CallEffect::DeviceSynchronize
+                    | CallEffect::EventSynchronize
             );
             waits && call.end_ns >= pause.end_ns && call.begin_ns <= pause.begin_ns
         });

@@ -4,7 +4,7 @@
 //! step), and by the same definitions in nanoseconds over everything. The definitions are those of
 //! `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
 
-use super::device::DeviceWork;
+use super::device::DeviceTimeline;
 use super::timeline::Call;
 use super::timeline::Op;
 use super::timeline::StepSource;
@@ -21,7 +21,7 @@ const BACK_TO_BACK_NS: i64 = 30_000;
 
 /// An operation with times as wanted. Rounded to whole microseconds it may end before it begins.
 #[derive(Clone, Copy, Debug)]
-struct Timed {
+struct TimedOp {
     begin_ns: i64,
     end_ns: i64,
     /// Begin of the call that launched it.
@@ -30,7 +30,7 @@ struct Timed {
     name: u32,
 }
 
-impl Timed {
+impl TimedOp {
     fn exact(op: &Op, call: Option<&Call>) -> Self {
         Self {
             begin_ns: signed(op.begin_ns),
@@ -73,12 +73,12 @@ fn whole_ns(us: f64) -> i64 {
 }
 
 /// `get_temporal_breakdown` as HTA prints it; `None` where it would have no operation.
-pub(crate) fn temporal(work: &DeviceWork<'_>) -> Option<TemporalBreakdown> {
+pub(crate) fn temporal(work: &DeviceTimeline<'_>) -> Option<TemporalBreakdown> {
     let ops = as_in_hta(work);
     if ops.is_empty() {
         return None;
     }
-    let mut kinds = Kinds::new(work.timeline);
+    let mut kinds = OpCategories::new(work.timeline);
     let (run_ns, span_ns) = merged(ops.iter());
     let compute = ops.iter().filter(|op| kinds.computes(op.name));
     let (compute_ns, _) = merged(compute);
@@ -94,29 +94,29 @@ pub(crate) fn temporal(work: &DeviceWork<'_>) -> Option<TemporalBreakdown> {
 }
 
 /// `get_idle_time_breakdown` as HTA prints it, by stream (index in the timeline).
-pub(crate) fn printed_idle(work: &DeviceWork<'_>) -> BTreeMap<u32, StreamIdle> {
+pub(crate) fn printed_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle> {
     idle_by_stream(&as_in_hta(work))
 }
 
 /// The same definitions over all operations, in nanoseconds.
-pub(crate) fn exact_idle(work: &DeviceWork<'_>) -> BTreeMap<u32, StreamIdle> {
+pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle> {
     let timeline = work.timeline;
-    let exact = |op: &&Op| Timed::exact(op, timeline.calls.get(op.call as usize));
-    let ops: Vec<Timed> = work.ops.iter().map(exact).collect();
+    let exact = |op: &&Op| TimedOp::exact(op, timeline.calls.get(op.call as usize));
+    let ops: Vec<TimedOp> = work.ops.iter().map(exact).collect();
     idle_by_stream(&ops)
 }
 
 /// The operations that HTA looks at, with its times, by begin. With two or more profiler steps it
 /// leaves out what was launched in the last one, and what names no call.
-fn as_in_hta(work: &DeviceWork<'_>) -> Vec<Timed> {
+fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let timeline = work.timeline;
     let before_ns = last_step(timeline);
     let ops = work.ops.iter().filter_map(|op| {
         let call = timeline.calls.get(op.call as usize);
         let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.begin_ns < limit));
-        kept.then(|| Timed::rounded(op, call))
+        kept.then(|| TimedOp::rounded(op, call))
     });
-    let mut ops: Vec<Timed> = ops.collect();
+    let mut ops: Vec<TimedOp> = ops.collect();
     ops.sort_by_key(|op| op.begin_ns);
     ops
 }
@@ -134,7 +134,7 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
 
 /// Sum of the lengths of merged operations, and the time from the first begin to the last merged
 /// end. By HTA's rule an operation joins those before it unless it begins after all of them ended.
-fn merged<'a>(ops: impl Iterator<Item = &'a Timed>) -> (i64, i64) {
+fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {
         first = first.or(Some(op.begin_ns));
@@ -157,12 +157,12 @@ fn merged<'a>(ops: impl Iterator<Item = &'a Timed>) -> (i64, i64) {
 }
 
 /// What HTA tells by names.
-struct Kinds<'a> {
+struct OpCategories<'a> {
     timeline: &'a Timeline,
     computes: HashMap<u32, bool>,
 }
 
-impl<'a> Kinds<'a> {
+impl<'a> OpCategories<'a> {
     fn new(timeline: &'a Timeline) -> Self {
         Self {
             timeline,
@@ -188,7 +188,7 @@ fn is_computation(name: &str) -> bool {
     !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")
 }
 
-fn idle_by_stream(ops: &[Timed]) -> BTreeMap<u32, StreamIdle> {
+fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<u32, StreamIdle> {
     let mut streams: BTreeMap<u32, (i64, [i64; 3])> = BTreeMap::new();
     for op in ops {
         let Some((previous_ns, [host_wait, kernel_wait, other])) = streams.get_mut(&op.stream)
@@ -258,13 +258,13 @@ mod tests {
             group: 0,
             sequence: 0,
         };
-        let rounded = Timed::rounded(&op, None);
+        let rounded = TimedOp::rounded(&op, None);
         assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 12_000));
         let short = Op {
             end_ns: 10_700,
             ..op
         };
-        let rounded = Timed::rounded(&short, None);
+        let rounded = TimedOp::rounded(&short, None);
         assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 10_000));
     }
 }

@@ -5,7 +5,7 @@
 
 /// What a call does to streams and to the thread that makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum CallKind {
+pub enum CallEffect {
     /// Puts one operation into a stream: a kernel.
     Launch,
     /// Puts a graph of operations into a stream.
@@ -32,7 +32,7 @@ pub enum CallKind {
     Other,
 }
 
-impl CallKind {
+impl CallEffect {
     /// The kind of the call of that name.
     #[must_use]
     pub fn of(function: &str) -> Self {
@@ -87,21 +87,21 @@ mod tests {
     #[test]
     fn kinds() {
         for (function, kind) in [
-            ("cudaLaunchKernel", CallKind::Launch),
-            ("cuLaunchKernelEx_ptsz", CallKind::Launch),
-            ("cudaGraphLaunch", CallKind::GraphLaunch),
-            ("cudaMemcpyAsync", CallKind::Copy),
-            ("cuMemsetD8Async", CallKind::Copy),
-            ("cuMemAlloc_v2", CallKind::Memory),
-            ("cudaFree", CallKind::Memory),
-            ("cudaHostAlloc", CallKind::Memory),
-            ("cudaStreamSynchronize", CallKind::StreamSynchronize),
-            ("cuCtxSynchronize", CallKind::DeviceSynchronize),
-            ("cudaEventQuery", CallKind::Query),
-            ("cudaStreamIsCapturing", CallKind::Other),
-            ("ncclAllReduce", CallKind::Collective),
+            ("cudaLaunchKernel", CallEffect::Launch),
+            ("cuLaunchKernelEx_ptsz", CallEffect::Launch),
+            ("cudaGraphLaunch", CallEffect::GraphLaunch),
+            ("cudaMemcpyAsync", CallEffect::Copy),
+            ("cuMemsetD8Async", CallEffect::Copy),
+            ("cuMemAlloc_v2", CallEffect::Memory),
+            ("cudaFree", CallEffect::Memory),
+            ("cudaHostAlloc", CallEffect::Memory),
+            ("cudaStreamSynchronize", CallEffect::StreamSynchronize),
+            ("cuCtxSynchronize", CallEffect::DeviceSynchronize),
+            ("cudaEventQuery", CallEffect::Query),
+            ("cudaStreamIsCapturing", CallEffect::Other),
+            ("ncclAllReduce", CallEffect::Collective),
         ] {
-            assert_eq!(CallKind::of(function), kind, "{function}");
+            assert_eq!(CallEffect::of(function), kind, "{function}");
         }
     }
 }

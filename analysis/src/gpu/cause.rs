@@ -1,22 +1,22 @@
 //! What pauses cost a process, as the report says it.
 
-use super::replay::Attribution;
-use super::replay::Budget;
-use super::replay::Change;
-use super::replay::Job;
-use super::replay::Model;
+use super::replay::AttributionBudget;
+use super::replay::PauseAttribution;
 use super::replay::PauseCost;
-use super::replay::Schedule;
+use super::replay::ReplayChange;
+use super::replay::ReplayJob;
+use super::replay::ReplayModel;
+use super::replay::ReplaySchedule;
 use super::replay::StepEvidence;
 use super::replay::attribute;
 use super::timeline::PauseSpan;
 use super::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::CauseReport;
-use crate::report::CostParts;
 use crate::report::DeviceCost;
-use crate::report::Effort;
+use crate::report::PauseCostParts;
 use crate::report::PauseCostReport;
+use crate::report::PauseTotal;
 use crate::report::StepEvidenceReport;
 use gctrace_event::Pause;
 use std::collections::HashMap;
@@ -33,10 +33,10 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Vec<CauseReport> {
 }
 
 fn of_process(timeline: &Timeline) -> CauseReport {
-    let job = Job::single(timeline);
-    let model = Model::learn(&job);
-    let without = model.replay(&Change::without_all(&job));
-    let attribution = attribute(&job, &model, Budget::for_model(&model));
+    let job = ReplayJob::single(timeline);
+    let model = ReplayModel::learn(&job);
+    let without = model.replay(&ReplayChange::without_all(&job));
+    let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
     let begin_ns = begin_ns(timeline);
     let span_ns = attribution.end_ns.saturating_sub(begin_ns);
     let cost_ns = attribution.cost_ns;
@@ -79,8 +79,8 @@ fn no_error_bar(timeline: &Timeline) -> String {
     }
 }
 
-fn effort(pauses: &[PauseSpan]) -> Effort {
-    Effort {
+fn effort(pauses: &[PauseSpan]) -> PauseTotal {
+    PauseTotal {
         count: pauses.len() as u64,
         time_ns: pauses
             .iter()
@@ -96,7 +96,7 @@ fn begin_ns(timeline: &Timeline) -> u64 {
     calls.into_iter().chain(ops).min().unwrap_or(0)
 }
 
-fn devices(timeline: &Timeline, without: &Schedule) -> Vec<DeviceCost> {
+fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
     let mut devices: Vec<u32> = timeline
         .streams
         .iter()
@@ -162,17 +162,21 @@ fn overlap_ns(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
     common
 }
 
-fn parts(pauses: &[PauseCost]) -> CostParts {
+fn parts(pauses: &[PauseCost]) -> PauseCostParts {
     pauses
         .iter()
-        .fold(CostParts::default(), |sum, pause| CostParts {
+        .fold(PauseCostParts::default(), |sum, pause| PauseCostParts {
             exposed_ns: sum.exposed_ns.saturating_add(pause.exposed_ns),
             deferred_ns: sum.deferred_ns.saturating_add(pause.deferred_ns),
             hidden_ns: sum.hidden_ns.saturating_add(pause.hidden_ns),
         })
 }
 
-fn longest(timeline: &Timeline, attribution: &Attribution, begin_ns: u64) -> Vec<PauseCostReport> {
+fn longest(
+    timeline: &Timeline,
+    attribution: &PauseAttribution,
+    begin_ns: u64,
+) -> Vec<PauseCostReport> {
     let shares = attribution.shares.iter();
     let shares: HashMap<u32, u64> = shares
         .map(|share| (share.pause.pause, share.share_ns))

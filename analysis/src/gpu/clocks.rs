@@ -7,14 +7,14 @@
 /// Two sorted lists of moments: of the trace that is moved, and of the one it is moved to. Most of
 /// the second's are in the first too.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Series {
+pub(crate) struct TimestampPair {
     pub(crate) moved: Vec<u64>,
     pub(crate) fixed: Vec<u64>,
 }
 
 /// An offset that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Offset {
+pub(crate) struct ClockOffset {
     /// Add it to a time of the moved trace.
     pub(crate) offset_ns: i64,
     /// Median absolute deviation of the matches from it.
@@ -36,7 +36,11 @@ const DIFFERENCES: usize = 1 << 20;
 
 /// The offset at which most moments coincide, near `guess_ns`. `None`: fewer than `fewest` moments do,
 /// or less than half of those looked at.
-pub(crate) fn offset(series: &[Series], guess_ns: i64, fewest: usize) -> Option<Offset> {
+pub(crate) fn offset(
+    series: &[TimestampPair],
+    guess_ns: i64,
+    fewest: usize,
+) -> Option<ClockOffset> {
     let series = thinned(series);
     let kept: usize = series.iter().map(|series| series.fixed.len()).sum();
     let mut differences = differences(&series, guess_ns);
@@ -49,7 +53,7 @@ pub(crate) fn offset(series: &[Series], guess_ns: i64, fewest: usize) -> Option<
     }
     let median = median(&mut matched)?;
     let mut deviations: Vec<i64> = matched.iter().map(|one| (one - median).abs()).collect();
-    Some(Offset {
+    Some(ClockOffset {
         offset_ns: around_ns.checked_add(median)?,
         error_ns: self::median(&mut deviations)?.unsigned_abs(),
         matches: matched.len() as u64,
@@ -58,27 +62,27 @@ pub(crate) fn offset(series: &[Series], guess_ns: i64, fewest: usize) -> Option<
 
 /// The moments of both that stand out: those after the longest gaps. Launches come in bursts, in which
 /// any offset fits; the first after a pause of the program cannot be mistaken.
-fn thinned(series: &[Series]) -> Vec<Series> {
+fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     let mut all: Vec<u64> = series.iter().flat_map(|one| gaps(&one.fixed)).collect();
     if all.len() <= KEPT {
         return series.to_vec();
     }
     let shortest = all.len() - KEPT;
     let shortest = *all.select_nth_unstable(shortest).1;
-    let thin = |moments: &[u64]| {
-        let kept = moments.iter().zip(gaps(moments));
+    let thin = |timestamps: &[u64]| {
+        let kept = timestamps.iter().zip(gaps(timestamps));
         let kept = kept.filter(|(_, gap)| *gap >= shortest);
-        kept.map(|(moment, _)| *moment).collect::<Vec<u64>>()
+        kept.map(|(timestamp, _)| *timestamp).collect::<Vec<u64>>()
     };
-    let thin = series.iter().map(|series| Series {
+    let thin = series.iter().map(|series| TimestampPair {
         moved: thin(&series.moved),
         fixed: thin(&series.fixed),
     });
-    let thin: Vec<Series> = thin.collect();
+    let thin: Vec<TimestampPair> = thin.collect();
     let left: usize = thin.iter().map(|series| series.fixed.len()).sum();
     // Of moments as even as a clock's none stands out.
     let every = left.div_ceil(KEPT).max(1);
-    let sparse = thin.into_iter().map(|series| Series {
+    let sparse = thin.into_iter().map(|series| TimestampPair {
         fixed: series.fixed.into_iter().step_by(every).collect(),
         ..series
     });
@@ -86,16 +90,16 @@ fn thinned(series: &[Series]) -> Vec<Series> {
 }
 
 /// How long each moment is after the one before; of the first 0, as nobody knows.
-fn gaps(moments: &[u64]) -> impl Iterator<Item = u64> {
-    let before = moments.first().into_iter().chain(moments);
-    moments
+fn gaps(timestamps: &[u64]) -> impl Iterator<Item = u64> {
+    let before = timestamps.first().into_iter().chain(timestamps);
+    timestamps
         .iter()
         .zip(before)
         .map(|(at, before)| at.saturating_sub(*before))
 }
 
 /// Differences, less the guess, to all moments in reach.
-fn differences(series: &[Series], guess_ns: i64) -> Vec<i64> {
+fn differences(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
     let fixed = || {
         let each = series.iter();
         each.flat_map(|series| series.fixed.iter().map(|at| (*at, series.moved.as_slice())))
@@ -127,8 +131,8 @@ fn difference(fixed: u64, moved: u64, guess_ns: i64) -> Option<i64> {
 fn within(moved: &[u64], fixed: u64, guess_ns: i64, reach_ns: i64) -> std::ops::Range<usize> {
     let middle = i128::from(fixed) - i128::from(guess_ns);
     let (low, high) = (middle - i128::from(reach_ns), middle + i128::from(reach_ns));
-    let begin = moved.partition_point(|moment| i128::from(*moment) < low);
-    let end = moved.partition_point(|moment| i128::from(*moment) <= high);
+    let begin = moved.partition_point(|timestamp| i128::from(*timestamp) < low);
+    let end = moved.partition_point(|timestamp| i128::from(*timestamp) <= high);
     begin..end.max(begin)
 }
 
@@ -157,15 +161,15 @@ fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
         .filter_map(middle)
         .min_by_key(|middle| middle.abs())?;
     // Of the stretches there the fullest.
-    let there = full.filter(|stretch| {
-        middle(stretch).is_some_and(|middle| middle.abs_diff(nearest) <= MATCH_NS.unsigned_abs())
+    let there = full.filter(|interval| {
+        middle(interval).is_some_and(|middle| middle.abs_diff(nearest) <= MATCH_NS.unsigned_abs())
     });
     there.max_by_key(|(count, _)| *count).and_then(middle)
 }
 
 /// Differences, less the guess, of all moments from their nearest, where that is near enough.
-fn matched(series: &[Series], guess_ns: i64) -> Vec<i64> {
-    let of = |series: &Series| {
+fn matched(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
+    let of = |series: &TimestampPair| {
         let nearest = |fixed: &u64| {
             let range = within(&series.moved, *fixed, guess_ns, MATCH_NS);
             let near = series.moved.get(range).unwrap_or_default();
@@ -193,7 +197,7 @@ mod tests {
     use super::*;
 
     /// Moments some milliseconds apart, the same each time.
-    fn moments(count: u64, apart: u64) -> Vec<u64> {
+    fn timestamps(count: u64, apart: u64) -> Vec<u64> {
         let mut state = 1u64;
         let mut at = 5_000_000_000;
         let next = |_| {
@@ -208,15 +212,17 @@ mod tests {
 
     #[test]
     fn a_step_of_the_clock_is_found_whatever_else_there_is() {
-        let moved = moments(10_000, 400_000);
+        let moved = timestamps(10_000, 400_000);
         for step in [0, 3_000, -700_000_000, 999_000_000] {
             let jitter = |at: usize| [0i64, 900, -400, 2_000, 100][at % 5];
             let fixed: Vec<u64> = (0..)
                 .zip(moved.iter().skip(5_000).take(1_500))
                 .filter(|(at, _)| at % 7 != 0)
-                .map(|(at, moment)| moment.saturating_add_signed(1_000_000 + step + jitter(at)))
+                .map(|(at, timestamp)| {
+                    timestamp.saturating_add_signed(1_000_000 + step + jitter(at))
+                })
                 .collect();
-            let series = [Series {
+            let series = [TimestampPair {
                 moved: moved.clone(),
                 fixed,
             }];
@@ -236,19 +242,19 @@ mod tests {
             .iter()
             .skip(300)
             .take(100)
-            .map(|moment| moment + 7_000);
+            .map(|timestamp| timestamp + 7_000);
         let fixed = fixed.collect();
-        let found = offset(&[Series { moved, fixed }], 0, 8).unwrap();
+        let found = offset(&[TimestampPair { moved, fixed }], 0, 8).unwrap();
         assert_eq!((found.offset_ns, found.error_ns), (7_000, 0));
     }
 
     #[test]
     fn moments_of_something_else_are_none() {
-        let moved = moments(1_000, 3_000_000);
-        let fixed = moments(2_000, 700_000).split_off(1_000);
-        assert_eq!(offset(&[Series { moved, fixed }], 0, 8), None);
+        let moved = timestamps(1_000, 3_000_000);
+        let fixed = timestamps(2_000, 700_000).split_off(1_000);
+        assert_eq!(offset(&[TimestampPair { moved, fixed }], 0, 8), None);
         assert_eq!(offset(&[], 0, 3), None);
-        let series = Series {
+        let series = TimestampPair {
             moved: vec![u64::MAX, 0],
             fixed: vec![0, u64::MAX],
         };

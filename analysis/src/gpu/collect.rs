@@ -5,26 +5,26 @@
 mod handles;
 mod part;
 
-use super::calls::CallKind;
+use super::calls::CallEffect;
 use super::packed::PackedPauses;
 use super::timeline::AnnotationSpan;
 use super::timeline::Call;
 use super::timeline::NONE;
-use super::timeline::Names;
 use super::timeline::PauseSpan;
 use super::timeline::StepSource;
 use super::timeline::StepSpan;
 use super::timeline::Stream;
+use super::timeline::StringTable;
 use super::timeline::Thread;
 use super::timeline::Timeline;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::Pause;
-use gctrace_event::Step;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,11 +35,11 @@ const PROFILER_STEP: &str = "ProfilerStep#";
 /// Stands for the process of operations that cannot be given to one.
 const NO_PROCESS: u32 = 0;
 
-/// Collects the records of one trace; [`Collector::finish`] makes timelines of them.
+/// Collects the records of one trace; [`TimelineCollector::finish`] makes timelines of them.
 #[derive(Debug, Default)]
-pub struct Collector {
-    processes: BTreeMap<u32, Part>,
-    names: Names,
+pub struct TimelineCollector {
+    processes: BTreeMap<u32, ProcessBuilder>,
+    names: StringTable,
     ops: Vec<RawOp>,
     syncs: Vec<GpuSync>,
 }
@@ -68,7 +68,7 @@ struct RawCall {
 
 /// One process while its trace is read.
 #[derive(Debug, Default)]
-struct Part {
+struct ProcessBuilder {
     threads: Vec<Thread>,
     thread_indices: HashMap<u32, u32>,
     calls: Vec<RawCall>,
@@ -76,10 +76,10 @@ struct Part {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    backward: Vec<Step>,
+    backward: Vec<BackwardStep>,
 }
 
-impl Part {
+impl ProcessBuilder {
     fn thread(&mut self, tid: u32) -> u32 {
         let next = index(self.threads.len());
         *self.thread_indices.entry(tid).or_insert_with(|| {
@@ -91,7 +91,7 @@ impl Part {
 
 /// What is known of a trace and of a process besides its events.
 #[derive(Debug, Default, Clone)]
-pub struct About {
+pub struct TimelineContext {
     /// Index of the trace.
     pub trace: usize,
     /// Whether the trace is gctrace's own.
@@ -108,7 +108,7 @@ pub struct About {
     pub unix_offset_ns: Option<i64>,
 }
 
-impl Collector {
+impl TimelineCollector {
     /// Takes a pause.
     pub fn add_pause(&mut self, pause: &Pause) {
         let part = self.processes.entry(pause.pid).or_default();
@@ -131,7 +131,7 @@ impl Collector {
     pub fn add_call(&mut self, call: &CudaCall) {
         let function = self.names.intern(&call.function);
         let part = self.processes.entry(call.pid).or_default();
-        let kind = CallKind::of(&call.function);
+        let kind = CallEffect::of(&call.function);
         let thread = part.thread(call.tid);
         part.calls.push(RawCall {
             call: Call {
@@ -199,14 +199,14 @@ impl Collector {
     }
 
     /// Takes a backward pass.
-    pub fn add_backward(&mut self, step: &Step) {
+    pub fn add_backward(&mut self, step: &BackwardStep) {
         let part = self.processes.entry(step.pid).or_default();
         part.backward.push(*step);
     }
 
     /// The timelines of processes that did any work on a GPU or collected.
     #[must_use]
-    pub fn finish(mut self, about: &About) -> Vec<Timeline> {
+    pub fn finish(mut self, about: &TimelineContext) -> Vec<Timeline> {
         let owners = self.owners();
         let mut ops = self.ops_by_process(&owners);
         let mut syncs = self.syncs_by_process(&owners);
@@ -223,10 +223,10 @@ impl Collector {
     }
 
     /// Which process an operation belongs to that names none.
-    fn owners(&self) -> Owners {
+    fn owners(&self) -> OperationOwners {
         let calling = self.processes.iter();
         let calling: Vec<_> = calling.filter(|(_, part)| !part.calls.is_empty()).collect();
-        let mut owners = Owners::default();
+        let mut owners = OperationOwners::default();
         match calling.as_slice() {
             [(only, _)] => owners.only = Some(**only),
             [] => owners.only = self.only_process(),
@@ -251,7 +251,7 @@ impl Collector {
         }
     }
 
-    fn ops_by_process(&mut self, owners: &Owners) -> BTreeMap<u32, Vec<RawOp>> {
+    fn ops_by_process(&mut self, owners: &OperationOwners) -> BTreeMap<u32, Vec<RawOp>> {
         let mut ops = std::mem::take(&mut self.ops);
         // Sorted once: so duplicates stand together, and each process's operations are in order.
         ops.sort_by_key(|op| (op.begin_ns, op.end_ns, op.stream, op.correlation, op.name));
@@ -271,7 +271,7 @@ impl Collector {
         by_process
     }
 
-    fn syncs_by_process(&mut self, owners: &Owners) -> BTreeMap<u32, Vec<GpuSync>> {
+    fn syncs_by_process(&mut self, owners: &OperationOwners) -> BTreeMap<u32, Vec<GpuSync>> {
         let mut by_process: BTreeMap<u32, Vec<GpuSync>> = BTreeMap::new();
         for sync in std::mem::take(&mut self.syncs) {
             let pid = sync.pid;
@@ -284,7 +284,7 @@ impl Collector {
 
 /// Which process the operations belong to that name none.
 #[derive(Debug, Default)]
-struct Owners {
+struct OperationOwners {
     /// The only process that makes calls, or the only one at all.
     only: Option<u32>,
     /// Where several make calls: correlation id, begin and process of each call, sorted. Ids are
@@ -292,7 +292,7 @@ struct Owners {
     calls: Vec<(u64, u64, u32)>,
 }
 
-impl Owners {
+impl OperationOwners {
     /// [`NO_PROCESS`] where it cannot be told. Of calls of one id the last before `begin_ns`.
     fn of(&self, correlation: Option<u64>, begin_ns: u64) -> u32 {
         if let Some(only) = self.only {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The operations of a process on one device.
 #[derive(Clone, Debug)]
-pub(crate) struct DeviceWork<'a> {
+pub(crate) struct DeviceTimeline<'a> {
     pub(crate) timeline: &'a Timeline,
     pub(crate) device: u32,
     /// By begin; never empty.
@@ -21,7 +21,7 @@ pub(crate) struct DeviceWork<'a> {
 
 /// A stretch of time in which none of the device's streams did anything.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gap<'a> {
+pub(crate) struct DeviceGap<'a> {
     pub(crate) begin_ns: u64,
     pub(crate) end_ns: u64,
     /// The operation that ended last.
@@ -30,13 +30,13 @@ pub(crate) struct Gap<'a> {
     pub(crate) after: &'a Op,
 }
 
-impl Gap<'_> {
+impl DeviceGap<'_> {
     pub(crate) fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
 }
 
-impl<'a> DeviceWork<'a> {
+impl<'a> DeviceTimeline<'a> {
     /// One per device that the process used, by index.
     pub(crate) fn of(timeline: &'a Timeline) -> Vec<Self> {
         let mut by_device: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
@@ -79,15 +79,15 @@ impl<'a> DeviceWork<'a> {
     }
 
     /// When it did nothing, by begin. Together they are as long as the span less the busy time.
-    pub(crate) fn gaps(&self) -> Vec<Gap<'a>> {
-        let mut gaps: Vec<Gap<'a>> = Vec::new();
+    pub(crate) fn gaps(&self) -> Vec<DeviceGap<'a>> {
+        let mut gaps: Vec<DeviceGap<'a>> = Vec::new();
         let mut ops = self.ops.iter().copied();
         let Some(mut before) = ops.next() else {
             return gaps;
         };
         for op in ops {
             if op.begin_ns > before.end_ns {
-                gaps.push(Gap {
+                gaps.push(DeviceGap {
                     begin_ns: before.end_ns,
                     end_ns: op.begin_ns,
                     before,

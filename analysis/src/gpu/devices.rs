@@ -1,7 +1,7 @@
 //! How busy each device was.
 
 use super::breakdown;
-use super::device::DeviceWork;
+use super::device::DeviceTimeline;
 use super::intervals::Intervals;
 use super::timeline::Op;
 use crate::report::Basis;
@@ -11,7 +11,7 @@ use crate::tally::ratio;
 use std::collections::BTreeMap;
 
 /// One device's figures.
-pub(crate) fn report(work: &DeviceWork<'_>) -> DeviceReport {
+pub(crate) fn report(work: &DeviceTimeline<'_>) -> DeviceReport {
     let (first_ns, last_ns) = work.span();
     let span_ns = last_ns.saturating_sub(first_ns);
     let busy_ns = work.busy().length();
@@ -30,7 +30,7 @@ pub(crate) fn report(work: &DeviceWork<'_>) -> DeviceReport {
     }
 }
 
-fn streams(work: &DeviceWork<'_>) -> Vec<StreamReport> {
+fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
     let mut by_stream: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
     for op in &work.ops {
         by_stream.entry(op.stream).or_default().push(op);

@@ -4,9 +4,9 @@
 //! operation that ends the gap. What a thread did during a gap overlaps with it; whether the gap
 //! would have been shorter without it is for `replay`.
 
-use super::calls::CallKind;
-use super::device::DeviceWork;
-use super::device::Gap;
+use super::calls::CallEffect;
+use super::device::DeviceGap;
+use super::device::DeviceTimeline;
 use super::intervals::Intervals;
 use super::intervals::length;
 use super::intervals::take;
@@ -31,11 +31,11 @@ const NAME_CHARS: usize = 160;
 
 /// The longest gaps of all devices, and sums of all.
 pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
-    let mut longest: BinaryHeap<Reverse<Ranked>> = BinaryHeap::new();
+    let mut longest: BinaryHeap<Reverse<RankedGap>> = BinaryHeap::new();
     let mut devices = Vec::new();
     for timeline in timelines {
-        let host = Host::of(timeline);
-        for work in DeviceWork::of(timeline) {
+        let host = HostActivity::of(timeline);
+        for work in DeviceTimeline::of(timeline) {
             devices.push(one_device(&work, &host, &mut longest));
         }
     }
@@ -44,7 +44,7 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
     }
     let mut host = HostTime::default();
     devices.iter().for_each(|device| host.add(&device.host));
-    let mut longest: Vec<Ranked> = longest.into_iter().map(|Reverse(ranked)| ranked).collect();
+    let mut longest: Vec<RankedGap> = longest.into_iter().map(|Reverse(ranked)| ranked).collect();
     longest.sort_by_key(|ranked| Reverse(ranked.order()));
     Some(GapsReport {
         basis: Basis::Inferred,
@@ -60,9 +60,9 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<GapsReport> {
 }
 
 fn one_device(
-    work: &DeviceWork<'_>,
-    host: &Host,
-    longest: &mut BinaryHeap<Reverse<Ranked>>,
+    work: &DeviceTimeline<'_>,
+    host: &HostActivity,
+    longest: &mut BinaryHeap<Reverse<RankedGap>>,
 ) -> DeviceGaps {
     let mut sums = DeviceGaps {
         id: work.id(),
@@ -77,7 +77,7 @@ fn one_device(
         sums.host.add(&during);
         let shortest = longest.peek().map(|Reverse(ranked)| ranked.gap.duration_ns);
         if longest.len() < LONGEST || shortest.is_some_and(|ns| ns < gap.duration_ns()) {
-            longest.push(Reverse(Ranked {
+            longest.push(Reverse(RankedGap {
                 gap: gap_report(work, &gap, host, during),
             }));
         }
@@ -89,11 +89,11 @@ fn one_device(
 }
 
 /// A gap by its length; of equally long ones the earlier comes first.
-struct Ranked {
+struct RankedGap {
     gap: GapReport,
 }
 
-impl Ranked {
+impl RankedGap {
     fn order(&self) -> (u64, Reverse<(usize, u64, u32)>) {
         let id = self.gap.id;
         let place = (id.trace, self.gap.begin_ns, id.device);
@@ -101,27 +101,32 @@ impl Ranked {
     }
 }
 
-impl PartialEq for Ranked {
+impl PartialEq for RankedGap {
     fn eq(&self, other: &Self) -> bool {
         self.order() == other.order()
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedGap {}
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedGap {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Ranked {
+impl Ord for RankedGap {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.order().cmp(&other.order())
     }
 }
 
-fn gap_report(work: &DeviceWork<'_>, gap: &Gap<'_>, host: &Host, during: HostTime) -> GapReport {
+fn gap_report(
+    work: &DeviceTimeline<'_>,
+    gap: &DeviceGap<'_>,
+    host: &HostActivity,
+    during: HostTime,
+) -> GapReport {
     let timeline = work.timeline;
     let call = timeline.calls.get(gap.after.call as usize);
     let thread = call.and_then(|call| timeline.threads.get(call.thread as usize));
@@ -150,22 +155,22 @@ fn name(timeline: &Timeline, op: &Op) -> String {
 }
 
 /// What the threads of a process did.
-struct Host {
-    threads: HashMap<u32, Activity>,
+struct HostActivity {
+    threads: HashMap<u32, ThreadActivity>,
     /// Pauses of all threads.
     pauses: Intervals,
 }
 
 /// What one thread did.
 #[derive(Default)]
-struct Activity {
+struct ThreadActivity {
     pauses: Intervals,
     synchronising: Intervals,
     memory: Intervals,
     data: Intervals,
 }
 
-impl Host {
+impl HostActivity {
     fn of(timeline: &Timeline) -> Self {
         let mut raw: HashMap<u32, [Vec<(u64, u64)>; 4]> = HashMap::new();
         for pause in &timeline.pauses {
@@ -178,7 +183,7 @@ impl Host {
             }
             let [_, synchronising, memory, _] = raw.entry(call.thread).or_default();
             let list = match call.kind {
-                CallKind::Copy | CallKind::Memory => memory,
+                CallEffect::Copy | CallEffect::Memory => memory,
                 _ => synchronising,
             };
             list.push((call.begin_ns, call.end_ns));
@@ -193,7 +198,7 @@ impl Host {
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
             let [pauses, synchronising, memory, data] = lists.map(Intervals::of);
-            let activity = Activity {
+            let activity = ThreadActivity {
                 pauses,
                 synchronising,
                 memory,
@@ -213,7 +218,7 @@ impl Host {
     }
 
     /// Thread ids of those that collected during a gap, the longest first.
-    fn collecting(&self, timeline: &Timeline, gap: &Gap<'_>) -> Vec<u32> {
+    fn collecting(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> Vec<u32> {
         let threads = self.threads.iter().filter_map(|(thread, activity)| {
             let time_ns = activity.pauses.length_within(gap.begin_ns, gap.end_ns);
             let tid = timeline.threads.get(*thread as usize)?.tid;
@@ -228,7 +233,7 @@ impl Host {
     /// A gap's nanoseconds by class. Where several apply the first counts: the launch was under way,
     /// the thread collected, waited for the GPU, copied or allocated; another thread collected; the
     /// thread waited for data; it did something else.
-    fn during(&self, timeline: &Timeline, gap: &Gap<'_>) -> HostTime {
+    fn during(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> HostTime {
         let mut time = HostTime::default();
         let mut rest = vec![(gap.begin_ns, gap.end_ns)];
         let Some(call) = timeline.calls.get(gap.after.call as usize) else {
@@ -252,7 +257,7 @@ impl Host {
 }
 
 /// The part of a gap after the call had begun whose operation ends the gap.
-fn launched(call: &Call, gap: &Gap<'_>) -> Intervals {
+fn launched(call: &Call, gap: &DeviceGap<'_>) -> Intervals {
     Intervals::of([(call.begin_ns.max(gap.begin_ns), gap.end_ns)])
 }
 

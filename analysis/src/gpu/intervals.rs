@@ -8,8 +8,8 @@ pub(crate) struct Intervals {
 
 impl Intervals {
     /// The union of stretches that may overlap, in any order.
-    pub(crate) fn of(stretches: impl IntoIterator<Item = (u64, u64)>) -> Self {
-        let mut all: Vec<(u64, u64)> = stretches
+    pub(crate) fn of(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut all: Vec<(u64, u64)> = ranges
             .into_iter()
             .filter(|(begin, end)| begin < end)
             .collect();
@@ -45,8 +45,8 @@ impl Intervals {
 }
 
 /// Length of stretches together.
-pub(crate) fn length(stretches: &[(u64, u64)]) -> u64 {
-    stretches
+pub(crate) fn length(ranges: &[(u64, u64)]) -> u64 {
+    ranges
         .iter()
         .map(|(begin, end)| end.saturating_sub(*begin))
         .fold(0, u64::saturating_add)
@@ -83,35 +83,35 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn stretches() -> impl Strategy<Value = Vec<(u64, u64)>> {
-        let stretch = (0u64..200, 0u64..30).prop_map(|(begin, length)| (begin, begin + length));
-        prop::collection::vec(stretch, 0..30)
+    fn ranges() -> impl Strategy<Value = Vec<(u64, u64)>> {
+        let pair = (0u64..200, 0u64..30).prop_map(|(begin, length)| (begin, begin + length));
+        prop::collection::vec(pair, 0..30)
     }
 
-    fn moments(stretches: &[(u64, u64)]) -> BTreeSet<u64> {
-        let all = stretches.iter();
+    fn timestamps(ranges: &[(u64, u64)]) -> BTreeSet<u64> {
+        let all = ranges.iter();
         all.flat_map(|(begin, end)| *begin..*end).collect()
     }
 
     proptest! {
         #[test]
-        fn taking_is_the_difference_of_sets(from in stretches(), what in stretches()) {
+        fn taking_is_the_difference_of_sets(from in ranges(), what in ranges()) {
             let mut rest = Intervals::of(from.iter().copied()).sorted;
             let taken = Intervals::of(what.iter().copied());
             let sum = take(&mut rest, &taken);
-            let (from, what) = (moments(&from), moments(&what));
-            prop_assert_eq!(moments(&rest), &from - &what);
+            let (from, what) = (timestamps(&from), timestamps(&what));
+            prop_assert_eq!(timestamps(&rest), &from - &what);
             prop_assert_eq!(sum, from.intersection(&what).count() as u64);
             prop_assert_eq!(sum + length(&rest), from.len() as u64);
         }
 
         #[test]
-        fn length_within_counts_moments(of in stretches(), begin in 0u64..200, length in 0u64..60) {
+        fn length_within_counts_moments(of in ranges(), begin in 0u64..200, length in 0u64..60) {
             let intervals = Intervals::of(of.iter().copied());
             let end = begin + length;
-            let counted = moments(&of).range(begin..end).count() as u64;
+            let counted = timestamps(&of).range(begin..end).count() as u64;
             prop_assert_eq!(intervals.length_within(begin, end), counted);
-            prop_assert_eq!(intervals.length(), moments(&of).len() as u64);
+            prop_assert_eq!(intervals.length(), timestamps(&of).len() as u64);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Owns issue latency (from the begin of a launch call to the begin of its operation) and run-ahead
 //! depth (operations launched and not yet begun, or not yet finished, over time).
 
-use super::calls::CallKind;
-use super::device::DeviceWork;
+use super::calls::CallEffect;
+use super::device::DeviceTimeline;
 use super::timeline::Call;
 use super::timeline::Op;
 use super::timeline::Timeline;
@@ -25,7 +25,7 @@ const POINTS: u64 = 64;
 pub(crate) fn report(timelines: &[&Timeline]) -> Option<LaunchingReport> {
     let works = timelines
         .iter()
-        .flat_map(|timeline| DeviceWork::of(timeline));
+        .flat_map(|timeline| DeviceTimeline::of(timeline));
     let devices: Vec<DeviceLaunching> = works.filter_map(|work| one_device(&work)).collect();
     (!devices.is_empty()).then_some(LaunchingReport {
         basis: Basis::Measured,
@@ -33,7 +33,7 @@ pub(crate) fn report(timelines: &[&Timeline]) -> Option<LaunchingReport> {
     })
 }
 
-fn one_device(work: &DeviceWork<'_>) -> Option<DeviceLaunching> {
+fn one_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
     let launched = launched(work);
     if launched.ops.is_empty() {
         return None;
@@ -54,14 +54,14 @@ fn one_device(work: &DeviceWork<'_>) -> Option<DeviceLaunching> {
 }
 
 /// Operations with the call that launched them.
-struct Launched<'a> {
+struct LaunchedOps<'a> {
     ops: Vec<(&'a Call, &'a Op)>,
     left_out: u64,
 }
 
 /// Operations without a call, or that began before it, tell nothing; of a graph all but the first
 /// wait for each other, not for the host.
-fn launched<'a>(work: &DeviceWork<'a>) -> Launched<'a> {
+fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     let calls = &work.timeline.calls;
     let mut seen = vec![false; calls.len()];
     let mut ops = Vec::with_capacity(work.ops.len());
@@ -70,14 +70,14 @@ fn launched<'a>(work: &DeviceWork<'a>) -> Launched<'a> {
         let (Some(call), Some(seen)) = (calls.get(at), seen.get_mut(at)) else {
             continue;
         };
-        let of_graph = call.kind == CallKind::GraphLaunch && *seen;
+        let of_graph = call.kind == CallEffect::GraphLaunch && *seen;
         *seen = true;
         if !of_graph && op.begin_ns >= call.begin_ns {
             ops.push((call, *op));
         }
     }
     let left_out = (work.ops.len() - ops.len()) as u64;
-    Launched { ops, left_out }
+    LaunchedOps { ops, left_out }
 }
 
 fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
@@ -104,12 +104,12 @@ fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
 
 /// How many of the stretches are open at a time, between two moments.
 fn depth(
-    stretches: impl Iterator<Item = (u64, u64)>,
+    intervals: impl Iterator<Item = (u64, u64)>,
     first_ns: u64,
     last_ns: u64,
 ) -> Option<DepthReport> {
     let mut changes: Vec<(u64, i8)> = Vec::new();
-    for (begin, end) in stretches {
+    for (begin, end) in intervals {
         let (begin, end) = (begin.max(first_ns), end.min(last_ns));
         if begin < end {
             changes.extend([(begin, 1), (end, -1)]);
@@ -117,7 +117,7 @@ fn depth(
     }
     // What ends makes room before what begins at the same moment.
     changes.sort_unstable();
-    let mut series = Series::new(first_ns, last_ns)?;
+    let mut series = DepthSeries::new(first_ns, last_ns)?;
     let (mut at_ns, mut open) = (first_ns, 0u64);
     for (next_ns, change) in changes {
         series.hold(at_ns, next_ns, open);
@@ -129,21 +129,21 @@ fn depth(
 }
 
 /// A depth over time, summed in slices.
-struct Series {
+struct DepthSeries {
     first_ns: u64,
     length_ns: u64,
-    slices: Vec<Slice>,
+    slices: Vec<DepthSlice>,
     zero_ns: u64,
 }
 
 /// Depth times nanoseconds, and the largest depth.
 #[derive(Clone, Copy, Default)]
-struct Slice {
+struct DepthSlice {
     area: u128,
     max: u64,
 }
 
-impl Series {
+impl DepthSeries {
     /// `None` for no time at all.
     fn new(first_ns: u64, last_ns: u64) -> Option<Self> {
         let length_ns = last_ns.checked_sub(first_ns).filter(|length| *length > 0)?;
@@ -151,7 +151,7 @@ impl Series {
         Some(Self {
             first_ns,
             length_ns,
-            slices: vec![Slice::default(); slices],
+            slices: vec![DepthSlice::default(); slices],
             zero_ns: 0,
         })
     }
@@ -223,16 +223,16 @@ mod tests {
     proptest! {
         #[test]
         fn depth_counts_moments(
-            stretches in prop::collection::vec((0u64..400, 0u64..80), 0..40),
+            intervals in prop::collection::vec((0u64..400, 0u64..80), 0..40),
             first in 0u64..100,
             length in 1u64..400,
         ) {
-            let stretches: Vec<(u64, u64)> =
-                stretches.into_iter().map(|(begin, length)| (begin, begin + length)).collect();
+            let intervals: Vec<(u64, u64)> =
+                intervals.into_iter().map(|(begin, length)| (begin, begin + length)).collect();
             let last = first + length;
-            let report = depth(stretches.iter().copied(), first, last).unwrap();
+            let report = depth(intervals.iter().copied(), first, last).unwrap();
             let open = |at: u64| {
-                stretches.iter().filter(|(begin, end)| *begin <= at && at < *end).count() as u64
+                intervals.iter().filter(|(begin, end)| *begin <= at && at < *end).count() as u64
             };
             let depths: Vec<u64> = (first..last).map(open).collect();
             prop_assert_eq!(report.max, depths.iter().copied().max().unwrap());

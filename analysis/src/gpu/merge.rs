@@ -4,7 +4,7 @@
 //! clocks are `clocks.rs`.
 
 mod join;
-mod moments;
+mod thread_times;
 
 use super::timeline::Timeline;
 use crate::report::ClockReport;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 /// Timelines of which no two are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
-pub struct Merged<'a> {
+pub struct MergedTimelines<'a> {
     /// The timelines, those of one process as one; trace by trace.
     pub timelines: Cow<'a, [Timeline]>,
     /// What was put together, and how far the clocks were apart.
@@ -31,8 +31,8 @@ type Span = Option<(u64, u64)>;
 
 /// Puts together what belongs together. `spans`: by index of the trace.
 #[must_use]
-pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
-    let mut merged = Merged {
+pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'a> {
+    let mut merged = MergedTimelines {
         timelines: Cow::Borrowed(timelines),
         clocks: Vec::new(),
         not_merged: Vec::new(),
@@ -52,7 +52,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
             continue;
         };
         match partner(timelines, spans, &ours, &theirs, *at) {
-            Partner::Found(index, recognised_by) => {
+            MergePartner::Found(index, recognised_by) => {
                 let Some(own) = timelines.get(index) else {
                     continue;
                 };
@@ -64,7 +64,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> Merged<'a> {
                 joined.push((*at, pair.timeline));
                 merged.clocks.push(pair.clock);
             }
-            Partner::None(why) => merged.not_merged.push(NotMerged {
+            MergePartner::None(why) => merged.not_merged.push(NotMerged {
                 trace: theirs_.trace,
                 pid: theirs_.pid,
                 why,
@@ -103,7 +103,7 @@ fn with(
 }
 
 /// The timeline of gctrace's that a profiler's belongs to.
-enum Partner {
+enum MergePartner {
     Found(usize, RecognisedBy),
     None(String),
 }
@@ -114,12 +114,12 @@ fn partner(
     ours: &[usize],
     theirs: &[usize],
     at: usize,
-) -> Partner {
+) -> MergePartner {
     let Some(their) = timelines.get(at) else {
-        return Partner::None(String::new());
+        return MergePartner::None(String::new());
     };
     let Some(window) = their.window().and_then(|window| their.unix(window)) else {
-        return Partner::None(
+        return MergePartner::None(
             "its times cannot be told in wall-clock time (no \"baseTimeNanoseconds\"), so that \
              gctrace's of the same time cannot be found"
                 .to_owned(),
@@ -140,7 +140,12 @@ fn partner(
 }
 
 /// Of the timelines of the same time the one of the same process.
-fn choose(timelines: &[Timeline], candidates: &[usize], their: &Timeline, alone: bool) -> Partner {
+fn choose(
+    timelines: &[Timeline],
+    candidates: &[usize],
+    their: &Timeline,
+    alone: bool,
+) -> MergePartner {
     let only = |is: &dyn Fn(&Timeline) -> bool| {
         let fits = |at: &&usize| timelines.get(**at).is_some_and(is);
         let mut fitting = candidates.iter().filter(fits);
@@ -165,14 +170,17 @@ fn choose(timelines: &[Timeline], candidates: &[usize], their: &Timeline, alone:
     ];
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
     match found {
-        Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => Partner::None(
-            "gctrace's trace of this process holds GPU work itself; both are counted".to_owned(),
-        ),
-        Some((at, by)) => Partner::Found(at, by),
-        None if candidates.is_empty() => {
-            Partner::None("no trace of gctrace's is of the same time".to_owned())
+        Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => {
+            MergePartner::None(
+                "gctrace's trace of this process holds GPU work itself; both are counted"
+                    .to_owned(),
+            )
         }
-        None => Partner::None(format!(
+        Some((at, by)) => MergePartner::Found(at, by),
+        None if candidates.is_empty() => {
+            MergePartner::None("no trace of gctrace's is of the same time".to_owned())
+        }
+        None => MergePartner::None(format!(
             "which of {} processes of gctrace's traces it is cannot be told: neither process id nor \
              rank says it",
             candidates.len()

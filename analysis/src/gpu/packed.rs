@@ -4,18 +4,18 @@
 //! Owns the packing: differences from the pause before, in as few bytes as they need (LEB128).
 
 use super::timeline::PauseSpan;
-use gctrace_event::Reason;
+use gctrace_event::GcReason;
 
 /// Pauses in the order they were added.
 #[derive(Clone, Debug, Default)]
 pub struct PackedPauses {
     bytes: Vec<u8>,
-    last: Last,
+    last: DeltaBase,
 }
 
 /// What the next pause is told in terms of.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct DeltaBase {
     begin_ns: u64,
     objects: u32,
 }
@@ -36,12 +36,12 @@ impl PackedPauses {
         self.number(zigzag(objects));
         self.bytes.push(pause.generation);
         self.bytes.push(match pause.reason {
-            Reason::Automatic => 0,
-            Reason::Manual => 1,
-            Reason::Shutdown => 2,
-            Reason::Unknown => 3,
+            GcReason::Automatic => 0,
+            GcReason::Manual => 1,
+            GcReason::Shutdown => 2,
+            GcReason::Unknown => 3,
         });
-        self.last = Last {
+        self.last = DeltaBase {
             begin_ns: pause.begin_ns,
             objects: pause.objects,
         };
@@ -57,7 +57,7 @@ impl PackedPauses {
     #[must_use]
     pub fn unpack(&self) -> (Vec<PauseSpan>, u64) {
         let mut rest = self.bytes.as_slice();
-        let mut last = Last::default();
+        let mut last = DeltaBase::default();
         let mut pauses = Vec::new();
         while let Some(pause) = next(&mut rest, &mut last) {
             pauses.push(pause);
@@ -87,7 +87,7 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-fn next(rest: &mut &[u8], last: &mut Last) -> Option<PauseSpan> {
+fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
     let begin = unzigzag(number(rest)?).cast_unsigned();
     last.begin_ns = last.begin_ns.wrapping_add(begin);
     let end_ns = last.begin_ns.wrapping_add(number(rest)?);
@@ -103,10 +103,10 @@ fn next(rest: &mut &[u8], last: &mut Last) -> Option<PauseSpan> {
         objects: last.objects,
         generation: byte(rest)?,
         reason: match byte(rest)? {
-            0 => Reason::Automatic,
-            1 => Reason::Manual,
-            2 => Reason::Shutdown,
-            _ => Reason::Unknown,
+            0 => GcReason::Automatic,
+            1 => GcReason::Manual,
+            2 => GcReason::Shutdown,
+            _ => GcReason::Unknown,
         },
     })
 }
@@ -134,12 +134,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn reason() -> impl Strategy<Value = Reason> {
+    fn reason() -> impl Strategy<Value = GcReason> {
         prop::sample::select(vec![
-            Reason::Automatic,
-            Reason::Manual,
-            Reason::Shutdown,
-            Reason::Unknown,
+            GcReason::Automatic,
+            GcReason::Manual,
+            GcReason::Shutdown,
+            GcReason::Unknown,
         ])
     }
 

@@ -14,14 +14,14 @@ mod waits;
 
 pub use summary::report;
 
-use super::replay::Collective;
-use super::replay::Job;
-use super::replay::Member;
-use super::timeline::Names;
+use super::replay::CollectiveMember;
+use super::replay::ReplayCollective;
+use super::replay::ReplayJob;
+use super::timeline::StringTable;
 use super::timeline::Timeline;
-use draft::Clock;
-use draft::Draft;
-use kernels::Kernels;
+use draft::ClockKnowledge;
+use draft::JobDraft;
+use kernels::CollectiveKernels;
 use std::sync::LazyLock;
 
 /// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
@@ -30,7 +30,7 @@ const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 
 /// Timelines with ranks, by job.
 #[derive(Clone, Debug, Default)]
-pub struct Jobs {
+pub struct RankJobs {
     /// Of two ranks or more each.
     pub jobs: Vec<RankJob>,
     /// Timelines with a rank whose collectives are those of no other, as indices.
@@ -43,7 +43,7 @@ pub struct RankJob {
     /// By rank.
     pub members: Vec<RankMember>,
     /// Collectives that at least two of them took part in, by end; timelines are positions in `members`.
-    pub collectives: Vec<Collective>,
+    pub collectives: Vec<ReplayCollective>,
     /// Kernels of collectives that no other rank's kernel was found for.
     pub unmatched: u64,
     /// Of these, kernels that ended when not all ranks were recorded.
@@ -74,10 +74,10 @@ pub struct RankMember {
 impl RankJob {
     /// The job for a replay. `timelines`: those that [`jobs`] was given.
     #[must_use]
-    pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> Job<'a> {
+    pub fn job<'a>(&self, timelines: &[&'a Timeline]) -> ReplayJob<'a> {
         static NOTHING: LazyLock<Timeline> = LazyLock::new(Timeline::default);
         let timeline = |member: &RankMember| timelines.get(member.timeline).copied();
-        Job {
+        ReplayJob {
             timelines: self
                 .members
                 .iter()
@@ -91,7 +91,7 @@ impl RankJob {
 
 /// Finds the jobs among timelines.
 #[must_use]
-pub fn jobs(timelines: &[&Timeline]) -> Jobs {
+pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     let mut ranked: Vec<(u32, usize)> = (0..)
         .zip(timelines)
         .filter_map(|(at, timeline)| Some((timeline.rank?, at)))
@@ -99,28 +99,28 @@ pub fn jobs(timelines: &[&Timeline]) -> Jobs {
         .collect();
     ranked.sort_unstable();
     if ranked.len() < 2 {
-        return Jobs {
+        return RankJobs {
             jobs: Vec::new(),
             alone: ranked.into_iter().map(|(_, at)| at).collect(),
         };
     }
-    let mut names = Names::default();
+    let mut names = StringTable::default();
     let kernels = timelines
         .iter()
-        .map(|timeline| Kernels::of(timeline, &mut names));
-    let finder = Finder {
+        .map(|timeline| CollectiveKernels::of(timeline, &mut names));
+    let finder = JobFinder {
         timelines,
         kernels: kernels.collect(),
     };
-    let mut drafts: Vec<Draft> = Vec::new();
+    let mut drafts: Vec<JobDraft> = Vec::new();
     let mut waiting: Vec<usize> = ranked.into_iter().map(|(_, at)| at).collect();
     while let Some(left) = finder.settle(&mut drafts, &waiting) {
         waiting = left;
     }
-    let (jobs, alone): (Vec<Draft>, Vec<Draft>) = drafts
+    let (jobs, alone): (Vec<JobDraft>, Vec<JobDraft>) = drafts
         .into_iter()
         .partition(|draft| draft.members.len() > 1);
-    Jobs {
+    RankJobs {
         jobs: jobs.iter().map(|draft| finder.job(draft)).collect(),
         alone: alone
             .iter()
@@ -130,16 +130,16 @@ pub fn jobs(timelines: &[&Timeline]) -> Jobs {
 }
 
 /// Tries timelines against drafts.
-struct Finder<'a> {
+struct JobFinder<'a> {
     timelines: &'a [&'a Timeline],
-    kernels: Vec<Kernels>,
+    kernels: Vec<CollectiveKernels>,
 }
 
-impl Finder<'_> {
+impl JobFinder<'_> {
     /// Puts each timeline into a draft that it fits, the others into drafts of their own. Returns
     /// those that are alone if another round could change that: two that share nothing may both
     /// share collectives with a third.
-    fn settle(&self, drafts: &mut Vec<Draft>, waiting: &[usize]) -> Option<Vec<usize>> {
+    fn settle(&self, drafts: &mut Vec<JobDraft>, waiting: &[usize]) -> Option<Vec<usize>> {
         let mut joined = false;
         for timeline in waiting {
             let Some(kernels) = self.kernels.get(*timeline) else {
@@ -156,7 +156,7 @@ impl Finder<'_> {
                     draft.join(*timeline, kernels, &fit);
                     joined = true;
                 }
-                None => drafts.push(Draft::new(*timeline, kernels)),
+                None => drafts.push(JobDraft::new(*timeline, kernels)),
             }
         }
         let alone = drafts.iter().filter(|draft| draft.members.len() == 1);
@@ -175,7 +175,7 @@ impl Finder<'_> {
     }
 
     /// What is known of a timeline's clock, `None` if the draft has its rank already.
-    fn clock(&self, draft: &Draft, timeline: usize) -> Option<Clock> {
+    fn clock(&self, draft: &JobDraft, timeline: usize) -> Option<ClockKnowledge> {
         let timeline = self.timeline(timeline)?;
         let members = || {
             draft.members.iter().filter_map(|member| {
@@ -187,17 +187,17 @@ impl Finder<'_> {
             return None;
         }
         if let Some((_, offset)) = members().find(|(other, _)| other.trace == timeline.trace) {
-            return Some(Clock::Same(offset));
+            return Some(ClockKnowledge::Same(offset));
         }
         let by_steps = members()
             .find_map(|(other, offset)| Some(steps_apart(other, timeline)?.saturating_add(offset)));
         let by_wall = members()
             .find_map(|(other, offset)| Some(wall_apart(other, timeline)?.saturating_add(offset)));
         let about = by_steps.or(by_wall);
-        Some(about.map_or(Clock::Unknown, Clock::About))
+        Some(about.map_or(ClockKnowledge::Unknown, ClockKnowledge::About))
     }
 
-    fn wall_clocks_allow(&self, draft: &Draft, timeline: usize, offset_ns: i64) -> bool {
+    fn wall_clocks_allow(&self, draft: &JobDraft, timeline: usize, offset_ns: i64) -> bool {
         let Some(timeline) = self.timeline(timeline) else {
             return false;
         };
@@ -211,7 +211,7 @@ impl Finder<'_> {
         })
     }
 
-    fn job(&self, draft: &Draft) -> RankJob {
+    fn job(&self, draft: &JobDraft) -> RankJob {
         let mut order: Vec<(u32, usize)> = Vec::new();
         for (position, member) in draft.members.iter().enumerate() {
             let timeline = self.timeline(member.timeline);
@@ -234,7 +234,7 @@ impl Finder<'_> {
             ..RankJob::default()
         };
         let common = self.common_time(draft);
-        let mut meetings: Vec<&draft::Meeting> = draft.meetings.iter().collect();
+        let mut meetings: Vec<&draft::DraftCollective> = draft.meetings.iter().collect();
         meetings.sort_by_key(|meeting| meeting.end_ns);
         for meeting in meetings {
             if meeting.members.len() < 2 {
@@ -245,19 +245,19 @@ impl Finder<'_> {
             }
             let ops = meeting.members.iter().map(|(position, op)| {
                 let place = places.get(*position as usize).copied();
-                Member {
+                CollectiveMember {
                     timeline: place.unwrap_or(u32::MAX),
                     op: *op,
                 }
             });
-            let mut members: Vec<Member> = ops.collect();
+            let mut members: Vec<CollectiveMember> = ops.collect();
             members.sort_unstable_by_key(|member| member.timeline);
-            job.collectives.push(Collective { members });
+            job.collectives.push(ReplayCollective { members });
         }
         job
     }
 
-    fn member(&self, draft: &Draft, at: usize, rank: u32, shift_ns: i64) -> Option<RankMember> {
+    fn member(&self, draft: &JobDraft, at: usize, rank: u32, shift_ns: i64) -> Option<RankMember> {
         let joined = draft.members.get(at)?;
         Some(RankMember {
             timeline: joined.timeline,
@@ -271,7 +271,7 @@ impl Finder<'_> {
     }
 
     /// What must be added for no time of a member to be negative on the job's clock.
-    fn shift(&self, draft: &Draft) -> i64 {
+    fn shift(&self, draft: &JobDraft) -> i64 {
         let first = draft.members.iter().filter_map(|member| {
             let first_ns = first_ns(self.timeline(member.timeline)?)?;
             Some(first_ns.cast_signed().saturating_add(member.offset_ns))
@@ -280,7 +280,7 @@ impl Finder<'_> {
     }
 
     /// The time in which all members have kernels of collectives, on the draft's clock.
-    fn common_time(&self, draft: &Draft) -> (i64, i64) {
+    fn common_time(&self, draft: &JobDraft) -> (i64, i64) {
         let mut common = (i64::MIN, i64::MAX);
         for member in &draft.members {
             let kernels = self.kernels.get(member.timeline);

@@ -1,8 +1,8 @@
 //! The schedule of a job, rebuilt under changed pauses.
 //!
 //! Overlap is not cause: a pause behind a full launch queue costs nothing, and a pause that drains
-//! the queue is paid later. So a [`Model`] learns from the measured times what waited for what and
-//! how long everything takes by itself, and [`Model::replay`] computes when everything would have
+//! the queue is paid later. So a [`ReplayModel`] learns from the measured times what waited for what and
+//! how long everything takes by itself, and [`ReplayModel::replay`] computes when everything would have
 //! happened without some pauses, or with others. Unchanged, it gives the measured times exactly.
 //! A pause made shorter never makes anything later: order is fixed, and every moment is the latest
 //! of (something before it + a delay).
@@ -13,51 +13,51 @@
 
 mod attribute;
 mod blocking;
-mod covered;
 mod exposed;
 mod layout;
 mod network;
+mod pause_union;
 mod pauses;
 mod queue_limit;
 mod schedule;
 mod steps;
 mod streams;
 mod threads;
-mod usual;
+mod typical_gap;
 mod waits;
 
-pub use attribute::Attribution;
-pub use attribute::Budget;
+pub use attribute::AttributionBudget;
+pub use attribute::MarginalCost;
+pub use attribute::PauseAttribution;
 pub use attribute::PauseCost;
 pub use attribute::PauseId;
-pub use attribute::Share;
 pub use attribute::attribute;
-pub use schedule::Schedule;
+pub use schedule::ReplaySchedule;
 pub use steps::StepEvidence;
 
 use super::timeline::PauseSpan;
 use super::timeline::Timeline;
-use layout::Layout;
-use network::Builder;
-use network::Class;
+use layout::ReplayLayout;
 use network::Network;
-use network::Run;
-use pauses::Effects;
+use network::NetworkBuilder;
+use network::NetworkRun;
+use network::TieOrder;
+use pauses::PauseEffects;
 use std::sync::Arc;
 
 /// One job: the timelines of its ranks (one where there is one), on a common clock.
 #[derive(Clone, Debug, Default)]
-pub struct Job<'a> {
+pub struct ReplayJob<'a> {
     /// One per process.
     pub timelines: Vec<&'a Timeline>,
     /// Nanoseconds to add to a time of the timeline of the same index to get the job's common
     /// clock; 0 where there is none for it.
     pub offsets_ns: Vec<i64>,
     /// Collectives that several timelines took part in.
-    pub collectives: Vec<Collective>,
+    pub collectives: Vec<ReplayCollective>,
 }
 
-impl<'a> Job<'a> {
+impl<'a> ReplayJob<'a> {
     /// A job of one process, on its own clock.
     #[must_use]
     pub fn single(timeline: &'a Timeline) -> Self {
@@ -75,14 +75,14 @@ impl<'a> Job<'a> {
 
 /// A collective: its data move once the last member has begun, and all members end with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Collective {
+pub struct ReplayCollective {
     /// One per rank.
-    pub members: Vec<Member>,
+    pub members: Vec<CollectiveMember>,
 }
 
 /// One rank's kernel of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct CollectiveMember {
     /// Index in the job's timelines.
     pub timeline: u32,
     /// Index in the timeline's operations.
@@ -91,7 +91,7 @@ pub struct Member {
 
 /// What is different in a replay. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct ReplayChange {
     /// New lengths of pauses; a pause not named keeps its own. Of two for one pause the last counts.
     pub lengths: Vec<PauseLength>,
     /// Pauses that were not there.
@@ -123,16 +123,16 @@ pub struct InsertedPause {
     pub length_ns: u64,
 }
 
-impl Change {
+impl ReplayChange {
     /// Every pause of every timeline removed.
     #[must_use]
-    pub fn without_all(job: &Job<'_>) -> Self {
+    pub fn without_all(job: &ReplayJob<'_>) -> Self {
         Self::without(job, |_, _| true)
     }
 
     /// The pauses removed for which `predicate` (index of the timeline, pause) holds.
     #[must_use]
-    pub fn without(job: &Job<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
+    pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
         for (timeline, content) in job.timelines.iter().enumerate() {
             let removed = (0..)
@@ -151,25 +151,25 @@ impl Change {
 
 /// A model of a job: what waited for what and how long everything took by itself.
 #[derive(Clone, Debug)]
-pub struct Model {
-    inner: Arc<Inner>,
+pub struct ReplayModel {
+    inner: Arc<ModelParts>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ModelParts {
     network: Network,
-    layouts: Vec<Layout>,
-    effects: Vec<Effects>,
+    layouts: Vec<ReplayLayout>,
+    effects: Vec<PauseEffects>,
 }
 
-impl Model {
+impl ReplayModel {
     /// Learns a model.
     #[must_use]
-    pub fn learn(job: &Job<'_>) -> Self {
-        let mut builder = Builder::default();
+    pub fn learn(job: &ReplayJob<'_>) -> Self {
+        let mut builder = NetworkBuilder::default();
         let base = layout::base(job);
-        let mut layouts: Vec<Layout> = (0..job.timelines.len())
-            .map(|at| Layout::new(job, at, base, &mut builder))
+        let mut layouts: Vec<ReplayLayout> = (0..job.timelines.len())
+            .map(|at| ReplayLayout::new(job, at, base, &mut builder))
             .collect();
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
             threads::learn(timeline, layout, &mut builder);
@@ -180,11 +180,11 @@ impl Model {
         meet(job, &layouts, &mut builder);
         let effects = job.timelines.iter().zip(&layouts);
         let effects = effects
-            .map(|(timeline, layout)| Effects::learn(timeline, layout, &mut builder))
+            .map(|(timeline, layout)| PauseEffects::learn(timeline, layout, &mut builder))
             .collect();
         let network = builder.finish();
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ModelParts {
                 network,
                 layouts,
                 effects,
@@ -194,27 +194,27 @@ impl Model {
 
     /// The schedule under a change; without one, exactly the measured one.
     #[must_use]
-    pub fn replay(&self, change: &Change) -> Schedule {
+    pub fn replay(&self, change: &ReplayChange) -> ReplaySchedule {
         let applied = pauses::apply(&self.inner.layouts, &self.inner.effects, change);
         let mut run = self.run();
         run.change(&applied.deltas(), None);
-        Schedule::new(Arc::clone(&self.inner), run.into_times(), applied)
+        ReplaySchedule::new(Arc::clone(&self.inner), run.into_times(), applied)
     }
 
     /// Moments in it: two for each call and each operation.
     #[must_use]
-    pub fn moments(&self) -> usize {
+    pub fn timestamps(&self) -> usize {
         self.inner.network.len()
     }
 
-    fn run(&self) -> Run<'_> {
+    fn run(&self) -> NetworkRun<'_> {
         self.inner.network.run()
     }
 }
 
 /// Members of a collective wait for the last one, and end together; the time from the last begin
 /// to each end is kept.
-fn meet(job: &Job<'_>, layouts: &[Layout], builder: &mut Builder) {
+fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members: Vec<(u32, u32)> = collective
             .members
@@ -225,7 +225,7 @@ fn meet(job: &Job<'_>, layouts: &[Layout], builder: &mut Builder) {
         let Some(last) = begins.max() else {
             continue;
         };
-        let meeting = builder.node(last, Class::Meeting);
+        let meeting = builder.node(last, TieOrder::Meeting);
         for (begin, end) in &members {
             builder.edge(*begin, meeting, 0);
             builder.fixed(meeting, *end);

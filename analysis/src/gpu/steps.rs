@@ -1,7 +1,7 @@
 //! Training steps: how long they took, what of it was garbage collection, and whether those with a
 //! full collection were longer.
 
-use super::device::DeviceWork;
+use super::device::DeviceTimeline;
 use super::intervals::Intervals;
 use super::timeline::PauseSpan;
 use super::timeline::StepSource;
@@ -52,7 +52,7 @@ pub(crate) fn report(
     with_steps.truncate(PROCESSES);
     let of_process = |timeline: &&Timeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        Steps::of(timeline, full).map(|steps| steps.report())
+        StepTable::of(timeline, full).map(|steps| steps.report())
     };
     Some(StepsReport {
         basis: Basis::Measured,
@@ -62,16 +62,16 @@ pub(crate) fn report(
 }
 
 /// The steps of one process with what happened in each.
-struct Steps<'a> {
+struct StepTable<'a> {
     timeline: &'a Timeline,
     thread: u32,
     source: StepSource,
     full_by: &'static str,
-    steps: Vec<Step>,
+    steps: Vec<StepSums>,
 }
 
 #[derive(Clone, Copy)]
-struct Step {
+struct StepSums {
     span: StepSpan,
     gc_ns: u64,
     collections: u64,
@@ -79,13 +79,13 @@ struct Step {
     gpu_idle_ns: Option<u64>,
 }
 
-impl Step {
+impl StepSums {
     fn duration_ns(&self) -> u64 {
         self.span.end_ns.saturating_sub(self.span.begin_ns)
     }
 }
 
-impl<'a> Steps<'a> {
+impl<'a> StepTable<'a> {
     fn of(timeline: &'a Timeline, all_full: bool) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
         let own = || timeline.steps.iter().filter(|step| step.thread == thread);
@@ -100,7 +100,7 @@ impl<'a> Steps<'a> {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
             let overlapping = collected.length_within(span.begin_ns, span.end_ns);
-            Step {
+            StepSums {
                 span: *span,
                 gc_ns: overlapping,
                 collections: (begun.len() as u64).max(u64::from(overlapping > 0)),
@@ -152,7 +152,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn count(&self, which: impl Fn(&Step) -> bool) -> u64 {
+    fn count(&self, which: impl Fn(&StepSums) -> bool) -> u64 {
         self.steps.iter().filter(|step| which(step)).count() as u64
     }
 
@@ -218,7 +218,7 @@ impl<'a> Steps<'a> {
     }
 
     fn longest(&self) -> Vec<StepReport> {
-        let mut steps: Vec<&Step> = self.steps.iter().collect();
+        let mut steps: Vec<&StepSums> = self.steps.iter().collect();
         steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.begin_ns));
         let reports = steps.iter().take(LONGEST).map(|step| StepReport {
             number: step.span.number,
@@ -246,7 +246,7 @@ fn busiest_thread(timeline: &Timeline) -> Option<u32> {
 
 /// Idle time by device.
 fn idle(timeline: &Timeline) -> Vec<Intervals> {
-    let works = DeviceWork::of(timeline);
+    let works = DeviceTimeline::of(timeline);
     let idle = works.iter().map(|work| {
         let gaps = work.gaps();
         Intervals::of(gaps.iter().map(|gap| (gap.begin_ns, gap.end_ns)))

@@ -1,17 +1,17 @@
 //! From timelines to the report's part about GPU work.
 
 use super::cause;
-use super::device::DeviceWork;
+use super::device::DeviceTimeline;
 use super::devices;
 use super::gaps;
 use super::launching;
 use super::timeline::Timeline;
 use crate::report::Basis;
-use crate::report::GpuWork;
+use crate::report::GpuWorkReport;
 use crate::report::IgnoredWork;
 
 /// `None` where no trace holds operations with the GPU's times.
-pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
+pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
     let timelines: Vec<&Timeline> = timelines
         .iter()
         .filter(|timeline| timeline.has_gpu_times())
@@ -19,7 +19,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
     if timelines.is_empty() {
         return None;
     }
-    Some(GpuWork {
+    Some(GpuWorkReport {
         basis: Basis::Measured,
         operations: timelines
             .iter()
@@ -27,7 +27,7 @@ pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWork> {
             .sum(),
         devices: timelines
             .iter()
-            .flat_map(|timeline| DeviceWork::of(timeline))
+            .flat_map(|timeline| DeviceTimeline::of(timeline))
             .map(|work| devices::report(&work))
             .collect(),
         gaps: gaps::report(&timelines),

@@ -3,10 +3,10 @@
 //! Owns the form that all figures are computed from: times on one clock, sorted, linked by index.
 //! How it is made of records is `collect.rs`.
 
-use super::calls::CallKind;
+use super::calls::CallEffect;
 use super::packed::PackedPauses;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOpKind;
-use gctrace_event::Reason;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,9 +53,9 @@ pub struct Timeline {
     /// Waits for events that the trace tells.
     pub waits: Vec<EventWait>,
     /// Names of operations, functions and annotations.
-    pub names: Arc<Names>,
+    pub names: Arc<StringTable>,
     /// What of the trace is not in here.
-    pub ignored: Ignored,
+    pub ignored: IgnoredRecords,
 }
 
 /// A stream of a device.
@@ -117,7 +117,7 @@ pub struct Call {
     /// Index in `names`.
     pub function: u32,
     /// What it means.
-    pub kind: CallKind,
+    pub kind: CallEffect,
     /// Index in `streams` of the stream it is about, or [`NONE`].
     pub stream: u32,
     /// Whether the end was recorded (gctrace's probes see only the begin of launches).
@@ -177,7 +177,7 @@ pub struct PauseSpan {
     /// Generation; `Pause::UNKNOWN_GENERATION` where not known.
     pub generation: u8,
     /// Why.
-    pub reason: Reason,
+    pub reason: GcReason,
 }
 
 impl PauseSpan {
@@ -227,7 +227,7 @@ pub enum StepSource {
 
 /// What was found in a trace and not used, by why. 0 is the rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ignored {
+pub struct IgnoredRecords {
     /// Operations that name no call, or one that is not in the trace.
     pub ops_without_call: u64,
     /// Calls inside another call of the same thread.
@@ -242,12 +242,12 @@ pub struct Ignored {
 
 /// Strings, each once.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct StringTable {
     texts: Vec<String>,
     indices: HashMap<String, u32>,
 }
 
-impl Names {
+impl StringTable {
     /// The index of a text, new or known.
     pub fn intern(&mut self, text: &str) -> u32 {
         if let Some(index) = self.indices.get(text) {

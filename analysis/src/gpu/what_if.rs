@@ -1,49 +1,49 @@
 //! What other settings of the collector would do to the run.
 //!
 //! Owns the list of changes and their intervals. Changes as changes of pauses: `what_if/plan.rs`.
-//! What changed pauses do to a run is answered by whoever implements [`Rerun`], the replay where
+//! What changed pauses do to a run is answered by whoever implements [`RunModel`], the replay where
 //! the GPU's times are known.
 
-mod every;
+mod assumed_outcome;
+mod collect_every;
 mod garbage;
 mod plan;
 mod program;
 mod replayed;
 pub(crate) mod report;
-mod side;
 mod words;
 
+pub use plan::Assumption;
 pub use plan::FullLengths;
 pub use plan::NewLength;
 pub use plan::NewPause;
-pub use plan::Plan;
+pub use plan::PausePlan;
 pub use plan::RAISED;
-pub use plan::Side;
 pub use plan::disable;
 pub use plan::freeze;
 pub use plan::planned;
 pub use plan::thresholds;
 pub use plan::without_any;
 pub use plan::without_explicit;
-pub use program::Program;
-pub use replayed::Learned;
-pub use replayed::Replays;
+pub use program::ProgramModel;
+pub use replayed::JobReplays;
+pub use replayed::LearnedJob;
 
 use crate::report::Basis;
 use crate::report::Garbage;
-use crate::report::Interval;
+use crate::report::PredictedRange;
 use crate::report::Saving;
 use crate::report::WhatIf;
-use every::Every;
-use gctrace_event::Reason;
-use side::Replay;
+use assumed_outcome::RunBaseline;
+use collect_every::CollectEvery;
+use gctrace_event::GcReason;
 
 /// An hour: what gathers without any collection is told for so long.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// A run: how long all of it, and a step of it on the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct RunLength {
     /// From the first begin to the last end of all programs.
     pub length_ns: u64,
     /// Mean step; `None` where steps are not known.
@@ -51,9 +51,9 @@ pub struct Run {
 }
 
 /// Something that knows what changed pauses do to a run.
-pub trait Rerun {
+pub trait RunModel {
     /// The run with these changes; with none, as it was measured.
-    fn run(&self, plan: &Plan) -> Run;
+    fn run(&self, plan: &PausePlan) -> RunLength;
     /// How far the time saved by a change may be off, where known. `less_pause_ns`: the pause time it takes away.
     fn error_ns(&self, less_pause_ns: u64) -> Option<u64>;
 }
@@ -62,9 +62,9 @@ pub trait Rerun {
 struct Scenario {
     id: &'static str,
     change: String,
-    pessimistic: Plan,
-    optimistic: Plan,
-    every: Option<Every>,
+    pessimistic: PausePlan,
+    optimistic: PausePlan,
+    every: Option<CollectEvery>,
     garbage: Option<Garbage>,
     /// Time that is in neither plan, because it would come less than twice in the recording: less on the
     /// optimistic, more on the pessimistic side. Of the whole run.
@@ -73,10 +73,10 @@ struct Scenario {
 
 impl Scenario {
     /// Reasons that no trace tells are not taken for explicit calls.
-    fn makes_sense(&self, programs: &[Program<'_>]) -> bool {
-        let calls = |program: &Program<'_>| {
+    fn makes_sense(&self, programs: &[ProgramModel<'_>]) -> bool {
+        let calls = |program: &ProgramModel<'_>| {
             let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
-            reasons.any(|reason| reason == Reason::Manual)
+            reasons.any(|reason| reason == GcReason::Manual)
         };
         self.id != "explicit" || programs.iter().any(calls)
     }
@@ -84,7 +84,7 @@ impl Scenario {
 
 /// All changes for programs of one job. Empty where no pause could be changed.
 #[must_use]
-pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatIf> {
+pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> Vec<WhatIf> {
     let scenarios = [
         Some(of_freeze(programs)),
         Some(of_thresholds(programs)),
@@ -96,17 +96,17 @@ pub fn predict(programs: &[Program<'_>], rerun: Option<&dyn Rerun>) -> Vec<WhatI
     // Where the trace does not tell why a collection ran, one side may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
-    let replay = rerun.map(|rerun| Replay::new(programs, rerun));
+    let replay = rerun.map(|rerun| RunBaseline::new(programs, rerun));
     changing
         .map(|scenario| outcome(scenario, programs, replay.as_ref()))
         .collect()
 }
 
-fn both(of: impl Fn(Side) -> Plan) -> (Plan, Plan) {
-    (of(Side::Pessimistic), of(Side::Optimistic))
+fn both(of: impl Fn(Assumption) -> PausePlan) -> (PausePlan, PausePlan) {
+    (of(Assumption::Pessimistic), of(Assumption::Optimistic))
 }
 
-fn of_freeze(programs: &[Program<'_>]) -> Scenario {
+fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| freeze(programs, side));
     Scenario {
         id: "freeze",
@@ -119,7 +119,7 @@ fn of_freeze(programs: &[Program<'_>]) -> Scenario {
     }
 }
 
-fn of_thresholds(programs: &[Program<'_>]) -> Scenario {
+fn of_thresholds(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| thresholds(programs, side));
     let between_ns = garbage::between_collections_ns(programs);
     Scenario {
@@ -133,7 +133,7 @@ fn of_thresholds(programs: &[Program<'_>]) -> Scenario {
     }
 }
 
-fn of_disable(programs: &[Program<'_>]) -> Scenario {
+fn of_disable(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| disable(programs, side));
     Scenario {
         id: "disable",
@@ -146,7 +146,7 @@ fn of_disable(programs: &[Program<'_>]) -> Scenario {
     }
 }
 
-fn of_explicit(programs: &[Program<'_>]) -> Scenario {
+fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
     let (pessimistic, optimistic) = both(|side| without_explicit(programs, side));
     Scenario {
         id: "explicit",
@@ -159,10 +159,13 @@ fn of_explicit(programs: &[Program<'_>]) -> Scenario {
     }
 }
 
-fn of_planned(programs: &[Program<'_>]) -> Option<Scenario> {
+fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let lengths = FullLengths::of(programs)?;
-    let every = every::choose(programs, &lengths)?;
-    let step_ns = programs.iter().filter_map(every::mean_step_ns).max()?;
+    let every = collect_every::choose(programs, &lengths)?;
+    let step_ns = programs
+        .iter()
+        .filter_map(collect_every::mean_step_ns)
+        .max()?;
     let (pessimistic, optimistic) = both(|side| planned(programs, &lengths, every.steps, side));
     let between_ns = step_ns.saturating_mul(every.steps);
     let (shorter_ns, longer_ns) = lengths.range();
@@ -187,16 +190,20 @@ fn of_planned(programs: &[Program<'_>]) -> Option<Scenario> {
     Some(scenario)
 }
 
-fn outcome(scenario: Scenario, programs: &[Program<'_>], replay: Option<&Replay<'_>>) -> WhatIf {
-    let (added_least, added_most) = scenario.outside_ns;
+fn outcome(
+    scenario: Scenario,
+    programs: &[ProgramModel<'_>],
+    replay: Option<&RunBaseline<'_>>,
+) -> WhatIf {
+    let (added_min, added_max) = scenario.outside_ns;
     let processes = signed(programs.len() as u64);
-    let less = |plan: &Plan, added_ns: u64| {
+    let less = |plan: &PausePlan, added_ns: u64| {
         let added_ns = signed(added_ns).saturating_mul(processes);
         plan.less_pause_ns(programs).saturating_sub(added_ns)
     };
     let pause_time_less_ns = ordered(
-        less(&scenario.pessimistic, added_most),
-        less(&scenario.optimistic, added_least),
+        less(&scenario.pessimistic, added_max),
+        less(&scenario.optimistic, added_min),
     );
     let mut outcome = WhatIf {
         id: scenario.id.to_owned(),
@@ -223,18 +230,18 @@ fn outcome(scenario: Scenario, programs: &[Program<'_>], replay: Option<&Replay<
     outcome
 }
 
-fn ordered(one: i64, other: i64) -> Interval {
-    Interval {
+fn ordered(one: i64, other: i64) -> PredictedRange {
+    PredictedRange {
         at_least_ns: one.min(other),
         at_most_ns: one.max(other),
     }
 }
 
 /// Fills in what only a replay tells.
-fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &Replay<'_>) {
-    let (added_least, added_most) = scenario.outside_ns;
-    let worse = replay.of(&scenario.pessimistic, added_most);
-    let better = replay.of(&scenario.optimistic, added_least);
+fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>) {
+    let (added_min, added_max) = scenario.outside_ns;
+    let worse = replay.of(&scenario.pessimistic, added_max);
+    let better = replay.of(&scenario.optimistic, added_min);
     let run = worse.run.around(&better.run, replay.measured.length_ns);
     let saved = |ns: u64| signed(run.measured_ns).saturating_sub(signed(ns));
     outcome.method = "replay".to_owned();

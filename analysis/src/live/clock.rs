@@ -1,6 +1,6 @@
 //! Moments of the recording as wall-clock time.
 
-use gctrace_event::Header;
+use gctrace_event::TraceHeader;
 
 /// When the recording began by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,7 @@ pub(super) struct WallClock {
 }
 
 impl WallClock {
-    pub(super) fn new(header: &Header) -> Self {
+    pub(super) fn new(header: &TraceHeader) -> Self {
         Self {
             started_ns: header.started_ns,
             started_unix_ns: header.started_unix_ns,

@@ -6,10 +6,10 @@
 //! counts for what it adds to the unions, so that the figures are exact as soon as both are there. What is
 //! kept to tell that is the last minute, and at most [`STRETCHES`] stretches.
 
-use super::covered::Covered;
+use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
+use super::ring::BucketRing;
 use super::ring::KEPT_NS;
-use super::ring::Ring;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
 
@@ -19,38 +19,38 @@ const STRETCHES: usize = (1 << 16) - 1;
 
 /// The work of a process on a device.
 #[derive(Clone, Debug)]
-pub(super) struct DeviceWork {
+pub(super) struct LiveDeviceWork {
     /// CUDA's index within the process.
     pub(super) device: u32,
-    busy: Covered,
+    busy: IntervalUnion,
     /// Begin of the first operation and end of the last.
     span: Option<(u64, u64)>,
     /// Time within the span in which a pause ran.
     paused_ns: u64,
     /// The part of that in which the device was busy.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran, as far as [`Covered`] of the pauses has forgotten it.
+    /// Time after the span in which a pause ran, as far as [`IntervalUnion`] of the pauses has forgotten it.
     paused_after_ns: u64,
-    busy_by_bucket: Ring<u32>,
-    busy_and_paused_by_bucket: Ring<u32>,
+    busy_by_bucket: BucketRing<u32>,
+    busy_and_paused_by_bucket: BucketRing<u32>,
 }
 
-impl DeviceWork {
+impl LiveDeviceWork {
     pub(super) fn new(device: u32) -> Self {
         Self {
             device,
-            busy: Covered::new(STRETCHES),
+            busy: IntervalUnion::new(STRETCHES),
             span: None,
             paused_ns: 0,
             busy_and_paused_ns: 0,
             paused_after_ns: 0,
-            busy_by_bucket: Ring::default(),
-            busy_and_paused_by_bucket: Ring::default(),
+            busy_by_bucket: BucketRing::default(),
+            busy_and_paused_by_bucket: BucketRing::default(),
         }
     }
 
     /// Takes an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, begin_ns: u64, end_ns: u64, paused: &Covered) {
+    pub(super) fn add(&mut self, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(begin_ns);
         self.reach(begin_ns, end_ns, paused);
         let (busy_by_bucket, both) = (
@@ -69,7 +69,7 @@ impl DeviceWork {
     }
 
     /// Lets the span reach so far, and counts the pauses of what is new of it.
-    fn reach(&mut self, begin_ns: u64, end_ns: u64, paused: &Covered) {
+    fn reach(&mut self, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let Some((first, last)) = self.span else {
             self.span = Some((begin_ns, end_ns));
             self.paused_ns = paused.length_within(begin_ns, end_ns);
@@ -172,8 +172,8 @@ mod tests {
         fn totals_equal_a_count_of_moments(
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
-            let mut work = DeviceWork::new(0);
-            let mut paused = Covered::new(1000);
+            let mut work = LiveDeviceWork::new(0);
+            let mut paused = IntervalUnion::new(1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
             for (is_op, begin, length) in events {
                 let end = begin + length;
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn pauses_of_a_long_silence_count_when_work_goes_on() {
-        let mut work = DeviceWork::new(0);
-        let mut paused = Covered::new(4);
+        let mut work = LiveDeviceWork::new(0);
+        let mut paused = IntervalUnion::new(4);
         work.add(0, 10, &paused);
         for n in 1..100 {
             paused.add(n * 20, n * 20 + 5, |from, until| {

@@ -2,24 +2,29 @@
 
 use super::HISTORY_SECONDS;
 use super::LINES;
-use super::gpus::Gpus;
-use super::places::Places;
-use super::process::ProcessState;
+use super::gpus::LiveGpus;
+use super::live_process::LiveProcess;
+use super::locations::LocationTable;
 use super::ring::BUCKET_NS;
 use super::ring::bucket;
-use super::snapshot::Detail;
+use super::snapshot::ProcessDetail;
 use super::snapshot::ProcessFigures;
 use super::snapshot::TimelineCell;
 
 /// The buckets of an interval: from `from` on before `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Interval {
+pub(super) struct BucketRange {
     pub(super) from: u64,
     pub(super) until: u64,
 }
 
-impl ProcessState {
-    pub(super) fn figures(&self, now_ns: u64, interval: Interval, gpus: &Gpus) -> ProcessFigures {
+impl LiveProcess {
+    pub(super) fn figures(
+        &self,
+        now_ns: u64,
+        interval: BucketRange,
+        gpus: &LiveGpus,
+    ) -> ProcessFigures {
         let mut figures = self.description();
         self.add_pauses(&mut figures, interval);
         let ended = self.ended.as_ref().map(|ended| ended.at_ns);
@@ -65,17 +70,17 @@ impl ProcessState {
         figures
     }
 
-    fn add_pauses(&self, figures: &mut ProcessFigures, interval: Interval) {
+    fn add_pauses(&self, figures: &mut ProcessFigures, interval: BucketRange) {
         let seconds = self.seconds(interval.until);
         let Some(work) = &self.work else {
             figures.history_ns = vec![0; usize::try_from(seconds).unwrap_or(0)];
             return;
         };
-        let stretch = work.history.stretch(interval.from, interval.until);
+        let bucket_sums = work.history.bucket_sums(interval.from, interval.until);
         figures.collections = work.sums.figures();
-        figures.interval_pauses = stretch.pauses;
-        figures.interval_pause_ns = stretch.pause_ns;
-        figures.interval_paused_ns = stretch.paused_ns;
+        figures.interval_pauses = bucket_sums.pauses;
+        figures.interval_pause_ns = bucket_sums.pause_ns;
+        figures.interval_paused_ns = bucket_sums.paused_ns;
         figures.history_ns = work.history.by_second(interval.until, seconds);
         figures.paused_ns = self.paused.length_ns();
         figures.last = work.last;
@@ -91,7 +96,12 @@ impl ProcessState {
         age_ns.div_ceil(1_000_000_000).min(HISTORY_SECONDS as u64)
     }
 
-    pub(super) fn detail(&self, until: u64, places: &Places, gpus: &Gpus) -> Detail {
+    pub(super) fn detail(
+        &self,
+        until: u64,
+        places: &LocationTable,
+        gpus: &LiveGpus,
+    ) -> ProcessDetail {
         let (lines, other_lines) = match &self.work {
             Some(work) => work.places.figures(places, LINES),
             None => Default::default(),
@@ -100,7 +110,7 @@ impl ProcessState {
             Some(steps) => steps.figures(),
             None => Default::default(),
         };
-        Detail {
+        ProcessDetail {
             pid: self.pid,
             lines,
             other_lines,
@@ -112,7 +122,7 @@ impl ProcessState {
         }
     }
 
-    fn timeline(&self, until: u64, gpus: &Gpus) -> Vec<TimelineCell> {
+    fn timeline(&self, until: u64, gpus: &LiveGpus) -> Vec<TimelineCell> {
         let most = HISTORY_SECONDS as u64 * 1_000_000_000 / BUCKET_NS;
         let from = until.saturating_sub(most);
         let from = from.max(bucket(self.since_ns)).min(until);

@@ -1,7 +1,7 @@
 //! GPUs as NVML tells of them: the last word on each, and its utilization of the last minute.
 
 use super::ring::BUCKET_NS;
-use super::ring::Ring;
+use super::ring::BucketRing;
 use super::ring::bucket;
 use super::snapshot::GpuFigures;
 use super::text::first_bytes;
@@ -22,18 +22,18 @@ const STANDS: u64 = 2_000_000_000 / BUCKET_NS;
 
 /// By NVML's index.
 #[derive(Debug, Default)]
-pub(super) struct Gpus(BTreeMap<u32, Gpu>);
+pub(super) struct LiveGpus(BTreeMap<u32, LiveGpu>);
 
 #[derive(Debug, Default)]
-struct Gpu {
+struct LiveGpu {
     figures: GpuFigures,
     /// Processes with a compute context, by pid.
     processes: Vec<GpuProcess>,
-    utilization: Ring<Option<u8>>,
+    utilization: BucketRing<Option<u8>>,
 }
 
-impl Gpus {
-    fn of(&mut self, index: u32) -> Option<&mut Gpu> {
+impl LiveGpus {
+    fn of(&mut self, index: u32) -> Option<&mut LiveGpu> {
         let room = self.0.len() < GPUS || self.0.contains_key(&index);
         let gpu = room.then(|| self.0.entry(index).or_default())?;
         gpu.figures.index = index;

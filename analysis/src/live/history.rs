@@ -1,7 +1,7 @@
 //! The last minute of one process's pauses.
 
 use super::ring::BUCKET_NS;
-use super::ring::Ring;
+use super::ring::BucketRing;
 use super::ring::bucket;
 use super::snapshot::GENERATIONS;
 use crate::process::generation_index;
@@ -12,24 +12,24 @@ const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
 
 /// Pauses by bucket.
 #[derive(Clone, Debug, Default)]
-pub(super) struct History {
+pub(super) struct PauseHistory {
     /// Time in pauses, added.
-    pause_ns: Ring<u64>,
+    pause_ns: BucketRing<u64>,
     /// Time in which at least one pause ran.
-    paused_ns: Ring<u32>,
+    paused_ns: BucketRing<u32>,
     /// Pauses that ended, by generation.
-    ended: Ring<[u32; GENERATIONS]>,
+    ended: BucketRing<[u32; GENERATIONS]>,
 }
 
 /// Sums over some buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct BucketSums {
     pub(super) pauses: [u64; GENERATIONS],
     pub(super) pause_ns: u64,
     pub(super) paused_ns: u64,
 }
 
-impl Stretch {
+impl BucketSums {
     /// Adds another process's.
     pub(super) fn merge(&mut self, other: &Self) {
         for (sum, count) in self.pauses.iter_mut().zip(other.pauses) {
@@ -40,7 +40,7 @@ impl Stretch {
     }
 }
 
-impl History {
+impl PauseHistory {
     /// Takes a pause.
     pub(super) fn add(&mut self, pause: &Pause) {
         self.pause_ns.cover(pause.begin_ns, pause.end_ns);
@@ -74,14 +74,14 @@ impl History {
     }
 
     /// Of the buckets from `from` on before `until`.
-    pub(super) fn stretch(&self, from: u64, until: u64) -> Stretch {
+    pub(super) fn bucket_sums(&self, from: u64, until: u64) -> BucketSums {
         let mut pauses = [0u64; GENERATIONS];
         for (_, counts) in self.ended.within(from, until) {
             for (sum, count) in pauses.iter_mut().zip(counts) {
                 *sum += u64::from(count);
             }
         }
-        Stretch {
+        BucketSums {
             pauses,
             pause_ns: self.pause_ns.sum(from, until),
             paused_ns: self.paused_ns.sum(from, until),

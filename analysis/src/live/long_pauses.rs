@@ -2,8 +2,8 @@
 
 use super::LONG_PAUSES;
 use super::clock::WallClock;
-use super::places::Place;
-use super::places::Places;
+use super::locations::LocationIndex;
+use super::locations::LocationTable;
 use super::snapshot::LongPause;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(super) struct LongPauses {
     from_ns: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LongPauseEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct LongPauseEntry {
     pause: LongPause,
-    place: Option<Place>,
+    place: Option<LocationIndex>,
 }
 
 impl LongPauses {
@@ -36,11 +36,11 @@ impl LongPauses {
     }
 
     /// Takes a pause of a process with this rank.
-    pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<Place>) {
+    pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<LocationIndex>) {
         if pause.duration_ns() < self.from_ns {
             return;
         }
-        let later = |entry: &Entry| entry.pause.begin_ns <= pause.begin_ns;
+        let later = |entry: &LongPauseEntry| entry.pause.begin_ns <= pause.begin_ns;
         let mut at = self.entries.partition_point(later);
         if self.entries.len() >= LONG_PAUSES {
             if at == 0 {
@@ -51,7 +51,7 @@ impl LongPauses {
         }
         self.entries.insert(
             at,
-            Entry {
+            LongPauseEntry {
                 pause: entry(pause, rank),
                 place,
             },
@@ -59,7 +59,7 @@ impl LongPauses {
     }
 
     /// Oldest first.
-    pub(super) fn figures(&self, places: &Places, clock: WallClock) -> Vec<LongPause> {
+    pub(super) fn figures(&self, places: &LocationTable, clock: WallClock) -> Vec<LongPause> {
         let entries = self.entries.iter().map(|entry| {
             let names = entry.place.map(|place| places.names(place));
             let (line, below) = names.unwrap_or_default();
@@ -94,9 +94,9 @@ fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
 mod tests {
     use super::*;
     use gctrace_event::Counters;
-    use gctrace_event::Header;
-    use gctrace_event::Reason;
-    use gctrace_event::Source;
+    use gctrace_event::EventSource;
+    use gctrace_event::GcReason;
+    use gctrace_event::TraceHeader;
 
     fn pause(begin_ns: u64, duration_ns: u64) -> Pause {
         Pause {
@@ -105,7 +105,7 @@ mod tests {
             begin_ns,
             end_ns: begin_ns + duration_ns,
             generation: 2,
-            reason: Reason::Manual,
+            reason: GcReason::Manual,
             collected: None,
             uncollectable: None,
             interpreter: None,
@@ -117,7 +117,7 @@ mod tests {
             stack: None,
             young_count: None,
             counters: Counters::default(),
-            source: Source::default(),
+            source: EventSource::default(),
         }
     }
 
@@ -130,8 +130,8 @@ mod tests {
             log.add(&pause((n ^ 1) * 100, 8 + n % 3), Some(5), None);
         }
         log.add(&pause(0, 1000), None, None);
-        let clock = WallClock::new(&Header::default());
-        let figures = log.figures(&Places::default(), clock);
+        let clock = WallClock::new(&TraceHeader::default());
+        let figures = log.figures(&LocationTable::default(), clock);
         assert_eq!(figures.len(), LONG_PAUSES);
         assert!(figures.is_sorted_by_key(|pause| pause.begin_ns));
         assert!(figures.iter().all(|pause| pause.duration_ns == 10));

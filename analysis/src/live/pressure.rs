@@ -44,8 +44,8 @@ impl LastPressure {
 
     /// `version`: of the interpreter, which tells how large an arena is.
     pub(super) fn figures(&self, version: Option<&str>) -> Option<PressureFigures> {
-        let told = [self.containers, self.allocations];
-        let at_ns = told.into_iter().flatten().map(|(_, at_ns)| at_ns).max()?;
+        let latest = [self.containers, self.allocations];
+        let at_ns = latest.into_iter().flatten().map(|(_, at_ns)| at_ns).max()?;
         let bytes = |(arenas, length_ns): (i64, u64)| {
             let bytes = i128::from(arenas) * i128::from(version.and_then(arena_bytes)?);
             let per_second = bytes * SECOND.cast_signed() / i128::from(length_ns);

@@ -2,9 +2,9 @@
 //!
 //! Owns which figures are of the same device: CUDA and torch count alike, NVML may count in another order.
 
-use super::covered::Covered;
-use super::device_work::DeviceWork;
-use super::history::History;
+use super::device_work::LiveDeviceWork;
+use super::history::PauseHistory;
+use super::interval_union::IntervalUnion;
 use super::snapshot::ProcessGpu;
 use gctrace_event::DeviceMemory;
 use std::collections::BTreeMap;
@@ -17,21 +17,21 @@ const CUDA_DEVICE: i8 = 1;
 /// What one process does on GPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProcessGpus {
-    work: Vec<DeviceWork>,
+    work: Vec<LiveDeviceWork>,
     /// What torch's allocator has given out, and has, by device.
     torch: BTreeMap<u32, (u64, u64)>,
 }
 
 impl ProcessGpus {
     /// Takes an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, device: u32, begin_ns: u64, end_ns: u64, paused: &Covered) {
+    pub(super) fn add(&mut self, device: u32, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let at = self.work.iter().position(|work| work.device == device);
         let at = at.unwrap_or(self.work.len());
         if at == self.work.len() {
             if at >= DEVICES {
                 return;
             }
-            self.work.push(DeviceWork::new(device));
+            self.work.push(LiveDeviceWork::new(device));
         }
         if let Some(work) = self.work.get_mut(at) {
             work.add(begin_ns, end_ns, paused);
@@ -64,7 +64,7 @@ impl ProcessGpus {
     }
 
     /// The one whose work is shown in a timeline: the first by index.
-    pub(super) fn first(&self) -> Option<&DeviceWork> {
+    pub(super) fn first(&self) -> Option<&LiveDeviceWork> {
         self.work.iter().min_by_key(|work| work.device)
     }
 
@@ -72,7 +72,7 @@ impl ProcessGpus {
     pub(super) fn figures(
         &self,
         (until, buckets): (u64, u64),
-        history: Option<&History>,
+        history: Option<&PauseHistory>,
         by_nvml: impl Iterator<Item = (u32, Option<u64>)>,
     ) -> Vec<ProcessGpu> {
         let mut devices: BTreeMap<u32, ProcessGpu> = BTreeMap::new();

@@ -11,14 +11,14 @@ pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
 
 /// One value for each of the last buckets. Nothing is allocated before the first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ring<T> {
+pub(super) struct BucketRing<T> {
     /// No bucket before this one was ever asked for.
     oldest: u64,
     newest: u64,
     slots: Vec<T>,
 }
 
-impl<T: Copy + Default> Ring<T> {
+impl<T: Copy + Default> BucketRing<T> {
     /// The value of a bucket; `None` for one that is too old. A bucket that is more than twice as far back as
     /// what is kept comes from no clock that the newest came from: then the ring begins anew, so that one wrong
     /// time cannot stop it.
@@ -71,7 +71,7 @@ impl<T: Copy + Default> Ring<T> {
     }
 }
 
-impl Ring<u64> {
+impl BucketRing<u64> {
     /// Adds a stretch of time to the buckets that it covers.
     pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(begin_ns, end_ns) {
@@ -88,7 +88,7 @@ impl Ring<u64> {
     }
 }
 
-impl Ring<u32> {
+impl BucketRing<u32> {
     /// Adds a stretch of time to the buckets that it covers; of stretches that do not overlap.
     pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(begin_ns, end_ns) {
@@ -141,15 +141,15 @@ mod tests {
     proptest! {
         #[test]
         fn stretches_fall_into_buckets(
-            stretches in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
+            intervals in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
         ) {
-            let mut ring: Ring<u64> = Ring::default();
+            let mut ring: BucketRing<u64> = BucketRing::default();
             let mut naive: BTreeMap<u64, u64> = BTreeMap::new();
             let mut newest = None;
             // In order of their ends, as pauses come.
-            let mut stretches: Vec<_> = stretches.into_iter().map(|(b, l)| (b, b + l)).collect();
-            stretches.sort_by_key(|(_, end)| *end);
-            for (begin, end) in stretches {
+            let mut intervals: Vec<_> = intervals.into_iter().map(|(b, l)| (b, b + l)).collect();
+            intervals.sort_by_key(|(_, end)| *end);
+            for (begin, end) in intervals {
                 ring.cover(begin, end);
                 if begin == end {
                     continue;
@@ -170,7 +170,7 @@ mod tests {
 
         #[test]
         fn no_time_is_too_wild(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20)) {
-            let mut ring: Ring<u64> = Ring::default();
+            let mut ring: BucketRing<u64> = BucketRing::default();
             for (begin, end) in times {
                 ring.cover(begin, end);
                 ring.slot(bucket(begin));
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_time_of_another_clock_does_not_stop_the_ring() {
-        let mut ring: Ring<u64> = Ring::default();
+        let mut ring: BucketRing<u64> = BucketRing::default();
         ring.cover(0, 5);
         ring.cover(u64::MAX - 10, u64::MAX);
         ring.cover(100, 107);

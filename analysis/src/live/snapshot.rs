@@ -7,27 +7,27 @@
 mod detail;
 mod gpu;
 mod pauses;
-mod process;
+mod process_figures;
 
-pub use detail::Detail;
 pub use detail::LineFigures;
+pub use detail::ProcessDetail;
 pub use detail::StepFigures;
 pub use detail::TimelineCell;
 pub use gpu::GpuBusy;
 pub use gpu::GpuFigures;
 pub use gpu::ProcessGpu;
-pub use pauses::Collections;
+pub use pauses::CodeLine;
+pub use pauses::CollectionCounts;
 pub use pauses::CountAndTime;
 pub use pauses::GENERATIONS;
 pub use pauses::Histogram;
-pub use pauses::Line;
 pub use pauses::LongPause;
 pub use pauses::PAUSE_CLASSES_NS;
 pub use pauses::PauseFigures;
-pub use process::Ended;
-pub use process::HeapObjects;
-pub use process::PressureFigures;
-pub use process::ProcessFigures;
+pub use process_figures::HeapObjects;
+pub use process_figures::PressureFigures;
+pub use process_figures::ProcessEnd;
+pub use process_figures::ProcessFigures;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -65,21 +65,21 @@ pub struct Snapshot {
     /// From which length on a pause is a long one.
     pub long_pause_ns: u64,
     /// All processes together, those that ended included.
-    pub totals: Totals,
+    pub totals: SnapshotTotals,
     /// What gctrace itself lost and cost.
-    pub recorder: Recorder,
+    pub recorder: RecorderCost,
     /// What the user should know, oldest first; the last few.
     pub notes: Vec<Notice>,
     /// More about one process, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<Detail>,
+    pub detail: Option<ProcessDetail>,
 }
 
 /// All processes together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Totals {
+pub struct SnapshotTotals {
     /// Collections of all processes.
-    pub collections: Collections,
+    pub collections: CollectionCounts,
     /// Processes seen that ran Python.
     pub processes: u64,
     /// Those of them that have ended.
@@ -92,7 +92,7 @@ pub struct Totals {
 
 /// What gctrace lost and cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Recorder {
+pub struct RecorderCost {
     /// Events lost since the begin, by where; empty: no event of an examined process was lost.
     pub lost: BTreeMap<String, u64>,
     /// Processes that could have run Python unseen, because they ended, say, before they could be examined.

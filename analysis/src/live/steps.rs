@@ -5,11 +5,11 @@
 //! which is told at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
-use super::covered::Covered;
+use super::interval_union::IntervalUnion;
 use super::snapshot::CountAndTime;
 use super::snapshot::StepFigures;
 use gctrace_event::Annotation;
-use gctrace_event::Step;
+use gctrace_event::BackwardStep;
 use std::collections::VecDeque;
 
 /// `name` of the PyTorch profiler's steps, before the number.
@@ -19,7 +19,7 @@ const THREADS: usize = 4;
 
 /// Steps of one process, and what paused within them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Steps {
+pub(super) struct LiveSteps {
     profiler: Vec<ThreadSteps>,
     backward: Vec<ThreadSteps>,
 }
@@ -37,12 +37,12 @@ struct ThreadSteps {
 
 /// Where pauses were: when any ran, and when each began, in order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pauses<'a> {
-    pub(super) covered: &'a Covered,
+pub(super) struct PauseTimes<'a> {
+    pub(super) covered: &'a IntervalUnion,
     pub(super) begins: &'a VecDeque<u64>,
 }
 
-impl Pauses<'_> {
+impl PauseTimes<'_> {
     fn within(self, begin_ns: u64, end_ns: u64) -> CountAndTime {
         let first = self.begins.partition_point(|begin| *begin < begin_ns);
         let behind = self.begins.partition_point(|begin| *begin < end_ns);
@@ -53,9 +53,9 @@ impl Pauses<'_> {
     }
 }
 
-impl Steps {
+impl LiveSteps {
     /// Takes a backward pass.
-    pub(super) fn add_backward(&mut self, pass: &Step, pauses: Pauses<'_>) {
+    pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: PauseTimes<'_>) {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
         };
@@ -80,7 +80,7 @@ impl Steps {
     }
 
     /// Takes an annotation that is a step.
-    pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: Pauses<'_>) {
+    pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: PauseTimes<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
             let (begin_ns, end_ns) = (annotation.begin_ns, annotation.end_ns);
             let pauses = pauses.within(begin_ns, end_ns);

@@ -1,26 +1,26 @@
 //! Sums over pauses, for one process and for all.
 
-use super::snapshot::Collections;
+use super::snapshot::CollectionCounts;
 use super::snapshot::CountAndTime;
 use super::snapshot::GENERATIONS;
 use super::snapshot::Histogram;
 use super::snapshot::PAUSE_CLASSES_NS;
 use crate::process::generation_index;
 use crate::process::reason_index;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 
 /// Reasons in the order of [`reason_index`].
-const REASONS: [Reason; 4] = [
-    Reason::Automatic,
-    Reason::Manual,
-    Reason::Shutdown,
-    Reason::Unknown,
+const REASONS: [GcReason; 4] = [
+    GcReason::Automatic,
+    GcReason::Manual,
+    GcReason::Shutdown,
+    GcReason::Unknown,
 ];
 
 /// Sums over pauses.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct PauseSums {
     by_reason: [[CountAndTime; GENERATIONS]; REASONS.len()],
     histogram: [Histogram; GENERATIONS],
     collected: u64,
@@ -29,7 +29,7 @@ pub(super) struct Sums {
     longest_ns: u64,
 }
 
-impl Sums {
+impl PauseSums {
     pub(super) fn add(&mut self, pause: &Pause) {
         let (duration_ns, generation) = (pause.duration_ns(), generation_index(pause.generation));
         let reason = self.by_reason.get_mut(reason_index(pause.reason));
@@ -65,7 +65,7 @@ impl Sums {
         self.longest_ns = self.longest_ns.max(other.longest_ns);
     }
 
-    pub(super) fn figures(&self) -> Collections {
+    pub(super) fn figures(&self) -> CollectionCounts {
         let mut by_generation = [CountAndTime::default(); GENERATIONS];
         for reason in &self.by_reason {
             for (sum, own) in by_generation.iter_mut().zip(reason) {
@@ -74,7 +74,7 @@ impl Sums {
         }
         let reasons = REASONS.into_iter().zip(self.by_reason);
         let met = reasons.filter(|(_, sums)| sums.iter().any(|sum| sum.count > 0));
-        Collections {
+        CollectionCounts {
             pauses: by_generation.map(|sum| sum.count),
             pause_ns: by_generation.map(|sum| sum.time_ns),
             by_reason: met.map(|(reason, sums)| (reason.as_str(), sums)).collect(),

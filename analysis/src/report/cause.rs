@@ -1,7 +1,7 @@
 //! The part of a report about what pauses cost: by replay of the schedule without them.
 
 use super::Basis;
-use super::Effort;
+use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ pub struct CauseReport {
     /// Measured: from the first call or operation to the last end.
     pub span_ns: u64,
     /// Measured: all pauses of the process.
-    pub pauses: Effort,
+    pub pauses: PauseTotal,
     /// How much earlier the last operation or call would have ended without any pause.
     pub cost_ns: u64,
     /// `cost_ns` over `span_ns`.
@@ -39,7 +39,7 @@ pub struct CauseReport {
     /// Pauses that were replayed one by one, the longest; the others were removed in groups.
     pub replayed_alone: u64,
     /// Of those replayed one by one: their costs in parts, added.
-    pub parts: CostParts,
+    pub parts: PauseCostParts,
     /// The longest pauses, longest first, at most 20.
     pub longest: Vec<PauseCostReport>,
 }
@@ -78,7 +78,7 @@ pub struct DeviceCost {
 
 /// A cost in parts.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
-pub struct CostParts {
+pub struct PauseCostParts {
     /// Paid at once: the device was idle for so much longer between the begin of the pause and the
     /// first operation asked for after it.
     pub exposed_ns: u64,
@@ -103,7 +103,7 @@ pub struct PauseCostReport {
     /// exposed + deferred. With what is hidden that is the length, unless it cost more.
     pub cost_ns: u64,
     /// The cost in parts.
-    pub parts: CostParts,
+    pub parts: PauseCostParts,
     /// Its share of the cost of all: how much earlier everything would have ended without it, those
     /// before it removed already. Shares of all pauses, these and others, add up to `cost_ns`.
     pub share_ns: u64,

@@ -1,7 +1,7 @@
 //! The part of a report about performance counters.
 
 use super::Basis;
-use super::Effort;
+use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ pub struct CountersReport {
     /// Processes with totals scaled up, because counters had to take turns.
     pub scaled_processes: u64,
     /// Pauses that waited for a disk (`major-faults`).
-    pub major_fault_pauses: Effort,
+    pub major_fault_pauses: PauseTotal,
     /// Full collections whose number of examined objects is known.
     pub examined_pauses: u64,
     /// Objects examined in them: those left and those freed. Inferred: a collection looks at each

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Count and time of some pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Effort {
+pub struct PauseTotal {
     /// How many.
     pub count: u64,
     /// Their lengths added.
@@ -16,7 +16,7 @@ pub struct Effort {
 
 /// A set of pauses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Pauses {
+pub struct PausesReport {
     /// Always measured.
     pub basis: Basis,
     /// How many.
@@ -39,7 +39,7 @@ pub struct Pauses {
     /// Objects found unreachable and not freed, by the pauses that tell.
     pub uncollectable: u64,
     /// Pauses that freed nothing and found nothing.
-    pub freed_nothing: Effort,
+    pub freed_nothing: PauseTotal,
     /// Pauses that do not tell what they freed.
     pub outcome_unknown: u64,
     /// Processor time within the pauses, where recorded.
@@ -112,34 +112,34 @@ pub struct WorstPause {
 
 /// Collections that freed nothing: the work was for nothing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct FreedNothing {
+pub struct FreedNothingReport {
     /// Always measured.
     pub basis: Basis,
     /// Automatic collections of the whole heap.
-    pub automatic_full: Effort,
+    pub automatic_full: PauseTotal,
     /// Other automatic collections.
-    pub automatic_partial: Effort,
+    pub automatic_partial: PauseTotal,
     /// Collections that the program asked for.
-    pub manual: Effort,
+    pub manual: PauseTotal,
     /// Those at the end of the interpreter.
-    pub shutdown: Effort,
+    pub shutdown: PauseTotal,
     /// Those of unknown reason.
-    pub unknown: Effort,
+    pub unknown: PauseTotal,
     /// All of them.
-    pub total: Effort,
+    pub total: PauseTotal,
     /// Their share of the time of all pauses.
     pub time_ratio: f64,
     /// All automatic collections of the whole heap, for comparison.
-    pub of_automatic_full: Effort,
+    pub of_automatic_full: PauseTotal,
 }
 
 /// Collections by `gc.collect()` or `PyGC_Collect`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ExplicitCalls {
+pub struct ExplicitCallsReport {
     /// Always measured.
     pub basis: Basis,
     /// The pauses.
-    pub pauses: Pauses,
+    pub pauses: PausesReport,
     /// Their share of the time of all pauses.
     pub time_ratio: f64,
     /// Share of the observed time.
@@ -149,7 +149,7 @@ pub struct ExplicitCalls {
     /// Calls per second of observed time of these processes.
     pub rate_per_s: Option<f64>,
     /// Collections whose reason is not known: some of them may have been asked for too.
-    pub of_unknown_reason: Effort,
+    pub of_unknown_reason: PauseTotal,
 }
 
 /// One full collection in a series.
@@ -166,7 +166,7 @@ pub struct GrowthPoint {
 /// How the full collection's pause grows with the heap of one process. Collections at the end of
 /// the interpreter are left out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Growth {
+pub struct GrowthReport {
     /// The fit is inferred: it assumes that the pause is a straight line in the number of objects.
     pub basis: Basis,
     /// Full collections with a known number of objects.
@@ -188,7 +188,7 @@ pub struct Growth {
     pub at_twice_the_heap: Option<Prediction>,
 }
 
-impl Growth {
+impl GrowthReport {
     /// The collection nearest to this share of the time between the first and the last.
     #[must_use]
     #[expect(
@@ -199,8 +199,8 @@ impl Growth {
     )]
     pub fn at(&self, ratio: f64) -> GrowthPoint {
         let span = self.last.after_start_ns - self.first.after_start_ns;
-        let moment = self.first.after_start_ns + (span as f64 * ratio) as u64;
-        let distance = |point: &&GrowthPoint| point.after_start_ns.abs_diff(moment);
+        let at_ns = self.first.after_start_ns + (span as f64 * ratio) as u64;
+        let distance = |point: &&GrowthPoint| point.after_start_ns.abs_diff(at_ns);
         *self
             .over_time
             .iter()
@@ -251,7 +251,7 @@ pub struct ProbeReport {
 
 /// What is not in the figures.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
-pub struct Missing {
+pub struct MissingData {
     /// Events lost while recording, by where.
     pub lost: std::collections::BTreeMap<String, u64>,
     /// Processes that could have run Python unseen, or for longer than was seen, by reason: a clause whose subject
@@ -261,9 +261,9 @@ pub struct Missing {
     /// where a trace does not tell: those of older versions, of other tools, and without a last line.
     pub every_process_examined: Option<bool>,
     /// Pauses under `--min-pause`: counted, not described. Their time is in the totals.
-    pub omitted: Effort,
+    pub omitted: PauseTotal,
     /// Pauses cut short by the end of their process or thread; they are in the figures.
-    pub unfinished: Effort,
+    pub unfinished: PauseTotal,
     /// Things in the traces that made no sense and were left out.
     pub anomalies: u64,
     /// Files that were named and are in no figure, with the reason.

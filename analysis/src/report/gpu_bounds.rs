@@ -1,7 +1,7 @@
 //! The part of a report about what pauses cost GPUs where only calls on the host were recorded.
 
 use super::Basis;
-use super::Effort;
+use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -13,7 +13,7 @@ pub struct BoundsReport {
     /// pause: a wait for data or for another process that the pause only covered up is not seen.
     pub basis: Basis,
     /// Pauses of these processes; of two that overlap, the common part once.
-    pub pauses: Effort,
+    pub pauses: PauseTotal,
     /// The GPUs' work came later by at least so much, processes added.
     pub at_least_ns: u64,
     /// And by at most so much.
@@ -36,7 +36,7 @@ pub struct RuleBounds {
     /// on, which needs the interpreter's lock. `not-known`: none of these; anything from nothing to the whole pause.
     pub rule: String,
     /// The pauses.
-    pub pauses: Effort,
+    pub pauses: PauseTotal,
     /// Lost at least.
     pub at_least_ns: u64,
     /// Lost at most.
@@ -53,7 +53,7 @@ pub struct ProcessBounds {
     /// Rank in a distributed job.
     pub rank: Option<u32>,
     /// Its pauses.
-    pub pauses: Effort,
+    pub pauses: PauseTotal,
     /// Lost at least.
     pub at_least_ns: u64,
     /// Lost at most.

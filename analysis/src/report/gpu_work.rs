@@ -13,7 +13,7 @@ use serde::Serialize;
 
 /// What ran on the GPUs, from traces that hold operations with the GPU's own times.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct GpuWork {
+pub struct GpuWorkReport {
     /// Measured by the GPU, through CUPTI.
     pub basis: Basis,
     /// Kernels, copies and fills.

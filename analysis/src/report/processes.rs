@@ -3,10 +3,10 @@
 use super::AllocationsReport;
 use super::Basis;
 use super::CountersReport;
-use super::Effort;
-use super::Growth;
-use super::Lines;
-use super::Pauses;
+use super::GrowthReport;
+use super::LinesReport;
+use super::PauseTotal;
+use super::PausesReport;
 use super::PressureReport;
 use super::RecordedReport;
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ pub struct TraceReport {
     /// last line.
     pub basis: Basis,
     /// Count and time of its pauses.
-    pub pauses: Effort,
+    pub pauses: PauseTotal,
     /// The longest.
     pub max_ns: Option<u64>,
     /// Observed time of its processes that ran the collector.
@@ -100,11 +100,11 @@ pub struct ProcessReport {
     /// Of `observed_ns`: inferred where begin or end is that of its events.
     pub basis: Basis,
     /// Pauses.
-    pub pauses: Pauses,
+    pub pauses: PausesReport,
     /// By generation: 0, 1, 2, unknown.
-    pub by_generation: [Effort; 4],
+    pub by_generation: [PauseTotal; 4],
     /// By reason: automatic, manual, shutdown, unknown.
-    pub by_reason: [Effort; 4],
+    pub by_reason: [PauseTotal; 4],
     /// Time during which the collector ran, overlaps once.
     pub paused_ns: u64,
     /// Time during which its Python code stood still.
@@ -120,9 +120,9 @@ pub struct ProcessReport {
     /// Settings of the collector.
     pub settings: Option<SettingsReport>,
     /// How the full collection grows with the heap.
-    pub growth: Option<Growth>,
+    pub growth: Option<GrowthReport>,
     /// Python lines and stacks that trigger its collections; absent where no pause has a stack.
-    pub lines: Option<Lines>,
+    pub lines: Option<LinesReport>,
     /// Its allocation pressure, where recorded.
     pub pressure: Option<PressureReport>,
     /// Its allocations as windows on the allocator saw them (`--alloc`).

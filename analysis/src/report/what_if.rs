@@ -18,7 +18,7 @@ pub struct WhatIf {
     /// `pause-time`: the GPU's times are not known, so that the pause time saved is an upper bound of the time saved.
     pub method: String,
     /// Pause time less than in this recording, processes added; negative: more.
-    pub pause_time_less_ns: Interval,
+    pub pause_time_less_ns: PredictedRange,
     /// The run is shorter by so much; negative: longer. `at_least_ns` is absent where only an upper bound is known.
     pub saved_ns: Saving,
     /// Length of the run, of all ranks together from the first begin to the last end; only by replay.
@@ -44,7 +44,7 @@ pub struct WhatIf {
 
 /// From the worse to the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Interval {
+pub struct PredictedRange {
     /// What is not known taken for the worse.
     pub at_least_ns: i64,
     /// What is not known taken for the better.

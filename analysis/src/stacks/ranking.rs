@@ -5,11 +5,11 @@ use super::NodeId;
 use super::StackSums;
 use super::StackTree;
 use super::TraceStacks;
-use crate::report::Effort;
-use crate::report::LineEffort;
 use crate::report::LineReport;
-use crate::report::Lines;
+use crate::report::LineTotal;
+use crate::report::LinesReport;
 use crate::report::Location;
+use crate::report::PauseTotal;
 use crate::report::StackReport;
 use crate::tally::ratio;
 use gctrace_event::Frame;
@@ -20,17 +20,17 @@ use std::collections::BTreeMap;
 const WITH: usize = 3;
 /// Lines listed for one kind of collection.
 const OF_A_KIND: usize = 5;
-/// Index of [`gctrace_event::Reason::Manual`] in arrays by reason.
+/// Index of [`gctrace_event::GcReason::Manual`] in arrays by reason.
 const MANUAL: usize = 1;
 
 /// How many lines and stacks are listed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct RankingLimits {
     lines: usize,
     stacks: usize,
 }
 
-impl Limits {
+impl RankingLimits {
     /// For all processes together.
     pub(crate) const ALL: Self = Self {
         lines: 50,
@@ -44,29 +44,29 @@ impl Limits {
 }
 
 /// Sums over one or more processes, on the way to a report.
-pub(crate) struct Ranking<'a> {
+pub(crate) struct StackRanking<'a> {
     tree: &'a StackTree,
     /// Time of all pauses, those without a stack included.
     all_ns: u64,
-    lines: Lines,
-    innermost: BTreeMap<LocationId, Group>,
-    own: BTreeMap<LocationId, Group>,
+    lines: LinesReport,
+    innermost: BTreeMap<LocationId, LineGroup>,
+    own: BTreeMap<LocationId, LineGroup>,
     stacks: BTreeMap<NodeId, StackSums>,
 }
 
 /// Pauses of one line, and of the lines at the other end.
 #[derive(Default)]
-struct Group {
+struct LineGroup {
     sums: StackSums,
-    with: BTreeMap<LocationId, Effort>,
+    with: BTreeMap<LocationId, PauseTotal>,
 }
 
-impl<'a> Ranking<'a> {
+impl<'a> StackRanking<'a> {
     pub(crate) fn new(tree: &'a StackTree, all_ns: u64) -> Self {
         Self {
             tree,
             all_ns,
-            lines: Lines::default(),
+            lines: LinesReport::default(),
             innermost: BTreeMap::new(),
             own: BTreeMap::new(),
             stacks: BTreeMap::new(),
@@ -109,11 +109,11 @@ impl<'a> Ranking<'a> {
     }
 
     /// The report on everything added, `None` if nothing had a stack.
-    pub(crate) fn report(self, limits: Limits) -> Option<Lines> {
+    pub(crate) fn report(self, limits: RankingLimits) -> Option<LinesReport> {
         if self.stacks.is_empty() {
             return None;
         }
-        let of_kind = |effort: fn(&StackSums) -> Effort| {
+        let of_kind = |effort: fn(&StackSums) -> PauseTotal| {
             let efforts = self
                 .own
                 .iter()
@@ -121,7 +121,7 @@ impl<'a> Ranking<'a> {
             let used: BTreeMap<_, _> = efforts.filter(|(_, effort)| effort.count > 0).collect();
             self.efforts(&used, OF_A_KIND)
         };
-        Some(Lines {
+        Some(LinesReport {
             explicit: of_kind(|sums| sums.by_reason.get(MANUAL).copied().unwrap_or_default()),
             automatic_full: of_kind(|sums| sums.automatic_full),
             automatic_partial: of_kind(StackSums::automatic_partial),
@@ -137,15 +137,15 @@ impl<'a> Ranking<'a> {
 
     fn line_reports(
         &self,
-        groups: &BTreeMap<LocationId, Group>,
-        limits: Limits,
+        groups: &BTreeMap<LocationId, LineGroup>,
+        limits: RankingLimits,
     ) -> Vec<LineReport> {
-        let mut sorted: Vec<(&Location, &Group)> = groups
+        let mut sorted: Vec<(&Location, &LineGroup)> = groups
             .iter()
             .filter_map(|(id, group)| Some((self.tree.location(*id)?, group)))
             .collect();
         sorted.sort_by_key(|(location, group)| (Reverse(group.sums.all.time_ns), *location));
-        let report = |(location, group): (&Location, &Group)| LineReport {
+        let report = |(location, group): (&Location, &LineGroup)| LineReport {
             location: location.clone(),
             pauses: group.sums.all,
             time_ratio: self.share(group.sums.all),
@@ -158,20 +158,20 @@ impl<'a> Ranking<'a> {
         sorted.into_iter().take(limits.lines).map(report).collect()
     }
 
-    fn efforts(&self, efforts: &BTreeMap<LocationId, Effort>, most: usize) -> Vec<LineEffort> {
-        let mut sorted: Vec<(&Location, Effort)> = efforts
+    fn efforts(&self, efforts: &BTreeMap<LocationId, PauseTotal>, most: usize) -> Vec<LineTotal> {
+        let mut sorted: Vec<(&Location, PauseTotal)> = efforts
             .iter()
             .filter_map(|(id, effort)| Some((self.tree.location(*id)?, *effort)))
             .collect();
         sorted.sort_by_key(|(location, effort)| (Reverse(effort.time_ns), *location));
-        let report = |(location, pauses): (&Location, Effort)| LineEffort {
+        let report = |(location, pauses): (&Location, PauseTotal)| LineTotal {
             location: location.clone(),
             pauses,
         };
         sorted.into_iter().take(most).map(report).collect()
     }
 
-    fn stack_reports(&self, limits: Limits) -> Vec<StackReport> {
+    fn stack_reports(&self, limits: RankingLimits) -> Vec<StackReport> {
         let mut sorted: Vec<(NodeId, &StackSums)> =
             self.stacks.iter().map(|(id, sums)| (*id, sums)).collect();
         // Of equals the one whose frames come first, whatever order they were met in.
@@ -190,12 +190,12 @@ impl<'a> Ranking<'a> {
         sorted.into_iter().take(limits.stacks).map(report).collect()
     }
 
-    fn share(&self, effort: Effort) -> f64 {
+    fn share(&self, effort: PauseTotal) -> f64 {
         ratio(effort.time_ns, self.all_ns).unwrap_or(0.0)
     }
 }
 
-impl Group {
+impl LineGroup {
     fn add(&mut self, sums: &StackSums, with: Option<LocationId>) {
         self.sums.merge(sums);
         if let Some(with) = with {

@@ -5,10 +5,10 @@ use super::StackTree;
 use super::TraceFrames;
 use crate::process::generation_index;
 use crate::process::reason_index;
-use crate::report::Effort;
+use crate::report::PauseTotal;
 use gctrace_event::FrameId;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
@@ -20,11 +20,11 @@ const NO_FRAME: FrameId = 0;
 /// Sums over the pauses of one stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StackSums {
-    pub(crate) all: Effort,
-    pub(crate) by_generation: [Effort; 4],
-    pub(crate) by_reason: [Effort; 4],
+    pub(crate) all: PauseTotal,
+    pub(crate) by_generation: [PauseTotal; 4],
+    pub(crate) by_reason: [PauseTotal; 4],
     /// Automatic collections of the whole heap.
-    pub(crate) automatic_full: Effort,
+    pub(crate) automatic_full: PauseTotal,
     pub(crate) max_ns: u64,
 }
 
@@ -40,15 +40,15 @@ impl StackSums {
         if let Some(effort) = self.by_reason.get_mut(reason_index(pause.reason)) {
             effort.add(time_ns);
         }
-        if full && pause.reason == Reason::Automatic {
+        if full && pause.reason == GcReason::Automatic {
             self.automatic_full.add(time_ns);
         }
     }
 
     /// Automatic collections of less than the whole heap.
-    pub(crate) fn automatic_partial(&self) -> Effort {
+    pub(crate) fn automatic_partial(&self) -> PauseTotal {
         let [automatic, ..] = self.by_reason;
-        Effort {
+        PauseTotal {
             count: automatic.count.saturating_sub(self.automatic_full.count),
             time_ns: automatic
                 .time_ns
@@ -75,8 +75,8 @@ impl StackSums {
 pub(crate) struct TraceStacks {
     by_frame: HashMap<FrameId, StackSums>,
     by_node: BTreeMap<NodeId, StackSums>,
-    pub(crate) without_stack: Effort,
-    pub(crate) without_stack_at_shutdown: Effort,
+    pub(crate) without_stack: PauseTotal,
+    pub(crate) without_stack_at_shutdown: PauseTotal,
 }
 
 impl TraceStacks {
@@ -84,7 +84,7 @@ impl TraceStacks {
     pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
         let Some(mut frame) = pause.stack else {
             match pause.reason {
-                Reason::Shutdown => &mut self.without_stack_at_shutdown,
+                GcReason::Shutdown => &mut self.without_stack_at_shutdown,
                 _ => &mut self.without_stack,
             }
             .add(pause.duration_ns());

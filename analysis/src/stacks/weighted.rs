@@ -5,8 +5,8 @@ use super::StackSums;
 use super::StackTree;
 use crate::analysis::Analysis;
 use crate::process::ProcessState;
-use crate::report::Effort;
 use crate::report::Location;
+use crate::report::PauseTotal;
 
 /// The stacks of one process that has any.
 #[derive(Debug, Clone, Copy)]
@@ -82,14 +82,14 @@ impl<'a> WeightedStack<'a> {
 
     /// Count and time of its pauses.
     #[must_use]
-    pub fn pauses(&self) -> Effort {
+    pub fn pauses(&self) -> PauseTotal {
         self.sums.all
     }
 
     /// The same of one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses that do
     /// not tell.
     #[must_use]
-    pub fn of_generation(&self, generation: u8) -> Effort {
+    pub fn of_generation(&self, generation: u8) -> PauseTotal {
         let index = crate::process::generation_index(generation);
         let effort = self.sums.by_generation.get(index);
         effort.copied().unwrap_or_default()

@@ -1,7 +1,7 @@
 //! The first sentence where the GPU's times are known: what the pauses cost the run.
 
 use crate::gpu_cost::GpuCost;
-use crate::gpu_cost::Idle;
+use crate::gpu_cost::GpuIdle;
 use crate::report::Level;
 use crate::units::counted;
 use crate::units::duration;
@@ -18,7 +18,7 @@ pub(super) fn level(cost: &GpuCost, long_ns: u64) -> Level {
     }
 }
 
-pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&Idle>) -> String {
+pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&GpuIdle>) -> String {
     let pauses = counted(cost.pauses.count, "pause");
     let run = duration(cost.run_ns);
     let made = match cost.cost_ns {
@@ -88,10 +88,10 @@ fn hidden(cost: &GpuCost) -> String {
 }
 
 /// What leaves the GPU idle, where it is not the collector.
-fn instead(idle: &Idle) -> String {
+fn instead(idle: &GpuIdle) -> String {
     /// A GPU that is idle for less has little to gain.
-    const WORTH_SAYING: f64 = 0.01;
-    match idle.ratio >= WORTH_SAYING {
+    const REPORTED_FRACTION: f64 = 0.01;
+    match idle.ratio >= REPORTED_FRACTION {
         true => format!(
             " The GPU was idle for {} of its time; in {} of that the host {}.",
             percent(idle.ratio),
@@ -108,7 +108,7 @@ fn instead(idle: &Idle) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Effort;
+    use crate::report::PauseTotal;
 
     const LONG_NS: u64 = 100_000_000;
 
@@ -117,7 +117,7 @@ mod tests {
             run_ns: 10_000_000_000,
             cost_ns,
             error_ns,
-            pauses: Effort {
+            pauses: PauseTotal {
                 count: 7,
                 time_ns: 900_000_000,
             },
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn where_it_is_not_the_problem_it_says_what_is() {
-        let mut idle = Idle {
+        let mut idle = GpuIdle {
             ratio: 0.25,
             host: "was launching late",
             host_ratio: 0.8,

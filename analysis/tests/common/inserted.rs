@@ -2,15 +2,15 @@
 //! was? Used by the tests and by the example that prints the table.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::gpu::calls::CallKind;
-use gctrace_analysis::gpu::replay::Change;
+use gctrace_analysis::gpu::calls::CallEffect;
 use gctrace_analysis::gpu::replay::InsertedPause;
-use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayJob;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::NONE;
 use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Timeline;
-use gctrace_event::Reason;
+use gctrace_event::GcReason;
 use gctrace_event::read::ReadError;
 use gctrace_event::read::TraceReader;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(crate) struct Pause {
 
 /// How a pause is put into a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum InsertionMethod {
     /// By a replay: the model learned from the trace says what becomes later.
     Replay,
     /// By a simulation that knows nothing of threads: the calls of all threads are one sequence, and
@@ -59,16 +59,16 @@ pub(crate) struct Outcome {
 }
 
 /// Puts a pause in and takes it out. `None` where the thread makes no call after it.
-pub(crate) fn one(timeline: &Timeline, pause: Pause, way: Way) -> Option<Outcome> {
+pub(crate) fn one(timeline: &Timeline, pause: Pause, way: InsertionMethod) -> Option<Outcome> {
     let pause = in_a_gap(timeline, pause)?;
     let changed = match way {
-        Way::Replay => by_replay(timeline, pause),
-        Way::OneHost => by_one_host(timeline, pause),
+        InsertionMethod::Replay => by_replay(timeline, pause),
+        InsertionMethod::OneHost => by_one_host(timeline, pause),
     };
-    let job = Job::single(&changed);
-    let model = Model::learn(&job);
+    let job = ReplayJob::single(&changed);
+    let model = ReplayModel::learn(&job);
     let with = end_ns(&changed);
-    let without = model.replay(&Change::without_all(&job)).end_ns(0);
+    let without = model.replay(&ReplayChange::without_all(&job)).end_ns(0);
     Some(Outcome {
         cost_ns: with.cast_signed() - end_ns(timeline).cast_signed(),
         replayed_ns: with.cast_signed() - without.cast_signed(),
@@ -94,7 +94,7 @@ fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
 fn end_ns(timeline: &Timeline) -> u64 {
     let mut works = vec![false; timeline.threads.len()];
     for call in &timeline.calls {
-        works[call.thread as usize] |= call.kind != CallKind::Query;
+        works[call.thread as usize] |= call.kind != CallEffect::Query;
     }
     let calls = timeline
         .calls
@@ -106,18 +106,18 @@ fn end_ns(timeline: &Timeline) -> u64 {
 }
 
 fn by_replay(timeline: &Timeline, pause: Pause) -> Timeline {
-    let job = Job::single(timeline);
+    let job = ReplayJob::single(timeline);
     let inserted = InsertedPause {
         timeline: 0,
         thread: pause.thread,
         at_ns: pause.at_ns,
         length_ns: pause.length_ns,
     };
-    let change = Change {
+    let change = ReplayChange {
         inserted: vec![inserted],
-        ..Change::default()
+        ..ReplayChange::default()
     };
-    let schedule = Model::learn(&job).replay(&change);
+    let schedule = ReplayModel::learn(&job).replay(&change);
     let calls = (0..timeline.calls.len()).map(|call| schedule.call(0, call));
     let ops = (0..timeline.ops.len()).map(|op| schedule.op(0, op));
     rewritten(timeline, calls.collect(), ops.collect(), pause)
@@ -158,7 +158,7 @@ fn rewritten(
         collected: NONE,
         objects: NONE,
         generation: 2,
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
     });
     changed.pauses.sort_by_key(|pause| pause.begin_ns);
     changed
@@ -231,10 +231,10 @@ impl Host<'_> {
     fn end(&self, call: usize, begin: u64, own: &[usize]) -> u64 {
         let content = self.timeline.calls[call];
         let waits_for = match content.kind {
-            CallKind::Copy => own.last().copied(),
-            CallKind::DeviceSynchronize
-            | CallKind::StreamSynchronize
-            | CallKind::EventSynchronize => {
+            CallEffect::Copy => own.last().copied(),
+            CallEffect::DeviceSynchronize
+            | CallEffect::StreamSynchronize
+            | CallEffect::EventSynchronize => {
                 let last = self.last.iter().flatten().copied();
                 last.max_by_key(|op| self.timeline.ops[*op].end_ns)
             }

@@ -9,30 +9,30 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::Counters;
-use gctrace_event::End;
+use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
-use gctrace_event::Header;
+use gctrace_event::GcReason;
 use gctrace_event::Interpreter;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Source;
-use gctrace_event::read::Ending;
-use gctrace_event::read::Item;
+use gctrace_event::TraceEnd;
+use gctrace_event::TraceHeader;
+use gctrace_event::read::DecodedItem;
+use gctrace_event::read::TraceCompletion;
 
 /// The recordings begin here; one millisecond is `MS`.
 pub(crate) const START: u64 = 1_000_000_000;
 pub(crate) const MS: u64 = 1_000_000;
 
-pub(crate) fn header() -> Header {
-    Header {
+pub(crate) fn header() -> TraceHeader {
+    TraceHeader {
         format: FORMAT.to_owned(),
         started_ns: START,
         started_unix_ns: 1_700_000_000_000_000_000,
-        ..Header::default()
+        ..TraceHeader::default()
     }
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
         pid,
         namespace_pid: None,
         parent: None,
-        origin: Origin::Launched,
+        origin: ProcessOrigin::Launched,
         since_ns: START + since_ms * MS,
         command: vec!["python".to_owned()],
         rank: None,
@@ -70,7 +70,7 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         begin_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
         generation: 0,
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
         collected: Some(1),
         uncollectable: Some(0),
         interpreter: Some(0),
@@ -82,36 +82,41 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
         stack: None,
         young_count: None,
         counters: Counters::default(),
-        source: Source::Probes,
+        source: EventSource::Probes,
     }
 }
 
-pub(crate) fn end(at_ms: u64) -> End {
-    End {
+pub(crate) fn end(at_ms: u64) -> TraceEnd {
+    TraceEnd {
         ended_ns: START + at_ms * MS,
         why: "the command ended".to_owned(),
-        processes: Some(gctrace_event::Examined {
+        processes: Some(gctrace_event::ExaminedProcesses {
             python: 1,
             other: Some(0),
             unexamined: Default::default(),
         }),
-        ..End::default()
+        ..TraceEnd::default()
     }
 }
 
-pub(crate) fn add(analysis: &mut Analysis, file: &str, records: Vec<Record>, end: Option<End>) {
+pub(crate) fn add(
+    analysis: &mut Analysis,
+    file: &str,
+    records: Vec<Record>,
+    end: Option<TraceEnd>,
+) {
     analysis.begin_trace(file);
-    analysis.add(Item::Header(Box::new(header())));
+    analysis.add(DecodedItem::Header(Box::new(header())));
     for record in records {
-        analysis.add(Item::Record(record));
+        analysis.add(DecodedItem::Record(record));
     }
     if let Some(end) = end {
-        analysis.add(Item::Record(Record::End(end)));
+        analysis.add(DecodedItem::Record(Record::End(end)));
     }
-    analysis.end_trace(Ending::default(), None);
+    analysis.end_trace(TraceCompletion::default(), None);
 }
 
-pub(crate) fn report(records: Vec<Record>, end: Option<End>) -> Report {
+pub(crate) fn report(records: Vec<Record>, end: Option<TraceEnd>) -> Report {
     let mut analysis = Analysis::default();
     add(&mut analysis, "t.json", records, end);
     analysis.report()

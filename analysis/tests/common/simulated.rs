@@ -7,21 +7,21 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use gctrace_analysis::gpu::calls::CallKind;
-use gctrace_analysis::gpu::replay::Change;
-use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Model;
+use gctrace_analysis::gpu::calls::CallEffect;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayJob;
+use gctrace_analysis::gpu::replay::ReplayModel;
 use gctrace_analysis::gpu::timeline::Call;
 use gctrace_analysis::gpu::timeline::EventWait;
 use gctrace_analysis::gpu::timeline::NONE;
-use gctrace_analysis::gpu::timeline::Names;
 use gctrace_analysis::gpu::timeline::Op;
 use gctrace_analysis::gpu::timeline::PauseSpan;
 use gctrace_analysis::gpu::timeline::Stream;
+use gctrace_analysis::gpu::timeline::StringTable;
 use gctrace_analysis::gpu::timeline::Thread;
 use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOpKind;
-use gctrace_event::Reason;
 use std::sync::Arc;
 
 pub(crate) const US: u64 = 1_000;
@@ -82,7 +82,7 @@ fn thread(tid: u32) -> Thread {
 
 struct Machine {
     timeline: Timeline,
-    names: Names,
+    names: StringTable,
     with_pauses: bool,
     now: u64,
     free: Vec<u64>,
@@ -99,7 +99,7 @@ impl Machine {
         timeline.streams = numbers.map(|number| Stream { device: 0, number }).collect();
         Self {
             timeline,
-            names: Names::default(),
+            names: StringTable::default(),
             with_pauses,
             now: 1_000_000_000,
             free: vec![0; streams],
@@ -188,7 +188,7 @@ impl Machine {
             end_ns: end,
             thread,
             function: self.names.intern(function),
-            kind: CallKind::of(function),
+            kind: CallEffect::of(function),
             stream: index(stream),
             timed: true,
         });
@@ -245,7 +245,7 @@ pub(crate) fn pause(thread: u32, begin_ns: u64, end_ns: u64) -> PauseSpan {
         collected: NONE,
         objects: NONE,
         generation: 2,
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
     }
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn end_ns(timeline: &Timeline) -> u64 {
 }
 
 /// The replay of a change gives the measured times exactly.
-pub(crate) fn assert_same(job: &Job<'_>, model: &Model, change: &Change) {
+pub(crate) fn assert_same(job: &ReplayJob<'_>, model: &ReplayModel, change: &ReplayChange) {
     let schedule = model.replay(change);
     for (at, timeline) in job.timelines.iter().enumerate() {
         for (index, op) in timeline.ops.iter().enumerate() {

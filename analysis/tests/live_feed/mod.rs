@@ -11,13 +11,13 @@ use crate::common::START;
 use crate::common::header;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::ProcessFigures;
-use gctrace_analysis::live::Request;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
+use gctrace_event::BackwardStep;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Record;
-use gctrace_event::Step;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const LONG: u64 = 10 * MS;
@@ -36,7 +36,7 @@ pub(crate) fn fed(records: impl IntoIterator<Item = Record>) -> Live {
 
 /// The state a moment after the settling of `until_ms`, over the interval before.
 pub(crate) fn at(live: &Live, until_ms: u64, interval_ms: u64) -> Snapshot {
-    live.snapshot(&Request {
+    live.snapshot(&SnapshotRequest {
         now_ns: START + until_ms * MS + SETTLE_NS,
         interval_ns: interval_ms * MS,
         detail: None,
@@ -64,7 +64,7 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
 }
 
 pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
-    Record::Step(Step {
+    Record::Step(BackwardStep {
         pid,
         tid: pid,
         begin_ns: START + from_ms * MS,

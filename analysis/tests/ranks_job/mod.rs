@@ -12,9 +12,9 @@
     reason = "each test program uses its part of a run; helpers of tests fail by panicking"
 )]
 
-use gctrace_analysis::gpu::collect::About;
-use gctrace_analysis::gpu::collect::Collector;
-use gctrace_analysis::gpu::ranks::Jobs;
+use gctrace_analysis::gpu::collect::TimelineCollector;
+use gctrace_analysis::gpu::collect::TimelineContext;
+use gctrace_analysis::gpu::ranks::RankJobs;
 use gctrace_analysis::gpu::ranks::jobs;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::Annotation;
@@ -22,14 +22,14 @@ use gctrace_event::Collective;
 use gctrace_event::Counters;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
+use gctrace_event::EventSource;
+use gctrace_event::GcReason;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Source;
 
 const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -172,7 +172,7 @@ pub(crate) fn timelines(runs: &[RankRun]) -> Vec<Timeline> {
 }
 
 /// Jobs among timelines.
-pub(crate) fn found(timelines: &[Timeline]) -> Jobs {
+pub(crate) fn found(timelines: &[Timeline]) -> RankJobs {
     jobs(&timelines.iter().collect::<Vec<_>>())
 }
 
@@ -335,7 +335,7 @@ impl RankRun {
             begin_ns,
             end_ns: self.host_ns,
             generation: 2,
-            reason: Reason::Automatic,
+            reason: GcReason::Automatic,
             collected: Some(0),
             uncollectable: Some(0),
             interpreter: None,
@@ -347,7 +347,7 @@ impl RankRun {
             stack: None,
             young_count: None,
             counters: Counters::default(),
-            source: Source::Probes,
+            source: EventSource::Probes,
         }));
     }
 
@@ -451,15 +451,15 @@ impl RankRun {
 
     /// As the analysis sees it.
     pub(crate) fn timeline(&self, trace: usize) -> Timeline {
-        self.timeline_about(About {
+        self.timeline_about(TimelineContext {
             trace,
             rank: Some(self.rank),
-            ..About::default()
+            ..TimelineContext::default()
         })
     }
 
-    pub(crate) fn timeline_about(&self, about: About) -> Timeline {
-        let mut collector = Collector::default();
+    pub(crate) fn timeline_about(&self, about: TimelineContext) -> Timeline {
+        let mut collector = TimelineCollector::default();
         for record in &self.records {
             match record {
                 Record::GpuOp(op) => collector.add_op(op),

@@ -6,7 +6,7 @@
 /// A prediction may be off by this share of the real difference, ...
 const SHARE_PERCENT: i64 = 5;
 /// ... or by this, whichever is more.
-const LEAST_NS: i64 = 1_000_000;
+const MIN_NS: i64 = 1_000_000;
 
 /// With fewer runs of a kind nothing is right: the median of three is the first that bears an outlier.
 pub(crate) const RIGHT_RUNS: usize = 3;
@@ -64,22 +64,22 @@ pub(crate) enum Verdict {
 }
 
 /// A run with collections.
-pub(crate) struct With {
+pub(crate) struct PausedRuns {
     pub(crate) measured: i64,
     pub(crate) replayed: i64,
     pub(crate) waited: i64,
 }
 
 /// A run without.
-pub(crate) struct Without {
+pub(crate) struct UnpausedRuns {
     pub(crate) measured: i64,
     pub(crate) waited: i64,
 }
 
 impl Figure {
-    pub(crate) fn of(with: &[With], without: &[Without]) -> Self {
-        let each = |value: fn(&With) -> i64| with.iter().map(value).collect::<Vec<_>>();
-        let alone = |value: fn(&Without) -> i64| without.iter().map(value).collect::<Vec<_>>();
+    pub(crate) fn of(with: &[PausedRuns], without: &[UnpausedRuns]) -> Self {
+        let each = |value: fn(&PausedRuns) -> i64| with.iter().map(value).collect::<Vec<_>>();
+        let alone = |value: fn(&UnpausedRuns) -> i64| without.iter().map(value).collect::<Vec<_>>();
         let (replayed, truth) = (each(|run| run.replayed), alone(|run| run.measured));
         Self {
             real: median(&each(|run| run.measured)) - median(&truth),
@@ -94,7 +94,7 @@ impl Figure {
 
     /// How far off a prediction may be.
     pub(crate) fn bound(&self) -> i64 {
-        (self.real.abs() * SHARE_PERCENT / 100).max(LEAST_NS)
+        (self.real.abs() * SHARE_PERCENT / 100).max(MIN_NS)
     }
 
     /// Right and wrong both have to be shown; a machine on which neither can be is no failure.

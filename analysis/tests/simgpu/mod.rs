@@ -11,9 +11,9 @@ mod limit;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
-use limit::InTime as _;
+use limit::WithTimeout as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,7 +24,7 @@ pub(crate) type Reason = String;
 
 /// What the profiler was told to record.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+pub(crate) enum RunForm {
     /// What calls waited for as well.
     WithWaits,
     /// As it does unless told.
@@ -85,7 +85,7 @@ fn compile(source: &str, library: &Path) -> Result<(), Reason> {
 }
 
 /// Plays a case; its runs, every even one with collections.
-pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reason> {
+pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<SimulatedRun, Reason> {
     if Command::new("python3")
         .arg("--version")
         .output_in_time()
@@ -119,7 +119,7 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
         .arg(folder.path());
     succeed(convert.env("PYTHONDONTWRITEBYTECODE", "1"));
     let waited_ns = waited(folder.path(), runs, ranks);
-    Ok(Played {
+    Ok(SimulatedRun {
         folder,
         ranks,
         waited_ns,
@@ -127,19 +127,19 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<Played, Reas
 }
 
 /// What a case left behind.
-pub(crate) struct Played {
+pub(crate) struct SimulatedRun {
     folder: tempfile::TempDir,
     ranks: usize,
     /// By run, as in [`Recorded`].
     waited_ns: Vec<Option<i64>>,
 }
 
-impl Played {
+impl SimulatedRun {
     /// The runs with collections as the PyTorch profiler would have recorded them.
-    pub(crate) fn with(&self, form: Form) -> Vec<Recorded> {
+    pub(crate) fn with(&self, form: RunForm) -> Vec<Recorded> {
         let form = match form {
-            Form::WithWaits => "",
-            Form::Plain => ".plain",
+            RunForm::WithWaits => "",
+            RunForm::Plain => ".plain",
         };
         self.recorded(0, form)
     }
@@ -186,7 +186,7 @@ fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
     let mut analysis = Analysis::default();
     for file in files {
         analysis.begin_trace("trace");
-        let mut reader = TraceReader::new(EventReader::new(Input::open(&file).unwrap()));
+        let mut reader = TraceReader::new(EventReader::new(TraceInput::open(&file).unwrap()));
         while let Some(item) = reader.next_item().unwrap() {
             analysis.add(item);
         }

@@ -6,15 +6,15 @@
 use super::Recorded;
 use super::figure;
 use super::figure::Figure;
+use super::figure::PausedRuns;
 use super::figure::RIGHT_RUNS;
+use super::figure::UnpausedRuns;
 use super::figure::Verdict;
-use super::figure::With;
-use super::figure::Without;
 use gctrace_analysis::gpu::ranks;
-use gctrace_analysis::gpu::replay::Change;
-use gctrace_analysis::gpu::replay::Job;
-use gctrace_analysis::gpu::replay::Model;
-use gctrace_analysis::gpu::replay::Schedule;
+use gctrace_analysis::gpu::replay::ReplayChange;
+use gctrace_analysis::gpu::replay::ReplayJob;
+use gctrace_analysis::gpu::replay::ReplayModel;
+use gctrace_analysis::gpu::replay::ReplaySchedule;
 use gctrace_analysis::gpu::timeline::Timeline;
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     pub(crate) length: Figure,
     /// Time between the first and the last operation in which none ran; of all ranks together.
     pub(crate) idle: Figure,
-    pub(crate) calm: Calm,
+    pub(crate) calm: BaselineRun,
 }
 
 impl Outcome {
@@ -61,7 +61,7 @@ impl Outcome {
 /// waited for one longer than a prediction may be off shows nothing about it, be it that other
 /// programs run or that the case has more busy threads than there are processors.
 #[derive(Debug)]
-pub(crate) struct Calm {
+pub(crate) struct BaselineRun {
     pub(crate) runs: [usize; 2],
     /// Of so many of each kind.
     pub(crate) of: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Calm {
     pub(crate) allowed: i64,
 }
 
-impl Calm {
+impl BaselineRun {
     pub(crate) fn is_enough(&self) -> bool {
         self.runs.iter().all(|runs| *runs >= RIGHT_RUNS)
     }
@@ -109,7 +109,7 @@ impl Trial {
         let calm_with: Vec<_> = calm_with.copied().collect();
         let calm_without = without.iter().filter(|run| run.waited() <= allowed);
         let calm_without: Vec<_> = calm_without.copied().collect();
-        let calm = Calm {
+        let calm = BaselineRun {
             runs: [calm_with.len(), calm_without.len()],
             of: with.len(),
             waited: [
@@ -126,7 +126,7 @@ impl Trial {
     }
 }
 
-fn outcome(with: &[&Prediction], figures: [Figure; 2], calm: Calm) -> Outcome {
+fn outcome(with: &[&Prediction], figures: [Figure; 2], calm: BaselineRun) -> Outcome {
     let [length, idle] = figures;
     Outcome {
         pauses: median_of(with, |run| run.pauses),
@@ -141,12 +141,12 @@ fn outcome(with: &[&Prediction], figures: [Figure; 2], calm: Calm) -> Outcome {
 fn figures(with: &[&Prediction], without: &[&Run]) -> [Figure; 2] {
     let values: [fn(&Measured) -> i64; 2] = [|run| run.length, |run| run.idle];
     values.map(|value| {
-        let with = with.iter().map(|with| With {
+        let with = with.iter().map(|with| PausedRuns {
             measured: value(&with.run.measured),
             replayed: value(&with.replayed),
             waited: with.run.waited(),
         });
-        let without = without.iter().map(|run| Without {
+        let without = without.iter().map(|run| UnpausedRuns {
             measured: value(&run.measured),
             waited: run.waited(),
         });
@@ -196,9 +196,9 @@ struct Prediction {
 
 fn predict(run: &Recorded) -> Prediction {
     let job = job(run);
-    let model = Model::learn(&job);
-    assert_identity(&job, &model.replay(&Change::default()));
-    let without = model.replay(&Change::without_all(&job));
+    let model = ReplayModel::learn(&job);
+    assert_identity(&job, &model.replay(&ReplayChange::default()));
+    let without = model.replay(&ReplayChange::without_all(&job));
     let (begin, _) = span(&job);
     let idle = (0..).zip(&job.timelines).flat_map(|(at, timeline)| {
         let devices: BTreeSet<u32> = timeline
@@ -222,22 +222,22 @@ fn predict(run: &Recorded) -> Prediction {
 }
 
 /// With every pause kept the replay gives the measured times.
-fn assert_identity(job: &Job<'_>, same: &Schedule) {
+fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     assert_eq!(same.makespan_end_ns().cast_signed(), span(job).1);
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in timeline.ops.iter().enumerate() {
-            let moments = [measured.begin_ns, measured.end_ns];
-            let [begin, end] = moments.map(|moment| moment.saturating_add_signed(*offset));
+            let timestamps = [measured.begin_ns, measured.end_ns];
+            let [begin, end] = timestamps.map(|timestamp| timestamp.saturating_add_signed(*offset));
             assert_eq!(same.op(at, op), (begin, end));
         }
     }
 }
 
 /// Of several ranks as the analysis finds it, by their collectives.
-fn job(run: &Recorded) -> Job<'_> {
+fn job(run: &Recorded) -> ReplayJob<'_> {
     let timelines: Vec<&Timeline> = run.ranks.iter().collect();
     if let [timeline] = timelines.as_slice() {
-        return Job::single(timeline);
+        return ReplayJob::single(timeline);
     }
     let jobs = ranks::jobs(&timelines);
     let [job] = jobs.jobs.as_slice() else {
@@ -253,7 +253,7 @@ fn job(run: &Recorded) -> Job<'_> {
 }
 
 /// From the first call to the end of the last call or operation of all ranks.
-fn span(job: &Job<'_>) -> (i64, i64) {
+fn span(job: &ReplayJob<'_>) -> (i64, i64) {
     let ranks = || job.timelines.iter().zip(&job.offsets_ns);
     let first = |rank: &Timeline| rank.calls.first().unwrap().begin_ns.cast_signed();
     let last = |rank: &Timeline| {

@@ -17,12 +17,12 @@ use gctrace_analysis::report::WhatIf;
 use gctrace_event::Annotation;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Settings;
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const LATENCY_NS: u64 = 6 * US;
@@ -174,10 +174,10 @@ impl Simulation {
             () if self.counts[1] > t1 => 1,
             () => 0,
         };
-        self.collect(generation, Reason::Automatic);
+        self.collect(generation, GcReason::Automatic);
     }
 
-    pub(crate) fn collect(&mut self, generation: usize, reason: Reason) {
+    pub(crate) fn collect(&mut self, generation: usize, reason: GcReason) {
         let live: u64 = self.live[..=generation].iter().sum();
         let garbage: u64 = self.garbage[..=generation].iter().sum();
         for younger in 0..=generation {
@@ -216,7 +216,7 @@ impl Simulation {
 pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
     let mut simulation = Simulation::new(collector, program.heap);
     let [t0, t1, t2] = collector.thresholds;
-    simulation.records.push(Record::Settings(Settings {
+    simulation.records.push(Record::Settings(GcSettings {
         pid: 1,
         at_ns: START,
         enabled: Some(collector.enabled),
@@ -228,7 +228,7 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
             .collect_every
             .is_some_and(|every| step > 0 && step % every == 0)
         {
-            simulation.collect(2, Reason::Manual);
+            simulation.collect(2, GcReason::Manual);
         }
         for _ in 0..program.launches {
             simulation.now_ns += program.think_ns;

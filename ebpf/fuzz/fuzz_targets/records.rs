@@ -2,14 +2,14 @@
 
 #![no_main]
 
-use gctrace_ebpf::Event;
+use gctrace_ebpf::KernelEvent;
 use gctrace_ebpf::MAX_STACK_DEPTH;
 use gctrace_ebpf::decode;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     match decode(bytes) {
-        Some(Event::Pause(event)) => {
+        Some(KernelEvent::Pause(event)) => {
             let pause = &event.pause;
             assert!(pause.begin_ns <= pause.end_ns);
             let length = pause.end_ns - pause.begin_ns;
@@ -17,11 +17,11 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(pause.stop_the_world_ns.is_none_or(|time| time <= length));
             assert!(event.thresholds.is_none_or(|all| all.iter().all(|one| *one >= 0)));
         }
-        Some(Event::Stack(stack)) => assert!(stack.frames.len() <= MAX_STACK_DEPTH as usize),
-        Some(Event::Code(code)) => {
+        Some(KernelEvent::Stack(stack)) => assert!(stack.frames.len() <= MAX_STACK_DEPTH as usize),
+        Some(KernelEvent::Code(code)) => {
             let read = code.file_name.len() + code.function_name.len() + code.line_table.len();
             assert!(read <= bytes.len());
         }
-        Some(Event::Process(_) | Event::Allocation(_)) | None => {}
+        Some(KernelEvent::Process(_) | KernelEvent::Allocation(_)) | None => {}
     }
 });

@@ -1,15 +1,15 @@
 //! What a probe on a call of CUDA costs on this machine: the real programs, on a function of our own.
 
-use super::BytesPlace;
+use super::BytesLocation;
 use super::CallKind;
 use super::CallProbe;
-use super::Cuda;
-use super::GridPlace;
-use super::StreamPlace;
+use super::CudaPrograms;
+use super::GridLocation;
+use super::StreamLocation;
 use crate::calibrate::own_file_offset;
 use crate::calibrate::rounds;
 use crate::error::Error;
-use crate::session::Session;
+use crate::session::BpfSession;
 use std::path::Path;
 
 /// Nanoseconds per call, the least of several rounds.
@@ -21,13 +21,13 @@ pub struct CudaCalibration {
     pub both_ns: f64,
 }
 
-impl Cuda {
+impl CudaPrograms {
     /// Measures what the probes cost here. The events it makes are thrown away, and so is anything else still in
     /// the ring: call it last. Takes two grace periods of the kernel (about 35 ms each).
     ///
     /// # Errors
     /// If the own executable cannot be read or probed.
-    pub fn calibrate(&mut self, session: &Session) -> Result<CudaCalibration, Error> {
+    pub fn calibrate(&mut self, session: &BpfSession) -> Result<CudaCalibration, Error> {
         let pid = std::process::id();
         let offset = own_file_offset()?;
         session.follow(pid)?;
@@ -46,18 +46,18 @@ impl Cuda {
             on_return: false,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamPlace::Stack(3),
-            bytes: BytesPlace::None,
-            grid: GridPlace::Arguments,
+            stream: StreamLocation::Stack(3),
+            bytes: BytesLocation::None,
+            grid: GridLocation::Arguments,
         };
         let at_entry = self.attach(file, std::slice::from_ref(&launch))?;
         let with_entry = self.time()?;
         let copy = CallProbe {
             kind: CallKind::CALL_COPY,
             on_return: true,
-            stream: StreamPlace::Argument(4),
-            bytes: BytesPlace::Argument(3),
-            grid: GridPlace::None,
+            stream: StreamLocation::Argument(4),
+            bytes: BytesLocation::Argument(3),
+            grid: GridLocation::None,
             ..launch
         };
         // Two probes in one place share their trap: one at a time, and none is left for other calibrations.

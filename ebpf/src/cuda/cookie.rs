@@ -13,7 +13,7 @@ const FLAGS_SHIFT: u32 = 48;
 
 /// Where a function finds its stream. Arguments are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StreamPlace {
+pub enum StreamLocation {
     /// It has none.
     #[default]
     None,
@@ -25,7 +25,7 @@ pub enum StreamPlace {
     Configuration,
 }
 
-impl StreamPlace {
+impl StreamLocation {
     /// `STREAM_ON_STACK`, `STREAM_IN_CONFIGURATION`.
     fn code(self) -> u8 {
         match self {
@@ -39,7 +39,7 @@ impl StreamPlace {
 
 /// Where a function finds how many bytes it is about. Arguments are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BytesPlace {
+pub enum BytesLocation {
     /// It does not say.
     #[default]
     None,
@@ -58,7 +58,7 @@ pub enum BytesPlace {
     Rows(u8),
 }
 
-impl BytesPlace {
+impl BytesLocation {
     /// `BYTES_SHIFT_SHIFT`, `BYTES_NCCL`, `BYTES_ROWS`.
     fn code(self) -> u8 {
         match self {
@@ -73,7 +73,7 @@ impl BytesPlace {
 
 /// Where a launch finds its grid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GridPlace {
+pub enum GridLocation {
     /// It has none.
     #[default]
     None,
@@ -85,7 +85,7 @@ pub enum GridPlace {
     Configuration,
 }
 
-impl GridPlace {
+impl GridLocation {
     fn code(self) -> u32 {
         match self {
             Self::None => grid_place::GRID_NONE.0,
@@ -99,7 +99,7 @@ impl GridPlace {
 /// A function to probe.
 #[derive(Clone, Debug)]
 pub struct CallProbe {
-    /// The caller's number for it; comes back in [`super::CudaCall::function`].
+    /// The caller's number for it; comes back in [`super::CudaCallEvent::function`].
     pub function: u16,
     /// What it does.
     pub kind: CallKind,
@@ -113,11 +113,11 @@ pub struct CallProbe {
     /// It is probed at the entry only and calls other functions that are probed.
     pub encloses: bool,
     /// Where its stream is.
-    pub stream: StreamPlace,
+    pub stream: StreamLocation,
     /// Where its bytes are.
-    pub bytes: BytesPlace,
+    pub bytes: BytesLocation,
     /// Where its grid is.
-    pub grid: GridPlace,
+    pub grid: GridLocation,
 }
 
 impl CallProbe {
@@ -157,9 +157,9 @@ mod tests {
             on_return: true,
             returns: Vec::new(),
             encloses: false,
-            stream: StreamPlace::Stack(1),
-            bytes: BytesPlace::NcclElements(3),
-            grid: GridPlace::Dim3,
+            stream: StreamLocation::Stack(1),
+            bytes: BytesLocation::NcclElements(3),
+            grid: GridLocation::Dim3,
         };
         assert_eq!(probe.cookie(), 0x0001_0223_1107_1234);
         assert_eq!(probe.cookie_at_return(), 0x0005_0223_1107_1234);

@@ -15,14 +15,14 @@ unsafe impl Wire for device_memory_event {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CudaEvent {
     /// A call.
-    Call(CudaCall),
+    Call(CudaCallEvent),
     /// Torch's caching allocator gave or took memory of a device.
     Memory(DeviceMemoryEvent),
 }
 
 /// A call. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CudaCall {
+pub struct CudaCallEvent {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -79,7 +79,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<CudaEvent> {
 }
 
 fn call(wire: &cuda_call_event) -> CudaEvent {
-    CudaEvent::Call(CudaCall {
+    CudaEvent::Call(CudaCallEvent {
         pid: wire.pid,
         tid: wire.tid,
         function: wire.function,

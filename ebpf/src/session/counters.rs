@@ -1,6 +1,6 @@
 //! Performance counters of a session: their maps and switches, and the sums of whole processes.
 
-use super::Session;
+use super::BpfSession;
 use super::update;
 use crate::counts;
 use crate::counts::CounterSet;
@@ -57,7 +57,7 @@ pub(super) fn prepare(open: &mut OpenGctraceSkel<'_>, set: CounterSet) -> Result
     Ok(())
 }
 
-impl Session {
+impl BpfSession {
     /// Hands over a counter of one CPU. The session keeps the event alive; `event` may be closed.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Session {
         Ok(found)
     }
 
-    /// The counters of all processes that have not been asked for with [`Session::ended_process`].
+    /// The counters of all processes that have not been asked for with [`BpfSession::ended_process`].
     ///
     /// # Errors
     /// [`Error::Map`] if the maps cannot be read.
@@ -240,22 +240,22 @@ fn combine(sum: &mut SoftwareCounts, other: &SoftwareCounts, with: impl Fn(u64, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Config;
     use crate::KernelSupport;
+    use crate::SessionConfig;
 
-    fn session(test: &str, counters: CounterSet) -> Option<Session> {
+    fn session(test: &str, counters: CounterSet) -> Option<BpfSession> {
         let support = KernelSupport::probe();
         if !support.permitted || !support.missing().is_empty() {
             eprintln!("skipped {test}: loading BPF programs is not possible here ({support:?})");
             return None;
         }
-        let config = Config {
+        let config = SessionConfig {
             follow_children: true,
             ring_bytes: 1 << 20,
             stack_depth: 0,
             counters,
         };
-        Some(Session::open(config, &support).unwrap())
+        Some(BpfSession::open(config, &support).unwrap())
     }
 
     /// The programs with everything in them pass the verifier, and their probes are hit.

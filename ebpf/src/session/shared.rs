@@ -1,8 +1,8 @@
 //! The session's maps, for programs of another object.
 
-use super::Session;
+use super::BpfSession;
 use crate::error::Error;
-use crate::support::Attach;
+use crate::support::AttachMethod;
 use libbpf_rs::MapCore as _;
 use libbpf_rs::MapHandle;
 use libbpf_rs::OpenObject;
@@ -28,10 +28,10 @@ const SHARED: [&str; 10] = [
 pub struct SharedMaps {
     handles: Vec<MapHandle>,
     /// How probes are attached on this kernel.
-    pub(crate) attach: Attach,
+    pub(crate) attach: AttachMethod,
 }
 
-impl Session {
+impl BpfSession {
     /// Handles of the maps that another object is to use instead of its own.
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl Session {
     }
 }
 
-impl Session {
+impl BpfSession {
     /// How probes are attached on this kernel.
-    pub(crate) fn attach_kind(&self) -> Attach {
+    pub(crate) fn attach_kind(&self) -> AttachMethod {
         self.attach
     }
 }

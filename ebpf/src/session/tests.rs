@@ -1,7 +1,7 @@
 //! Kernel tier: loads the real programs. Skipped, and said so, without privileges.
 
 use super::*;
-use crate::calibrate::Turn;
+use crate::calibrate::CalibrationLock;
 use crate::wire::PointKind;
 
 fn support(test: &str) -> Option<KernelSupport> {
@@ -14,14 +14,14 @@ fn support(test: &str) -> Option<KernelSupport> {
 }
 
 fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
-    let _turn = Turn::wait().expect("the other test takes less than a second");
-    let config = Config {
+    let _turn = CalibrationLock::wait().expect("the other test takes less than a second");
+    let config = SessionConfig {
         follow_children: true,
         ring_bytes: 1 << 20,
         stack_depth: 0,
         counters: CounterSet::default(),
     };
-    let mut session = Session::open(config, support).unwrap();
+    let mut session = BpfSession::open(config, support).unwrap();
     let (calibration, probes) = session.calibrate().unwrap();
     detach(probes);
     assert!(calibration.collect_ns > 0.0 && calibration.explicit_ns > 0.0);
@@ -53,14 +53,14 @@ fn single_links_work_as_well() {
 #[test]
 fn a_ring_of_odd_size_is_refused() {
     let support = KernelSupport::probe();
-    let config = Config {
+    let config = SessionConfig {
         follow_children: true,
         ring_bytes: 5000,
         stack_depth: 0,
         counters: CounterSet::default(),
     };
     assert!(matches!(
-        Session::open(config, &support),
+        BpfSession::open(config, &support),
         Err(Error::RingSize(5000))
     ));
 }

@@ -5,11 +5,11 @@ use crate::wire::PointKind;
 
 /// What the programs counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct ProgramCounts {
     pub(super) values: Vec<u64>,
 }
 
-impl Counters {
+impl ProgramCounts {
     fn value(&self, index: u32) -> u64 {
         self.values.get(index as usize).copied().unwrap_or(0)
     }

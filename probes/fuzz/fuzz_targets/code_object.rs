@@ -7,7 +7,7 @@ use gctrace_probes::CodeObject;
 use gctrace_probes::LineTableFormat;
 use gctrace_probes::frames;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::frames::Instruction;
+use gctrace_probes::frames::InstructionPointer;
 use libfuzzer_sys::fuzz_target;
 use std::io::ErrorKind;
 
@@ -25,9 +25,9 @@ fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
         frame_back: 8,
         code_tag_mask: 3,
         instruction: if pointers {
-            Instruction::Pointer { offset: 16 }
+            InstructionPointer::Pointer { offset: 16 }
         } else {
-            Instruction::Index {
+            InstructionPointer::Index {
                 offset: 16,
                 scale: 2,
             }

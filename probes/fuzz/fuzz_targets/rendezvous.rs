@@ -3,9 +3,9 @@
 
 #![no_main]
 
-use gctrace_ring::Consumer;
-use gctrace_ring::Listener;
-use gctrace_ring::Received;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingListener;
+use gctrace_ring::OfferState;
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::io::Write;
@@ -22,10 +22,10 @@ const GREETING: &[u8; 8] = b"gctrace1";
 /// Length of a ring of one record (probes/ring/src/layout.rs).
 const SMALLEST: u64 = 2 * 4096 + 64;
 
-static SOCKET: LazyLock<(PathBuf, Listener)> = LazyLock::new(|| {
+static SOCKET: LazyLock<(PathBuf, RingListener)> = LazyLock::new(|| {
     let path = std::env::temp_dir().join(format!("gctrace-fuzz-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
-    let listener = Listener::bind(&path).unwrap();
+    let listener = RingListener::bind(&path).unwrap();
     (path, listener)
 });
 
@@ -100,8 +100,8 @@ fuzz_target!(|input: (u8, bool, [u8; 3], &[u8], &[u8])| {
         send(&stream, &message, &files);
         drop(stream);
         while let Ok(Some(connection)) = listener.accept() {
-            if let Received::Offer(offered) = connection.receive()
-                && let Ok(mut ring) = Consumer::open(offered.ring.as_fd(), 1)
+            if let OfferState::Offer(offered) = connection.receive()
+                && let Ok(mut ring) = RingConsumer::open(offered.ring.as_fd(), 1)
             {
                 ring.read(true, |_| {});
             }

@@ -4,14 +4,14 @@
 #![no_main]
 
 use gctrace_probes::ResolveOptions;
-use gctrace_probes::Rung;
+use gctrace_probes::SearchStrategy;
 use gctrace_probes::maps;
 use gctrace_probes::resolve_bytes;
 use libfuzzer_sys::fuzz_target;
 use std::path::Path;
 
 fuzz_target!(|bytes: &[u8]| {
-    for first_rung in [Rung::SymbolTable, Rung::CodeAnalysis, Rung::Usdt] {
+    for first_rung in [SearchStrategy::SymbolTable, SearchStrategy::CodeAnalysis, SearchStrategy::Usdt] {
         let options = ResolveOptions {
             debug_roots: Vec::new(),
             first_rung,

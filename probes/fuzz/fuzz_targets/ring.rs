@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use gctrace_ring::Consumer;
-use gctrace_ring::Record;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingRecord;
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -43,13 +43,13 @@ fuzz_target!(|bytes: &[u8]| {
             file.write_all_at(&sequence, (SLOTS + slot * 64) as u64).unwrap();
         }
     }
-    let mut consumer = Consumer::open(file.as_fd(), RECORDS).unwrap();
+    let mut consumer = RingConsumer::open(file.as_fd(), RECORDS).unwrap();
     for is_dead in [false, true, true] {
         let mut taken = 0;
         consumer.read(is_dead, |record| {
             taken += 1;
             if let Ok(record) = record {
-                assert_eq!(Record::decode(record.encode()), Ok(record));
+                assert_eq!(RingRecord::decode(record.encode()), Ok(record));
             }
         });
         assert!(taken <= RECORDS);

@@ -11,11 +11,11 @@
     reason = "a measurement that fails is no measurement"
 )]
 
-use gctrace_ring::Consumer;
-use gctrace_ring::Listener;
+use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::Options;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingListener;
 use libloading::Library;
 use nix::time::ClockId;
 use std::os::fd::AsFd;
@@ -93,24 +93,24 @@ struct Run {
 fn run(folder: &Path, with: bool) -> Run {
     let socket = folder.join("rendezvous");
     let _ = std::fs::remove_file(&socket);
-    let listener = Listener::bind(&socket).expect("bound");
+    let listener = RingListener::bind(&socket).expect("bound");
     let mut command = Command::new(std::env::current_exe().expect("a file"));
     command.env(FOLDER, folder).stdout(Stdio::piped());
     if with {
         command
             .env("CUDA_INJECTION64_PATH", library())
             .env(RENDEZVOUS_VARIABLE, &socket)
-            .env(OPTIONS_VARIABLE, Options::default().to_string());
+            .env(OPTIONS_VARIABLE, InjectOptions::default().to_string());
     }
     let mut child = command.spawn().expect("it starts");
-    let mut ring: Option<Consumer> = None;
+    let mut ring: Option<RingConsumer> = None;
     let mut records = 0;
     while child.try_wait().expect("waited for").is_none() {
         if let Some(connection) = listener.accept().expect("no error")
             && let Some(offered) = connection.receive_within(Duration::from_secs(10))
         {
-            let records = offered.hello.role.records(&Options::default());
-            ring = Consumer::open(offered.ring.as_fd(), records).ok();
+            let records = offered.hello.role.records(&InjectOptions::default());
+            ring = RingConsumer::open(offered.ring.as_fd(), records).ok();
         }
         if let Some(ring) = &mut ring {
             records += ring.read(false, |_| ()).records;

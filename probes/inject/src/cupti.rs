@@ -27,17 +27,17 @@ mod functions;
 mod kernels;
 mod session;
 
-use crate::process;
-use crate::process::Ring;
-use api::Api;
+use crate::process_ring;
+use crate::process_ring::ProcessRing;
 use api::Code;
-use clock::Clock;
-use functions::Functions;
+use api::CuptiApi;
+use clock::CuptiClock;
+use functions::FunctionClasses;
 use gctrace_ring::CuptiState;
 use gctrace_ring::NO_TEXT;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
-use session::Session;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use session::CuptiSession;
 use std::ffi::c_int;
 use std::ffi::c_void;
 use std::panic::AssertUnwindSafe;
@@ -63,8 +63,8 @@ extern "C" fn InitializeInjection() -> c_int {
 /// CUDA_INJECTION64_PATH. May be called again and again, from a thread of ours only. Whether there is nothing left to
 /// do.
 pub(crate) fn begin_if_driver_is_mapped() -> bool {
-    let wants = process::options().is_some_and(|options| options.cuda);
-    if BEGUN.load(Ordering::Relaxed) || !wants || process::is_forked() {
+    let wants = process_ring::options().is_some_and(|options| options.cuda);
+    if BEGUN.load(Ordering::Relaxed) || !wants || process_ring::is_forked() {
         return true;
     }
     let is_initialised = driver_is_initialised();
@@ -95,7 +95,7 @@ static WAITS_FOR_DRIVER: AtomicBool = AtomicBool::new(false);
 /// has the driver's library and initialises it. No thread is there before (`os.fork` of Python 3.12 and later would
 /// warn the program's user of it).
 pub(crate) fn watch_for_driver() {
-    if process::options().is_some_and(|options| options.cuda) {
+    if process_ring::options().is_some_and(|options| options.cuda) {
         WAITS_FOR_DRIVER.store(true, Ordering::Release);
         opens(b"");
     }
@@ -130,20 +130,20 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 
 fn begin() {
     guarded(|| {
-        let Some(options) = process::options().filter(|options| options.cuda) else {
+        let Some(options) = process_ring::options().filter(|options| options.cuda) else {
             return;
         };
         if BEGUN.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Some(ring) = process::ring(Role::Gpu) else {
+        let Some(ring) = process_ring::ring(RingRole::Gpu) else {
             return;
         };
         if options.yields {
-            return say(ring, CuptiState::Yielded, 0, "");
+            return report(ring, CuptiState::Yielded, 0, "");
         }
         if let Err((state, code, detail)) = record(ring, options.only_waits) {
-            say(ring, state, i64::from(code), &detail);
+            report(ring, state, i64::from(code), &detail);
         }
     });
 }
@@ -151,17 +151,17 @@ fn begin() {
 /// Why nothing is recorded.
 type Failure = (CuptiState, Code, String);
 
-fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
+fn record(ring: &'static ProcessRing, only_waits: bool) -> Result<(), Failure> {
     let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
-    let api = Api::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
+    let api = CuptiApi::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
     let subscriber = subscribe(&api)?;
     // Before anything is enabled, as CUPTI demands; not before it is ours: another profiler's times would change.
     let register = api.register_timestamp;
     let is_taken = register.is_some_and(|register| register(clock::monotonic) == 0);
-    let clock = Clock::new(is_taken, &|| Session::read_clock(&api));
+    let clock = CuptiClock::new(is_taken, &|| CuptiSession::read_clock(&api));
     let names_threads = set_up(&api, ring);
-    let functions = Functions::new(only_waits);
-    let session = Session::new(api, ring, clock, functions, names_threads).publish();
+    let functions = FunctionClasses::new(only_waits);
+    let session = CuptiSession::new(api, ring, clock, functions, names_threads).publish();
     if let Err(failure) = ask_for_records(session) {
         if let Some(unsubscribe) = session.api.unsubscribe {
             let _ = unsubscribe(subscriber);
@@ -170,8 +170,8 @@ fn record(ring: &'static Ring, only_waits: bool) -> Result<(), Failure> {
     }
     session.functions.mute(&session.api);
     let version = i64::from(session.api.version());
-    say(ring, CuptiState::Recording, version, &library.file);
-    session.tell_calibration();
+    report(ring, CuptiState::Recording, version, &library.file);
+    session.report_calibration();
     if let Some(enable_callback) = session.api.enable_callback {
         let (domain, id) = CONTEXT_DIES;
         let _ = enable_callback(1, subscriber, domain, id);
@@ -184,7 +184,7 @@ fn refused(function: &str, code: Code) -> Failure {
     (CuptiState::Refused, code, function.to_owned())
 }
 
-fn subscribe(api: &Api) -> Result<u64, Failure> {
+fn subscribe(api: &CuptiApi) -> Result<u64, Failure> {
     let mut subscriber = 0;
     let code = (api.subscribe)(&raw mut subscriber, ending::notice, std::ptr::null_mut());
     let state = match code {
@@ -197,11 +197,11 @@ fn subscribe(api: &Api) -> Result<u64, Failure> {
 }
 
 /// What must be set before the first record. Whether calls will carry the kernel's thread ids.
-fn set_up(api: &Api, ring: &Ring) -> bool {
+fn set_up(api: &CuptiApi, ring: &ProcessRing) -> bool {
     let names_threads = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS)) == Some(0);
     if !names_threads {
         let kind = i64::from(decode::RUNTIME);
-        say(ring, CuptiState::Partial, kind, "calls carry no thread ids");
+        report(ring, CuptiState::Partial, kind, "calls carry no thread ids");
     }
     if let Some(set) = api.set_attribute {
         let (mut bytes, mut yes) = (size_of::<u8>(), 1_u8);
@@ -212,7 +212,7 @@ fn set_up(api: &Api, ring: &Ring) -> bool {
 }
 
 /// Enables one kind of record after the other; those that are refused are missing.
-fn ask_for_records(session: &Session) -> Result<(), Failure> {
+fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
     let code = (session.api.register_callbacks)(session::request, session::complete);
     if code != 0 {
         return Err(refused("cuptiActivityRegisterCallbacks", code));
@@ -231,19 +231,19 @@ fn ask_for_records(session: &Session) -> Result<(), Failure> {
     }
     for (kind, name, code) in refusals {
         let why = format!("{name}: cuptiActivityEnable returned {code}");
-        say(session.ring, CuptiState::Partial, i64::from(kind), &why);
+        report(session.ring, CuptiState::Partial, i64::from(kind), &why);
     }
     Ok(())
 }
 
 /// Says what became of CUPTI. An empty detail is none.
-fn say(ring: &Ring, state: CuptiState, code: i64, detail: &str) {
+fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
     let detail = match detail {
         "" => NO_TEXT,
         detail => ring.text(detail),
     };
-    ring.push(&Record::Cupti {
-        at_ns: process::now_ns(),
+    ring.push(&RingRecord::Cupti {
+        at_ns: process_ring::now_ns(),
         state,
         code,
         detail,

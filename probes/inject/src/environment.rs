@@ -1,7 +1,7 @@
 //! The variables by which gctrace asked for this library, and taking them out again.
 
+use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::Options;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use std::ffi::CStr;
 use std::ffi::OsStr;
@@ -13,10 +13,13 @@ const PRELOAD: &str = "LD_PRELOAD";
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
 /// What is asked, and where gctrace listens; `None` where nothing is asked.
-pub(crate) fn request() -> Option<(Options, Vec<u8>)> {
+pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
     let rendezvous = std::env::var_os(RENDEZVOUS_VARIABLE).filter(|path| !path.is_empty())?;
     let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
-    Some((Options::parse(options.as_bytes()), rendezvous.into_vec()))
+    Some((
+        InjectOptions::parse(options.as_bytes()),
+        rendezvous.into_vec(),
+    ))
 }
 
 /// Takes this library and gctrace's own variables out of the environment, so that programs started from here do

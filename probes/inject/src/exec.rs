@@ -3,7 +3,7 @@
 //! The library's functions stand before the C library's and call them. The environment is never changed: a program
 //! that was to be started without these variables is.
 
-use crate::process;
+use crate::process_ring;
 use gctrace_ring::Absence;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
 use std::ffi::CStr;
@@ -21,12 +21,12 @@ unsafe extern "C" {
 }
 
 /// The next function of a name. Looked up before the program's code: between fork and exec it must not be.
-struct Real {
+struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
-impl Real {
+impl NextFunction {
     const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -70,7 +70,7 @@ macro_rules! stand_before {
         mod real {
             #![expect(non_upper_case_globals, reason = "names of the C library")]
             $(
-                pub(super) static $name: super::Real = super::Real::new(
+                pub(super) static $name: super::NextFunction = super::NextFunction::new(
                     // SAFETY: ends in its only zero.
                     unsafe {
                         std::ffi::CStr::from_bytes_with_nul_unchecked(
@@ -108,7 +108,7 @@ stand_before! {
 /// # Safety
 /// C strings, and a list of them that ends with null.
 unsafe fn look(path: *const c_char, environment: Strings) {
-    let Some(rendezvous) = process::follows_to() else {
+    let Some(rendezvous) = process_ring::follows_to() else {
         return;
     };
     // SAFETY: as the caller promises.
@@ -122,7 +122,7 @@ unsafe fn look(path: *const c_char, environment: Strings) {
                 || libc::access(path, libc::X_OK) == 0)
     };
     if is_there {
-        absence.say(rendezvous);
+        absence.report(rendezvous);
     }
 }
 

@@ -27,7 +27,7 @@ mod environment;
 mod exec;
 mod find;
 mod names;
-mod process;
+mod process_ring;
 mod python;
 mod seccomp;
 
@@ -44,10 +44,10 @@ extern "C" fn begin() {
         // The program's terminal is not ours. This is the standard library's copy inside of this file.
         std::panic::set_hook(Box::new(|_| {}));
         if seccomp::is_confined(options.filters) {
-            return gctrace_ring::Absence::Confined.say(&rendezvous);
+            return gctrace_ring::Absence::Confined.report(&rendezvous);
         }
         exec::begin();
-        process::begin(options, rendezvous);
+        process_ring::begin(options, rendezvous);
         if options.collections || options.allocations {
             python::begin();
         }

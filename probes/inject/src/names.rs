@@ -5,30 +5,30 @@ use gctrace_ring::TextId;
 use std::collections::HashMap;
 
 /// Texts of one ring; some hundred bytes each.
-const MOST_TEXTS: u32 = 1 << 16;
+const MAX_TEXTS: u32 = 1 << 16;
 /// Frames of one ring; some 40 bytes each.
-const MOST_FRAMES: u32 = 1 << 17;
+const MAX_FRAMES: u32 = 1 << 17;
 
 /// Caller's frame, function, file, line.
 pub(crate) type Node = (u32, TextId, TextId, u32);
 
 /// What a ring has numbers for.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct RingNames {
     texts: HashMap<Box<str>, TextId>,
     frames: HashMap<Node, u32>,
     last_text: TextId,
     last_frame: u32,
 }
 
-impl Names {
+impl RingNames {
     pub(crate) fn text(&self, text: &str) -> Option<TextId> {
         self.texts.get(text).copied()
     }
 
     /// A number that was never used; `None` once there are too many.
     pub(crate) fn next_text(&mut self) -> Option<TextId> {
-        next(&mut self.last_text, MOST_TEXTS)
+        next(&mut self.last_text, MAX_TEXTS)
     }
 
     pub(crate) fn keep_text(&mut self, text: &str, id: TextId) {
@@ -39,9 +39,9 @@ impl Names {
         self.frames.get(&node).copied()
     }
 
-    /// As [`Names::next_text`].
+    /// As [`RingNames::next_text`].
     pub(crate) fn next_frame(&mut self) -> Option<u32> {
-        next(&mut self.last_frame, MOST_FRAMES)
+        next(&mut self.last_frame, MAX_FRAMES)
     }
 
     pub(crate) fn keep_frame(&mut self, node: Node, id: u32) {
@@ -63,13 +63,13 @@ mod tests {
 
     #[test]
     fn numbers_are_used_once_and_end() {
-        let mut names = Names::default();
+        let mut names = RingNames::default();
         assert_eq!(names.next_text(), Some(1));
         // One that could not be written is not kept, and its number is not used again.
         let second = names.next_text().unwrap();
         names.keep_text("a", second);
         assert_eq!((names.text("a"), names.text("b")), (Some(2), None));
         let frames = std::iter::from_fn(|| names.next_frame()).count();
-        assert_eq!(frames, MOST_FRAMES as usize);
+        assert_eq!(frames, MAX_FRAMES as usize);
     }
 }

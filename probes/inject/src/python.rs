@@ -21,30 +21,30 @@ pub(crate) use late::may_begin;
 pub(crate) use late::opens;
 pub(crate) use start::begin;
 
-use crate::process::Ring;
-use crate::process::now_ns;
-use crate::process::options;
-use crate::process::ring;
-use api::Api;
+use crate::process_ring::ProcessRing;
+use crate::process_ring::now_ns;
+use crate::process_ring::options;
+use crate::process_ring::ring;
+use api::PythonApi;
 use gctrace_ring::HookState;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
 use std::ffi::CStr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
 /// Hooks into the interpreter whose lock is held. No exception is set before, and none is afterwards.
-fn install(api: &'static Api) {
+fn install(api: &'static PythonApi) {
     let Some(options) = options() else { return };
     if options.allocations {
         allocations::install(api);
     }
     if options.collections
         && let Err(reason) = interpreter::install(api)
-        && let Some(ring) = ring(Role::Python)
+        && let Some(ring) = ring(RingRole::Python)
     {
-        say_interpreter(api, ring);
-        ring.push(&Record::Hook {
+        report_interpreter(api, ring);
+        ring.push(&RingRecord::Hook {
             at_ns: now_ns(),
             state: HookState::Failed,
             interpreter: api.interpreter_id(),
@@ -55,12 +55,12 @@ fn install(api: &'static Api) {
 }
 
 /// Writes which CPython this is, once for each ring.
-fn say_interpreter(api: &Api, ring: &Ring) {
-    static SAID: AtomicU32 = AtomicU32::new(0);
-    if SAID.swap(ring.number(), Ordering::Relaxed) == ring.number() {
+fn report_interpreter(api: &PythonApi, ring: &ProcessRing) {
+    static REPORTED_TO: AtomicU32 = AtomicU32::new(0);
+    if REPORTED_TO.swap(ring.number(), Ordering::Relaxed) == ring.number() {
         return;
     }
-    ring.push(&Record::Interpreter {
+    ring.push(&RingRecord::Interpreter {
         at_ns: now_ns(),
         version: ring.text(&api.version().to_string_lossy()),
         file: ring.text(&file_of(api).to_string_lossy()),
@@ -69,7 +69,7 @@ fn say_interpreter(api: &Api, ring: &Ring) {
 }
 
 /// The file that holds the interpreter, as the loader was told it.
-fn file_of(api: &Api) -> &'static CStr {
+fn file_of(api: &PythonApi) -> &'static CStr {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.
     let found = unsafe {

@@ -8,7 +8,7 @@ use common::Run;
 use common::interpreters;
 use common::run;
 use gctrace_ring::HookState;
-use gctrace_ring::Options;
+use gctrace_ring::InjectOptions;
 use gctrace_ring::class_of;
 
 /// Allocates COUNT blocks of SIZE bytes in each of THREADS threads by domain, by calloc and by realloc too.
@@ -40,10 +40,10 @@ for worker in workers:
 /// Of each count: two domains, four allocations each.
 const EACH: u64 = 8;
 
-fn counting() -> Options {
-    Options {
+fn counting() -> InjectOptions {
+    InjectOptions {
         allocations: true,
-        ..Options::default()
+        ..InjectOptions::default()
     }
 }
 
@@ -131,7 +131,7 @@ fn a_forked_childs_table_begins_at_zero() {
 #[test]
 fn said_when_it_begins() {
     for python in interpreters("said_when_it_begins") {
-        let only = Options {
+        let only = InjectOptions {
             collections: false,
             ..counting()
         };

@@ -5,11 +5,11 @@
 mod common;
 
 use common::Python;
-use common::Seen;
+use common::SeenRecords;
 use common::interpreters;
 use common::run;
 use gctrace_ring::HookState;
-use gctrace_ring::Options;
+use gctrace_ring::InjectOptions;
 
 /// Notes each collection from its own callback, and the statistics at its first and last line.
 const TRUTH: &str = r"
@@ -41,7 +41,7 @@ print(*[sum(1 for s in seen if s[0] == generation) for generation in range(3)])
 print(*[b - a for a, b in zip(before, after)], freed_after - freed)
 ";
 
-fn check(python: &Python, seen: &Seen, numbers: &[u64]) {
+fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
     let [count, collected, by_generation @ ..] = numbers else {
         panic!("{numbers:?}")
     };
@@ -87,7 +87,7 @@ fn check(python: &Python, seen: &Seen, numbers: &[u64]) {
 #[test]
 fn equal_to_the_interpreters_own_statistics() {
     for python in interpreters("equal_to_the_interpreters_own_statistics") {
-        let run = run(Options::default(), &mut python.command(TRUTH));
+        let run = run(InjectOptions::default(), &mut python.command(TRUTH));
         assert_eq!(run.errors, "", "{}", python.name);
         let seen = run.only();
         check(&python, seen, &run.numbers());

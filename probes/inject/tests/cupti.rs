@@ -12,8 +12,8 @@ use cupti_harness::recorded;
 use cupti_harness::truth;
 use cupti_harness::work;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Options;
-use gctrace_ring::Record;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::RingRecord;
 use std::collections::BTreeSet;
 
 /// Rounds of each thread: enough for several buffers and flushes.
@@ -22,10 +22,10 @@ const ROUNDS: usize = 1500;
 fn check(recorded: &Recorded, version: i64) {
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
-    let [(CuptiState::Recording, said, file)] = ring.states().as_slice()[..] else {
+    let [(CuptiState::Recording, printed, file)] = ring.states().as_slice()[..] else {
         panic!("{:?}", ring.states());
     };
-    assert_eq!(said, version);
+    assert_eq!(printed, version);
     assert!(file.contains("libcupti.so.1"), "{file}");
     let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
     assert_eq!(truth.len(), 3 * 4 * ROUNDS + 3 * 40);
@@ -57,12 +57,12 @@ fn check(recorded: &Recorded, version: i64) {
     let events = ring
         .records
         .iter()
-        .filter(|record| matches!(record, Record::Event { .. }));
+        .filter(|record| matches!(record, RingRecord::Event { .. }));
     assert_eq!(events.count(), 3 * ROUNDS);
     let waits = ring
         .records
         .iter()
-        .filter(|record| matches!(record, Record::Sync { .. }));
+        .filter(|record| matches!(record, RingRecord::Sync { .. }));
     assert!(waits.count() >= 8);
     assert_eq!((ring.lost, ring.dropped()), (0, 0));
     // Every 250 ms, and at the end: on a fast machine the work takes less.
@@ -100,7 +100,7 @@ fn all_work_of_versions_to_come() {
 #[test]
 fn only_waits_leaves_out_launches() {
     let test = "only_waits_leaves_out_launches";
-    let options = Options {
+    let options = InjectOptions {
         only_waits: true,
         ..options()
     };

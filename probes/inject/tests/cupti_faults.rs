@@ -17,8 +17,8 @@ use cupti_harness::recorded;
 use cupti_harness::truth;
 use cupti_harness::work;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Options;
-use gctrace_ring::Record;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::RingRecord;
 use std::os::unix::process::ExitStatusExt;
 
 /// What a program plays, and says: its output must come through.
@@ -37,10 +37,10 @@ fn with_fault(test: &str, fault: &str) -> Option<Recorded> {
 fn check_refused(recorded: &Recorded, state: CuptiState, code: i64) {
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
-    let [(said, with, _)] = ring.states().as_slice()[..] else {
+    let [(printed, with, _)] = ring.states().as_slice()[..] else {
         panic!("{:?}", ring.states());
     };
-    assert_eq!((said, with), (state, code));
+    assert_eq!((printed, with), (state, code));
     assert!(truth::work_of_ring(ring).is_empty());
     assert!(!truth::work_of_log(&recorded.log).is_empty());
 }
@@ -68,7 +68,7 @@ fn cupti_does_not_know() {
 
 #[test]
 fn it_is_left_to_the_program() {
-    let options = Options {
+    let options = InjectOptions {
         yields: true,
         ..options()
     };
@@ -93,7 +93,7 @@ fn subscribe_as_a_profiler() {
 
 #[test]
 fn nobody_asked_for_cuda() {
-    let options = Options {
+    let options = InjectOptions {
         cuda: false,
         ..options()
     };
@@ -216,7 +216,10 @@ fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
             .count(),
         5
     );
-    assert!(matches!(ring.records.last(), Some(Record::Flushed { .. })));
+    assert!(matches!(
+        ring.records.last(),
+        Some(RingRecord::Flushed { .. })
+    ));
 }
 
 /// NVIDIA's own library where there is no driver: `CUPTI_LIBRARY=.../libcupti.so.12 cargo test`.

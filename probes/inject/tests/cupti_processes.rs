@@ -8,7 +8,7 @@ mod cupti_harness;
 
 use common::gpu::Gpu;
 use common::gpu::c;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
@@ -17,7 +17,7 @@ use cupti_harness::recorded;
 use cupti_harness::truth;
 use cupti_harness::work;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Record;
+use gctrace_ring::RingRecord;
 use nix::libc;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -202,7 +202,7 @@ fn exit_on_another_thread_while_others_launch() {
     let last = ring
         .records
         .iter()
-        .rfind(|record| matches!(record, Record::Flushed { .. }));
+        .rfind(|record| matches!(record, RingRecord::Flushed { .. }));
     assert!(last.is_some());
 }
 
@@ -298,7 +298,7 @@ fn children_that_are_not_followed_see_nothing_of_us() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = common::command(test, folder.path(), &[]);
-    let options = gctrace_ring::Options {
+    let options = gctrace_ring::InjectOptions {
         follow: false,
         ..options()
     };

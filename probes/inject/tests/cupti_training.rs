@@ -6,14 +6,14 @@
 mod common;
 mod cupti_harness;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use cupti_harness::Recorded;
 use cupti_harness::injected;
 use cupti_harness::options;
 use cupti_harness::record;
 use cupti_harness::truth;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Options;
+use gctrace_ring::InjectOptions;
 use std::path::Path;
 use std::process::Command;
 
@@ -23,7 +23,7 @@ const SCRIPT: &str = concat!(
 );
 
 /// `None`, said in the output, where there is no Python.
-fn train(arguments: &[&str], options: &Options) -> Option<Recorded> {
+fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
     if Command::new("python3")
         .arg("-c")
         .arg("")

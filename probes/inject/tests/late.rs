@@ -5,9 +5,9 @@
 mod common;
 
 use common::interpreters;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::run;
-use gctrace_ring::Options;
+use gctrace_ring::InjectOptions;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -56,9 +56,9 @@ fn libpython_loaded_late_initialised_twice() {
     for python in interpreters("libpython_loaded_late_initialised_twice") {
         let ask = "import sys, sysconfig as s; print(sys.base_prefix); \
                    print(s.get_config_var('LIBDIR') + '/' + (s.get_config_var('INSTSONAME') or ''))";
-        let said = python.command(ask).output_in_time().unwrap();
-        let said = String::from_utf8(said.stdout).unwrap();
-        let (home, library) = said.trim().split_once('\n').unwrap_or_default();
+        let printed = python.command(ask).output_in_time().unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        let (home, library) = printed.trim().split_once('\n').unwrap_or_default();
         let library = Path::new(library);
         // Debian's later ones need their own C library.
         if !library.is_file()
@@ -76,7 +76,7 @@ fn libpython_loaded_late_initialised_twice() {
         for (opened, scope) in ways.into_iter().flatten() {
             let mut command = Command::new(&program);
             let command = command.arg(opened).arg(scope).env("PYTHONHOME", home);
-            let run = run(Options::default(), command);
+            let run = run(InjectOptions::default(), command);
             assert!(
                 run.status.success(),
                 "{} {:?} {}",

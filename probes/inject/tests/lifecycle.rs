@@ -3,17 +3,17 @@
 mod common;
 
 use common::Pause;
-use common::Seen;
+use common::SeenRecords;
 use common::interpreters;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::run;
 use common::run_with_children;
 use gctrace_ring::HookState;
-use gctrace_ring::Options;
+use gctrace_ring::InjectOptions;
 use std::process::Command;
 use std::time::Duration;
 
-fn full(ring: &Seen) -> usize {
+fn full(ring: &SeenRecords) -> usize {
     let pauses = ring.pauses();
     let full = |pause: &&Pause| pause.generation == 2 && !pause.at_exit;
     pauses.iter().filter(full).count()
@@ -48,7 +48,7 @@ print(first, second, os.getpid(), flush=True)
 os._exit(0)
 ";
     for python in interpreters("forked_children_have_rings_of_their_own") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(run.errors, "", "{}", python.name);
         let pids: Vec<u32> = run.numbers().iter().map(|pid| *pid as u32).collect();
         let [grandchild, first, second, parent] = pids[..] else {
@@ -101,7 +101,7 @@ if __name__ == '__main__':
     for python in interpreters("killed_workers_lose_nothing") {
         for method in ["fork", "spawn"] {
             let mut command = Command::new(&python.path);
-            let run = run(Options::default(), command.arg(&file).arg(method));
+            let run = run(InjectOptions::default(), command.arg(&file).arg(method));
             assert_eq!(run.errors, "", "{} {method}", python.name);
             for pid in run.numbers() {
                 let ring = run.of(pid as u32);
@@ -123,7 +123,7 @@ fn what_was_seen_before_sigkill_is_there() {
     let script = "import gc, os, signal\ngc.disable()\nfor _ in range(13): gc.collect()\n\
                   os.kill(os.getpid(), signal.SIGKILL)";
     for python in interpreters("what_was_seen_before_sigkill_is_there") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         assert!(!run.status.success());
         assert_eq!(full(run.only()), 13, "{}", python.name);
     }
@@ -144,7 +144,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 ";
     for python in interpreters("threads_have_their_own_ids") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         let pauses = run.only().pauses().into_iter();
         let of_threads =
             pauses.filter(|pause| pause.generation == 1 && pause.tid != run.only().pid);
@@ -187,7 +187,10 @@ os._exit(0)  # 3.14 warns of those that are left
 #[test]
 fn subinterpreters_by_their_ids() {
     for python in interpreters("subinterpreters_by_their_ids") {
-        let run = run(Options::default(), &mut python.command(SUBINTERPRETERS));
+        let run = run(
+            InjectOptions::default(),
+            &mut python.command(SUBINTERPRETERS),
+        );
         assert_eq!(run.errors, "", "{}", python.name);
         if run.output.trim() == "none" {
             eprintln!("{}: has no subinterpreters", python.name);
@@ -233,7 +236,7 @@ fn taken_out_once_and_put_back() {
             let script = format!(
                 "import gc\ngc.disable()\ngc.collect()\n{way}\nfor _ in range(6): gc.collect()\nimport os\nos._exit(0)"
             );
-            let run = run(Options::default(), &mut python.command(&script));
+            let run = run(InjectOptions::default(), &mut python.command(&script));
             assert_eq!(run.errors, "", "{} {way}", python.name);
             let ring = run.only();
             let replaced = way.starts_with("gc.callbacks = ");
@@ -260,7 +263,7 @@ fn taken_out_twice_is_final() {
     let script = "import gc, os\ngc.disable()\ngc.callbacks.clear()\ngc.collect()\ngc.callbacks.clear()\n\
                   gc.collect()\nprint(gc.callbacks, flush=True)\n";
     for python in interpreters("taken_out_twice_is_final") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(
             (run.output.trim(), run.errors.as_str()),
             ("[]", ""),
@@ -288,10 +291,10 @@ fn taken_out_and_kept_is_counted_at_the_end() {
     let script = "import gc\ngc.disable()\nkept = gc.callbacks[:]\ngc.callbacks.clear()\n\
                   for _ in range(9): gc.collect()\ngc.callbacks.extend(kept)\ngc.collect()";
     for python in interpreters("taken_out_and_kept_is_counted_at_the_end") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(run.errors, "", "{}", python.name);
         let hooks = run.only().hooks();
-        let said: Vec<_> = hooks.iter().map(|hook| (hook.0, hook.2)).collect();
+        let printed: Vec<_> = hooks.iter().map(|hook| (hook.0, hook.2)).collect();
         // The incremental collector's statistics leave out what only marks. 3.8 also counts collections without
         // callbacks (at the ends of subinterpreters), so there nothing can be said.
         let missed = match python.version {
@@ -300,7 +303,7 @@ fn taken_out_and_kept_is_counted_at_the_end() {
             _ => 9,
         };
         let expected = [(HookState::Installed, 0), (HookState::Bypassed, missed)];
-        assert_eq!(said, expected, "{}", python.name);
+        assert_eq!(printed, expected, "{}", python.name);
     }
 }
 
@@ -322,7 +325,7 @@ print(max(counted(depth) for depth in (0, 1, 20, 100)))";
         if python.is("free-threaded") {
             continue;
         }
-        let run = run(Options::default(), &mut python.command(SCRIPT));
+        let run = run(InjectOptions::default(), &mut python.command(SCRIPT));
         let count: u32 = run.output.trim().parse().unwrap();
         assert!(count <= 1, "{}: {count}", python.name);
     }
@@ -344,7 +347,7 @@ fn programs_without_python_have_no_ring_and_say_nothing() {
             "/bin/ls" => program.arg("/"),
             _ => &mut program,
         };
-        let run = run(Options::default(), &mut program);
+        let run = run(InjectOptions::default(), &mut program);
         assert!(run.status.success(), "{command}");
         assert_eq!((run.errors.as_str(), run.rings.len()), ("", 0), "{command}");
     }
@@ -358,9 +361,9 @@ fn children_see_no_variables_where_they_are_not_followed() {
                   if os.fork() == 0:\n gc.collect()\n os._exit(0)\nos.wait()\n\
                   print(subprocess.run(['sh', '-c', {ask:?}], stdout=-1).stdout.decode())"
     );
-    let alone = Options {
+    let alone = InjectOptions {
         follow: false,
-        ..Options::default()
+        ..InjectOptions::default()
     };
     for python in interpreters("children_see_no_variables_where_they_are_not_followed") {
         let run = run(alone, &mut python.command(&script));
@@ -383,7 +386,7 @@ fn the_line_that_triggered() {
     let script = "import gc, os\ngc.disable()\ndef inner():\n    gc.collect(0)\ndef outer():\n    inner()\nouter()\n\
                   kept = [[i] for i in range(300000)]\ndef slow():\n    gc.collect()\n    gc.collect()\nslow()\nos._exit(0)";
     for python in interpreters("the_line_that_triggered") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         let ring = run.only();
         let stacks: Vec<Vec<(String, u32)>> = (ring.pauses().iter())
             .map(|pause| ring.stack(pause.frame))
@@ -412,7 +415,7 @@ fn the_line_that_triggered() {
 fn settings_when_they_change() {
     let script = "import gc\ngc.set_threshold(123, 4, 5)\ngc.collect()\ngc.disable()\ngc.collect()\nimport os\nos._exit(0)";
     for python in interpreters("settings_when_they_change") {
-        let run = run(Options::default(), &mut python.command(script));
+        let run = run(InjectOptions::default(), &mut python.command(script));
         let settings = run.only().settings();
         assert_eq!(settings.len(), 3, "{}: {settings:?}", python.name);
         assert!(settings[0].1 && settings[1].1 && !settings[2].1);

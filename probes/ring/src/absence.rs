@@ -32,7 +32,7 @@ impl Absence {
 
     /// Says so, in the file beside this socket; if that cannot be done, it is not. Allocates nothing: may be called
     /// between fork and exec.
-    pub fn say(self, rendezvous: &[u8]) {
+    pub fn report(self, rendezvous: &[u8]) {
         let mut path = [0_u8; 256];
         let folder = rendezvous.iter().rposition(|byte| *byte == b'/');
         let Some(folder) = folder.and_then(|end| rendezvous.get(..=end)) else {
@@ -64,11 +64,11 @@ impl Absence {
 /// The kernel's.
 pub fn absences(file: &std::fs::File) -> io::Result<[u64; Absence::ALL.len()]> {
     /// More are not counted: a program may write without end.
-    const MOST_BYTES: u64 = 1 << 20;
+    const MAX_BYTES: u64 = 1 << 20;
     let mut counts = [0; Absence::ALL.len()];
     let mut bytes = [0; 4096];
     let mut at = 0;
-    while at < MOST_BYTES {
+    while at < MAX_BYTES {
         let length = file.read_at(&mut bytes, at)?;
         if length == 0 {
             break;
@@ -95,13 +95,13 @@ mod tests {
         let path = folder.join(ABSENCE_FILE);
         let socket = folder.join("socket");
         let socket = socket.as_os_str().as_encoded_bytes();
-        Absence::Environment.say(socket);
+        Absence::Environment.report(socket);
         std::fs::write(&path, "nonsense").unwrap();
-        Absence::Environment.say(socket);
-        Absence::OtherGctrace.say(socket);
-        Absence::Environment.say(socket);
-        Absence::Environment.say(b"socket");
-        Absence::Environment.say(&[b'/'; 4000]);
+        Absence::Environment.report(socket);
+        Absence::OtherGctrace.report(socket);
+        Absence::Environment.report(socket);
+        Absence::Environment.report(b"socket");
+        Absence::Environment.report(&[b'/'; 4000]);
         let counts = absences(&std::fs::File::open(&path).unwrap()).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         // "nonsense" has two e.

@@ -1,13 +1,13 @@
 //! The reading side: one reader, which trusts nothing in the memory.
 
 use crate::AllocationTotals;
-use crate::Lost;
-use crate::Malformed;
-use crate::Record;
+use crate::LostRecords;
+use crate::MalformedRecord;
+use crate::RingRecord;
 use crate::allocations::CLASSES;
 use crate::layout::MAGIC;
-use crate::layout::Mapping;
 use crate::layout::PAYLOAD_WORDS;
+use crate::layout::RingMapping;
 use crate::layout::bytes;
 use std::fmt;
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use std::time::Instant;
 
 /// Why a ring that was offered is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenError {
+pub enum RingOpenError {
     /// It could shrink under the reader, or the descriptor is no memory at all.
     NotSealed,
     /// Its length is not that of the ring that was asked for.
@@ -35,7 +35,7 @@ pub enum OpenError {
     Map,
 }
 
-impl fmt::Display for OpenError {
+impl fmt::Display for RingOpenError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSealed => formatter.write_str("it is not sealed memory"),
@@ -57,11 +57,11 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for RingOpenError {}
 
 /// What one look at a ring found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Read {
+pub struct RingRead {
     /// Records handed out.
     pub records: u64,
     /// Records that make no sense, or were begun by a thread that died within.
@@ -80,35 +80,35 @@ const STUCK: Duration = Duration::from_secs(1);
 const LONGEST_GAP: u64 = 1000;
 
 /// A ring of another process.
-pub struct Consumer {
-    mapping: Mapping,
+pub struct RingConsumer {
+    mapping: RingMapping,
     tail: u64,
     /// The record that keeps back others, and since when.
     stuck: Option<(u64, Instant)>,
 }
 
-impl Consumer {
+impl RingConsumer {
     /// Maps the ring of `records` slots behind a descriptor, which may be closed afterwards. The size is what this
     /// process was asked to make, not what the memory says: a sparse file of 1 GiB costs its owner nothing.
     ///
     /// # Errors
-    /// [`OpenError`] if it is not a ring of this size that can be read safely.
-    pub fn open(descriptor: BorrowedFd<'_>, records: usize) -> Result<Self, OpenError> {
+    /// [`RingOpenError`] if it is not a ring of this size that can be read safely.
+    pub fn open(descriptor: BorrowedFd<'_>, records: usize) -> Result<Self, RingOpenError> {
         let raw = descriptor.as_raw_fd();
         // SAFETY: a system call on an open descriptor.
         let seals = unsafe { libc::fcntl(raw, libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
-            return Err(OpenError::NotSealed);
+            return Err(RingOpenError::NotSealed);
         }
         if !records.is_power_of_two() || length(raw)? != bytes(records) as u64 {
-            return Err(OpenError::Length {
+            return Err(RingOpenError::Length {
                 bytes: length(raw)?,
             });
         }
-        let mapping = Mapping::new(raw, records).ok_or(OpenError::Map)?;
+        let mapping = RingMapping::new(raw, records).ok_or(RingOpenError::Map)?;
         let magic = mapping.header().magic.load(Ordering::Acquire);
         if magic != MAGIC {
-            return Err(OpenError::Version {
+            return Err(RingOpenError::Version {
                 magic: magic.to_le_bytes(),
             });
         }
@@ -121,17 +121,21 @@ impl Consumer {
 
     /// Hands out what was written since the last look, in the order of reservation, at most one ringful.
     /// `dead`: the process that wrote has ended, so that what it began to write stays unfinished.
-    pub fn read(&mut self, dead: bool, mut take: impl FnMut(Result<Record, Malformed>)) -> Read {
+    pub fn read(
+        &mut self,
+        dead: bool,
+        mut take: impl FnMut(Result<RingRecord, MalformedRecord>),
+    ) -> RingRead {
         let head = self.mapping.header().head.load(Ordering::Acquire);
         let pending = head
             .wrapping_sub(self.tail)
             .min(self.mapping.records as u64);
         let end = self.tail.wrapping_add(pending);
-        let mut read = Read::default();
+        let mut read = RingRead::default();
         let mut gap = 0;
         while self.tail != end {
             if let Some(words) = self.words_at(self.tail) {
-                let record = Record::decode(words);
+                let record = RingRecord::decode(words);
                 read.records += u64::from(record.is_ok());
                 read.damaged += u64::from(record.is_err());
                 take(record);
@@ -178,16 +182,16 @@ impl Consumer {
             }
         };
         let behind = number.wrapping_add(1);
-        let looked_at = end.wrapping_sub(behind).min(LONGEST_GAP);
+        let scanned = end.wrapping_sub(behind).min(LONGEST_GAP);
         since.elapsed() >= STUCK
-            && (0..looked_at).any(|at| self.words_at(behind.wrapping_add(at)).is_some())
+            && (0..scanned).any(|at| self.words_at(behind.wrapping_add(at)).is_some())
     }
 
     /// Records that found the ring full, since the begin.
     #[must_use]
-    pub fn lost(&self) -> Lost {
+    pub fn lost(&self) -> LostRecords {
         let lost = &self.mapping.header().lost;
-        Lost(lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
+        LostRecords(lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
     }
 
     /// Allocations by size class since the moment returned with them (CLOCK_MONOTONIC ns), and frees; `None`
@@ -211,12 +215,12 @@ impl Consumer {
 }
 
 /// Bytes of the memory, which cannot shrink.
-fn length(descriptor: i32) -> Result<u64, OpenError> {
+fn length(descriptor: i32) -> Result<u64, RingOpenError> {
     // SAFETY: an all-zero stat is valid, and the call fills it.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
     // SAFETY: the descriptor is open and the memory is large enough.
     if unsafe { libc::fstat(descriptor, &raw mut status) } != 0 {
-        return Err(OpenError::Map);
+        return Err(RingOpenError::Map);
     }
     Ok(u64::try_from(status.st_size).unwrap_or(0))
 }

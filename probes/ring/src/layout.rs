@@ -17,7 +17,7 @@ pub const PYTHON_RECORDS: usize = 1 << 14;
 pub const GPU_RECORDS: usize = 1 << 18;
 
 /// No ring is larger: 1 GiB.
-pub(crate) const MOST_RECORDS: u32 = 1 << 24;
+pub(crate) const MAX_RECORDS: u32 = 1 << 24;
 
 /// The header has a page of its own.
 pub(crate) const HEADER_BYTES: usize = 4096;
@@ -53,9 +53,9 @@ impl LostKind {
 
 /// Records that found the ring full, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost(pub(crate) [u64; LostKind::ALL.len()]);
+pub struct LostRecords(pub(crate) [u64; LostKind::ALL.len()]);
 
-impl Lost {
+impl LostRecords {
     /// How many of that kind.
     #[must_use]
     pub fn of(&self, kind: LostKind) -> u64 {
@@ -71,7 +71,7 @@ impl Lost {
 
 /// At the begin of the memory. Producers and consumer write different cache lines of it.
 #[repr(C)]
-pub(crate) struct Header {
+pub(crate) struct RingHeader {
     pub(crate) magic: AtomicU64,
     /// Slots: a power of two.
     pub(crate) records: AtomicU64,
@@ -97,29 +97,29 @@ pub(crate) struct AllocationTable {
 
 /// One record. `sequence` is its number, counted from 1, once the rest is written.
 #[repr(C, align(64))]
-pub(crate) struct Slot {
+pub(crate) struct RingSlot {
     pub(crate) sequence: AtomicU64,
     pub(crate) words: [AtomicU64; PAYLOAD_WORDS],
 }
 
-const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<RingHeader>() <= HEADER_BYTES);
 const _: () = assert!(size_of::<AllocationTable>() <= ALLOCATIONS_BYTES);
-const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
+const _: () = assert!(size_of::<RingSlot>() == SLOT_BYTES);
 const _: () = assert!(PYTHON_RECORDS.is_power_of_two() && GPU_RECORDS.is_power_of_two());
 
 /// The memory, mapped. Unmapped when dropped.
-pub(crate) struct Mapping {
+pub(crate) struct RingMapping {
     base: *mut u8,
     bytes: usize,
     pub(crate) records: usize,
 }
 
 // SAFETY: the memory is shared with another process anyway: all access to it is atomic.
-unsafe impl Send for Mapping {}
+unsafe impl Send for RingMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for RingMapping {}
 
-impl Mapping {
+impl RingMapping {
     /// Maps `records` slots of the descriptor's memory, shared and writable; `None` if the kernel refuses.
     /// The memory must be at least `bytes(records)` long and must not be able to shrink.
     pub(crate) fn new(descriptor: i32, records: usize) -> Option<Self> {
@@ -142,10 +142,10 @@ impl Mapping {
         })
     }
 
-    pub(crate) fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &RingHeader {
         // SAFETY: the mapping is longer than a header, page-aligned, lives as long as `self`, and
         // any bytes are valid atomics.
-        unsafe { &*self.base.cast::<Header>() }
+        unsafe { &*self.base.cast::<RingHeader>() }
     }
 
     pub(crate) fn allocations(&self) -> &AllocationTable {
@@ -154,15 +154,15 @@ impl Mapping {
     }
 
     /// The slot of the record of that number, counted from 0.
-    pub(crate) fn slot(&self, number: u64) -> &Slot {
+    pub(crate) fn slot(&self, number: u64) -> &RingSlot {
         let at = number as usize & (self.records - 1);
         // SAFETY: `at` is below `records`, for which the mapping is long enough; slots are 64 bytes
         // and begin at a page.
-        unsafe { &*self.base.add(bytes(at)).cast::<Slot>() }
+        unsafe { &*self.base.add(bytes(at)).cast::<RingSlot>() }
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RingMapping {
     fn drop(&mut self) {
         // SAFETY: made by `new`, unmapped once.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };

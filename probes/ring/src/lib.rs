@@ -12,7 +12,7 @@
 //! of what is made of the records. Depends on libc alone, because one side of it lives in programs of
 //! others: there nothing blocks, unwinds, or writes to the terminal.
 //!
-//! - Lossy by counting: a full ring refuses a record and counts it ([`Lost`]).
+//! - Lossy by counting: a full ring refuses a record and counts it ([`LostRecords`]).
 //! - The memory has no name, so no other user can open or replace it; the socket lies in a folder
 //!   that only its owner can enter. Sealed against shrinking, reading it can raise no SIGBUS.
 //! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
@@ -37,37 +37,37 @@ pub use allocations::AllocationTotals;
 pub use allocations::CLASSES;
 pub use allocations::class_of;
 pub use allocations::largest_of_class;
-pub use consumer::Consumer;
-pub use consumer::OpenError;
-pub use consumer::Read;
+pub use consumer::RingConsumer;
+pub use consumer::RingOpenError;
+pub use consumer::RingRead;
 pub use layout::GPU_RECORDS;
-pub use layout::Lost;
 pub use layout::LostKind;
+pub use layout::LostRecords;
 pub use layout::PYTHON_RECORDS;
+pub use options::InjectOptions;
 pub use options::OPTIONS_VARIABLE;
-pub use options::Options;
 pub use options::seccomp_filters;
 pub use owner::OwnerMark;
-pub use producer::Producer;
+pub use producer::RingProducer;
 pub use record::ApiLayer;
 pub use record::CuptiState;
-pub use record::GpuWork;
+pub use record::GpuRecord;
 pub use record::HookState;
-pub use record::Malformed;
-pub use record::Moment;
+pub use record::MalformedRecord;
 pub use record::NO_TEXT;
-pub use record::Record;
+pub use record::RingRecord;
 pub use record::TEXT_BYTES;
 pub use record::TextId;
 pub use record::TextPiece;
+pub use record::TimeInterval;
 pub use record::pieces;
-pub use rendezvous::Connection;
-pub use rendezvous::Hello;
-pub use rendezvous::Listener;
-pub use rendezvous::Offered;
+pub use rendezvous::OfferState;
+pub use rendezvous::OfferedRing;
 pub use rendezvous::RENDEZVOUS_VARIABLE;
-pub use rendezvous::Received;
-pub use rendezvous::Role;
+pub use rendezvous::RingConnection;
+pub use rendezvous::RingHello;
+pub use rendezvous::RingListener;
+pub use rendezvous::RingRole;
 pub use rendezvous::offer;
 pub use version::GCTRACE_INJECT_VERSION;
 pub use version::VERSION;

@@ -1,16 +1,16 @@
 //! What gctrace asks of the injected library, in one environment variable.
 
 use crate::layout::GPU_RECORDS;
-use crate::layout::MOST_RECORDS;
+use crate::layout::MAX_RECORDS;
 use crate::layout::SLOT_BYTES;
 use std::fmt;
 
-/// Environment variable that holds the [`Options`].
+/// Environment variable that holds the [`InjectOptions`].
 pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 
 /// What the injected library is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct InjectOptions {
     /// Record collections.
     pub collections: bool,
     /// Python frames to record where a pause begins; 0: none.
@@ -32,7 +32,7 @@ pub struct Options {
     pub filters: u32,
 }
 
-impl Default for Options {
+impl Default for InjectOptions {
     /// Everything but allocations, 16 frames.
     fn default() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl InjectOptions {
     /// So many bytes for the ring for GPU work, as nearly as a ring can have them.
     #[must_use]
     pub fn gpu_ring_of(bytes: u32) -> u32 {
@@ -106,11 +106,11 @@ pub fn seccomp_filters(status: &[u8]) -> Option<u32> {
 fn power_of_two(records: u32) -> u32 {
     /// 64 KiB.
     const LEAST: u32 = 1 << 10;
-    1 << records.clamp(LEAST, MOST_RECORDS).ilog2()
+    1 << records.clamp(LEAST, MAX_RECORDS).ilog2()
 }
 
 /// The variable's value.
-impl fmt::Display for Options {
+impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        let asked = Options {
+        let asked = InjectOptions {
             collections: false,
             stack_depth: 3,
             allocations: true,
@@ -145,7 +145,7 @@ mod tests {
             follow: false,
             filters: 2,
         };
-        assert_eq!(Options::parse(asked.to_string().as_bytes()), asked);
+        assert_eq!(InjectOptions::parse(asked.to_string().as_bytes()), asked);
         let status = |text: &str| seccomp_filters(text.as_bytes());
         assert_eq!(
             status("Name:\tx\nSeccomp:\t0\nSeccomp_filters:\t0\n"),
@@ -156,6 +156,9 @@ mod tests {
             (status("Seccomp:\t2\n"), status("Name:\tx\n")),
             (Some(1), None)
         );
-        assert_eq!(Options::parse(b"stack=x,,new=1,\xff"), Options::default());
+        assert_eq!(
+            InjectOptions::parse(b"stack=x,,new=1,\xff"),
+            InjectOptions::default()
+        );
     }
 }

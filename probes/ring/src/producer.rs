@@ -1,11 +1,11 @@
 //! The writing side: any thread, no locks, no system calls but at the begin.
 
-use crate::Lost;
 use crate::LostKind;
-use crate::Record;
+use crate::LostRecords;
+use crate::RingRecord;
 use crate::allocations::class_of;
 use crate::layout::MAGIC;
-use crate::layout::Mapping;
+use crate::layout::RingMapping;
 use crate::layout::bytes;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 /// A ring of this process.
-pub struct Producer {
-    mapping: Mapping,
+pub struct RingProducer {
+    mapping: RingMapping,
 }
 
-impl Producer {
+impl RingProducer {
     /// Makes a ring of so many records (a power of two) and the descriptor by which gctrace gets at it, to be
     /// closed once [`offer`](crate::offer)ed. System calls only: may be called between fork and exec. `None` if
     /// the kernel refuses, for want of memory, say.
@@ -51,15 +51,15 @@ impl Producer {
         if refused {
             return None;
         }
-        let mapping = Mapping::new(raw, records)?;
+        let mapping = RingMapping::new(raw, records)?;
         let header = mapping.header();
         header.records.store(records as u64, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Some((Self { mapping }, descriptor))
     }
 
-    /// Puts a record into the ring; `false`, and counted as lost ([`Record::lost_kind`]), if it is full.
-    pub fn push(&self, record: &Record) -> bool {
+    /// Puts a record into the ring; `false`, and counted as lost ([`RingRecord::lost_kind`]), if it is full.
+    pub fn push(&self, record: &RingRecord) -> bool {
         let words = record.encode();
         let Some(number) = self.reserve() else {
             if let Some(kind) = record.lost_kind() {
@@ -106,8 +106,8 @@ impl Producer {
 
     /// What was lost so far.
     #[must_use]
-    pub fn lost(&self) -> Lost {
-        Lost(
+    pub fn lost(&self) -> LostRecords {
+        LostRecords(
             self.mapping
                 .header()
                 .lost

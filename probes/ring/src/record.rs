@@ -20,12 +20,12 @@ pub type TextId = u32;
 
 /// Words of a record that mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedRecord {
     /// Its first byte, the kind of record.
     pub kind: u8,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
@@ -35,11 +35,11 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for MalformedRecord {}
 
 /// A stretch of time; `end_ns` may be before `begin_ns` in a damaged ring only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct TimeInterval {
     /// Begin.
     pub begin_ns: u64,
     /// End.
@@ -96,7 +96,7 @@ pub enum CuptiState {
 /// What a GPU did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum GpuWork {
+pub enum GpuRecord {
     /// Ran a kernel.
     Kernel = 1,
     /// Copied memory.
@@ -119,7 +119,7 @@ pub enum ApiLayer {
 
 /// Everything that the injected library says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum RingRecord {
     /// Part of a text.
     Text(TextPiece),
     /// A Python frame, as a node of the tree of all stacks: named once, its caller before it.
@@ -171,7 +171,7 @@ pub enum Record {
     /// A collection ended.
     Pause {
         /// From one call of our callback to the other.
-        moment: Moment,
+        interval: TimeInterval,
         /// Thread.
         tid: u32,
         /// Generation, as told.
@@ -203,9 +203,9 @@ pub enum Record {
     /// Work of a GPU.
     Gpu {
         /// On the GPU.
-        moment: Moment,
+        interval: TimeInterval,
         /// What.
-        work: GpuWork,
+        work: GpuRecord,
         /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
         copy_kind: u8,
         /// Device.
@@ -226,7 +226,7 @@ pub enum Record {
     /// A thread, or a stream, waited.
     Sync {
         /// When.
-        moment: Moment,
+        interval: TimeInterval,
         /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
         kind: u8,
         /// Names the call.
@@ -252,7 +252,7 @@ pub enum Record {
     /// A call.
     Api {
         /// From entry to return.
-        moment: Moment,
+        interval: TimeInterval,
         /// Whose function.
         layer: ApiLayer,
         /// Thread.
@@ -267,7 +267,7 @@ pub enum Record {
     /// CUPTI, or the driver for it, kept a thread busy.
     Overhead {
         /// When.
-        moment: Moment,
+        interval: TimeInterval,
         /// `CUpti_ActivityOverheadKind`; 6 << 16: the launch queue was full.
         kind: u32,
     },
@@ -296,7 +296,7 @@ pub enum Record {
     },
 }
 
-impl Record {
+impl RingRecord {
     /// Under which kind its loss is counted. The begin of a collection is not: its end says all of it again.
     #[must_use]
     pub fn lost_kind(&self) -> Option<LostKind> {
@@ -344,7 +344,7 @@ impl CuptiState {
     }
 }
 
-impl GpuWork {
+impl GpuRecord {
     fn from_byte(byte: u8) -> Option<Self> {
         [Self::Kernel, Self::Memcpy, Self::Memset, Self::PeerCopy]
             .into_iter()

@@ -2,7 +2,7 @@
 //!
 //! The kernel vouches for who is at the other end (SO_PEERCRED), in pids of gctrace's own namespace.
 
-use crate::Options;
+use crate::InjectOptions;
 use crate::PYTHON_RECORDS;
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,17 +22,17 @@ pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
 /// What a ring is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
-pub enum Role {
+pub enum RingRole {
     /// Collections and allocations.
     Python = 1,
     /// GPU work.
     Gpu = 2,
 }
 
-impl Role {
+impl RingRole {
     /// Slots of such a ring, of a process that was asked for these options.
     #[must_use]
-    pub fn records(self, options: &Options) -> usize {
+    pub fn records(self, options: &InjectOptions) -> usize {
         match self {
             Self::Python => PYTHON_RECORDS,
             Self::Gpu => options.gpu_records as usize,
@@ -42,9 +42,9 @@ impl Role {
 
 /// What is sent along with a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct RingHello {
     /// What for.
-    pub role: Role,
+    pub role: RingRole,
     /// The process as it sees itself (it may live in a pid namespace).
     pub own_pid: u32,
     /// When it made the ring.
@@ -56,7 +56,7 @@ pub struct Hello {
 const GREETING: u64 = u64::from_le_bytes(*b"gctrace1");
 const HELLO_WORDS: usize = 5;
 
-impl Hello {
+impl RingHello {
     fn encode(&self) -> [u64; HELLO_WORDS] {
         [
             GREETING,
@@ -69,7 +69,7 @@ impl Hello {
 
     fn decode(words: [u64; HELLO_WORDS]) -> Option<Self> {
         let [greeting, role, own_pid, at_ns, is_fork] = words;
-        let role = [Role::Python, Role::Gpu]
+        let role = [RingRole::Python, RingRole::Gpu]
             .into_iter()
             .find(|known| *known as u64 == role)?;
         (greeting == GREETING).then_some(Self {
@@ -83,7 +83,7 @@ impl Hello {
 
 /// Room for one descriptor in a control message, aligned as the kernel wants it.
 #[repr(C)]
-union Control {
+union ControlBuffer {
     _aligned: libc::cmsghdr,
     bytes: [u8; 64],
 }
@@ -91,7 +91,7 @@ union Control {
 /// Hands a ring over. Never blocks; system calls only, so it may be called between fork and exec. `false` if
 /// nobody listens (any more), or the path is too long for a socket.
 #[must_use]
-pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &Hello) -> bool {
+pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> bool {
     let Some((address, length)) = address(socket_path) else {
         return false;
     };
@@ -124,7 +124,7 @@ fn address(path: &[u8]) -> Option<(libc::sockaddr_un, libc::socklen_t)> {
 }
 
 fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]) -> bool {
-    let mut control = Control { bytes: [0; 64] };
+    let mut control = ControlBuffer { bytes: [0; 64] };
     let mut part = libc::iovec {
         iov_base: words.as_ptr().cast_mut().cast(),
         iov_len: size_of_val(words),
@@ -158,11 +158,11 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]
 
 /// A ring that was handed over, and by whom.
 #[derive(Debug)]
-pub struct Offered {
+pub struct OfferedRing {
     /// Its memory, for [`Consumer::open`](crate::Consumer::open).
     pub ring: OwnedFd,
     /// What it is for.
-    pub hello: Hello,
+    pub hello: RingHello,
     /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
     pub pid: u32,
     /// Its user, as the kernel says.
@@ -171,11 +171,11 @@ pub struct Offered {
 
 /// The socket at which rings are taken.
 #[derive(Debug)]
-pub struct Listener(OwnedFd);
+pub struct RingListener(OwnedFd);
 
-impl Listener {
+impl RingListener {
     /// Connections that wait to be accepted at most; the kernel cuts it to net.core.somaxconn (4096 since Linux 5.4).
-    pub const MOST_WAITING: usize = 4096;
+    pub const MAX_WAITING: usize = 4096;
 
     /// Listens at a path that does not exist yet, in a folder that only the user of the programs can enter.
     /// Whoever should connect must be able to write to the socket: see chown(2) where gctrace is root.
@@ -196,7 +196,7 @@ impl Listener {
         // SAFETY: the address is filled for `length` bytes.
         let refused = unsafe {
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) != 0
-                || libc::listen(socket.as_raw_fd(), Self::MOST_WAITING as i32) != 0
+                || libc::listen(socket.as_raw_fd(), Self::MAX_WAITING as i32) != 0
         };
         if refused {
             return Err(io::Error::last_os_error());
@@ -208,7 +208,7 @@ impl Listener {
     ///
     /// # Errors
     /// The kernel's, such as a full table of descriptors.
-    pub fn accept(&self) -> io::Result<Option<Connection>> {
+    pub fn accept(&self) -> io::Result<Option<RingConnection>> {
         loop {
             let kind = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let null = std::ptr::null_mut();
@@ -226,14 +226,14 @@ impl Listener {
             // SAFETY: just handed out, nobody else owns it.
             let socket = unsafe { OwnedFd::from_raw_fd(socket) };
             if let Some((pid, uid)) = peer(socket.as_fd()) {
-                return Ok(Some(Connection { socket, pid, uid }));
+                return Ok(Some(RingConnection { socket, pid, uid }));
             }
         }
     }
 }
 
 /// Readable when a ring is waiting.
-impl AsFd for Listener {
+impl AsFd for RingListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -241,7 +241,7 @@ impl AsFd for Listener {
 
 /// A process that connected and may offer a ring.
 #[derive(Debug)]
-pub struct Connection {
+pub struct RingConnection {
     socket: OwnedFd,
     /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
     pub pid: u32,
@@ -251,21 +251,21 @@ pub struct Connection {
 
 /// What a connection has brought so far.
 #[derive(Debug)]
-pub enum Received {
+pub enum OfferState {
     /// A ring.
-    Offer(Offered),
+    Offer(OfferedRing),
     /// Nothing yet: a thread may be preempted between its connect(2) and its sendmsg(2).
     Nothing,
     /// Something else, or the peer is gone: to be closed.
     Other,
 }
 
-impl Connection {
+impl RingConnection {
     /// Takes what was sent. Never blocks.
     #[must_use]
-    pub fn receive(&self) -> Received {
+    pub fn receive(&self) -> OfferState {
         let mut words = [0_u64; HELLO_WORDS];
-        let mut control = Control { bytes: [0; 64] };
+        let mut control = ControlBuffer { bytes: [0; 64] };
         let mut part = libc::iovec {
             iov_base: words.as_mut_ptr().cast(),
             iov_len: size_of_val(&words),
@@ -275,48 +275,48 @@ impl Connection {
         message.msg_iov = &raw mut part;
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
-        message.msg_controllen = size_of::<Control>();
+        message.msg_controllen = size_of::<ControlBuffer>();
         let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
         // SAFETY: all parts live until the call returns.
         let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, flags) };
         if length < 0 {
             let error = io::Error::last_os_error().raw_os_error();
             return match error {
-                Some(libc::EAGAIN | libc::EINTR) => Received::Nothing,
-                _ => Received::Other,
+                Some(libc::EAGAIN | libc::EINTR) => OfferState::Nothing,
+                _ => OfferState::Other,
             };
         }
         let ring = descriptor(&message);
         let is_whole = length == size_of::<[u64; HELLO_WORDS]>() as isize;
-        let hello = Hello::decode(words).filter(|_| is_whole);
+        let hello = RingHello::decode(words).filter(|_| is_whole);
         match (ring, hello) {
-            (Some(ring), Some(hello)) => Received::Offer(Offered {
+            (Some(ring), Some(hello)) => OfferState::Offer(OfferedRing {
                 ring,
                 hello,
                 pid: self.pid,
                 uid: self.uid,
             }),
-            _ => Received::Other,
+            _ => OfferState::Other,
         }
     }
 
     /// Waits for what is sent, for so long at most: not for a thread on which others depend.
     #[must_use]
-    pub fn receive_within(&self, patience: Duration) -> Option<Offered> {
+    pub fn receive_within(&self, patience: Duration) -> Option<OfferedRing> {
         let deadline = Instant::now() + patience;
         loop {
             match self.receive() {
-                Received::Offer(offered) => return Some(offered),
-                Received::Other => return None,
-                Received::Nothing if Instant::now() >= deadline => return None,
-                Received::Nothing => std::thread::sleep(Duration::from_millis(1)),
+                OfferState::Offer(offered) => return Some(offered),
+                OfferState::Other => return None,
+                OfferState::Nothing if Instant::now() >= deadline => return None,
+                OfferState::Nothing => std::thread::sleep(Duration::from_millis(1)),
             }
         }
     }
 }
 
 /// Readable when something was sent, or the peer is gone.
-impl AsFd for Connection {
+impl AsFd for RingConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

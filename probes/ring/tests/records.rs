@@ -2,21 +2,21 @@
 
 use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
-use gctrace_ring::GpuWork;
+use gctrace_ring::GpuRecord;
 use gctrace_ring::HookState;
-use gctrace_ring::Moment;
-use gctrace_ring::Record;
+use gctrace_ring::RingRecord;
+use gctrace_ring::TimeInterval;
 use gctrace_ring::pieces;
 use proptest::prelude::*;
 
-fn moment() -> impl Strategy<Value = Moment> {
-    any::<(u64, u64)>().prop_map(|(begin_ns, end_ns)| Moment { begin_ns, end_ns })
+fn interval() -> impl Strategy<Value = TimeInterval> {
+    any::<(u64, u64)>().prop_map(|(begin_ns, end_ns)| TimeInterval { begin_ns, end_ns })
 }
 
-fn python() -> impl Strategy<Value = Record> {
+fn python() -> impl Strategy<Value = RingRecord> {
     let frame =
         any::<(u32, u32, u32, u32, u32)>().prop_map(|(id, parent, function, file, line)| {
-            Record::Frame {
+            RingRecord::Frame {
                 id,
                 parent,
                 function,
@@ -26,7 +26,7 @@ fn python() -> impl Strategy<Value = Record> {
         });
     let interpreter =
         any::<(u64, u32, u32, bool)>().prop_map(|(at_ns, version, file, free_threaded)| {
-            Record::Interpreter {
+            RingRecord::Interpreter {
                 at_ns,
                 version,
                 file,
@@ -34,7 +34,7 @@ fn python() -> impl Strategy<Value = Record> {
             }
         });
     let settings = any::<(u64, i64, [i32; 3], bool)>().prop_map(
-        |(at_ns, interpreter, thresholds, enabled)| Record::Settings {
+        |(at_ns, interpreter, thresholds, enabled)| RingRecord::Settings {
             at_ns,
             interpreter,
             thresholds,
@@ -42,17 +42,17 @@ fn python() -> impl Strategy<Value = Record> {
         },
     );
     let begin = any::<(u64, u32, u8, i64)>().prop_map(|(at_ns, tid, generation, interpreter)| {
-        Record::PauseBegin {
+        RingRecord::PauseBegin {
             at_ns,
             tid,
             generation,
             interpreter,
         }
     });
-    let pause = (moment(), any::<(u32, u8, i64, u64, u64, u32, bool)>()).prop_map(
-        |(moment, (tid, generation, interpreter, collected, uncollectable, frame, at_exit))| {
-            Record::Pause {
-                moment,
+    let pause = (interval(), any::<(u32, u8, i64, u64, u64, u32, bool)>()).prop_map(
+        |(interval, (tid, generation, interpreter, collected, uncollectable, frame, at_exit))| {
+            RingRecord::Pause {
+                interval,
                 tid,
                 generation,
                 interpreter,
@@ -64,7 +64,7 @@ fn python() -> impl Strategy<Value = Record> {
         },
     );
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
-        Record::Hook {
+        RingRecord::Hook {
             at_ns,
             state: HookState::Restored,
             interpreter,
@@ -75,12 +75,12 @@ fn python() -> impl Strategy<Value = Record> {
     prop_oneof![frame, interpreter, settings, begin, pause, hook]
 }
 
-fn gpu() -> impl Strategy<Value = Record> {
-    let work = (moment(), any::<(u8, u32, u32, u32, u32, u64, u32, u32)>()).prop_map(
-        |(moment, (copy_kind, device, context, stream, correlation, bytes, name, graph))| {
-            Record::Gpu {
-                moment,
-                work: GpuWork::PeerCopy,
+fn gpu() -> impl Strategy<Value = RingRecord> {
+    let work = (interval(), any::<(u8, u32, u32, u32, u32, u64, u32, u32)>()).prop_map(
+        |(interval, (copy_kind, device, context, stream, correlation, bytes, name, graph))| {
+            RingRecord::Gpu {
+                interval,
+                work: GpuRecord::PeerCopy,
                 copy_kind,
                 device,
                 context,
@@ -92,9 +92,9 @@ fn gpu() -> impl Strategy<Value = Record> {
             }
         },
     );
-    let sync = (moment(), any::<(u8, u32, u32, u32, u32)>()).prop_map(
-        |(moment, (kind, correlation, context, stream, event))| Record::Sync {
-            moment,
+    let sync = (interval(), any::<(u8, u32, u32, u32, u32)>()).prop_map(
+        |(interval, (kind, correlation, context, stream, event))| RingRecord::Sync {
+            interval,
             kind,
             correlation,
             context,
@@ -103,16 +103,16 @@ fn gpu() -> impl Strategy<Value = Record> {
         },
     );
     let event = any::<(u32, u32, u32, u32)>().prop_map(|(correlation, context, stream, event)| {
-        Record::Event {
+        RingRecord::Event {
             correlation,
             context,
             stream,
             event,
         }
     });
-    let api = (moment(), any::<(u32, u32, u32, u32)>()).prop_map(
-        |(moment, (tid, correlation, function, name))| Record::Api {
-            moment,
+    let api = (interval(), any::<(u32, u32, u32, u32)>()).prop_map(
+        |(interval, (tid, correlation, function, name))| RingRecord::Api {
+            interval,
             layer: ApiLayer::Runtime,
             tid,
             correlation,
@@ -120,31 +120,32 @@ fn gpu() -> impl Strategy<Value = Record> {
             name,
         },
     );
-    let overhead =
-        (moment(), any::<u32>()).prop_map(|(moment, kind)| Record::Overhead { moment, kind });
-    let cupti = any::<(u64, i64, u32)>().prop_map(|(at_ns, code, detail)| Record::Cupti {
+    let overhead = (interval(), any::<u32>())
+        .prop_map(|(interval, kind)| RingRecord::Overhead { interval, kind });
+    let cupti = any::<(u64, i64, u32)>().prop_map(|(at_ns, code, detail)| RingRecord::Cupti {
         at_ns,
         state: CuptiState::Busy,
         code,
         detail,
     });
-    let dropped = any::<(u64, u64)>().prop_map(|(at_ns, count)| Record::Dropped { at_ns, count });
-    let flushed = any::<u64>().prop_map(|at_ns| Record::Flushed { at_ns });
+    let dropped =
+        any::<(u64, u64)>().prop_map(|(at_ns, count)| RingRecord::Dropped { at_ns, count });
+    let flushed = any::<u64>().prop_map(|at_ns| RingRecord::Flushed { at_ns });
     prop_oneof![work, sync, event, api, overhead, cupti, dropped, flushed]
 }
 
 proptest! {
     #[test]
     fn there_and_back(record in prop_oneof![python(), gpu()]) {
-        prop_assert_eq!(Record::decode(record.encode()), Ok(record));
+        prop_assert_eq!(RingRecord::decode(record.encode()), Ok(record));
     }
 
     #[test]
     fn any_words_are_a_record_or_an_error(words in any::<[u64; 7]>(), kind in 0..20_u64) {
-        let _ = Record::decode(words);
+        let _ = RingRecord::decode(words);
         let mut likely = words;
         likely[0] = words[0] & !0xff | kind;
-        if let Ok(Record::Text(piece)) = Record::decode(likely) {
+        if let Ok(RingRecord::Text(piece)) = RingRecord::decode(likely) {
             prop_assert!(piece.used().len() <= 40);
         }
     }
@@ -154,7 +155,7 @@ proptest! {
         let mut bytes = Vec::new();
         let mut total = 0;
         for record in pieces(3, &text) {
-            let Ok(Record::Text(piece)) = Record::decode(record.encode()) else {
+            let Ok(RingRecord::Text(piece)) = RingRecord::decode(record.encode()) else {
                 return Err(TestCaseError::fail("no text"));
             };
             prop_assert_eq!(usize::from(piece.offset), bytes.len());

@@ -6,17 +6,17 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use gctrace_ring::Consumer;
-use gctrace_ring::Hello;
-use gctrace_ring::Listener;
 use gctrace_ring::LostKind;
-use gctrace_ring::Moment;
-use gctrace_ring::OpenError;
+use gctrace_ring::OfferState;
 use gctrace_ring::OwnerMark;
-use gctrace_ring::Producer;
-use gctrace_ring::Received;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingOpenError;
+use gctrace_ring::RingProducer;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::TimeInterval;
 use gctrace_ring::offer;
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -28,9 +28,9 @@ use std::time::Duration;
 use std::time::Instant;
 
 /// A record whose every word follows from two numbers.
-fn record(thread: u32, number: u64) -> Record {
-    Record::Pause {
-        moment: Moment {
+fn record(thread: u32, number: u64) -> RingRecord {
+    RingRecord::Pause {
+        interval: TimeInterval {
             begin_ns: number,
             end_ns: number * 3,
         },
@@ -45,20 +45,20 @@ fn record(thread: u32, number: u64) -> Record {
 }
 
 /// Thread and number of a record that is whole.
-fn whole(seen: Record) -> (u32, u64) {
-    let Record::Pause { moment, tid, .. } = seen else {
+fn whole(seen: RingRecord) -> (u32, u64) {
+    let RingRecord::Pause { interval, tid, .. } = seen else {
         panic!("{seen:?}")
     };
-    assert_eq!(seen, record(tid, moment.begin_ns));
-    (tid, moment.begin_ns)
+    assert_eq!(seen, record(tid, interval.begin_ns));
+    (tid, interval.begin_ns)
 }
 
 #[test]
 fn threads_write_while_it_is_read() {
     const THREADS: u32 = 4;
     const EACH: u64 = 200_000;
-    let (producer, descriptor) = Producer::create(1 << 8).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 8).unwrap();
+    let (producer, descriptor) = RingProducer::create(1 << 8).unwrap();
+    let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 8).unwrap();
     let done = AtomicBool::new(false);
     let mut next = [0; THREADS as usize];
     let seen = AtomicU64::new(0);
@@ -105,8 +105,8 @@ fn threads_write_while_it_is_read() {
 
 #[test]
 fn a_full_ring_refuses_and_counts() {
-    let (producer, descriptor) = Producer::create(4).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd(), 4).unwrap();
+    let (producer, descriptor) = RingProducer::create(4).unwrap();
+    let mut consumer = RingConsumer::open(descriptor.as_fd(), 4).unwrap();
     let pushed = (0..7)
         .filter(|number| producer.push(&record(1, *number)))
         .count();
@@ -122,8 +122,8 @@ fn a_full_ring_refuses_and_counts() {
 #[test]
 fn a_killed_process_leaves_what_it_wrote() {
     for round in 0..20_u64 {
-        let (producer, descriptor) = Producer::create(1 << 12).unwrap();
-        let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 12).unwrap();
+        let (producer, descriptor) = RingProducer::create(1 << 12).unwrap();
+        let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 12).unwrap();
         // SAFETY: the child only writes to the ring, until it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -133,7 +133,7 @@ fn a_killed_process_leaves_what_it_wrote() {
             }
         }
         let expected = Cell::new(0);
-        let mut count = |record: Result<Record, _>| {
+        let mut count = |record: Result<RingRecord, _>| {
             let (_, number) = whole(record.unwrap());
             assert_eq!(number, expected.get());
             expected.set(number + 1);
@@ -159,11 +159,11 @@ fn a_killed_process_leaves_what_it_wrote() {
 fn handed_over_with_the_peers_own_credentials() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = Listener::bind(&path).unwrap();
+    let listener = RingListener::bind(&path).unwrap();
     assert!(listener.accept().unwrap().is_none());
-    let (producer, descriptor) = Producer::create(16).unwrap();
-    let hello = Hello {
-        role: Role::Gpu,
+    let (producer, descriptor) = RingProducer::create(16).unwrap();
+    let hello = RingHello {
+        role: RingRole::Gpu,
         own_pid: 77,
         at_ns: 5,
         is_fork: true,
@@ -180,7 +180,7 @@ fn handed_over_with_the_peers_own_credentials() {
     assert_eq!(offered.pid, std::process::id());
     // SAFETY: takes nothing.
     assert_eq!(offered.uid, unsafe { libc::getuid() });
-    let mut consumer = Consumer::open(offered.ring.as_fd(), 16).unwrap();
+    let mut consumer = RingConsumer::open(offered.ring.as_fd(), 16).unwrap();
     producer.push(&record(1, 1));
     assert_eq!(consumer.read(false, |_| ()).records, 1);
     // Not by dropping the listener: another test's forked child may hold it as well.
@@ -205,44 +205,50 @@ fn reserve(descriptor: &std::os::fd::OwnedFd, head: u64) {
 fn a_peer_that_is_silent_is_never_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let listener = Listener::bind(&path).unwrap();
+    let listener = RingListener::bind(&path).unwrap();
     let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
     let connection = listener.accept().unwrap().unwrap();
-    assert!(matches!(connection.receive(), Received::Nothing));
+    assert!(matches!(connection.receive(), OfferState::Nothing));
     std::io::Write::write_all(&mut &peer, b"x").unwrap();
-    assert!(matches!(connection.receive(), Received::Other));
+    assert!(matches!(connection.receive(), OfferState::Other));
     drop(peer);
-    assert!(matches!(connection.receive(), Received::Other));
+    assert!(matches!(connection.receive(), OfferState::Other));
 }
 
 #[test]
 fn only_a_ring_of_the_size_that_was_asked_for_is_read() {
-    let (_producer, descriptor) = Producer::create(1 << 10).unwrap();
+    let (_producer, descriptor) = RingProducer::create(1 << 10).unwrap();
     let bytes = 8192 + (1 << 16);
-    let refused = Some(OpenError::Length { bytes });
+    let refused = Some(RingOpenError::Length { bytes });
     for records in [0, 1000, 1 << 9, 1 << 11, 1 << 24] {
-        assert_eq!(Consumer::open(descriptor.as_fd(), records).err(), refused);
+        assert_eq!(
+            RingConsumer::open(descriptor.as_fd(), records).err(),
+            refused
+        );
     }
-    assert!(Consumer::open(descriptor.as_fd(), 1 << 10).is_ok());
+    assert!(RingConsumer::open(descriptor.as_fd(), 1 << 10).is_ok());
 }
 
 #[test]
 fn memory_that_lies_is_not_searched_to_its_end() {
     const RECORDS: usize = 1 << 14;
-    let (producer, descriptor) = Producer::create(RECORDS).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd(), RECORDS).unwrap();
+    let (producer, descriptor) = RingProducer::create(RECORDS).unwrap();
+    let mut consumer = RingConsumer::open(descriptor.as_fd(), RECORDS).unwrap();
     assert!(producer.push(&record(1, 1)));
     reserve(&descriptor, RECORDS as u64);
     let read = consumer.read(true, |_| ());
     assert_eq!((read.records, read.damaged), (1, 1000));
-    assert_eq!(consumer.read(true, |_| ()), gctrace_ring::Read::default());
+    assert_eq!(
+        consumer.read(true, |_| ()),
+        gctrace_ring::RingRead::default()
+    );
 }
 
 /// A thread is killed between reserving a record and writing it; the others of its process go on.
 #[test]
 fn a_record_that_is_never_finished_is_passed_over_and_counted() {
-    let (producer, descriptor) = Producer::create(1 << 4).unwrap();
-    let mut consumer = Consumer::open(descriptor.as_fd(), 1 << 4).unwrap();
+    let (producer, descriptor) = RingProducer::create(1 << 4).unwrap();
+    let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 4).unwrap();
     assert!(producer.push(&record(1, 0)));
     reserve(&descriptor, 2);
     assert!(producer.push(&record(1, 1)));
@@ -260,9 +266,9 @@ fn a_record_that_is_never_finished_is_passed_over_and_counted() {
 
 #[test]
 fn begins_are_not_counted_as_lost() {
-    let (producer, _descriptor) = Producer::create(1).unwrap();
+    let (producer, _descriptor) = RingProducer::create(1).unwrap();
     assert!(producer.push(&record(1, 1)));
-    let begin = Record::PauseBegin {
+    let begin = RingRecord::PauseBegin {
         at_ns: 1,
         tid: 1,
         generation: 0,
@@ -276,8 +282,8 @@ fn begins_are_not_counted_as_lost() {
 fn what_is_no_ring_is_not_read() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(
-        Consumer::open(file.as_fd(), 16).err(),
-        Some(OpenError::NotSealed)
+        RingConsumer::open(file.as_fd(), 16).err(),
+        Some(RingOpenError::NotSealed)
     );
     // SAFETY: a new descriptor of ours.
     let memory = unsafe {
@@ -286,8 +292,8 @@ fn what_is_no_ring_is_not_read() {
         libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK);
         <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw)
     };
-    let error = Consumer::open(memory.as_fd(), 16).err();
-    assert_eq!(error, Some(OpenError::Length { bytes: 12_345 }));
+    let error = RingConsumer::open(memory.as_fd(), 16).err();
+    assert_eq!(error, Some(RingOpenError::Length { bytes: 12_345 }));
 }
 
 #[test]

@@ -15,13 +15,13 @@ use std::panic::AssertUnwindSafe;
 /// Which library a program believes to call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Layer {
+pub(crate) enum CalledLibrary {
     Driver = 0,
     Runtime = 1,
     Nccl = 2,
 }
 
-impl Layer {
+impl CalledLibrary {
     fn name(number: u32) -> &'static str {
         match number {
             0 => "driver",
@@ -33,7 +33,7 @@ impl Layer {
 
 /// What the truth log says of a call besides its times.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Arguments {
+pub(crate) struct CallArguments {
     /// Handle as the caller passed it.
     pub(crate) stream: u64,
     /// Handle of an event, for CUPTI.
@@ -73,8 +73,8 @@ pub(crate) fn correlation() -> u32 {
 /// Runs an exported function. A panic in it becomes 999, `CUDA_ERROR_UNKNOWN`.
 pub(crate) fn traced(
     function: &'static str,
-    layer: Layer,
-    arguments: Arguments,
+    layer: CalledLibrary,
+    arguments: CallArguments,
     body: impl FnOnce() -> Status,
 ) -> i32 {
     let begin_ns = clock::now_ns();
@@ -148,7 +148,7 @@ fn line(record: &CallRecord) -> CallLine {
     };
     CallLine {
         function,
-        layer: Layer::name(record.layer),
+        layer: CalledLibrary::name(record.layer),
         tid: thread_id(),
         begin_ns: record.begin_ns,
         end_ns: clock::now_ns(),
@@ -185,11 +185,11 @@ macro_rules! exported {
         $(#[$meta])*
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $type),*) -> i32 {
-            let arguments = $crate::call::Arguments {
+            let arguments = $crate::call::CallArguments {
                 $($field: $value,)*
-                ..$crate::call::Arguments::default()
+                ..$crate::call::CallArguments::default()
             };
-            $crate::call::traced(stringify!($name), $crate::call::Layer::$layer, arguments, move || $body)
+            $crate::call::traced(stringify!($name), $crate::call::CalledLibrary::$layer, arguments, move || $body)
         }
     )*};
 }

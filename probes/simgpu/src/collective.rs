@@ -5,7 +5,7 @@
 //! start of this rank's kernel. A rank cannot be more than one meeting ahead of another, because its
 //! stream waits for the end of the one before.
 
-use crate::core::Meeting;
+use crate::core::Rendezvous;
 use crate::error::CudaError;
 use memmap2::MmapMut;
 use std::fs::OpenOptions;
@@ -56,7 +56,7 @@ impl Communicator {
         Ok(communicator)
     }
 
-    pub(crate) fn everybody_joined(&self) -> bool {
+    pub(crate) fn all_joined(&self) -> bool {
         self.word(0).load(Ordering::Acquire) >= u64::from(self.ranks)
     }
 
@@ -68,8 +68,8 @@ impl Communicator {
     }
 
     /// The next collective of this rank.
-    pub(crate) fn meeting(self: &Arc<Self>) -> Box<dyn Meeting> {
-        Box::new(RankMeeting {
+    pub(crate) fn meeting(self: &Arc<Self>) -> Box<dyn Rendezvous> {
+        Box::new(RankRendezvous {
             number: self.enqueued.fetch_add(1, Ordering::Relaxed),
             communicator: Arc::clone(self),
         })
@@ -91,12 +91,12 @@ impl Communicator {
 }
 
 #[derive(Debug)]
-struct RankMeeting {
+struct RankRendezvous {
     communicator: Arc<Communicator>,
     number: u64,
 }
 
-impl Meeting for RankMeeting {
+impl Rendezvous for RankRendezvous {
     fn arrive(&mut self, start_ns: u64) {
         let place = self.communicator.place(self.number, self.communicator.rank);
         let communicator = &self.communicator;
@@ -144,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("folder");
         let open = |rank| Arc::new(Communicator::open(folder.path(), "k", 2, rank).expect("file"));
         let (first, second) = (open(0), open(1));
-        assert!(first.everybody_joined());
+        assert!(first.all_joined());
         for number in 1..200_u64 {
             let (mut here, mut there) = (first.meeting(), second.meeting());
             here.arrive(number * 10);

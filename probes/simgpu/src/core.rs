@@ -20,11 +20,11 @@ mod stream;
 mod tests;
 
 pub(crate) use completion::Completion;
-pub(crate) use machine::Machine;
-pub(crate) use operation::Finished;
-pub(crate) use operation::Kind;
-pub(crate) use operation::Meeting;
+pub(crate) use machine::SimMachine;
+pub(crate) use operation::FinishedOperation;
 pub(crate) use operation::Operation;
+pub(crate) use operation::OperationKind;
+pub(crate) use operation::Rendezvous;
 pub(crate) use stream::StreamKind;
 
 /// Unfinished launches that fit into one stream; the next one blocks its caller. CUDA documents no
@@ -33,7 +33,7 @@ pub(crate) const QUEUE_LIMIT: usize = 1024;
 
 /// What the hardware takes besides the operations themselves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
+pub(crate) struct HardwareTiming {
     /// From the launching call to the earliest start.
     pub(crate) latency_ns: u64,
     /// Between two operations of a stream.

@@ -17,8 +17,8 @@ use crate::c;
 use crate::call::guarded;
 use crate::error::CudaError;
 use crate::error::Status;
-use crate::settings::Fault;
-use collector::Collector;
+use crate::settings::SimFault;
+use collector::ActivityCollector;
 use collector::Complete;
 use collector::Request;
 use collector::Timestamp;
@@ -63,35 +63,35 @@ macro_rules! exported {
 }
 
 /// Runs on the collector, unless a fault says that CUPTI does not work.
-fn collecting(work: impl FnOnce(&mut Collector) -> Status) -> Status {
+fn collecting(work: impl FnOnce(&mut ActivityCollector) -> Status) -> Status {
     collector::with(|collector| {
-        if collector.settings.has(Fault::Cupti15) {
+        if collector.settings.has(SimFault::Cupti15) {
             return Err(NOT_INITIALIZED);
         }
-        if collector.settings.has(Fault::Cupti999) {
+        if collector.settings.has(SimFault::Cupti999) {
             return Err(UNKNOWN);
         }
         work(collector)
     })
 }
 
-fn subscribe(collector: &mut Collector, target: *mut u64) -> Status {
-    if collector.subscribed || collector.settings.has(Fault::SubscribeBusy) {
+fn subscribe(collector: &mut ActivityCollector, target: *mut u64) -> Status {
+    if collector.subscribed || collector.settings.has(SimFault::SubscribeBusy) {
         return Err(MULTIPLE_SUBSCRIBERS);
     }
     collector.subscribed = true;
     c::write(target, SUBSCRIBER)
 }
 
-fn unsubscribe(collector: &mut Collector, subscriber: u64) -> Status {
+fn unsubscribe(collector: &mut ActivityCollector, subscriber: u64) -> Status {
     let known = collector.subscribed && subscriber == SUBSCRIBER;
     collector.subscribed = false;
     known.then_some(()).ok_or(INVALID_PARAMETER)
 }
 
-fn enable(collector: &mut Collector, kind: u32) -> Status {
+fn enable(collector: &mut ActivityCollector, kind: u32) -> Status {
     let refused = [layout::EVENT, layout::SYNCHRONIZATION];
-    let is_partial = collector.settings.has(Fault::CuptiPartial);
+    let is_partial = collector.settings.has(SimFault::CuptiPartial);
     // Kinds that are never written can be enabled like the others: 12, 3, 51 and so on.
     if kind == 0 || (is_partial && refused.contains(&kind)) {
         return Err(INVALID_KIND);
@@ -100,7 +100,7 @@ fn enable(collector: &mut Collector, kind: u32) -> Status {
     Ok(())
 }
 
-fn mute(collector: &mut Collector, kind: u32, id: u32, enable: u8) -> Status {
+fn mute(collector: &mut ActivityCollector, kind: u32, id: u32, enable: u8) -> Status {
     if enable == 0 {
         collector.muted.insert((kind, id));
     } else {

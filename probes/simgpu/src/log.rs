@@ -4,9 +4,9 @@
 //! as `SIMGPU_LOG_MS` says) and at exit, so that a caller pays little and a killed process loses no more than the last of them.
 //! The format is in the crate's documentation.
 
-use crate::core::Finished;
+use crate::core::FinishedOperation;
 use crate::handles;
-use crate::sync::Lock;
+use crate::sync::LockExt;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -52,8 +52,8 @@ pub(crate) struct OperationLine {
     collective: Option<(std::sync::Arc<str>, u64)>,
 }
 
-impl From<&Finished> for OperationLine {
-    fn from(finished: &Finished) -> Self {
+impl From<&FinishedOperation> for OperationLine {
+    fn from(finished: &FinishedOperation) -> Self {
         Self {
             kind: finished.operation.kind.as_str(),
             name: std::sync::Arc::clone(&finished.operation.name),
@@ -75,20 +75,20 @@ impl From<&Finished> for OperationLine {
 }
 
 #[derive(Debug)]
-enum Line {
+enum LogLine {
     Call(CallLine),
     Operation(OperationLine),
 }
 
 /// An open log of this process.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct TruthLog {
     pid: u32,
-    lines: Mutex<Vec<Line>>,
+    lines: Mutex<Vec<LogLine>>,
     file: Mutex<BufWriter<File>>,
 }
 
-impl Log {
+impl TruthLog {
     /// Opens `prefix.<pid>.csv` and appends to it: a process that calls exec keeps its pid.
     pub(crate) fn open(prefix: &OsStr) -> io::Result<Self> {
         let pid = std::process::id();
@@ -106,11 +106,11 @@ impl Log {
     }
 
     pub(crate) fn call(&self, line: CallLine) {
-        self.lines.hold().push(Line::Call(line));
+        self.lines.hold().push(LogLine::Call(line));
     }
 
-    pub(crate) fn operations(&self, finished: &[Finished]) {
-        let lines = finished.iter().map(|one| Line::Operation(one.into()));
+    pub(crate) fn operations(&self, finished: &[FinishedOperation]) {
+        let lines = finished.iter().map(|one| LogLine::Operation(one.into()));
         self.lines.hold().extend(lines);
     }
 
@@ -121,8 +121,8 @@ impl Log {
         let lines = std::mem::take(&mut *self.lines.hold());
         for line in &lines {
             let _ = match line {
-                Line::Call(call) => self.write_call(&mut *file, call),
-                Line::Operation(operation) => self.write_operation(&mut *file, operation),
+                LogLine::Call(call) => self.write_call(&mut *file, call),
+                LogLine::Operation(operation) => self.write_operation(&mut *file, operation),
             };
         }
         let _ = file.flush();

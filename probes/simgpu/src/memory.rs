@@ -9,20 +9,20 @@ const ALIGNMENT: u64 = 512;
 const FIRST_ADDRESS: u64 = 0x7000_0000_0000;
 
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct MemoryBlock {
     device: u32,
     bytes: u64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryBlocks {
     limit: u64,
     next: u64,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, MemoryBlock>,
     used: BTreeMap<u32, u64>,
 }
 
-impl Memory {
+impl MemoryBlocks {
     /// `limit`: bytes of each device.
     pub(crate) fn new(limit: u64) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl Memory {
             return Err(CudaError::OUT_OF_MEMORY);
         }
         let address = self.reserve(bytes)?;
-        self.blocks.insert(address, Block { device, bytes });
+        self.blocks.insert(address, MemoryBlock { device, bytes });
         *self.used.entry(device).or_default() += bytes;
         Ok(address)
     }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_limit_is_per_device_and_counts_others() {
-        let mut memory = Memory::new(1000);
+        let mut memory = MemoryBlocks::new(1000);
         let first = memory.allocate(0, 600, 0).expect("fits");
         assert_eq!(memory.allocate(0, 401, 0), Err(CudaError::OUT_OF_MEMORY));
         assert_eq!(memory.allocate(0, 400, 1), Err(CudaError::OUT_OF_MEMORY));

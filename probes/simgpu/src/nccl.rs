@@ -11,8 +11,8 @@ use crate::error::CudaError;
 use crate::error::Status;
 use crate::link::driver;
 use crate::simulator;
-use crate::simulator::Kernel;
-use crate::sync::Lock;
+use crate::simulator::SimKernel;
+use crate::sync::LockExt;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -41,14 +41,14 @@ struct UniqueId([u8; 128]);
 
 /// What `ncclComm_t` points to.
 #[derive(Clone, Copy, Debug)]
-struct Handle {
+struct CommHandle {
     communicator: u64,
     ranks: i32,
     rank: i32,
     device: i32,
 }
 
-static HANDLES: Mutex<BTreeMap<u64, Handle>> = Mutex::new(BTreeMap::new());
+static HANDLES: Mutex<BTreeMap<u64, CommHandle>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     static GROUPS: Cell<u32> = const { Cell::new(0) };
@@ -91,7 +91,7 @@ fn open(target: *mut u64, ranks: i32, id: &UniqueId, rank: i32, wait: bool) -> S
     )?;
     HANDLES.hold().insert(
         communicator,
-        Handle {
+        CommHandle {
             communicator,
             ranks,
             rank,
@@ -120,7 +120,7 @@ fn open_all(target: *mut u64, count: i32, devices: *const i32) -> Status {
     Ok(())
 }
 
-fn handle(communicator: u64) -> Result<Handle, CudaError> {
+fn handle(communicator: u64) -> Result<CommHandle, CudaError> {
     HANDLES
         .hold()
         .get(&communicator)
@@ -243,7 +243,7 @@ extern "C" fn simgpuCommunicatorOpen(
 
 fn wait_for_all(communicator: &Communicator) -> Status {
     let deadline_ns = crate::clock::now_ns().saturating_add(JOIN_NS);
-    while !communicator.everybody_joined() {
+    while !communicator.all_joined() {
         if crate::clock::now_ns() > deadline_ns {
             return Err(SYSTEM_ERROR);
         }
@@ -278,7 +278,7 @@ extern "C" fn simgpuCollectiveKernel(
         let communicator = known.ok_or(INVALID_ARGUMENT)?;
         let mut state = simulator.state();
         let id = state.fresh_id();
-        let kernel = Kernel {
+        let kernel = SimKernel {
             name: c::text(name)?.into(),
             duration_ns: BASE_NS + bytes / simulator.settings.link_bytes_per_ns,
             bytes,

@@ -1,6 +1,6 @@
 //! What the environment asks of the simulator. Read once per process.
 
-use crate::core::Timing;
+use crate::core::HardwareTiming;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// A fault that the simulator plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum SimFault {
     /// `cuptiSubscribe` says that somebody else has subscribed (39).
     SubscribeBusy,
     /// CUPTI calls fail with 15, `CUPTI_ERROR_NOT_INITIALIZED`.
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     NvmlLost,
 }
 
-impl FromStr for Fault {
+impl FromStr for SimFault {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Self, ()> {
@@ -53,10 +53,10 @@ impl FromStr for Fault {
 
 /// See the table in the crate's documentation.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct SimSettings {
     pub(crate) devices: u32,
     pub(crate) memory: u64,
-    pub(crate) timing: Timing,
+    pub(crate) timing: HardwareTiming,
     pub(crate) kernel_ns: u64,
     /// Between host and device, bytes per nanosecond.
     pub(crate) copy_bytes_per_ns: u64,
@@ -65,10 +65,10 @@ pub(crate) struct Settings {
     pub(crate) log: Option<OsString>,
     pub(crate) log_every_ns: u64,
     pub(crate) shared: PathBuf,
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<SimFault>,
 }
 
-impl Settings {
+impl SimSettings {
     /// `beside`: the folder of the libraries.
     pub(crate) fn from_environment(beside: &std::path::Path) -> Self {
         let shared = env::var_os("SIMGPU_SHARED")
@@ -80,7 +80,7 @@ impl Settings {
                 .unwrap_or(1)
                 .clamp(1, 64),
             memory: number("SIMGPU_MEMORY", 16 << 30),
-            timing: Timing {
+            timing: HardwareTiming {
                 latency_ns: number("SIMGPU_LATENCY_NS", 5_000),
                 gap_ns: number("SIMGPU_GAP_NS", 1_000),
             },
@@ -97,7 +97,7 @@ impl Settings {
         }
     }
 
-    pub(crate) fn has(&self, fault: Fault) -> bool {
+    pub(crate) fn has(&self, fault: SimFault) -> bool {
         self.faults.contains(&fault)
     }
 }

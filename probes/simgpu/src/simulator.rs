@@ -2,24 +2,24 @@
 
 use crate::clock;
 use crate::core::Completion;
-use crate::core::Finished;
-use crate::core::Kind;
-use crate::core::Machine;
-use crate::core::Meeting;
+use crate::core::FinishedOperation;
 use crate::core::Operation;
+use crate::core::OperationKind;
+use crate::core::Rendezvous;
+use crate::core::SimMachine;
 use crate::core::StreamKind;
 use crate::cupti;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
 use crate::link;
-use crate::log::Log;
-use crate::memory::Memory;
-use crate::settings::Settings;
-use crate::sync::Lock;
+use crate::log::TruthLog;
+use crate::memory::MemoryBlocks;
+use crate::settings::SimSettings;
+use crate::sync::LockExt;
 use crate::usage;
-use crate::usage::Stretch;
-use crate::usage::Usage;
+use crate::usage::BusyInterval;
+use crate::usage::UsageFile;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -44,12 +44,12 @@ const DEFAULT_STREAMS: u32 = 0x8000_0000;
 
 /// A kernel that can be launched.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct SimKernel {
     pub(crate) name: Arc<str>,
     pub(crate) duration_ns: u64,
     pub(crate) bytes: u64,
     /// Of a collective: taken by its only launch.
-    pub(crate) meeting: Option<Box<dyn Meeting>>,
+    pub(crate) meeting: Option<Box<dyn Rendezvous>>,
 }
 
 /// One launch of a kernel, as captured into a graph or handed to a stream.
@@ -70,10 +70,10 @@ pub(crate) struct EventRecord {
 
 /// All that changes.
 #[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) machine: Machine,
-    pub(crate) memory: Memory,
-    pub(crate) kernels: BTreeMap<u32, Kernel>,
+pub(crate) struct SimulatorState {
+    pub(crate) machine: SimMachine,
+    pub(crate) memory: MemoryBlocks,
+    pub(crate) kernels: BTreeMap<u32, SimKernel>,
     /// Streams that programs may use, by number; the value is the device.
     pub(crate) streams: BTreeMap<u32, u32>,
     /// `None`: never recorded.
@@ -85,9 +85,9 @@ pub(crate) struct State {
     next_id: u32,
 }
 
-impl State {
-    fn new(settings: &Settings) -> Self {
-        let mut machine = Machine::new(settings.timing);
+impl SimulatorState {
+    fn new(settings: &SimSettings) -> Self {
+        let mut machine = SimMachine::new(settings.timing);
         let mut streams = BTreeMap::new();
         for device in 0..settings.devices {
             let id = default_stream(device);
@@ -96,7 +96,7 @@ impl State {
         }
         Self {
             machine,
-            memory: Memory::new(settings.memory),
+            memory: MemoryBlocks::new(settings.memory),
             kernels: BTreeMap::new(),
             streams,
             events: BTreeMap::new(),
@@ -133,13 +133,13 @@ pub(crate) fn default_stream(device: u32) -> u32 {
 
 #[derive(Debug)]
 pub(crate) struct Simulator {
-    pub(crate) settings: Settings,
-    state: Mutex<State>,
+    pub(crate) settings: SimSettings,
+    state: Mutex<SimulatorState>,
     /// Told when something needs the simulator's own thread.
     wake: Condvar,
-    log: Option<Log>,
+    log: Option<TruthLog>,
     /// By device, from its first context on.
-    usage: Vec<OnceLock<Option<Usage>>>,
+    usage: Vec<OnceLock<Option<UsageFile>>>,
     correlation: AtomicU32,
 }
 
@@ -198,9 +198,12 @@ extern "C" fn at_exit() {
             log.flush();
         }
         let used = simulator.usage.iter().filter_map(OnceLock::get).flatten();
-        used.for_each(Usage::remove);
+        used.for_each(UsageFile::remove);
     });
-    if simulator.settings.has(crate::settings::Fault::CrashAtExit) {
+    if simulator
+        .settings
+        .has(crate::settings::SimFault::CrashAtExit)
+    {
         // SAFETY: dying of a signal is the fault that was asked for.
         unsafe {
             nix::libc::signal(nix::libc::SIGSEGV, nix::libc::SIG_DFL);
@@ -250,16 +253,16 @@ fn report_unwritable(prefix: &OsStr, error: &io::Error) {
 
 impl Simulator {
     fn new() -> Self {
-        let settings = Settings::from_environment(&link::folder());
+        let settings = SimSettings::from_environment(&link::folder());
         make_shared_folder(&settings);
         let log = settings.log.as_ref().and_then(|prefix| {
-            Log::open(prefix)
+            TruthLog::open(prefix)
                 .inspect_err(|error| report_unwritable(prefix, error))
                 .ok()
         });
         let usage = (0..settings.devices).map(|_| OnceLock::new()).collect();
         Self {
-            state: Mutex::new(State::new(&settings)),
+            state: Mutex::new(SimulatorState::new(&settings)),
             wake: Condvar::new(),
             log,
             usage,
@@ -268,11 +271,11 @@ impl Simulator {
         }
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, SimulatorState> {
         self.state.hold()
     }
 
-    pub(crate) fn log(&self) -> Option<&Log> {
+    pub(crate) fn log(&self) -> Option<&TruthLog> {
         self.log.as_ref()
     }
 
@@ -304,7 +307,7 @@ impl Simulator {
     }
 
     /// Hands what got its times to the log, to NVML and to CUPTI.
-    pub(crate) fn publish(&self, state: &mut State) {
+    pub(crate) fn publish(&self, state: &mut SimulatorState) {
         let finished = state.machine.take_finished();
         if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
             log.operations(&finished);
@@ -314,7 +317,9 @@ impl Simulator {
                 continue;
             };
             let of_device = finished.iter().filter(|one| one.device == device);
-            of_device.filter_map(stretch).for_each(|one| usage.add(one));
+            of_device
+                .filter_map(interval)
+                .for_each(|one| usage.add(one));
             usage.set_running_since(state.machine.running_since(device));
         }
         cupti::operations(&finished);
@@ -323,18 +328,18 @@ impl Simulator {
     /// From now on NVML lists this process among those that use the device.
     pub(crate) fn publish_context(&self, device: u32) {
         if let Some(usage) = self.usage.get(device as usize) {
-            usage.get_or_init(|| Usage::create(&self.settings.shared, device).ok());
+            usage.get_or_init(|| UsageFile::create(&self.settings.shared, device).ok());
         }
     }
 
-    pub(crate) fn publish_memory(&self, state: &State, device: u32) {
+    pub(crate) fn publish_memory(&self, state: &SimulatorState, device: u32) {
         if let Some(Some(usage)) = self.usage.get(device as usize).and_then(OnceLock::get) {
             usage.set_memory(state.memory.used(device));
         }
     }
 
-    pub(crate) fn memory_of_others(&self, device: u32) -> u64 {
-        usage::memory_of_others(&self.settings.shared, device)
+    pub(crate) fn other_processes_memory(&self, device: u32) -> u64 {
+        usage::other_processes_memory(&self.settings.shared, device)
     }
 
     /// Hands one launch to a stream; waits first where its queue is full.
@@ -399,22 +404,24 @@ impl Simulator {
 }
 
 /// What NVML sees of an operation.
-fn stretch(finished: &Finished) -> Option<Stretch> {
+fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
     let (start_ns, end_ns) = (finished.start_ns, finished.end_ns);
     match finished.operation.kind {
-        Kind::Kernel | Kind::Collective => Some(Stretch::kernel(start_ns, end_ns)),
-        Kind::Memcpy(kind) => Some(Stretch::copy(
+        OperationKind::Kernel | OperationKind::Collective => {
+            Some(BusyInterval::kernel(start_ns, end_ns))
+        }
+        OperationKind::Memcpy(kind) => Some(BusyInterval::copy(
             start_ns,
             end_ns,
             finished.operation.bytes,
             kind,
         )),
-        Kind::Memset | Kind::Event | Kind::Wait => None,
+        OperationKind::Memset | OperationKind::Event | OperationKind::Wait => None,
     }
 }
 
 /// Creates the shared folder for everybody and tells NVML in other processes what devices there are.
-fn make_shared_folder(settings: &Settings) {
+fn make_shared_folder(settings: &SimSettings) {
     use std::os::unix::fs::PermissionsExt;
     if std::fs::create_dir_all(&settings.shared).is_ok() {
         let everybody = std::fs::Permissions::from_mode(0o1777);

@@ -4,12 +4,12 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
-pub(crate) trait Lock<T> {
+pub(crate) trait LockExt<T> {
     /// Locks; what a panicking holder left is taken as it is.
     fn hold(&self) -> MutexGuard<'_, T>;
 }
 
-impl<T> Lock<T> for Mutex<T> {
+impl<T> LockExt<T> for Mutex<T> {
     fn hold(&self) -> MutexGuard<'_, T> {
         self.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -25,13 +25,13 @@ const BYTES: usize = (HEADER_WORDS + RING * WORDS) * 8;
 
 /// A stretch of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct BusyInterval {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) tag: u64,
 }
 
-impl Stretch {
+impl BusyInterval {
     pub(crate) fn kernel(start_ns: u64, end_ns: u64) -> Self {
         Self {
             start_ns,
@@ -40,7 +40,7 @@ impl Stretch {
         }
     }
 
-    /// `kind` as in [`crate::core::Kind::Memcpy`].
+    /// `kind` as in [`crate::core::OperationKind::Memcpy`].
     pub(crate) fn copy(start_ns: u64, end_ns: u64, bytes: u64, kind: u8) -> Self {
         let direction = if kind <= 2 { u64::from(kind) } else { 0 };
         let tag = 1 + bytes.saturating_mul(4).saturating_add(direction);
@@ -72,12 +72,12 @@ fn words(map: &[u8]) -> &[AtomicU64] {
 
 /// This process's file of one device.
 #[derive(Debug)]
-pub(crate) struct Usage {
+pub(crate) struct UsageFile {
     path: PathBuf,
     map: MmapMut,
 }
 
-impl Usage {
+impl UsageFile {
     pub(crate) fn create(shared: &Path, device: u32) -> io::Result<Self> {
         let path = shared.join(format!("gpu{device}.{}", std::process::id()));
         let file = OpenOptions::new()
@@ -102,12 +102,12 @@ impl Usage {
     }
 
     /// One writer at a time.
-    pub(crate) fn add(&self, stretch: Stretch) {
+    pub(crate) fn add(&self, interval: BusyInterval) {
         let written = load(words(&self.map), 3);
         let place = HEADER_WORDS + (written as usize % RING) * WORDS;
-        store(words(&self.map), place, stretch.start_ns);
-        store(words(&self.map), place + 1, stretch.end_ns);
-        store(words(&self.map), place + 2, stretch.tag);
+        store(words(&self.map), place, interval.start_ns);
+        store(words(&self.map), place + 1, interval.end_ns);
+        store(words(&self.map), place + 2, interval.tag);
         store(words(&self.map), 3, written.wrapping_add(1));
     }
 
@@ -129,15 +129,15 @@ fn store(words: &[AtomicU64], at: usize, value: u64) {
 
 /// What a living process does with a device.
 #[derive(Clone, Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct ProcessUsage {
     pub(crate) pid: u32,
     pub(crate) memory: u64,
     pub(crate) running_since: Option<u64>,
-    pub(crate) stretches: Vec<Stretch>,
+    pub(crate) intervals: Vec<BusyInterval>,
 }
 
 /// All living processes that use the device. Files of dead ones are removed.
-pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<Snapshot> {
+pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<ProcessUsage> {
     files(shared, device)
         .into_iter()
         .filter_map(|(pid, path)| read(pid, &path))
@@ -145,7 +145,7 @@ pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<Snapshot> {
 }
 
 /// Bytes that other processes have allocated on the device.
-pub(crate) fn memory_of_others(shared: &Path, device: u32) -> u64 {
+pub(crate) fn other_processes_memory(shared: &Path, device: u32) -> u64 {
     let own = std::process::id();
     files(shared, device)
         .into_iter()
@@ -186,36 +186,36 @@ fn map(path: &Path) -> Option<Mmap> {
     (load(words(&map), 0) == MAGIC).then_some(map)
 }
 
-fn read(pid: u32, path: &Path) -> Option<Snapshot> {
+fn read(pid: u32, path: &Path) -> Option<ProcessUsage> {
     let map = map(path)?;
     let words = words(&map);
     let written = load(words, 3) as usize;
-    let stretches = (written.saturating_sub(RING)..written).map(|index| {
+    let intervals = (written.saturating_sub(RING)..written).map(|index| {
         let place = HEADER_WORDS + (index % RING) * WORDS;
-        Stretch {
+        BusyInterval {
             start_ns: load(words, place),
             end_ns: load(words, place + 1),
             tag: load(words, place + 2),
         }
     });
-    Some(Snapshot {
+    Some(ProcessUsage {
         pid,
         memory: load(words, 1),
         running_since: Some(load(words, 2)).filter(|start_ns| *start_ns != 0),
-        stretches: stretches.collect(),
+        intervals: intervals.collect(),
     })
 }
 
 /// Nanoseconds of `[from_ns, to_ns]` in which any kernel ran in any of the processes.
-pub(crate) fn busy_ns(snapshots: &[Snapshot], from_ns: u64, to_ns: u64) -> u64 {
+pub(crate) fn busy_ns(snapshots: &[ProcessUsage], from_ns: u64, to_ns: u64) -> u64 {
     let open = snapshots
         .iter()
         .filter_map(|snapshot| Some((snapshot.running_since?, to_ns)));
     let kernels = snapshots
         .iter()
-        .flat_map(|snapshot| &snapshot.stretches)
-        .filter(|stretch| stretch.is_kernel())
-        .map(|stretch| (stretch.start_ns, stretch.end_ns));
+        .flat_map(|snapshot| &snapshot.intervals)
+        .filter(|interval| interval.is_kernel())
+        .map(|interval| (interval.start_ns, interval.end_ns));
     let mut clipped: Vec<_> = kernels
         .chain(open)
         .map(|(start, end)| (start.max(from_ns), end.min(to_ns)))
@@ -239,16 +239,16 @@ mod tests {
     #[test]
     fn busy_time_is_the_union_inside_the_window() {
         let folder = tempfile::tempdir().expect("folder");
-        let usage = Usage::create(folder.path(), 3).expect("file");
-        usage.add(Stretch::kernel(0, 150));
-        usage.add(Stretch::kernel(120, 200));
-        usage.add(Stretch::copy(0, 1000, 4096, 1));
-        usage.add(Stretch::kernel(900, 5000));
+        let usage = UsageFile::create(folder.path(), 3).expect("file");
+        usage.add(BusyInterval::kernel(0, 150));
+        usage.add(BusyInterval::kernel(120, 200));
+        usage.add(BusyInterval::copy(0, 1000, 4096, 1));
+        usage.add(BusyInterval::kernel(900, 5000));
         usage.set_memory(77);
         let seen = snapshots(folder.path(), 3);
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].memory, 77);
-        assert_eq!(seen[0].stretches[2].bytes(), (4096, 1));
+        assert_eq!(seen[0].intervals[2].bytes(), (4096, 1));
         assert_eq!(busy_ns(&seen, 100, 1000), 100 + 100);
         usage.set_running_since(Some(500));
         let seen = snapshots(folder.path(), 3);

@@ -148,7 +148,7 @@ fn check(outcome: &Outcome) {
         .work()
         .into_iter()
         .filter(|op| op.kind == "kernel");
-    let said = kernels.map(|op| {
+    let reported = kernels.map(|op| {
         format!(
             "kernel {} {} {} {}",
             op.name, op.start_ns, op.end_ns, op.correlation
@@ -159,7 +159,7 @@ fn check(outcome: &Outcome) {
         .lines()
         .filter(|line| line.starts_with("kernel"));
     assert!(
-        said.eq(seen.map(str::to_owned)),
+        reported.eq(seen.map(str::to_owned)),
         "records are what the log says"
     );
     let count = |prefix: &str| {
@@ -291,13 +291,13 @@ fn without_a_callback_and_with_the_wrong_clock_moments_are_real_time() {
     let test = "without_a_callback_and_with_the_wrong_clock_moments_are_real_time";
     let outcome = scenario(test, &[("SIMGPU_FAULT", "wrong-clock")], |_| {
         let cupti = cupti();
-        let mut moment = 0_u64;
+        let mut timestamp = 0_u64;
         c!(cupti, cuptiActivityRegisterTimestampCallback(monotonic => extern "C" fn() -> u64));
-        c!(cupti, cuptiGetTimestamp(&mut moment => &mut u64));
+        c!(cupti, cuptiGetTimestamp(&mut timestamp => &mut u64));
         let real = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .expect("after 1970");
-        let apart = real.as_nanos().abs_diff(u128::from(moment));
+        let apart = real.as_nanos().abs_diff(u128::from(timestamp));
         assert!(apart < 60_000_000_000, "{apart} ns apart");
     });
     if let Some(outcome) = outcome {

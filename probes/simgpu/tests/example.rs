@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::log::Log;
 use std::collections::BTreeSet;
 use std::path::Path;

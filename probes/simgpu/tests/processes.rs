@@ -7,7 +7,7 @@ mod common;
 use common::command;
 use common::gpu::Gpu;
 use common::gpu::c;
-use common::limit::InTime as _;
+use common::limit::WithTimeout as _;
 use common::log::Log;
 use common::playing;
 use std::ffi::c_char;
@@ -90,7 +90,7 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
         c!(nvml, nvmlDeviceGetHandleByIndex_v2(0 => u32, &mut device => &mut u64)),
         0
     );
-    look_at_memory(&nvml, device, child);
+    read_memory(&nvml, device, child);
     let sample = |_| {
         let mut rates = [0_u32; 2];
         let before_ns = now_ns();
@@ -105,7 +105,7 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
     (0..10).map(sample).collect()
 }
 
-fn look_at_memory(nvml: &libloading::Library, device: u64, child: u32) {
+fn read_memory(nvml: &libloading::Library, device: u64, child: u32) {
     let mut memory = [0_u64; 3];
     c!(nvml, nvmlDeviceGetMemoryInfo(device => u64, &mut memory => &mut [u64; 3]));
     assert_eq!(

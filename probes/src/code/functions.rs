@@ -1,6 +1,6 @@
 //! The ranges of functions, from the unwinding tables that stripped files keep too.
 
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use gimli::BaseAddresses;
 use gimli::CfaRule;
 use gimli::CieOrFde;
@@ -21,18 +21,18 @@ pub(crate) struct FunctionTable<'data> {
     table: EhFrame<Reader<'data>>,
     bases: BaseAddresses,
     /// By start, without overlaps.
-    ranges: Vec<Entry>,
+    ranges: Vec<FunctionRange>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct FunctionRange {
     range: Range<u64>,
     offset: usize,
 }
 
 impl<'data> FunctionTable<'data> {
     /// Reads `.eh_frame`; empty where there is none.
-    pub(crate) fn read(image: &Image<'data>) -> Self {
+    pub(crate) fn read(image: &ElfImage<'data>) -> Self {
         let (address, bytes) = eh_frame(image).unwrap_or_default();
         let table = EhFrame::new(bytes, LittleEndian);
         let bases = BaseAddresses::default().set_eh_frame(address);
@@ -65,7 +65,7 @@ impl<'data> FunctionTable<'data> {
     }
 
     /// Register and distance of the canonical frame address at the start of a range.
-    fn initial_depth(&self, entry: &Entry) -> Option<(gimli::Register, i64)> {
+    fn initial_depth(&self, entry: &FunctionRange) -> Option<(gimli::Register, i64)> {
         let fde = self
             .table
             .fde_from_offset(
@@ -82,7 +82,7 @@ impl<'data> FunctionTable<'data> {
         }
     }
 
-    fn entry(&self, address: u64) -> Option<&Entry> {
+    fn entry(&self, address: u64) -> Option<&FunctionRange> {
         let after = self
             .ranges
             .partition_point(|entry| entry.range.start <= address);
@@ -92,7 +92,7 @@ impl<'data> FunctionTable<'data> {
 }
 
 /// Address and bytes of `.eh_frame`, also without section headers.
-fn eh_frame<'data>(image: &Image<'data>) -> Option<(u64, &'data [u8])> {
+fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     if let Some(section) = image.section(".eh_frame") {
         return Some((section.address, image.section_bytes(&section)?));
     }
@@ -121,7 +121,7 @@ fn eh_frame<'data>(image: &Image<'data>) -> Option<(u64, &'data [u8])> {
     Some((address, image.bytes_at(address, size)?))
 }
 
-fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<Entry> {
+fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<FunctionRange> {
     let mut entries = table.entries(bases);
     let mut found = Vec::new();
     while let Ok(Some(entry)) = entries.next() {
@@ -136,7 +136,7 @@ fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<Entry> {
             continue;
         };
         if start < end {
-            found.push(Entry {
+            found.push(FunctionRange {
                 range: start..end,
                 offset: fde.offset(),
             });

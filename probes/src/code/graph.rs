@@ -2,7 +2,7 @@
 
 use super::FunctionTable;
 use super::references;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use crate::placement::branch_target;
 use crate::placement::decode;
 use iced_x86::FlowControl;
@@ -11,17 +11,17 @@ use std::ops::Range;
 
 /// How many parts are looked at at most: a damaged file could have any number, and each costs a pass
 /// over the code.
-const MOST_PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 
 /// The functions of a file and their references.
 pub(crate) struct CodeGraph<'image, 'data> {
-    image: &'image Image<'data>,
+    image: &'image ElfImage<'data>,
     functions: FunctionTable<'data>,
 }
 
 impl<'image, 'data> CodeGraph<'image, 'data> {
     /// Reads the unwinding tables.
-    pub(crate) fn new(image: &'image Image<'data>) -> Self {
+    pub(crate) fn new(image: &'image ElfImage<'data>) -> Self {
         Self {
             image,
             functions: FunctionTable::read(image),
@@ -45,7 +45,7 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         let mut seen = BTreeSet::new();
         let mut work = parts;
         while let Some(part) = work.pop() {
-            if seen.len() == MOST_PARTS || !seen.insert(part.start) {
+            if seen.len() == MAX_PARTS || !seen.insert(part.start) {
                 continue;
             }
             match self.owners(&part) {

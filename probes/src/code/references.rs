@@ -5,7 +5,7 @@
 //! around a hit tells chance from truth.
 
 use super::FunctionTable;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use crate::placement::branch_target;
 use crate::placement::decode;
 use iced_x86::FlowControl;
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 /// An instruction that refers to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reference {
+pub(crate) struct CodeReference {
     /// The function, or cold part of one, with the instruction.
     pub(crate) within: Range<u64>,
     pub(crate) target: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Reference {
 
 /// Functions that load the address `target` into a register.
 pub(crate) fn loads(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,
     target: u64,
 ) -> Vec<Range<u64>> {
@@ -43,10 +43,10 @@ pub(crate) fn loads(
 
 /// Direct jumps and calls whose target lies in `targets`, those from within it left out.
 pub(crate) fn branches(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,
     targets: &Range<u64>,
-) -> Vec<Reference> {
+) -> Vec<CodeReference> {
     let mut found = Vec::new();
     for within in containing(functions, displacements(image, targets)) {
         if within.start == targets.start {
@@ -55,7 +55,7 @@ pub(crate) fn branches(
         for instruction in decode(image, &within) {
             let target = branch_target(&instruction).filter(|target| targets.contains(target));
             let Some(target) = target else { continue };
-            found.push(Reference {
+            found.push(CodeReference {
                 within: within.clone(),
                 target,
                 is_call: instruction.flow_control() == FlowControl::Call,
@@ -89,7 +89,7 @@ fn containing(functions: &FunctionTable<'_>, addresses: Vec<u64>) -> Vec<Range<u
 
 /// Addresses of all four bytes that, read as a displacement that ends an instruction, lead into
 /// `targets`.
-fn displacements(image: &Image<'_>, targets: &Range<u64>) -> Vec<u64> {
+fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
     let size = targets.end.saturating_sub(targets.start);
     let mut found = Vec::new();
     for (address, bytes) in image.code() {
@@ -108,7 +108,7 @@ fn displacements(image: &Image<'_>, targets: &Range<u64>) -> Vec<u64> {
 }
 
 /// Addresses of all four bytes that hold `target`, as code without relocation loads it.
-fn immediates(image: &Image<'_>, target: u64) -> Vec<u64> {
+fn immediates(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
     let Ok(value) = u32::try_from(target) else {
         return Vec::new();
     };

@@ -1,9 +1,9 @@
 //! Which files may hold functions of CUDA, NCCL and torch: before a program maps them, and after.
 
-use super::Library;
+use super::CudaLibrary;
 use crate::maps;
-use crate::process;
-use crate::process::ProcessError;
+use crate::proc_status;
+use crate::proc_status::ProcessError;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaFile {
     /// Which library it is by its name.
-    pub library: Library,
+    pub library: CudaLibrary,
     /// Path as the process sees it.
     pub path: PathBuf,
     /// The same file as this process can open it.
@@ -39,7 +39,7 @@ const DRIVER_FOLDERS: [&str; 7] = [
 ];
 
 /// No folder of libraries has more entries than are looked at.
-const MOST_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// Libraries that a process has mapped, each file once.
 ///
@@ -49,7 +49,7 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
     let mut seen = HashSet::new();
     let mappings = maps::mappings(pid)?.into_iter().filter_map(|mapping| {
         let name = mapping.path.file_name()?.to_str()?;
-        Some((Library::of_file_name(name)?, mapping))
+        Some((CudaLibrary::of_file_name(name)?, mapping))
     });
     Ok(mappings
         .filter(|(_, mapping)| seen.insert((mapping.device, mapping.inode)))
@@ -71,13 +71,13 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
 /// # Errors
 /// When the process is gone or may not be inspected.
 pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
-    let view = View {
-        root: process::root(pid),
-        working: process::working_directory(pid)?,
+    let view = ProcessRoot {
+        root: proc_status::root(pid),
+        working: proc_status::working_directory(pid)?,
     };
-    let environment = process::environment(pid)?;
-    let command = process::command_line(pid)?;
-    let program = process::executable(pid).ok();
+    let environment = proc_status::environment(pid)?;
+    let command = proc_status::command_line(pid)?;
+    let program = proc_status::executable(pid).ok();
     let typed = command.first().map(OsStr::new);
     let files = view.likely(typed, program.as_deref(), &environment, of_cuda);
     Ok(view.identified(files))
@@ -91,7 +91,7 @@ pub fn before_start(
     program: Option<&Path>,
     environment: &HashMap<OsString, OsString>,
 ) -> Vec<CudaFile> {
-    let view = View::own();
+    let view = ProcessRoot::own();
     let files = view.likely(Some(typed), program, environment, of_cuda);
     view.identified(files)
 }
@@ -104,20 +104,20 @@ pub fn cupti_before_start(
     environment: &HashMap<OsString, OsString>,
 ) -> Vec<PathBuf> {
     let of_cupti = |name: &str| name.starts_with("libcupti.so");
-    let mut files = View::own().likely(Some(typed), program, environment, of_cupti);
+    let mut files = ProcessRoot::own().likely(Some(typed), program, environment, of_cupti);
     files.sort();
     files.dedup();
     files
 }
 
 fn of_cuda(name: &str) -> bool {
-    Library::of_file_name(name).is_some()
+    CudaLibrary::of_file_name(name).is_some()
 }
 
 /// Where the environment of an interpreter begins: around its program as typed (a virtual environment's is a
 /// link), around the file behind it, and what variables say.
 fn prefixes(
-    view: &View,
+    view: &ProcessRoot,
     typed: Option<&OsStr>,
     program: Option<&Path>,
     environment: &HashMap<OsString, OsString>,
@@ -161,12 +161,12 @@ fn search_path(environment: &HashMap<OsString, OsString>) -> Vec<PathBuf> {
 }
 
 /// The file system as a process sees it.
-struct View {
+struct ProcessRoot {
     root: PathBuf,
     working: PathBuf,
 }
 
-impl View {
+impl ProcessRoot {
     /// That of this process.
     fn own() -> Self {
         Self {
@@ -209,8 +209,8 @@ impl View {
     fn open(&self, path: &Path) -> PathBuf {
         let mut inside = self.absolute(path);
         /// As many links as the kernel follows (include/linux/namei.h, MAXSYMLINKS).
-        const MOST_LINKS: usize = 40;
-        for _ in 0..MOST_LINKS {
+        const MAX_LINKS: usize = 40;
+        for _ in 0..MAX_LINKS {
             match self.first_link(&inside) {
                 Some(followed) => inside = followed,
                 None => break,
@@ -256,7 +256,7 @@ impl View {
             return Vec::new();
         };
         entries
-            .take(MOST_ENTRIES)
+            .take(MAX_ENTRIES)
             .filter_map(|entry| Some(entry.ok()?.file_name()))
             .collect()
     }
@@ -314,7 +314,7 @@ impl View {
             .into_iter()
             .filter_map(|path| {
                 let openable = self.open(&path);
-                let library = Library::of_file_name(path.file_name()?.to_str()?)?;
+                let library = CudaLibrary::of_file_name(path.file_name()?.to_str()?)?;
                 let identity = identity(&openable)?;
                 seen.insert(identity).then_some(CudaFile {
                     library,
@@ -349,8 +349,8 @@ mod tests {
         root: &Path,
         arguments: &[&str],
         variables: &[(&str, &str)],
-    ) -> Vec<(Library, String)> {
-        let view = View {
+    ) -> Vec<(CudaLibrary, String)> {
+        let view = ProcessRoot {
             root: root.to_owned(),
             working: PathBuf::from("/opt"),
         };
@@ -400,20 +400,20 @@ mod tests {
         let mut libraries = found(root.path(), &["python"], &path);
         libraries.sort_by(|a, b| a.1.cmp(&b.1));
         let expected = [
-            (Library::Driver, "/drivers/libcuda.so.1".to_owned()),
+            (CudaLibrary::Driver, "/drivers/libcuda.so.1".to_owned()),
             (
-                Library::Runtime,
+                CudaLibrary::Runtime,
                 format!("/{packages}/nvidia/cu13/lib/libcudart.so.13"),
             ),
             (
-                Library::Runtime,
+                CudaLibrary::Runtime,
                 format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"),
             ),
             (
-                Library::TorchAutograd,
+                CudaLibrary::TorchAutograd,
                 format!("/{packages}/torch/lib/libtorch_cpu.so"),
             ),
-            (Library::Nccl, "/opt/own/libnccl.so.2".to_owned()),
+            (CudaLibrary::Nccl, "/opt/own/libnccl.so.2".to_owned()),
         ];
         let mut expected = expected.to_vec();
         expected.sort_by(|a, b| a.1.cmp(&b.1));
@@ -425,7 +425,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         symlink("/b", root.path().join("a")).unwrap();
         symlink("/a", root.path().join("b")).unwrap();
-        let view = View {
+        let view = ProcessRoot {
             root: root.path().to_owned(),
             working: PathBuf::from("/"),
         };

@@ -5,7 +5,7 @@
 
 /// Whose function it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layer {
+pub enum FunctionLayer {
     /// libcuda.
     Driver,
     /// libcudart. cuBLAS, NCCL and others carry a copy of it within, so that only the driver sees their calls.
@@ -20,7 +20,7 @@ pub enum Layer {
 
 /// What a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum FunctionKind {
     /// Puts a kernel or a graph into a stream.
     Launch,
     /// Waits for the GPU.
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// Which ends are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ends {
+pub enum ProbedEnds {
     /// The entry.
     Entry,
     /// Entry and return; the return by exchanging the return address, which no C++ exception may pass.
@@ -56,7 +56,7 @@ pub enum Ends {
 
 /// Where the stream is; arguments are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Stream {
+pub enum StreamArgument {
     /// There is none.
     None,
     /// In a register.
@@ -69,7 +69,7 @@ pub enum Stream {
 
 /// Where the number of bytes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bytes {
+pub enum BytesArgument {
     /// Nowhere.
     None,
     /// An argument.
@@ -84,7 +84,7 @@ pub enum Bytes {
 
 /// Where the grid is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Grid {
+pub enum GridArgument {
     /// Nowhere.
     None,
     /// The second to fourth argument.
@@ -97,52 +97,52 @@ pub enum Grid {
 
 /// A function that is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Function {
+pub struct ProbedFunction {
     /// Its symbol, or how that begins.
     pub name: &'static str,
     /// The symbol only begins like this (C++: the types of its arguments follow).
     pub is_prefix: bool,
     /// Whose it is.
-    pub layer: Layer,
+    pub layer: FunctionLayer,
     /// What it does.
-    pub kind: Kind,
+    pub kind: FunctionKind,
     /// Which ends are probed.
-    pub ends: Ends,
+    pub ends: ProbedEnds,
     /// Where the stream is.
-    pub stream: Stream,
+    pub stream: StreamArgument,
     /// Where the number of bytes is.
-    pub bytes: Bytes,
+    pub bytes: BytesArgument,
     /// Where the grid is.
-    pub grid: Grid,
+    pub grid: GridArgument,
 }
 
-impl Function {
+impl ProbedFunction {
     /// What traces and reports call it.
     #[must_use]
     pub fn shown(&self) -> &'static str {
         match self.layer {
-            Layer::TorchMemory => "c10::reportMemoryUsageToProfiler",
-            Layer::TorchAutograd => "torch::autograd::Engine::execute",
-            Layer::Driver | Layer::Runtime | Layer::Nccl => self.name,
+            FunctionLayer::TorchMemory => "c10::reportMemoryUsageToProfiler",
+            FunctionLayer::TorchAutograd => "torch::autograd::Engine::execute",
+            FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl => self.name,
         }
     }
 
     /// Probed at the entry only, although it calls functions of the layer below that are probed too.
     #[must_use]
     pub fn encloses(&self) -> bool {
-        self.layer == Layer::Runtime && self.ends == Ends::Entry
+        self.layer == FunctionLayer::Runtime && self.ends == ProbedEnds::Entry
     }
 }
 
 const fn call(
-    layer: Layer,
+    layer: FunctionLayer,
     name: &'static str,
-    kind: Kind,
-    ends: Ends,
-    stream: Stream,
-    bytes: Bytes,
-) -> Function {
-    Function {
+    kind: FunctionKind,
+    ends: ProbedEnds,
+    stream: StreamArgument,
+    bytes: BytesArgument,
+) -> ProbedFunction {
+    ProbedFunction {
         name,
         is_prefix: false,
         layer,
@@ -150,78 +150,130 @@ const fn call(
         ends,
         stream,
         bytes,
-        grid: Grid::None,
+        grid: GridArgument::None,
     }
 }
 
-const fn driver(name: &'static str, kind: Kind, stream: Stream, bytes: Bytes) -> Function {
-    call(Layer::Driver, name, kind, Ends::Both, stream, bytes)
-}
-
-const fn runtime(name: &'static str, kind: Kind, stream: Stream, bytes: Bytes) -> Function {
-    call(Layer::Runtime, name, kind, Ends::Both, stream, bytes)
-}
-
-const fn collective(name: &'static str, stream: Stream, bytes: Bytes) -> Function {
+const fn driver(
+    name: &'static str,
+    kind: FunctionKind,
+    stream: StreamArgument,
+    bytes: BytesArgument,
+) -> ProbedFunction {
     call(
-        Layer::Nccl,
+        FunctionLayer::Driver,
         name,
-        Kind::Collective,
-        Ends::Both,
+        kind,
+        ProbedEnds::Both,
         stream,
         bytes,
     )
 }
 
-const fn event(layer: Layer, name: &'static str, stream: Stream) -> Function {
-    call(layer, name, Kind::Event, Ends::Entry, stream, Bytes::None)
+const fn runtime(
+    name: &'static str,
+    kind: FunctionKind,
+    stream: StreamArgument,
+    bytes: BytesArgument,
+) -> ProbedFunction {
+    call(
+        FunctionLayer::Runtime,
+        name,
+        kind,
+        ProbedEnds::Both,
+        stream,
+        bytes,
+    )
 }
 
-const fn launch(layer: Layer, name: &'static str, stream: Stream, grid: Grid) -> Function {
-    let function = call(layer, name, Kind::Launch, Ends::Entry, stream, Bytes::None);
-    Function { grid, ..function }
+const fn collective(
+    name: &'static str,
+    stream: StreamArgument,
+    bytes: BytesArgument,
+) -> ProbedFunction {
+    call(
+        FunctionLayer::Nccl,
+        name,
+        FunctionKind::Collective,
+        ProbedEnds::Both,
+        stream,
+        bytes,
+    )
 }
 
-use Bytes::Argument as Count;
-use Bytes::Elements;
-use Bytes::None as NoBytes;
-use Kind::Allocate;
-use Kind::Copy as Transfer;
-use Kind::Free;
-use Kind::Set;
-use Kind::Synchronize;
-use Layer::Driver;
-use Layer::Runtime;
-use Stream::Argument as In;
-use Stream::None as NoStream;
-use Stream::Stack;
+const fn event(layer: FunctionLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
+    call(
+        layer,
+        name,
+        FunctionKind::Event,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    )
+}
+
+const fn launch(
+    layer: FunctionLayer,
+    name: &'static str,
+    stream: StreamArgument,
+    grid: GridArgument,
+) -> ProbedFunction {
+    let function = call(
+        layer,
+        name,
+        FunctionKind::Launch,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    );
+    ProbedFunction { grid, ..function }
+}
+
+use BytesArgument::Argument as Count;
+use BytesArgument::Elements;
+use BytesArgument::None as NoBytes;
+use FunctionKind::Allocate;
+use FunctionKind::Copy as Transfer;
+use FunctionKind::Free;
+use FunctionKind::Set;
+use FunctionKind::Synchronize;
+use FunctionLayer::Driver;
+use FunctionLayer::Runtime;
+use StreamArgument::Argument as In;
+use StreamArgument::None as NoStream;
+use StreamArgument::Stack;
 
 /// Every function that is probed. Its index is its number in the BPF programs.
-pub const TABLE: &[Function] = &[
+pub const TABLE: &[ProbedFunction] = &[
     // launches
-    launch(Driver, "cuLaunchKernel", Stack(3), Grid::Arguments),
+    launch(Driver, "cuLaunchKernel", Stack(3), GridArgument::Arguments),
     launch(
         Driver,
         "cuLaunchKernelEx",
-        Stream::Configuration,
-        Grid::Configuration,
+        StreamArgument::Configuration,
+        GridArgument::Configuration,
     ),
     launch(
         Driver,
         "cuLaunchCooperativeKernel",
         Stack(3),
-        Grid::Arguments,
+        GridArgument::Arguments,
     ),
-    launch(Driver, "cuGraphLaunch", In(2), Grid::None),
-    launch(Runtime, "cudaLaunchKernel", Stack(2), Grid::Dim3),
+    launch(Driver, "cuGraphLaunch", In(2), GridArgument::None),
+    launch(Runtime, "cudaLaunchKernel", Stack(2), GridArgument::Dim3),
     launch(
         Runtime,
         "cudaLaunchKernelExC",
-        Stream::Configuration,
-        Grid::Configuration,
+        StreamArgument::Configuration,
+        GridArgument::Configuration,
     ),
-    launch(Runtime, "cudaLaunchCooperativeKernel", Stack(2), Grid::Dim3),
-    launch(Runtime, "cudaGraphLaunch", In(2), Grid::None),
+    launch(
+        Runtime,
+        "cudaLaunchCooperativeKernel",
+        Stack(2),
+        GridArgument::Dim3,
+    ),
+    launch(Runtime, "cudaGraphLaunch", In(2), GridArgument::None),
     // synchronisation
     driver("cuStreamSynchronize", Synchronize, In(1), NoBytes),
     driver("cuEventSynchronize", Synchronize, NoStream, NoBytes),
@@ -250,7 +302,12 @@ pub const TABLE: &[Function] = &[
     runtime("cudaMemcpy", Transfer, NoStream, Count(3)),
     runtime("cudaMemcpyAsync", Transfer, In(5), Count(3)),
     runtime("cudaMemcpyPeerAsync", Transfer, In(6), Count(5)),
-    runtime("cudaMemcpy2DAsync", Transfer, Stack(2), Bytes::Rows(5)),
+    runtime(
+        "cudaMemcpy2DAsync",
+        Transfer,
+        Stack(2),
+        BytesArgument::Rows(5),
+    ),
     // fills
     driver("cuMemsetD8_v2", Set, NoStream, Count(3)),
     driver("cuMemsetD32_v2", Set, NoStream, Elements(3, 2)),
@@ -281,34 +338,34 @@ pub const TABLE: &[Function] = &[
     runtime("cudaFreeAsync", Free, In(2), NoBytes),
     runtime("cudaFreeHost", Free, NoStream, NoBytes),
     // NCCL: the calls put work into a stream and return; within a group, ncclGroupEnd does
-    collective("ncclAllReduce", Stack(1), Bytes::Nccl(3)),
-    collective("ncclReduceScatter", Stack(1), Bytes::Nccl(3)),
-    collective("ncclBroadcast", Stack(1), Bytes::Nccl(3)),
-    collective("ncclBcast", In(6), Bytes::Nccl(2)),
-    collective("ncclReduce", Stack(2), Bytes::Nccl(3)),
-    collective("ncclAllGather", In(6), Bytes::Nccl(3)),
-    collective("ncclSend", In(6), Bytes::Nccl(2)),
-    collective("ncclRecv", In(6), Bytes::Nccl(2)),
+    collective("ncclAllReduce", Stack(1), BytesArgument::Nccl(3)),
+    collective("ncclReduceScatter", Stack(1), BytesArgument::Nccl(3)),
+    collective("ncclBroadcast", Stack(1), BytesArgument::Nccl(3)),
+    collective("ncclBcast", In(6), BytesArgument::Nccl(2)),
+    collective("ncclReduce", Stack(2), BytesArgument::Nccl(3)),
+    collective("ncclAllGather", In(6), BytesArgument::Nccl(3)),
+    collective("ncclSend", In(6), BytesArgument::Nccl(2)),
+    collective("ncclRecv", In(6), BytesArgument::Nccl(2)),
     collective("ncclGroupEnd", NoStream, NoBytes),
     // torch
-    Function {
+    ProbedFunction {
         is_prefix: true,
         ..call(
-            Layer::TorchMemory,
+            FunctionLayer::TorchMemory,
             "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
-            Kind::Memory,
-            Ends::Entry,
+            FunctionKind::Memory,
+            ProbedEnds::Entry,
             NoStream,
             NoBytes,
         )
     },
-    Function {
+    ProbedFunction {
         is_prefix: true,
         ..call(
-            Layer::TorchAutograd,
+            FunctionLayer::TorchAutograd,
             "_ZN5torch8autograd6Engine7execute",
-            Kind::Step,
-            Ends::Instructions,
+            FunctionKind::Step,
+            ProbedEnds::Instructions,
             NoStream,
             NoBytes,
         )
@@ -330,18 +387,24 @@ mod tests {
     fn launches_have_a_stream_and_only_their_entry_is_probed() {
         for function in TABLE
             .iter()
-            .filter(|function| function.kind == Kind::Launch)
+            .filter(|function| function.kind == FunctionKind::Launch)
         {
-            assert_ne!(function.stream, Stream::None, "{}", function.name);
-            assert_eq!(function.ends, Ends::Entry, "{}", function.name);
+            assert_ne!(function.stream, StreamArgument::None, "{}", function.name);
+            assert_eq!(function.ends, ProbedEnds::Entry, "{}", function.name);
         }
     }
 
     /// C++ exceptions pass through torch's functions, and a replaced return address ends the program then.
     #[test]
     fn return_addresses_are_exchanged_in_c_functions_only() {
-        for function in TABLE.iter().filter(|function| function.ends == Ends::Both) {
-            let is_c = matches!(function.layer, Layer::Driver | Layer::Runtime | Layer::Nccl);
+        for function in TABLE
+            .iter()
+            .filter(|function| function.ends == ProbedEnds::Both)
+        {
+            let is_c = matches!(
+                function.layer,
+                FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl
+            );
             assert!(is_c, "{}", function.name);
         }
     }

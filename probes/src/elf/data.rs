@@ -9,14 +9,14 @@ use std::ops::Range;
 
 /// Where an image's bytes come from.
 #[derive(Clone, Copy)]
-pub(crate) enum Data<'data> {
+pub(crate) enum ImageData<'data> {
     /// A file; what was read is kept.
     File(&'data ReadCache<File>),
     /// Bytes in memory.
     Memory(&'data [u8]),
 }
 
-impl<'data> ReadRef<'data> for Data<'data> {
+impl<'data> ReadRef<'data> for ImageData<'data> {
     fn len(self) -> Result<u64, ()> {
         match self {
             Self::File(cache) => cache.len(),

@@ -3,8 +3,8 @@
 //!
 //! Formats: "Separate Debug Files" and "MiniDebugInfo" in the documentation of GDB.
 
-use super::Data;
-use super::Image;
+use super::ElfImage;
+use super::ImageData;
 use super::symbols;
 use object::ReadCache;
 use std::fs::File;
@@ -33,13 +33,13 @@ impl DebugFile {
     /// Calls `then` with the image.
     pub(crate) fn with_image<T>(
         &self,
-        then: impl FnOnce(&Image<'_>) -> Result<T, String>,
+        then: impl FnOnce(&ElfImage<'_>) -> Result<T, String>,
     ) -> Result<T, String> {
         let data = match self {
-            Self::File(cache) => Data::File(cache),
-            Self::Memory(bytes) => Data::Memory(bytes),
+            Self::File(cache) => ImageData::File(cache),
+            Self::Memory(bytes) => ImageData::Memory(bytes),
         };
-        match Image::parse(data) {
+        match ElfImage::parse(data) {
             Ok(image) => then(&image),
             Err(why) => Err(format!("the debug file is damaged: {why:?}")),
         }
@@ -47,7 +47,7 @@ impl DebugFile {
 }
 
 /// The debug file `ROOT/.build-id/ab/cdef....debug`, if its own build id agrees.
-pub(crate) fn by_build_id(image: &Image<'_>, roots: &[PathBuf]) -> Result<DebugFile, String> {
+pub(crate) fn by_build_id(image: &ElfImage<'_>, roots: &[PathBuf]) -> Result<DebugFile, String> {
     let id = image.build_id().ok_or("the file has no build id")?;
     let (folder, name) = id.split_at_checked(2).ok_or("the build id is too short")?;
     let path = roots
@@ -72,7 +72,7 @@ pub(crate) fn by_build_id(image: &Image<'_>, roots: &[PathBuf]) -> Result<DebugF
 /// same place below a root, if its checksum agrees.
 pub(crate) fn by_debug_link(
     file: &Path,
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     roots: &[PathBuf],
 ) -> Result<DebugFile, String> {
     let (name, checksum) = debug_link(image).ok_or("no .gnu_debuglink")?;
@@ -95,7 +95,7 @@ pub(crate) fn by_debug_link(
 }
 
 /// Name of the debug file and its CRC-32, which is stored aligned to 4 bytes after the name.
-fn debug_link<'data>(image: &Image<'data>) -> Option<(&'data str, u32)> {
+fn debug_link<'data>(image: &ElfImage<'data>) -> Option<(&'data str, u32)> {
     let bytes = image.section_bytes(&image.section(".gnu_debuglink")?)?;
     let name = symbols::text_at(bytes, 0)?;
     // A name is a name: the file does not choose folders.
@@ -119,21 +119,21 @@ fn file_checksum(path: &Path) -> std::io::Result<u32> {
 }
 
 /// The ELF file inside `.gnu_debugdata`, unpacked.
-pub(crate) fn mini_debug_info(image: &Image<'_>) -> Result<DebugFile, String> {
+pub(crate) fn mini_debug_info(image: &ElfImage<'_>) -> Result<DebugFile, String> {
     let section = image.section(".gnu_debugdata").ok_or("no .gnu_debugdata")?;
     let packed = image
         .section_bytes(&section)
         .ok_or(".gnu_debugdata lies outside the file")?;
-    let mut unpacked = Bounded(Vec::new());
+    let mut unpacked = BoundedReader(Vec::new());
     lzma_rs::xz_decompress(&mut &*packed, &mut unpacked)
         .map_err(|error| format!(".gnu_debugdata cannot be unpacked: {error:?}"))?;
     Ok(DebugFile::Memory(unpacked.0))
 }
 
 /// Takes bytes up to a limit, so that a small file cannot fill the memory.
-struct Bounded(Vec<u8>);
+struct BoundedReader(Vec<u8>);
 
-impl Write for Bounded {
+impl Write for BoundedReader {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0.len().saturating_add(bytes.len()) > LARGEST_MINI_DEBUG_INFO {
             return Err(std::io::ErrorKind::FileTooLarge.into());

@@ -1,13 +1,13 @@
 //! The dynamic segment: needed libraries, and the dynamic symbols of files without section headers.
 
-use super::Image;
+use super::ElfImage;
 use super::symbols;
 use object::LittleEndian;
 use object::elf;
 use object::pod;
 use object::read::elf::GnuHashTable;
 
-impl<'data> Image<'data> {
+impl<'data> ElfImage<'data> {
     /// Whether the program asks for a loader (`ld.so`).
     pub(crate) fn has_loader(&self) -> bool {
         self.segments

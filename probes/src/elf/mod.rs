@@ -10,9 +10,9 @@ mod notes;
 mod relocations;
 mod symbols;
 
-pub(crate) use data::Data;
+pub(crate) use data::ImageData;
 pub(crate) use notes::StaticProbe;
-pub(crate) use symbols::Symbol;
+pub(crate) use symbols::ElfSymbol;
 
 use object::LittleEndian;
 use object::ReadRef;
@@ -34,7 +34,7 @@ pub(crate) enum NotAnImage {
 
 /// A part of the file that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct ElfSegment {
     pub(crate) kind: u32,
     pub(crate) flags: u32,
     pub(crate) address: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Segment {
 
 /// A named part of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Section<'data> {
+pub(crate) struct ElfSection<'data> {
     pub(crate) name: &'data str,
     pub(crate) kind: u32,
     pub(crate) flags: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Section<'data> {
     pub(crate) link: u32,
 }
 
-impl Section<'_> {
+impl ElfSection<'_> {
     fn is_allocated(&self, with: u64, without: u64) -> bool {
         let wanted = elf::SHF_ALLOC.0 | with;
         self.kind == elf::SHT_PROGBITS.0
@@ -64,19 +64,19 @@ impl Section<'_> {
 }
 
 /// An ELF file for x86-64.
-pub(crate) struct Image<'data> {
-    data: Data<'data>,
+pub(crate) struct ElfImage<'data> {
+    data: ImageData<'data>,
     /// Address of the first instruction that runs.
     pub(crate) entry: u64,
     /// Position-independent: a shared library or a PIE.
     pub(crate) relocatable: bool,
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) sections: Vec<Section<'data>>,
+    pub(crate) segments: Vec<ElfSegment>,
+    pub(crate) sections: Vec<ElfSection<'data>>,
 }
 
-impl<'data> Image<'data> {
+impl<'data> ElfImage<'data> {
     /// Reads the headers.
-    pub(crate) fn parse(data: Data<'data>) -> Result<Self, NotAnImage> {
+    pub(crate) fn parse(data: ImageData<'data>) -> Result<Self, NotAnImage> {
         let damaged = |what: &str| NotAnImage::Damaged(what.to_owned());
         let header = file_header(data)?;
         let programs: &[elf::ProgramHeader64<LittleEndian>] = data
@@ -148,7 +148,7 @@ impl<'data> Image<'data> {
     }
 
     /// The section of that name.
-    pub(crate) fn section(&self, name: &str) -> Option<Section<'data>> {
+    pub(crate) fn section(&self, name: &str) -> Option<ElfSection<'data>> {
         self.sections
             .iter()
             .find(|section| section.name == name)
@@ -156,7 +156,7 @@ impl<'data> Image<'data> {
     }
 
     /// The bytes of a section; none for `.bss` and the emptied sections of debug files.
-    pub(crate) fn section_bytes(&self, section: &Section<'_>) -> Option<&'data [u8]> {
+    pub(crate) fn section_bytes(&self, section: &ElfSection<'_>) -> Option<&'data [u8]> {
         (section.kind != elf::SHT_NOBITS.0).then_some(())?;
         self.file_bytes(section.offset, section.size)
     }
@@ -207,7 +207,7 @@ impl<'data> Image<'data> {
 }
 
 fn file_header<'data>(
-    data: Data<'data>,
+    data: ImageData<'data>,
 ) -> Result<&'data elf::FileHeader64<LittleEndian>, NotAnImage> {
     let ident = data.read_bytes_at(0, 20).map_err(|()| NotAnImage::NotElf)?;
     if !ident.starts_with(&elf::ELFMAG) {
@@ -240,8 +240,8 @@ fn machine_name(machine: u16) -> String {
     }
 }
 
-fn segment(header: &elf::ProgramHeader64<LittleEndian>) -> Segment {
-    Segment {
+fn segment(header: &elf::ProgramHeader64<LittleEndian>) -> ElfSegment {
+    ElfSegment {
         kind: header.p_type.get(LittleEndian).0,
         flags: header.p_flags.get(LittleEndian).0,
         address: header.p_vaddr.get(LittleEndian),
@@ -252,9 +252,9 @@ fn segment(header: &elf::ProgramHeader64<LittleEndian>) -> Segment {
 
 /// The section headers; `None` where they were stripped or are damaged: the file runs without.
 fn sections<'data>(
-    data: Data<'data>,
+    data: ImageData<'data>,
     header: &elf::FileHeader64<LittleEndian>,
-) -> Option<Vec<Section<'data>>> {
+) -> Option<Vec<ElfSection<'data>>> {
     let headers: &[elf::SectionHeader64<LittleEndian>] = data
         .read_slice_at(
             header.e_shoff.get(LittleEndian),
@@ -279,8 +279,8 @@ fn sections<'data>(
 fn section<'data>(
     names: &'data [u8],
     header: &elf::SectionHeader64<LittleEndian>,
-) -> Section<'data> {
-    Section {
+) -> ElfSection<'data> {
+    ElfSection {
         name: symbols::text_at(names, header.sh_name.get(LittleEndian)).unwrap_or(""),
         kind: header.sh_type.get(LittleEndian).0,
         flags: header.sh_flags.get(LittleEndian).0,

@@ -1,6 +1,6 @@
 //! Notes: the build id and static trace points (USDT).
 
-use super::Image;
+use super::ElfImage;
 use super::symbols;
 use object::LittleEndian;
 use object::elf;
@@ -22,7 +22,7 @@ pub(crate) struct StaticProbe {
     pub(crate) arguments: String,
 }
 
-impl<'data> Image<'data> {
+impl<'data> ElfImage<'data> {
     /// The build id in hexadecimal.
     pub(crate) fn build_id(&self) -> Option<String> {
         let id = self

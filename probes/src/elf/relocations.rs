@@ -1,11 +1,11 @@
 //! Pointers in data: what a word will hold once the loader has relocated the file.
 
-use super::Image;
+use super::ElfImage;
 use object::LittleEndian;
 use object::elf;
 use object::pod;
 
-impl<'data> Image<'data> {
+impl<'data> ElfImage<'data> {
     /// Addresses of the pointers to `target`: words that hold it, as files without relocation and
     /// those with packed relocations (RELR) have them, and RELATIVE relocations that will write it.
     pub(crate) fn pointers_to(&self, target: u64) -> Vec<u64> {

@@ -1,14 +1,14 @@
 //! Symbol tables: `.symtab`, `.dynsym`, and the dynamic one of files without section headers.
 
-use super::Image;
-use super::Section;
+use super::ElfImage;
+use super::ElfSection;
 use object::LittleEndian;
 use object::elf;
 use object::pod;
 
 /// A defined symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Symbol<'data> {
+pub(crate) struct ElfSymbol<'data> {
     pub(crate) name: &'data str,
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -27,7 +27,7 @@ pub(crate) fn text_at(table: &[u8], offset: u32) -> Option<&str> {
 pub(super) fn defined<'data>(
     table: &'data [u8],
     names: &'data [u8],
-) -> impl Iterator<Item = Symbol<'data>> {
+) -> impl Iterator<Item = ElfSymbol<'data>> {
     entries(table).filter_map(|symbol| of_entry(symbol, names))
 }
 
@@ -39,8 +39,11 @@ fn entries(table: &[u8]) -> impl Iterator<Item = &elf::Sym64<LittleEndian>> {
         .filter(|symbol| symbol.st_shndx.get(LittleEndian).0 != elf::SHN_UNDEF.0)
 }
 
-fn of_entry<'data>(symbol: &elf::Sym64<LittleEndian>, names: &'data [u8]) -> Option<Symbol<'data>> {
-    Some(Symbol {
+fn of_entry<'data>(
+    symbol: &elf::Sym64<LittleEndian>,
+    names: &'data [u8],
+) -> Option<ElfSymbol<'data>> {
+    Some(ElfSymbol {
         name: text_at(names, symbol.st_name.get(LittleEndian))?,
         address: symbol.st_value.get(LittleEndian),
         size: symbol.st_size.get(LittleEndian),
@@ -48,20 +51,20 @@ fn of_entry<'data>(symbol: &elf::Sym64<LittleEndian>, names: &'data [u8]) -> Opt
     })
 }
 
-impl<'data> Image<'data> {
+impl<'data> ElfImage<'data> {
     /// Whether there is a `.symtab` with its contents.
     pub(crate) fn has_symbol_table(&self) -> bool {
         self.table(elf::SHT_SYMTAB.0).is_some()
     }
 
     /// The symbols of `.symtab`; none where the file is stripped.
-    pub(crate) fn symbols(&self) -> impl Iterator<Item = Symbol<'data>> {
+    pub(crate) fn symbols(&self) -> impl Iterator<Item = ElfSymbol<'data>> {
         let (table, names) = self.table(elf::SHT_SYMTAB.0).unwrap_or_default();
         defined(table, names)
     }
 
     /// The exported symbols.
-    pub(crate) fn dynamic_symbols(&self) -> impl Iterator<Item = Symbol<'data>> {
+    pub(crate) fn dynamic_symbols(&self) -> impl Iterator<Item = ElfSymbol<'data>> {
         let (table, names) = self
             .table(elf::SHT_DYNSYM.0)
             .or_else(|| self.dynamic_table())
@@ -70,13 +73,17 @@ impl<'data> Image<'data> {
     }
 
     /// The exported symbol of that name.
-    pub(crate) fn dynamic_symbol(&self, name: &str) -> Option<Symbol<'data>> {
+    pub(crate) fn dynamic_symbol(&self, name: &str) -> Option<ElfSymbol<'data>> {
         self.dynamic_symbols().find(|symbol| symbol.name == name)
     }
 
     /// Exported symbols of that name, or whose name begins with it. Looks for the name's text first, which
     /// is much faster than reading the names of a library that has hundreds of thousands.
-    pub(crate) fn dynamic_symbols_named(&self, name: &str, is_prefix: bool) -> Vec<Symbol<'data>> {
+    pub(crate) fn dynamic_symbols_named(
+        &self,
+        name: &str,
+        is_prefix: bool,
+    ) -> Vec<ElfSymbol<'data>> {
         let (table, names) = self
             .table(elf::SHT_DYNSYM.0)
             .or_else(|| self.dynamic_table())
@@ -98,7 +105,7 @@ impl<'data> Image<'data> {
     }
 
     /// The exported symbol of that name, or else the one of `.symtab`.
-    pub(crate) fn symbol(&self, name: &str) -> Option<Symbol<'data>> {
+    pub(crate) fn symbol(&self, name: &str) -> Option<ElfSymbol<'data>> {
         self.dynamic_symbol(name)
             .or_else(|| self.symbols().find(|symbol| symbol.name == name))
     }
@@ -106,7 +113,7 @@ impl<'data> Image<'data> {
     /// The bytes of a symbol table and of its names.
     fn table(&self, kind: u32) -> Option<(&'data [u8], &'data [u8])> {
         let table = self.sections.iter().find(|section| section.kind == kind)?;
-        let names: &Section<'_> = self.sections.get(usize::try_from(table.link).ok()?)?;
+        let names: &ElfSection<'_> = self.sections.get(usize::try_from(table.link).ok()?)?;
         Some((self.section_bytes(table)?, self.section_bytes(names)?))
     }
 }

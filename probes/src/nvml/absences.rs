@@ -1,6 +1,6 @@
 //! What GPUs do not tell, gathered into one sentence per cause.
 
-use super::queries::Query;
+use super::queries::NvmlQuery;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
@@ -8,23 +8,23 @@ use std::collections::HashSet;
 /// What was missing so far, and what of it has been said. Outlives the library: a driver that comes
 /// back with the same gaps is not worth another word.
 #[derive(Debug, Default)]
-pub struct Absences {
-    said: HashSet<(String, u32, Query)>,
-    new: BTreeMap<String, BTreeMap<Gpu, BTreeSet<Query>>>,
+pub struct NvmlAbsences {
+    reported: HashSet<(String, u32, NvmlQuery)>,
+    new: BTreeMap<String, BTreeMap<GpuAbsences, BTreeSet<NvmlQuery>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Gpu {
+struct GpuAbsences {
     index: u32,
     mig: bool,
 }
 
-impl Absences {
-    pub(super) fn add(&mut self, cause: &str, index: u32, mig: bool, query: Query) {
-        if self.said.insert((cause.to_owned(), index, query)) {
+impl NvmlAbsences {
+    pub(super) fn add(&mut self, cause: &str, index: u32, mig: bool, query: NvmlQuery) {
+        if self.reported.insert((cause.to_owned(), index, query)) {
             let of_cause = self.new.entry(cause.to_owned()).or_default();
             of_cause
-                .entry(Gpu { index, mig })
+                .entry(GpuAbsences { index, mig })
                 .or_default()
                 .insert(query);
         }
@@ -40,8 +40,8 @@ impl Absences {
     }
 }
 
-fn sentence(cause: &str, gpus: &BTreeMap<Gpu, BTreeSet<Query>>) -> String {
-    let mut alike: BTreeMap<&BTreeSet<Query>, Vec<Gpu>> = BTreeMap::new();
+fn sentence(cause: &str, gpus: &BTreeMap<GpuAbsences, BTreeSet<NvmlQuery>>) -> String {
+    let mut alike: BTreeMap<&BTreeSet<NvmlQuery>, Vec<GpuAbsences>> = BTreeMap::new();
     for (gpu, queries) in gpus {
         alike.entry(queries).or_default().push(*gpu);
     }
@@ -56,8 +56,8 @@ fn sentence(cause: &str, gpus: &BTreeMap<Gpu, BTreeSet<Query>>) -> String {
 }
 
 /// `GPU 0, 1, 2 (split by MIG: 1)`.
-fn list(gpus: &[Gpu]) -> String {
-    let numbers = |gpus: &mut dyn Iterator<Item = &Gpu>| {
+fn list(gpus: &[GpuAbsences]) -> String {
+    let numbers = |gpus: &mut dyn Iterator<Item = &GpuAbsences>| {
         let numbers: Vec<String> = gpus.map(|gpu| gpu.index.to_string()).collect();
         numbers.join(", ")
     };
@@ -75,29 +75,29 @@ mod tests {
 
     #[test]
     fn one_sentence_for_each_cause_and_only_once() {
-        let mut absences = Absences::default();
-        let meet = |absences: &mut Absences| {
+        let mut absences = NvmlAbsences::default();
+        let meet = |absences: &mut NvmlAbsences| {
             for index in [0, 1] {
                 absences.add(
                     "the device does not support it",
                     index,
                     index == 1,
-                    Query::Power,
+                    NvmlQuery::Power,
                 );
                 absences.add(
                     "the device does not support it",
                     index,
                     index == 1,
-                    Query::Pcie,
+                    NvmlQuery::Pcie,
                 );
             }
             absences.add(
                 "the device does not support it",
                 2,
                 true,
-                Query::Utilization,
+                NvmlQuery::Utilization,
             );
-            absences.add("no permission", 2, true, Query::Processes);
+            absences.add("no permission", 2, true, NvmlQuery::Processes);
         };
         meet(&mut absences);
         assert_eq!(

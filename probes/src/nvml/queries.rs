@@ -42,7 +42,7 @@ const REASONS: [(ThrottleReasons, &str); 9] = [
 
 /// What is asked of a GPU, in the order in which it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Query {
+pub(super) enum NvmlQuery {
     /// Shares of time with kernels, and with memory accesses.
     Utilization,
     /// Memory in use.
@@ -61,7 +61,7 @@ pub(super) enum Query {
     Pcie,
 }
 
-impl Query {
+impl NvmlQuery {
     /// The cheap ones.
     pub(super) const EACH_TIME: [Self; 6] = [
         Self::Utilization,
@@ -113,7 +113,7 @@ impl Query {
 
 /// What a failed call means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum QueryFailure {
     /// It will not work on this device; in words.
     Never(&'static str),
     /// It did not work this time; in words.
@@ -122,7 +122,7 @@ pub(super) enum Failure {
     Lost(String),
 }
 
-impl From<Code> for Failure {
+impl From<Code> for QueryFailure {
     fn from(code: Code) -> Self {
         match code {
             Code::NotSupported => Self::Never("the device does not support it"),
@@ -158,15 +158,15 @@ pub(super) fn describe(device: &Device<'_>, index: u32, driver: Option<String>) 
 }
 
 #[derive(Clone, Copy)]
-struct Memory {
+struct MemoryUse {
     total: u64,
     used: u64,
 }
 
 /// By the second version of the call, which drivers have from 510 on, or the first.
-fn memory(device: &Device<'_>) -> Result<Memory, Code> {
+fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
     match device.memory_info() {
-        Ok(info) => Ok(Memory {
+        Ok(info) => Ok(MemoryUse {
             total: info.total,
             used: info.used,
         }),
@@ -175,7 +175,7 @@ fn memory(device: &Device<'_>) -> Result<Memory, Code> {
     }
 }
 
-fn memory_first_version(device: &Device<'_>) -> Result<Memory, Code> {
+fn memory_first_version(device: &Device<'_>) -> Result<MemoryUse, Code> {
     let function = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
     // SAFETY: the handle is one of this library's, which outlives `device`; the structure is three
     // integers, for which zeros are values, and the function writes all of them.
@@ -184,7 +184,7 @@ fn memory_first_version(device: &Device<'_>) -> Result<Memory, Code> {
         (function(device.handle(), &mut info), info)
     };
     nvml_try(code)?;
-    Ok(Memory {
+    Ok(MemoryUse {
         total: info.total,
         used: info.used,
     })

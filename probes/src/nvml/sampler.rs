@@ -2,12 +2,12 @@
 //!
 //! Owns which GPU still answers and what it need not be asked again.
 
-use super::Absences;
+use super::NvmlAbsences;
 use super::NvmlError;
 use super::NvmlLibrary;
 use super::queries;
-use super::queries::Failure;
-use super::queries::Query;
+use super::queries::NvmlQuery;
+use super::queries::QueryFailure;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuSample;
 use nvml_wrapper::Device;
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 /// What to ask beyond the figures that are cheap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
+pub struct ExtraQueries {
     /// Memory by process.
     pub processes: bool,
     /// PCIe throughput, which takes some 40 ms on hardware.
@@ -24,21 +24,21 @@ pub struct Extras {
 
 /// The GPUs of a machine, numbered from 0 by their place.
 #[derive(Debug)]
-pub struct Sampler<'library> {
+pub struct NvmlSampler<'library> {
     library: &'library NvmlLibrary,
-    gpus: Vec<Gpu<'library>>,
+    gpus: Vec<SampledGpu<'library>>,
 }
 
 #[derive(Debug)]
-struct Gpu<'library> {
+struct SampledGpu<'library> {
     index: u32,
     mig: bool,
     /// `None`: it was lost.
     device: Option<Device<'library>>,
-    hopeless: HashSet<Query>,
+    hopeless: HashSet<NvmlQuery>,
 }
 
-impl<'library> Sampler<'library> {
+impl<'library> NvmlSampler<'library> {
     /// Looks at what is there; the second value says what was found. A GPU that cannot be asked has a
     /// place too.
     ///
@@ -46,7 +46,7 @@ impl<'library> Sampler<'library> {
     /// The number of GPUs is not known.
     pub fn new(library: &'library NvmlLibrary) -> Result<(Self, Vec<GpuDevice>), NvmlError> {
         let count = library.device_count()?;
-        let gpus = (0..count).map(|index| Gpu {
+        let gpus = (0..count).map(|index| SampledGpu {
             index,
             mig: false,
             device: None,
@@ -86,7 +86,10 @@ impl<'library> Sampler<'library> {
                 continue;
             };
             // A lost device may still have a handle; a live one has an identity.
-            if !matches!(device.uuid().map_err(Failure::from), Err(Failure::Lost(_))) {
+            if !matches!(
+                device.uuid().map_err(QueryFailure::from),
+                Err(QueryFailure::Lost(_))
+            ) {
                 let described = queries::describe(&device, gpu.index, driver.clone());
                 gpu.mig = described.mig;
                 gpu.device = Some(device);
@@ -105,8 +108,8 @@ impl<'library> Sampler<'library> {
         &mut self,
         place: usize,
         at_ns: u64,
-        extras: Extras,
-        absences: &mut Absences,
+        extras: ExtraQueries,
+        absences: &mut NvmlAbsences,
     ) -> Result<Option<GpuSample>, String> {
         match self.gpus.get_mut(place) {
             Some(gpu) => gpu.sample(at_ns, extras, absences),
@@ -115,12 +118,12 @@ impl<'library> Sampler<'library> {
     }
 }
 
-impl Gpu<'_> {
+impl SampledGpu<'_> {
     fn sample(
         &mut self,
         at_ns: u64,
-        extras: Extras,
-        absences: &mut Absences,
+        extras: ExtraQueries,
+        absences: &mut NvmlAbsences,
     ) -> Result<Option<GpuSample>, String> {
         let Some(device) = &self.device else {
             return Ok(None);
@@ -131,24 +134,24 @@ impl Gpu<'_> {
             ..GpuSample::default()
         };
         let extra = [
-            (extras.processes, Query::Processes),
-            (extras.pcie, Query::Pcie),
+            (extras.processes, NvmlQuery::Processes),
+            (extras.pcie, NvmlQuery::Pcie),
         ];
         let extra = extra
             .into_iter()
             .filter_map(|(wanted, query)| wanted.then_some(query));
-        for query in Query::EACH_TIME.into_iter().chain(extra) {
+        for query in NvmlQuery::EACH_TIME.into_iter().chain(extra) {
             if self.hopeless.contains(&query) {
                 continue;
             }
-            match query.ask(device, &mut sample).map_err(Failure::from) {
+            match query.ask(device, &mut sample).map_err(QueryFailure::from) {
                 Ok(()) => {}
-                Err(Failure::Never(cause)) => {
+                Err(QueryFailure::Never(cause)) => {
                     self.hopeless.insert(query);
                     absences.add(cause, self.index, self.mig, query);
                 }
-                Err(Failure::Now(cause)) => absences.add(&cause, self.index, self.mig, query),
-                Err(Failure::Lost(cause)) => {
+                Err(QueryFailure::Now(cause)) => absences.add(&cause, self.index, self.mig, query),
+                Err(QueryFailure::Lost(cause)) => {
                     self.device = None;
                     return Err(cause);
                 }

@@ -4,11 +4,11 @@ use super::GLOBALS;
 use super::Marker;
 use super::MarkerKey;
 use super::MarkerKind;
+use super::MarkerLocation;
 use super::OBJECT_BYTES;
-use super::Place;
 use super::ProgressLayout;
 use super::integer;
-use super::remote::Remote;
+use super::remote::RemoteProcess;
 use super::word;
 use crate::memory::Memory;
 use crate::python::frames::FrameLayout;
@@ -25,7 +25,7 @@ const GLOBALS_BYTES: usize = 4096;
 
 /// What one look found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct MarkerScan {
     /// Numbers that may tell progress.
     pub markers: Vec<Marker>,
     /// The walk came to the outermost frame: frames that come and go meanwhile may cut it short.
@@ -40,8 +40,8 @@ pub fn find(
     tstate: u64,
     frames: &FrameLayout,
     layout: &ProgressLayout,
-) -> Found {
-    let remote = Remote::new(pid);
+) -> MarkerScan {
+    let remote = RemoteProcess::new(pid);
     let (slots, is_whole) = slots(memory, tstate, frames, layout);
     let mut objects = vec![[0; OBJECT_BYTES]; slots.len()];
     let addresses: Vec<u64> = slots.iter().map(|slot| slot.object).collect();
@@ -61,11 +61,11 @@ pub fn find(
         };
         markers.push(Marker {
             key,
-            place: Place::Word(address),
+            place: MarkerLocation::Word(address),
             frame: 0,
         });
     }
-    Found { markers, is_whole }
+    MarkerScan { markers, is_whole }
 }
 
 impl Marker {
@@ -77,7 +77,7 @@ impl Marker {
 }
 
 /// A word that may be the address of an object.
-struct Slot {
+struct ObjectSlot {
     frame: u64,
     code: u64,
     number: u32,
@@ -85,7 +85,7 @@ struct Slot {
     object: u64,
 }
 
-impl Slot {
+impl ObjectSlot {
     fn marker(&self, object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<Marker> {
         let kind = word(object, 8);
         let kind = if kind == layout.types.integer {
@@ -102,7 +102,7 @@ impl Slot {
         };
         Some(Marker {
             key,
-            place: Place::Object(self.address),
+            place: MarkerLocation::Object(self.address),
             frame: self.frame,
         })
     }
@@ -114,7 +114,7 @@ fn slots(
     tstate: u64,
     frames: &FrameLayout,
     layout: &ProgressLayout,
-) -> (Vec<Slot>, bool) {
+) -> (Vec<ObjectSlot>, bool) {
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     let mut frame = pointer(memory, tstate + u64::from(frames.tstate_frame));
     if let Some(indirection) = frames.frame_indirection {
@@ -150,7 +150,7 @@ fn slots(
 
 /// The variables and the evaluation stack of one frame.
 fn of_frame(
-    found: &mut Vec<Slot>,
+    found: &mut Vec<ObjectSlot>,
     frame: u64,
     bytes: &[u8],
     frames: &FrameLayout,
@@ -169,7 +169,7 @@ const DICTIONARY_KEYS: u64 = 32;
 const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 
 fn push_words(
-    found: &mut Vec<Slot>,
+    found: &mut Vec<ObjectSlot>,
     (frame, code): (u64, u64),
     first: u32,
     address: u64,
@@ -179,7 +179,7 @@ fn push_words(
         // 3.14 and later keep two bits of their own in a reference.
         let object = word(bytes, 0) & !3;
         if ADDRESSES.contains(&object) && object.is_multiple_of(8) {
-            found.push(Slot {
+            found.push(ObjectSlot {
                 frame,
                 code,
                 number: first + number,

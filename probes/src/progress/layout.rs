@@ -3,7 +3,7 @@
 //! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
 //! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tests/progress.rs`.
 
-use crate::python::version::Version;
+use crate::python::version::PythonVersion;
 
 /// Addresses of type objects in the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,11 @@ pub struct ProgressLayout {
 impl ProgressLayout {
     /// That of a version with the global interpreter lock; `None` where it is not known.
     #[must_use]
-    pub fn new(version: &Version, types: TypeAddresses, young_count: Option<u64>) -> Option<Self> {
+    pub fn new(
+        version: &PythonVersion,
+        types: TypeAddresses,
+        young_count: Option<u64>,
+    ) -> Option<Self> {
         let (locals, globals) = match (version.major, version.minor) {
             (3, 8 | 9) => (360, 48),
             (3, 10) => (352, 48),

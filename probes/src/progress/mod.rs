@@ -9,12 +9,12 @@ mod find;
 mod layout;
 mod remote;
 
-pub use find::Found;
+pub use find::MarkerScan;
 pub use find::find;
 pub use layout::ProgressLayout;
 pub use layout::TypeAddresses;
 
-use remote::Remote;
+use remote::RemoteProcess;
 
 /// What a marker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,21 +46,21 @@ pub struct MarkerKey {
 pub struct Marker {
     /// Its name.
     pub key: MarkerKey,
-    place: Place,
+    place: MarkerLocation,
     /// The frame that it belongs to; 0 for what belongs to none.
     frame: u64,
 }
 
 /// Where the number is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MarkerLocation {
     /// The address of an integer or iterator object lies here.
     Object(u64),
     /// A 32-bit number.
     Word(u64),
 }
 
-impl Place {
+impl MarkerLocation {
     fn address(self) -> u64 {
         match self {
             Self::Object(address) | Self::Word(address) => address,
@@ -78,12 +78,12 @@ const ATTEMPTS: usize = 4;
 /// The value of each marker now; `None` where it is gone, or was replaced each time while it was read.
 #[must_use]
 pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Option<i64>> {
-    let remote = Remote::new(pid);
+    let remote = RemoteProcess::new(pid);
     let mut values = attempt(&remote, markers, layout);
     for _ in 1..ATTEMPTS {
         let replaced: Vec<(usize, Marker)> = (0..)
             .zip(markers.iter().copied())
-            .filter(|(index, _)| values.get(*index) == Some(&Value::Replaced))
+            .filter(|(index, _)| values.get(*index) == Some(&MarkerValue::Replaced))
             .collect();
         if replaced.is_empty() {
             break;
@@ -96,15 +96,15 @@ pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Opti
         }
     }
     let known = |value| match value {
-        Value::Is(value) => Some(value),
-        Value::Gone | Value::Replaced => None,
+        MarkerValue::Is(value) => Some(value),
+        MarkerValue::Gone | MarkerValue::Replaced => None,
     };
     values.into_iter().map(known).collect()
 }
 
 /// What one reading of a marker gives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Value {
+enum MarkerValue {
     Is(i64),
     /// There is no such object.
     Gone,
@@ -112,7 +112,11 @@ enum Value {
     Replaced,
 }
 
-fn attempt(remote: &Remote, markers: &[Marker], layout: &ProgressLayout) -> Vec<Value> {
+fn attempt(
+    remote: &RemoteProcess,
+    markers: &[Marker],
+    layout: &ProgressLayout,
+) -> Vec<MarkerValue> {
     let places: Vec<u64> = markers
         .iter()
         .map(|marker| marker.place.address())
@@ -123,8 +127,8 @@ fn attempt(remote: &Remote, markers: &[Marker], layout: &ProgressLayout) -> Vec<
         .iter()
         .zip(&words)
         .map(|(marker, bytes)| match marker.place {
-            Place::Object(_) => word(bytes, 0) & !3,
-            Place::Word(_) => 0,
+            MarkerLocation::Object(_) => word(bytes, 0) & !3,
+            MarkerLocation::Word(_) => 0,
         })
         .collect();
     // An object whose place still names it was not freed and used for another in between.
@@ -133,17 +137,20 @@ fn attempt(remote: &Remote, markers: &[Marker], layout: &ProgressLayout) -> Vec<
         let before = words
             .get(index)
             .filter(|_| read.get(index) == Some(&true))?;
-        if let Place::Word(_) = marker.place {
-            return Some(Value::Is((word(before, 0) & 0xffff_ffff).cast_signed()));
+        if let MarkerLocation::Word(_) = marker.place {
+            return Some(MarkerValue::Is(
+                (word(before, 0) & 0xffff_ffff).cast_signed(),
+            ));
         }
         let (object, again) = pairs.get(index)?.as_ref()?;
         if again != before {
-            return Some(Value::Replaced);
+            return Some(MarkerValue::Replaced);
         }
-        counted(object, marker.key.kind, layout).map(Value::Is)
+        counted(object, marker.key.kind, layout).map(MarkerValue::Is)
     };
     let all = markers.iter().enumerate();
-    all.map(|one| value(one).unwrap_or(Value::Gone)).collect()
+    all.map(|one| value(one).unwrap_or(MarkerValue::Gone))
+        .collect()
 }
 
 /// What an object counts, if it is of that kind.

@@ -9,11 +9,11 @@ use std::io::IoSliceMut;
 const MOST: usize = 1024;
 
 /// A process to read.
-pub(crate) struct Remote {
+pub(crate) struct RemoteProcess {
     pid: Pid,
 }
 
-impl Remote {
+impl RemoteProcess {
     pub(crate) fn new(pid: u32) -> Self {
         Self {
             pid: Pid::from_raw(pid.cast_signed()),

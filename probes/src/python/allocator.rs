@@ -8,9 +8,9 @@
 use super::parse;
 use crate::ResolveError;
 use crate::code::FunctionTable;
-use crate::elf::Data;
-use crate::elf::Image;
-use crate::placement::Keep;
+use crate::elf::ElfImage;
+use crate::elf::ImageData;
+use crate::placement::PreservedState;
 use crate::placement::decode;
 use crate::placement::place;
 use crate::progress::TypeAddresses;
@@ -68,10 +68,10 @@ pub fn allocator(file: &Path) -> Result<Option<Allocator>, ResolveError> {
         source,
     })?;
     let reads = ReadCache::new(opened);
-    Ok(parse(file, Data::File(&reads))?.and_then(|image| find(&image)))
+    Ok(parse(file, ImageData::File(&reads))?.and_then(|image| find(&image)))
 }
 
-fn find(image: &Image<'_>) -> Option<Allocator> {
+fn find(image: &ElfImage<'_>) -> Option<Allocator> {
     let functions = FunctionTable::read(image);
     let exported = image.symbol("PyObject_Malloc")?;
     let range = functions
@@ -94,7 +94,7 @@ fn find(image: &Image<'_>) -> Option<Allocator> {
     })
 }
 
-fn types(image: &Image<'_>) -> TypeAddresses {
+fn types(image: &ElfImage<'_>) -> TypeAddresses {
     let address = |name| image.symbol(name).map_or(0, |symbol| symbol.address);
     TypeAddresses {
         integer: address("PyLong_Type"),
@@ -108,8 +108,8 @@ fn types(image: &Image<'_>) -> TypeAddresses {
 /// Number of `rdi` in encodings.
 const RDI: u8 = 7;
 
-fn at_function(image: &Image<'_>, range: &Range<u64>) -> Option<AllocationPoint> {
-    let placement = place(image, range, Keep::FirstArgument)?;
+fn at_function(image: &ElfImage<'_>, range: &Range<u64>) -> Option<AllocationPoint> {
+    let placement = place(image, range, PreservedState::FirstArgument)?;
     Some(AllocationPoint {
         file_offset: image.file_offset(placement.address)?,
         size: AllocationSize::Register(RDI),
@@ -126,13 +126,13 @@ fn pointer_of_guess(body: &[Instruction]) -> Option<u64> {
 }
 
 /// A load of a function pointer, its comparison, and the branch after that.
-struct Guess {
+struct AllocatorCall {
     pointer: u64,
     branch: usize,
 }
 
 /// The guess whose load is at this index.
-fn guess(body: &[Instruction], at: usize) -> Option<Guess> {
+fn guess(body: &[Instruction], at: usize) -> Option<AllocatorCall> {
     let load = body.get(at)?;
     if load.mnemonic() != Mnemonic::Mov
         || load.op0_kind() != OpKind::Register
@@ -148,7 +148,7 @@ fn guess(body: &[Instruction], at: usize) -> Option<Guess> {
         .skip(compared + 1)
         .position(Instruction::is_jcc_short_or_near)
         .filter(|distance| *distance == 0)?;
-    Some(Guess {
+    Some(AllocatorCall {
         pointer,
         branch: at + 1 + compared + 1 + branch,
     })
@@ -171,7 +171,7 @@ fn compares(instruction: &Instruction, register: Register) -> bool {
 
 /// Every copy of the guess about this pointer, and how many uses of it are none.
 fn copies(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,
     pointer: u64,
 ) -> (Vec<AllocationPoint>, usize) {
@@ -198,7 +198,7 @@ fn copies(
 }
 
 /// Addresses at which a displacement from the following instruction leads to the target.
-fn references(image: &Image<'_>, target: u64) -> impl Iterator<Item = u64> {
+fn references(image: &ElfImage<'_>, target: u64) -> impl Iterator<Item = u64> {
     image.code().flat_map(move |(start, bytes)| {
         (start..)
             .zip(bytes.windows(4))
@@ -217,7 +217,7 @@ fn calls(instruction: &Instruction, pointer: u64) -> bool {
         && instruction.ip_rel_memory_address() == pointer
 }
 
-fn copy(image: &Image<'_>, body: &[Instruction], branch: usize) -> Option<AllocationPoint> {
+fn copy(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Option<AllocationPoint> {
     let instruction = body.get(branch)?;
     Some(AllocationPoint {
         file_offset: image.file_offset(instruction.ip())?,
@@ -233,7 +233,7 @@ const LARGEST_SMALL: u64 = 511;
 const SIZE_SPAN: usize = 14;
 
 /// The size as pymalloc's copy reads it, or the constant that the other way hands to the allocator.
-fn size_at(image: &Image<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
+fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
     let Some(instruction) = body.get(branch) else {
         return AllocationSize::Unknown;
     };

@@ -5,12 +5,12 @@
 //! function reads each of its arguments before it writes that register. So the registers read first
 //! tell how many arguments are left, and only a full set is trusted.
 
-use super::facts::Facts;
-use crate::elf::Image;
+use super::facts::InterpreterFacts;
+use crate::elf::ElfImage;
 use crate::placement;
 use crate::placement::branch_target;
-use crate::resolution::Arguments;
-use crate::resolution::Register;
+use crate::resolution::ArgumentRegister;
+use crate::resolution::CollectorArguments;
 use iced_x86::FlowControl;
 use iced_x86::Instruction;
 use iced_x86::InstructionInfoFactory;
@@ -20,7 +20,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 /// The trusted arguments of the collector function in `range`.
-pub(crate) fn of(image: &Image<'_>, range: &Range<u64>, facts: &Facts) -> Arguments {
+pub(crate) fn of(
+    image: &ElfImage<'_>,
+    range: &Range<u64>,
+    facts: &InterpreterFacts,
+) -> CollectorArguments {
     trusted(
         facts.version.minor,
         &read_first(&placement::decode(image, range)),
@@ -29,27 +33,28 @@ pub(crate) fn of(image: &Image<'_>, range: &Range<u64>, facts: &Facts) -> Argume
 
 /// Signatures: 3.8 `collect(state, generation, collected, uncollectable, nofail)`; 3.9 - 3.12 the
 /// same with the thread state first; 3.13 and later `(tstate, generation, reason)`.
-fn trusted(minor: u8, read: &BTreeSet<Register>) -> Arguments {
+fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     let count = if minor >= 13 { 3 } else { 5 };
-    let full: BTreeSet<Register> = Register::ALL.into_iter().take(count).collect();
-    let tstate = (minor >= 9 && read.contains(&Register::Rdi)).then_some(Register::Rdi);
+    let full: BTreeSet<ArgumentRegister> = ArgumentRegister::ALL.into_iter().take(count).collect();
+    let tstate =
+        (minor >= 9 && read.contains(&ArgumentRegister::Rdi)).then_some(ArgumentRegister::Rdi);
     if *read != full {
-        return Arguments {
+        return CollectorArguments {
             tstate,
-            ..Arguments::default()
+            ..CollectorArguments::default()
         };
     }
-    Arguments {
+    CollectorArguments {
         tstate,
-        generation: Some(Register::Rsi),
-        reason: (minor >= 13).then_some(Register::Rdx),
-        no_fail: (minor < 13).then_some(Register::R8),
+        generation: Some(ArgumentRegister::Rsi),
+        reason: (minor >= 13).then_some(ArgumentRegister::Rdx),
+        no_fail: (minor < 13).then_some(ArgumentRegister::R8),
         fixed_generation: None,
     }
 }
 
 /// Argument registers that some path from the first instruction reads before it writes them.
-fn read_first(body: &[Instruction]) -> BTreeSet<Register> {
+fn read_first(body: &[Instruction]) -> BTreeSet<ArgumentRegister> {
     let places: HashMap<u64, usize> = body
         .iter()
         .enumerate()
@@ -58,7 +63,7 @@ fn read_first(body: &[Instruction]) -> BTreeSet<Register> {
     let mut info = InstructionInfoFactory::new();
     let mut read = BTreeSet::new();
     // For each instruction, the registers written on every path seen so far.
-    let mut written_before: HashMap<usize, BTreeSet<Register>> = HashMap::new();
+    let mut written_before: HashMap<usize, BTreeSet<ArgumentRegister>> = HashMap::new();
     let mut work = vec![(0usize, BTreeSet::new())];
     while let Some((index, mut written)) = work.pop() {
         let Some(instruction) = body.get(index) else {
@@ -72,7 +77,7 @@ fn read_first(body: &[Instruction]) -> BTreeSet<Register> {
         }
         written_before.insert(index, written.clone());
         step(&mut info, instruction, &mut written, &mut read);
-        if written.len() == Register::ALL.len() {
+        if written.len() == ArgumentRegister::ALL.len() {
             continue;
         }
         work.extend(successors(instruction, index, &places).map(|next| (next, written.clone())));
@@ -83,8 +88,8 @@ fn read_first(body: &[Instruction]) -> BTreeSet<Register> {
 fn step(
     info: &mut InstructionInfoFactory,
     instruction: &Instruction,
-    written: &mut BTreeSet<Register>,
-    read: &mut BTreeSet<Register>,
+    written: &mut BTreeSet<ArgumentRegister>,
+    read: &mut BTreeSet<ArgumentRegister>,
 ) {
     let used = info.info(instruction);
     let arguments = used
@@ -106,7 +111,7 @@ fn step(
         FlowControl::Call | FlowControl::IndirectCall
     ) {
         // The callee may change all of them.
-        written.extend(Register::ALL);
+        written.extend(ArgumentRegister::ALL);
     }
 }
 
@@ -117,14 +122,14 @@ fn reads(access: OpAccess) -> bool {
     )
 }
 
-fn argument(register: iced_x86::Register) -> Option<Register> {
+fn argument(register: iced_x86::Register) -> Option<ArgumentRegister> {
     match register.full_register() {
-        iced_x86::Register::RDI => Some(Register::Rdi),
-        iced_x86::Register::RSI => Some(Register::Rsi),
-        iced_x86::Register::RDX => Some(Register::Rdx),
-        iced_x86::Register::RCX => Some(Register::Rcx),
-        iced_x86::Register::R8 => Some(Register::R8),
-        iced_x86::Register::R9 => Some(Register::R9),
+        iced_x86::Register::RDI => Some(ArgumentRegister::Rdi),
+        iced_x86::Register::RSI => Some(ArgumentRegister::Rsi),
+        iced_x86::Register::RDX => Some(ArgumentRegister::Rdx),
+        iced_x86::Register::RCX => Some(ArgumentRegister::Rcx),
+        iced_x86::Register::R8 => Some(ArgumentRegister::R8),
+        iced_x86::Register::R9 => Some(ArgumentRegister::R9),
         _ => None,
     }
 }
@@ -157,7 +162,7 @@ mod tests {
     use iced_x86::Decoder;
     use iced_x86::DecoderOptions;
 
-    fn read(bytes: &[u8]) -> Vec<Register> {
+    fn read(bytes: &[u8]) -> Vec<ArgumentRegister> {
         let body: Vec<Instruction> = Decoder::with_ip(64, bytes, 0, DecoderOptions::NONE)
             .into_iter()
             .collect();
@@ -168,28 +173,32 @@ mod tests {
     fn only_what_is_read_before_it_is_written_is_an_argument() {
         // mov rbx,rdi; xor esi,esi; mov eax,esi; mov ecx,edx; ret
         let found = read(b"\x48\x89\xfb\x31\xf6\x89\xf0\x89\xd1\xc3");
-        assert_eq!(found, [Register::Rdi, Register::Rdx]);
+        assert_eq!(found, [ArgumentRegister::Rdi, ArgumentRegister::Rdx]);
     }
 
     #[test]
     fn every_path_counts() {
         // test edi,edi; je +2; xor esi,esi; mov eax,esi; ret
         let found = read(b"\x85\xff\x74\x02\x31\xf6\x89\xf0\xc3");
-        assert_eq!(found, [Register::Rdi, Register::Rsi]);
+        assert_eq!(found, [ArgumentRegister::Rdi, ArgumentRegister::Rsi]);
         // call +0; mov eax,esi: what the callee left there
         assert_eq!(read(b"\xe8\x00\x00\x00\x00\x89\xf0\xc3"), []);
     }
 
     #[test]
     fn clones_are_not_trusted() {
-        let short = BTreeSet::from([Register::Rdi, Register::Rsi]);
+        let short = BTreeSet::from([ArgumentRegister::Rdi, ArgumentRegister::Rsi]);
         let found = trusted(13, &short);
         assert_eq!(
             (found.tstate, found.generation),
-            (Some(Register::Rdi), None)
+            (Some(ArgumentRegister::Rdi), None)
         );
-        let full = BTreeSet::from([Register::Rdi, Register::Rsi, Register::Rdx]);
-        assert_eq!(trusted(13, &full).reason, Some(Register::Rdx));
+        let full = BTreeSet::from([
+            ArgumentRegister::Rdi,
+            ArgumentRegister::Rsi,
+            ArgumentRegister::Rdx,
+        ]);
+        assert_eq!(trusted(13, &full).reason, Some(ArgumentRegister::Rdx));
         assert_eq!(trusted(12, &full).generation, None);
         assert_eq!(trusted(8, &short).tstate, None);
     }

@@ -3,15 +3,15 @@
 //! The method, step by step, is in docs of each function; it found exactly the functions that the
 //! symbols name in every build it was compared with (`tests/ladder.rs`).
 
-use super::facts::Facts;
-use super::points::Function;
-use super::points::Role;
+use super::facts::InterpreterFacts;
+use super::points::CollectorFunction;
+use super::points::FunctionRole;
 use super::points::points;
 use crate::code::CodeGraph;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use crate::placement::decode;
-use crate::resolution::Collector;
-use crate::resolution::Point;
+use crate::resolution::CollectorKind;
+use crate::resolution::ProbePoint;
 use iced_x86::Mnemonic;
 use iced_x86::OpKind;
 use iced_x86::Register;
@@ -34,7 +34,10 @@ const DOC_TO_NAME: u64 = 24;
 const CALL_DEPTH: usize = 2;
 
 /// The collector's functions by code analysis.
-pub(crate) fn find(image: &Image<'_>, facts: &Facts) -> Result<Vec<Point>, String> {
+pub(crate) fn find(
+    image: &ElfImage<'_>,
+    facts: &InterpreterFacts,
+) -> Result<Vec<ProbePoint>, String> {
     let graph = CodeGraph::new(image);
     if graph.len() == 0 {
         return Err("no unwinding tables (.eh_frame)".to_owned());
@@ -46,20 +49,24 @@ pub(crate) fn find(image: &Image<'_>, facts: &Facts) -> Result<Vec<Point>, Strin
     let collectors = by_debug_line(image, &graph)
         .or_else(|| by_callers(image, &graph, entry?, builtin?))
         .ok_or("neither the collector's debug line nor its callers were found")?;
-    let mut functions: Vec<Function> = collectors
+    let mut functions: Vec<CollectorFunction> = collectors
         .into_iter()
-        .map(|range| function(Role::Collect, collector_name(facts), range))
+        .map(|range| function(FunctionRole::Collect, collector_name(facts), range))
         .collect();
     let mut add = |role, name: &str, address: Option<u64>| {
         let range = address.map(|start| graph.containing(start).unwrap_or(start..start));
         functions.extend(range.map(|range| function(role, name, range)));
     };
-    add(Role::GcCollectBuiltin, "gc_collect", builtin);
-    add(Role::PyGcCollect, "PyGC_Collect", entry);
+    add(FunctionRole::GcCollectBuiltin, "gc_collect", builtin);
+    add(FunctionRole::PyGcCollect, "PyGC_Collect", entry);
     if let Some((stop, start)) = stop_and_start(image, &graph, &functions, facts) {
-        functions.push(function(Role::StopTheWorld, "_PyEval_StopTheWorld", stop));
         functions.push(function(
-            Role::StartTheWorld,
+            FunctionRole::StopTheWorld,
+            "_PyEval_StopTheWorld",
+            stop,
+        ));
+        functions.push(function(
+            FunctionRole::StartTheWorld,
             "_PyEval_StartTheWorld",
             start,
         ));
@@ -67,8 +74,8 @@ pub(crate) fn find(image: &Image<'_>, facts: &Facts) -> Result<Vec<Point>, Strin
     Ok(points(image, facts, &functions))
 }
 
-fn function(role: Role, name: &str, range: Range<u64>) -> Function {
-    Function {
+fn function(role: FunctionRole, name: &str, range: Range<u64>) -> CollectorFunction {
+    CollectorFunction {
         role,
         name: name.to_owned(),
         range,
@@ -76,9 +83,9 @@ fn function(role: Role, name: &str, range: Range<u64>) -> Function {
 }
 
 /// The name that the function has in CPython's source.
-fn collector_name(facts: &Facts) -> &'static str {
+fn collector_name(facts: &InterpreterFacts) -> &'static str {
     match (facts.version.minor, facts.collector) {
-        (_, Collector::Incremental) => "_PyGC_Collect",
+        (_, CollectorKind::Incremental) => "_PyGC_Collect",
         (8 | 9, _) => "collect",
         _ => "gc_collect_main",
     }
@@ -86,7 +93,7 @@ fn collector_name(facts: &Facts) -> &'static str {
 
 /// Functions that load the address of the debug line, each cold part replaced by the function to
 /// which it belongs. Several are clones.
-fn by_debug_line(image: &Image<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
+fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
     let found: Vec<Range<u64>> = addresses_of(image, DEBUG_LINE)
         .into_iter()
         .flat_map(|line| graph.functions_that_load(line))
@@ -97,7 +104,7 @@ fn by_debug_line(image: &Image<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Ran
 /// Without the debug line: what both `PyGC_Collect` and `gc.collect` reach in two calls and is not
 /// exported; of that the largest.
 fn by_callers(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,
     entry: u64,
     builtin: u64,
@@ -118,7 +125,7 @@ fn by_callers(
 
 /// The C function behind `gc.collect`: found through the method table, by the pointer to its
 /// documentation.
-fn gc_collect(image: &Image<'_>) -> Option<u64> {
+fn gc_collect(image: &ElfImage<'_>) -> Option<u64> {
     addresses_of(image, COLLECT_DOC)
         .into_iter()
         .flat_map(|doc| image.pointers_to(doc))
@@ -129,12 +136,12 @@ fn gc_collect(image: &Image<'_>) -> Option<u64> {
         })
 }
 
-fn names_collect(image: &Image<'_>, doc_pointer: u64) -> Option<bool> {
+fn names_collect(image: &ElfImage<'_>, doc_pointer: u64) -> Option<bool> {
     let name = image.pointer_at(doc_pointer.checked_sub(DOC_TO_NAME)?)?;
     Some(image.bytes_at(name, 8)? == b"collect\0")
 }
 
-fn addresses_of(image: &Image<'_>, text: &[u8]) -> Vec<u64> {
+fn addresses_of(image: &ElfImage<'_>, text: &[u8]) -> Vec<u64> {
     image
         .constant_data()
         .flat_map(|(address, bytes)| {
@@ -149,26 +156,26 @@ fn addresses_of(image: &Image<'_>, text: &[u8]) -> Vec<u64> {
 /// export them; in 3.13 they are two of the functions that both the collector and the exported
 /// `PyUnstable_GC_VisitObjects` reach, which stops the world before it starts it.
 fn stop_and_start(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,
-    functions: &[Function],
-    facts: &Facts,
+    functions: &[CollectorFunction],
+    facts: &InterpreterFacts,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    (facts.collector == Collector::FreeThreaded).then_some(())?;
+    (facts.collector == CollectorKind::FreeThreaded).then_some(())?;
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
     let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
     both.or_else(|| unexported_stop_and_start(image, graph, functions))
 }
 
 fn unexported_stop_and_start(
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,
-    functions: &[Function],
+    functions: &[CollectorFunction],
 ) -> Option<(Range<u64>, Range<u64>)> {
     let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
     let reached: BTreeSet<u64> = functions
         .iter()
-        .filter(|function| function.role == Role::Collect)
+        .filter(|function| function.role == FunctionRole::Collect)
         .flat_map(|function| graph.reachable(function.range.start, CALL_DEPTH))
         .collect();
     let wrappers: Vec<(Range<u64>, u64)> = graph
@@ -187,7 +194,7 @@ fn unexported_stop_and_start(
 
 /// `N` of a function that is `add rdi, N; jmp ...`: passes on a member of the structure it is given.
 /// Both functions are that, with `&interp->stoptheworld` (Python/pystate.c).
-fn moved_argument(image: &Image<'_>, range: &Range<u64>) -> Option<u64> {
+fn moved_argument(image: &ElfImage<'_>, range: &Range<u64>) -> Option<u64> {
     let body = decode(image, range);
     let [add, jump, ..] = body.as_slice() else {
         return None;

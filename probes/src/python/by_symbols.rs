@@ -1,25 +1,25 @@
 //! The rungs that have a symbol table: which symbols are the collector's.
 
-use super::facts::Facts;
+use super::facts::InterpreterFacts;
 use super::names::COLLECTORS;
 use super::names::source_name;
-use super::points::Function;
-use super::points::Role;
+use super::points::CollectorFunction;
+use super::points::FunctionRole;
 use super::points::points;
-use crate::elf::Image;
-use crate::elf::Symbol;
-use crate::resolution::Point;
+use crate::elf::ElfImage;
+use crate::elf::ElfSymbol;
+use crate::resolution::ProbePoint;
 
 /// The collector's functions by the names in `symbols`, which is `image` or its debug file.
 pub(crate) fn find(
-    image: &Image<'_>,
-    symbols: &Image<'_>,
-    facts: &Facts,
-) -> Result<Vec<Point>, String> {
+    image: &ElfImage<'_>,
+    symbols: &ElfImage<'_>,
+    facts: &InterpreterFacts,
+) -> Result<Vec<ProbePoint>, String> {
     if !symbols.has_symbol_table() {
         return Err("no .symtab".to_owned());
     }
-    let functions: Vec<Function> = symbols
+    let functions: Vec<CollectorFunction> = symbols
         .symbols()
         .filter(|symbol| symbol.is_function && image.is_code(symbol.address))
         .filter_map(|symbol| function(&symbol))
@@ -27,7 +27,7 @@ pub(crate) fn find(
     let functions = without_duplicates(only_the_collector(functions));
     if functions
         .iter()
-        .any(|function| function.role == Role::Collect)
+        .any(|function| function.role == FunctionRole::Collect)
     {
         Ok(points(image, facts, &functions))
     } else {
@@ -35,17 +35,17 @@ pub(crate) fn find(
     }
 }
 
-fn function(symbol: &Symbol<'_>) -> Option<Function> {
+fn function(symbol: &ElfSymbol<'_>) -> Option<CollectorFunction> {
     let role = match source_name(symbol.name)? {
-        name if COLLECTORS.contains(&name) => Role::Collect,
+        name if COLLECTORS.contains(&name) => FunctionRole::Collect,
         // The wrapper of 3.8 - 3.15 that Argument Clinic makes for gc.collect.
-        "gc_collect" => Role::GcCollectBuiltin,
-        "PyGC_Collect" => Role::PyGcCollect,
-        "_PyEval_StopTheWorld" => Role::StopTheWorld,
-        "_PyEval_StartTheWorld" => Role::StartTheWorld,
+        "gc_collect" => FunctionRole::GcCollectBuiltin,
+        "PyGC_Collect" => FunctionRole::PyGcCollect,
+        "_PyEval_StopTheWorld" => FunctionRole::StopTheWorld,
+        "_PyEval_StartTheWorld" => FunctionRole::StartTheWorld,
         _ => return None,
     };
-    Some(Function {
+    Some(CollectorFunction {
         role,
         name: symbol.name.to_owned(),
         range: symbol.address..symbol.address.checked_add(symbol.size)?,
@@ -54,17 +54,17 @@ fn function(symbol: &Symbol<'_>) -> Option<Function> {
 
 /// Where `gc_collect_main` exists, `_PyGC_Collect` only jumps to it and would count twice; where
 /// neither is asked for, `collect` could be another file's static function.
-fn only_the_collector(functions: Vec<Function>) -> Vec<Function> {
+fn only_the_collector(functions: Vec<CollectorFunction>) -> Vec<CollectorFunction> {
     let best = ["gc_collect_main", "_PyGC_Collect", "collect"]
         .into_iter()
         .find(|name| functions.iter().any(|f| source_name(&f.name) == Some(name)));
     functions
         .into_iter()
-        .filter(|f| f.role != Role::Collect || source_name(&f.name) == best)
+        .filter(|f| f.role != FunctionRole::Collect || source_name(&f.name) == best)
         .collect()
 }
 
-fn without_duplicates(mut functions: Vec<Function>) -> Vec<Function> {
+fn without_duplicates(mut functions: Vec<CollectorFunction>) -> Vec<CollectorFunction> {
     functions.sort_by_key(|function| (function.role, function.range.start));
     functions.dedup_by_key(|function| (function.role, function.range.start));
     functions

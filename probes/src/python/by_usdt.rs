@@ -1,16 +1,16 @@
 //! The rung of static trace points: `python:gc__start` and `python:gc__done`.
 
 use super::points;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use crate::elf::StaticProbe;
 use crate::placement;
-use crate::resolution::Point;
-use crate::resolution::PointKind;
+use crate::resolution::ProbePoint;
+use crate::resolution::ProbePointKind;
 
 /// The trace points; without `gc__start` there is nothing to measure from.
-pub(crate) fn find(image: &Image<'_>) -> Result<Vec<Point>, String> {
+pub(crate) fn find(image: &ElfImage<'_>) -> Result<Vec<ProbePoint>, String> {
     let probes = image.static_probes("python");
-    let points: Vec<Point> = probes
+    let points: Vec<ProbePoint> = probes
         .iter()
         .filter_map(|probe| point(image, probe))
         .collect();
@@ -24,11 +24,11 @@ pub(crate) fn find(image: &Image<'_>) -> Result<Vec<Point>, String> {
     }
 }
 
-fn point(image: &Image<'_>, probe: &StaticProbe) -> Option<Point> {
+fn point(image: &ElfImage<'_>, probe: &StaticProbe) -> Option<ProbePoint> {
     let arguments = probe.arguments.clone();
     let kind = match probe.name.as_str() {
-        "gc__start" => PointKind::UsdtStart { arguments },
-        "gc__done" => PointKind::UsdtDone { arguments },
+        "gc__start" => ProbePointKind::UsdtStart { arguments },
+        "gc__done" => ProbePointKind::UsdtDone { arguments },
         _ => return None,
     };
     let placement = placement::place_at(image, probe.address)?;

@@ -2,7 +2,7 @@
 //! start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
 use super::frames::GilHolder;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 
 /// What the structure starts with.
 const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -61,7 +61,7 @@ pub(crate) struct FrameOffsets {
     pub(crate) unicode_ascii_size: u32,
 }
 
-/// Where the groups of [`FrameOffsets`] start in one minor version, counted as [`Positions`]. Within a
+/// Where the groups of [`FrameOffsets`] start in one minor version, counted as [`OffsetPositions`]. Within a
 /// group the order is the same in all.
 struct FramePositions {
     /// `interpreter_state.ceval_gil`.
@@ -151,14 +151,14 @@ impl FrameOffsets {
 const THREADS_HEAD: usize = 9;
 
 /// Where the members lie in one minor version, as indices of 64-bit words, counted in the headers.
-struct Positions {
+struct OffsetPositions {
     interpreter_gc: usize,
     thread_interpreter: usize,
     gc: usize,
     generation_stats: Option<usize>,
 }
 
-impl Positions {
+impl OffsetPositions {
     fn of(minor: u8) -> Option<Self> {
         let (interpreter_gc, thread_interpreter, gc, generation_stats) = match minor {
             13 => (10, 22, 71, None),
@@ -178,7 +178,7 @@ impl Positions {
 impl DebugOffsets {
     /// Reads them from the file's initial `_PyRuntime`; `None` before 3.13, for unknown versions
     /// and where something in them makes no sense.
-    pub(crate) fn read(image: &Image<'_>, runtime: u64) -> Option<Self> {
+    pub(crate) fn read(image: &ElfImage<'_>, runtime: u64) -> Option<Self> {
         Self::parse(image.bytes_at(runtime, WORDS * 8)?)
     }
 
@@ -199,7 +199,7 @@ impl DebugOffsets {
         let [3, minor, ..] = version.to_be_bytes() else {
             return None;
         };
-        let at = Positions::of(minor)?;
+        let at = OffsetPositions::of(minor)?;
         let stats = |index| Some((offset(index)?, offset(index + 1)?));
         let found = Self {
             version,

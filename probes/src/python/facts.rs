@@ -2,27 +2,27 @@
 
 use super::debug_offsets::DebugOffsets;
 use super::version;
-use super::version::Version;
-use crate::elf::Image;
-use crate::resolution::Collector;
+use super::version::PythonVersion;
+use crate::elf::ElfImage;
+use crate::resolution::CollectorKind;
 
 /// The interpreter in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct InterpreterFacts {
     /// Address of `_PyRuntime`.
     pub(crate) runtime: u64,
-    pub(crate) version: Version,
+    pub(crate) version: PythonVersion,
     pub(crate) free_threaded: bool,
-    pub(crate) collector: Collector,
+    pub(crate) collector: CollectorKind,
     pub(crate) debug: Option<DebugOffsets>,
 }
 
 /// Size of the collector's state of 3.14.0 - 3.14.4, see `layout.rs`.
 const INCREMENTAL_STATE: u32 = 240;
 
-impl Facts {
+impl InterpreterFacts {
     /// Of the file with `_PyRuntime` at that address. `None` where the version was not found.
-    pub(crate) fn read(image: &Image<'_>, runtime: u64) -> Option<Self> {
+    pub(crate) fn read(image: &ElfImage<'_>, runtime: u64) -> Option<Self> {
         let debug = DebugOffsets::read(image, runtime);
         let version = version::find(image, debug.map(|debug| debug.version))?;
         let free_threaded = debug.is_some_and(|debug| debug.free_threaded);
@@ -36,14 +36,18 @@ impl Facts {
     }
 }
 
-fn collector(version: &Version, free_threaded: bool, debug: Option<&DebugOffsets>) -> Collector {
+fn collector(
+    version: &PythonVersion,
+    free_threaded: bool,
+    debug: Option<&DebugOffsets>,
+) -> CollectorKind {
     let incremental = match debug {
         Some(debug) => debug.gc_size == INCREMENTAL_STATE,
         None => version.micro.is_some_and(|micro| micro < 5),
     };
     match version.minor {
-        _ if free_threaded => Collector::FreeThreaded,
-        14 if incremental => Collector::Incremental,
-        _ => Collector::Generational,
+        _ if free_threaded => CollectorKind::FreeThreaded,
+        14 if incremental => CollectorKind::Incremental,
+        _ => CollectorKind::Generational,
     }
 }

@@ -5,14 +5,14 @@
 //! `_Py_DebugOffsets` says counts more than the table. Where a probe goes is not decided here.
 
 use super::debug_offsets::DebugOffsets;
-use super::version::Version;
-use crate::resolution::Collector;
+use super::version::PythonVersion;
+use crate::resolution::CollectorKind;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// Offsets in bytes. Those of the collector's fields count from its state ([`GcBase`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Layout {
+pub struct CollectorLayout {
     /// In `PyThreadState`: pointer to its interpreter.
     pub tstate_interpreter: u32,
     /// In `_PyRuntime`: pointer to the newest interpreter.
@@ -64,7 +64,7 @@ pub struct SelfCheck {
 /// Where the statistics of the generations are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum StatsPlace {
+pub enum StatsLocation {
     /// At this offset in the state.
     Inline(u32),
     /// Behind the pointer at this offset in the state (3.15).
@@ -75,7 +75,7 @@ pub enum StatsPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsLayout {
     /// Where they start.
-    pub place: StatsPlace,
+    pub place: StatsLocation,
     /// Each generation's records, relative to that start.
     pub generations: [GenerationStats; 3],
     /// In a record: collections.
@@ -100,7 +100,7 @@ pub struct GenerationStats {
 }
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
-struct Places {
+struct RuntimeFields {
     interpreters_head: u32,
     finalizing: u32,
     interpreter_next: u32,
@@ -109,7 +109,7 @@ struct Places {
 }
 
 /// Fields of the collector's state.
-struct State {
+struct CollectorFields {
     enabled: u32,
     generations: u32,
     generation0: Option<u32>,
@@ -128,11 +128,11 @@ const THREAD_INTERPRETER: u32 = 16;
 /// The layout of a version; `None` where it is not known. `initial_runtime` is `_PyRuntime` as the
 /// file has it, empty where it has none.
 pub(crate) fn layout(
-    version: &Version,
-    collector: Collector,
+    version: &PythonVersion,
+    collector: CollectorKind,
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
-) -> Option<Layout> {
+) -> Option<CollectorLayout> {
     let places = debug.map_or_else(|| places(version.minor), |debug| Some(said(debug)))?;
     let mut state = state(version.minor, collector, debug)?;
     if is_packed(&state, initial_runtime) {
@@ -143,7 +143,7 @@ pub(crate) fn layout(
     }
     let (size, threshold) = GENERATION;
     let first = state.generations + threshold;
-    Some(Layout {
+    Some(CollectorLayout {
         tstate_interpreter: debug.map_or(THREAD_INTERPRETER, |debug| debug.thread_interpreter),
         interpreters_head: places.interpreters_head,
         interpreter_next: places.interpreter_next,
@@ -169,7 +169,7 @@ const PACKED: u32 = 4;
 
 /// Whether the initial state of the main interpreter, which is part of `_PyRuntime` and says that
 /// collection is enabled and what the thresholds are, shows the generations earlier than usual.
-fn is_packed(state: &State, initial_runtime: &[u8]) -> bool {
+fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
     let usual = (state.generations + GENERATION.1).saturating_sub(state.enabled) / 4;
     let words: Vec<i32> = initial_runtime
         .chunks_exact(4)
@@ -197,8 +197,8 @@ fn are_generations(words: &[i32]) -> bool {
 }
 
 /// What the build says of itself.
-fn said(debug: &DebugOffsets) -> Places {
-    Places {
+fn said(debug: &DebugOffsets) -> RuntimeFields {
+    RuntimeFields {
         interpreters_head: debug.interpreters_head,
         finalizing: debug.finalizing,
         interpreter_next: debug.interpreter_next,
@@ -208,7 +208,7 @@ fn said(debug: &DebugOffsets) -> Places {
 }
 
 /// Versions that do not say.
-fn places(minor: u8) -> Option<Places> {
+fn places(minor: u8) -> Option<RuntimeFields> {
     let (interpreters_head, finalizing, interpreter_id, gc) = match minor {
         8 => (32, 16, None, GcBase::InRuntime(344)),
         9 | 10 => (32, 16, Some(24), GcBase::InInterpreter(616)),
@@ -216,7 +216,7 @@ fn places(minor: u8) -> Option<Places> {
         12 => (40, 24, Some(8), GcBase::InInterpreter(112)),
         _ => return None,
     };
-    Some(Places {
+    Some(RuntimeFields {
         interpreters_head,
         finalizing,
         interpreter_next: 0,
@@ -225,36 +225,39 @@ fn places(minor: u8) -> Option<Places> {
     })
 }
 
-fn state(minor: u8, collector: Collector, debug: Option<&DebugOffsets>) -> Option<State> {
+fn state(
+    minor: u8,
+    collector: CollectorKind,
+    debug: Option<&DebugOffsets>,
+) -> Option<CollectorFields> {
     let size = debug.map(|debug| debug.gc_size);
     match (minor, collector, size) {
-        (8..=12, Collector::Generational, None) | (13, Collector::Generational, Some(240)) => {
-            Some(classic())
-        }
+        (8..=12, CollectorKind::Generational, None)
+        | (13, CollectorKind::Generational, Some(240)) => Some(classic()),
         // Has the generation 0 pointer but never sets it.
-        (13, Collector::FreeThreaded, Some(248)) => Some(State {
+        (13, CollectorKind::FreeThreaded, Some(248)) => Some(CollectorFields {
             generation0: None,
             ..classic()
         }),
-        (14, Collector::Incremental, Some(240)) => Some(State {
+        (14, CollectorKind::Incremental, Some(240)) => Some(CollectorFields {
             generation0: None,
             long_lived_total: None,
             ..fourteen()
         }),
-        (14, Collector::FreeThreaded, Some(288)) => Some(State {
+        (14, CollectorKind::FreeThreaded, Some(288)) => Some(CollectorFields {
             generation0: None,
             heap_size: None,
             ..fourteen()
         }),
-        (14, Collector::Generational, Some(264)) => Some(fourteen()),
+        (14, CollectorKind::Generational, Some(264)) => Some(fourteen()),
         (15, _, Some(176)) => fifteen(collector, debug?.generation_stats?),
         _ => None,
     }
 }
 
 /// `struct _gc_runtime_state` of 3.8 - 3.13.
-fn classic() -> State {
-    State {
+fn classic() -> CollectorFields {
+    CollectorFields {
         enabled: 12,
         generations: 24,
         generation0: Some(96),
@@ -266,8 +269,8 @@ fn classic() -> State {
 }
 
 /// `struct _gc_runtime_state` of 3.14.5 and later; before, without the generation 0 pointer.
-fn fourteen() -> State {
-    State {
+fn fourteen() -> CollectorFields {
+    CollectorFields {
         enabled: 12,
         generations: 24,
         generation0: Some(256),
@@ -279,9 +282,9 @@ fn fourteen() -> State {
 }
 
 /// `struct _gc_runtime_state` of 3.15.
-fn fifteen(collector: Collector, (stats_size, stats): (u32, u32)) -> Option<State> {
-    let free_threaded = collector == Collector::FreeThreaded;
-    Some(State {
+fn fifteen(collector: CollectorKind, (stats_size, stats): (u32, u32)) -> Option<CollectorFields> {
+    let free_threaded = collector == CollectorKind::FreeThreaded;
+    Some(CollectorFields {
         enabled: 0,
         generations: 8,
         generation0: (!free_threaded).then_some(168),
@@ -301,7 +304,7 @@ fn inline(at: u32) -> StatsLayout {
         index: None,
     };
     StatsLayout {
-        place: StatsPlace::Inline(at),
+        place: StatsLocation::Inline(at),
         generations: [record(0), record(1), record(2)],
         collections: 0,
         collected: 8,
@@ -333,7 +336,7 @@ fn rings(pointer: u32, size: u32) -> Option<StatsLayout> {
         ring
     });
     Some(StatsLayout {
-        place: StatsPlace::Behind(pointer),
+        place: StatsLocation::Behind(pointer),
         generations,
         collections: 16,
         collected: 24,

@@ -16,17 +16,17 @@ mod points;
 pub(crate) mod version;
 
 use crate::ResolveError;
-use crate::cache::Cache;
-use crate::elf::Data;
-use crate::elf::Image;
+use crate::cache::ResolutionCache;
+use crate::elf::ElfImage;
+use crate::elf::ImageData;
 use crate::elf::NotAnImage;
 use crate::elf::debug_file;
-use crate::resolution::Point;
+use crate::resolution::ProbePoint;
 use crate::resolution::Resolution;
 use crate::resolution::ResolveOptions;
-use crate::resolution::Rung;
-use crate::resolution::RungOutcome;
-use facts::Facts;
+use crate::resolution::SearchStrategy;
+use crate::resolution::StrategyOutcome;
+use facts::InterpreterFacts;
 use object::ReadCache;
 use std::fs::File;
 use std::path::Path;
@@ -49,10 +49,10 @@ pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolutio
         return Err(failed(std::io::ErrorKind::InvalidInput.into()));
     }
     let reads = ReadCache::new(opened);
-    let Some(image) = parse(file, Data::File(&reads))? else {
+    let Some(image) = parse(file, ImageData::File(&reads))? else {
         return Ok(None);
     };
-    let cache = Cache::new(options, &metadata, image.build_id());
+    let cache = ResolutionCache::new(options, &metadata, image.build_id());
     if let Some(known) = cache.load(file) {
         return Ok(Some(known));
     }
@@ -73,14 +73,17 @@ pub fn resolve_bytes(
     bytes: &[u8],
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
-    match parse(file, Data::Memory(bytes))? {
+    match parse(file, ImageData::Memory(bytes))? {
         Some(image) => resolve_image(file, &image, options),
         None => Ok(None),
     }
 }
 
-fn parse<'data>(file: &Path, data: Data<'data>) -> Result<Option<Image<'data>>, ResolveError> {
-    match Image::parse(data) {
+fn parse<'data>(
+    file: &Path,
+    data: ImageData<'data>,
+) -> Result<Option<ElfImage<'data>>, ResolveError> {
+    match ElfImage::parse(data) {
         Ok(image) => Ok(Some(image)),
         Err(NotAnImage::NotElf) => Ok(None),
         Err(NotAnImage::Machine(machine)) => Err(ResolveError::Architecture {
@@ -96,16 +99,16 @@ fn parse<'data>(file: &Path, data: Data<'data>) -> Result<Option<Image<'data>>, 
 
 fn resolve_image(
     file: &Path,
-    image: &Image<'_>,
+    image: &ElfImage<'_>,
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
     // A file that merely uses an interpreter does not define this.
     let Some(runtime) = image.symbol("_PyRuntime") else {
         return Ok(None);
     };
-    let facts = known_version(file, Facts::read(image, runtime.address))?;
+    let facts = known_version(file, InterpreterFacts::read(image, runtime.address))?;
     let mut tried = Vec::new();
-    for rung in Rung::ALL
+    for rung in SearchStrategy::ALL
         .into_iter()
         .filter(|rung| *rung >= options.first_rung)
     {
@@ -126,7 +129,10 @@ fn resolve_image(
     })
 }
 
-fn known_version(file: &Path, facts: Option<Facts>) -> Result<Facts, ResolveError> {
+fn known_version(
+    file: &Path,
+    facts: Option<InterpreterFacts>,
+) -> Result<InterpreterFacts, ResolveError> {
     let version = match facts {
         Some(facts) if facts.version.is_known() => return Ok(facts),
         Some(facts) => facts.version.to_string(),
@@ -140,27 +146,27 @@ fn known_version(file: &Path, facts: Option<Facts>) -> Result<Facts, ResolveErro
 
 /// One rung: the points, or why there are none.
 fn climb(
-    rung: Rung,
+    rung: SearchStrategy,
     file: &Path,
-    image: &Image<'_>,
-    facts: &Facts,
+    image: &ElfImage<'_>,
+    facts: &InterpreterFacts,
     options: &ResolveOptions,
-) -> Result<Vec<Point>, String> {
+) -> Result<Vec<ProbePoint>, String> {
     match rung {
-        Rung::SymbolTable => by_symbols::find(image, image, facts),
-        Rung::BuildIdDebugFile => debug_file::by_build_id(image, &options.debug_roots)?
+        SearchStrategy::SymbolTable => by_symbols::find(image, image, facts),
+        SearchStrategy::BuildIdDebugFile => debug_file::by_build_id(image, &options.debug_roots)?
             .with_image(|symbols| by_symbols::find(image, symbols, facts)),
-        Rung::DebugLink => debug_file::by_debug_link(file, image, &options.debug_roots)?
+        SearchStrategy::DebugLink => debug_file::by_debug_link(file, image, &options.debug_roots)?
             .with_image(|symbols| by_symbols::find(image, symbols, facts)),
-        Rung::MiniDebugInfo => debug_file::mini_debug_info(image)?
+        SearchStrategy::MiniDebugInfo => debug_file::mini_debug_info(image)?
             .with_image(|symbols| by_symbols::find(image, symbols, facts)),
-        Rung::CodeAnalysis => by_code::find(image, facts),
-        Rung::Usdt => by_usdt::find(image),
+        SearchStrategy::CodeAnalysis => by_code::find(image, facts),
+        SearchStrategy::Usdt => by_usdt::find(image),
     }
 }
 
-fn outcome(rung: Rung, found: &Result<Vec<Point>, String>) -> RungOutcome {
-    RungOutcome {
+fn outcome(rung: SearchStrategy, found: &Result<Vec<ProbePoint>, String>) -> StrategyOutcome {
+    StrategyOutcome {
         rung,
         found: found.is_ok(),
         detail: match found {
@@ -176,11 +182,11 @@ fn outcome(rung: Rung, found: &Result<Vec<Point>, String>) -> RungOutcome {
 
 fn answer(
     file: &Path,
-    image: &Image<'_>,
-    facts: &Facts,
-    rung: Rung,
-    tried: Vec<RungOutcome>,
-    mut points: Vec<Point>,
+    image: &ElfImage<'_>,
+    facts: &InterpreterFacts,
+    rung: SearchStrategy,
+    tried: Vec<StrategyOutcome>,
+    mut points: Vec<ProbePoint>,
 ) -> Resolution {
     points.extend(points::code_dealloc(image, facts));
     let debug = facts.debug.as_ref();

@@ -1,20 +1,20 @@
 //! From functions to points: placement, argument registers, what to warn of.
 
 use super::arguments;
-use super::facts::Facts;
+use super::facts::InterpreterFacts;
 use crate::code::FunctionTable;
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use crate::placement;
-use crate::placement::Keep;
 use crate::placement::Placement;
-use crate::resolution::Collector;
-use crate::resolution::Point;
-use crate::resolution::PointKind;
+use crate::placement::PreservedState;
+use crate::resolution::CollectorKind;
+use crate::resolution::ProbePoint;
+use crate::resolution::ProbePointKind;
 use std::ops::Range;
 
 /// What a function is to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
+pub(crate) enum FunctionRole {
     Collect,
     GcCollectBuiltin,
     PyGcCollect,
@@ -24,14 +24,18 @@ pub(crate) enum Role {
 
 /// A function found; the range is empty at its start where the end is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
-    pub(crate) role: Role,
+pub(crate) struct CollectorFunction {
+    pub(crate) role: FunctionRole,
     pub(crate) name: String,
     pub(crate) range: Range<u64>,
 }
 
 /// A point for each function that can be probed.
-pub(crate) fn points(image: &Image<'_>, facts: &Facts, functions: &[Function]) -> Vec<Point> {
+pub(crate) fn points(
+    image: &ElfImage<'_>,
+    facts: &InterpreterFacts,
+    functions: &[CollectorFunction],
+) -> Vec<ProbePoint> {
     functions
         .iter()
         .filter(|function| facts.free_threaded || !stops_the_world(function.role))
@@ -40,33 +44,40 @@ pub(crate) fn points(image: &Image<'_>, facts: &Facts, functions: &[Function]) -
 }
 
 /// The global interpreter lock makes these two do nothing.
-fn stops_the_world(role: Role) -> bool {
-    matches!(role, Role::StopTheWorld | Role::StartTheWorld)
+fn stops_the_world(role: FunctionRole) -> bool {
+    matches!(
+        role,
+        FunctionRole::StopTheWorld | FunctionRole::StartTheWorld
+    )
 }
 
-fn point(image: &Image<'_>, facts: &Facts, function: &Function) -> Option<Point> {
+fn point(
+    image: &ElfImage<'_>,
+    facts: &InterpreterFacts,
+    function: &CollectorFunction,
+) -> Option<ProbePoint> {
     let range = whole_range(image, &function.range);
     let placement = placement::place(image, &range, keep(function.role))?;
     let kind = match function.role {
-        Role::Collect => PointKind::Collect(arguments::of(image, &range, facts)),
-        Role::GcCollectBuiltin => PointKind::GcCollectBuiltin,
-        Role::PyGcCollect => PointKind::PyGcCollect,
-        Role::StopTheWorld => PointKind::StopTheWorld,
-        Role::StartTheWorld => PointKind::StartTheWorld,
+        FunctionRole::Collect => ProbePointKind::Collect(arguments::of(image, &range, facts)),
+        FunctionRole::GcCollectBuiltin => ProbePointKind::GcCollectBuiltin,
+        FunctionRole::PyGcCollect => ProbePointKind::PyGcCollect,
+        FunctionRole::StopTheWorld => ProbePointKind::StopTheWorld,
+        FunctionRole::StartTheWorld => ProbePointKind::StartTheWorld,
     };
     make(image, kind, &function.name, range.start, placement)
 }
 
 /// Only the collector's arguments are read.
-fn keep(role: Role) -> Keep {
+fn keep(role: FunctionRole) -> PreservedState {
     match role {
-        Role::Collect => Keep::Arguments,
-        _ => Keep::Stack,
+        FunctionRole::Collect => PreservedState::Arguments,
+        _ => PreservedState::Stack,
     }
 }
 
 /// Symbols written by hand in assembly may have no size.
-fn whole_range(image: &Image<'_>, range: &Range<u64>) -> Range<u64> {
+fn whole_range(image: &ElfImage<'_>, range: &Range<u64>) -> Range<u64> {
     if range.is_empty() {
         FunctionTable::read(image)
             .containing(range.start)
@@ -82,7 +93,7 @@ const TYPE_DEALLOC: u64 = 48;
 const FREE_THREADED_HEADER: u64 = 16;
 
 /// Where code objects are freed: through the exported type, as every file has it.
-pub(crate) fn code_dealloc(image: &Image<'_>, facts: &Facts) -> Option<Point> {
+pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
     let header = if facts.free_threaded {
         FREE_THREADED_HEADER
     } else {
@@ -94,10 +105,10 @@ pub(crate) fn code_dealloc(image: &Image<'_>, facts: &Facts) -> Option<Point> {
         .checked_add(TYPE_DEALLOC + header)?;
     let function = image.pointer_at(slot)?;
     let range = whole_range(image, &(function..function));
-    let placement = placement::place(image, &range, Keep::FirstArgument)?;
+    let placement = placement::place(image, &range, PreservedState::FirstArgument)?;
     make(
         image,
-        PointKind::CodeDealloc,
+        ProbePointKind::CodeDealloc,
         "code_dealloc",
         range.start,
         placement,
@@ -106,13 +117,13 @@ pub(crate) fn code_dealloc(image: &Image<'_>, facts: &Facts) -> Option<Point> {
 
 /// Puts a point together.
 pub(crate) fn make(
-    image: &Image<'_>,
-    kind: PointKind,
+    image: &ElfImage<'_>,
+    kind: ProbePointKind,
     function: &str,
     address: u64,
     placement: Placement,
-) -> Option<Point> {
-    Some(Point {
+) -> Option<ProbePoint> {
+    Some(ProbePoint {
         kind,
         function: function.to_owned(),
         address,
@@ -127,15 +138,15 @@ pub(crate) fn make(
 
 /// What is missing, in words for the user.
 pub(crate) fn warnings(
-    facts: &Facts,
-    points: &[Point],
+    facts: &InterpreterFacts,
+    points: &[ProbePoint],
     has_layout: bool,
     has_frames: bool,
 ) -> Vec<String> {
-    let has = |kind: &PointKind| points.iter().any(|point| point.kind == *kind);
+    let has = |kind: &ProbePointKind| points.iter().any(|point| point.kind == *kind);
     let usdt = points
         .iter()
-        .any(|point| matches!(point.kind, PointKind::UsdtStart { .. }));
+        .any(|point| matches!(point.kind, ProbePointKind::UsdtStart { .. }));
     let mut warnings = Vec::new();
     if !has_layout {
         warnings.push(format!(
@@ -143,20 +154,20 @@ pub(crate) fn warnings(
             facts.version
         ));
     }
-    if !has_frames || !has(&PointKind::CodeDealloc) {
+    if !has_frames || !has(&ProbePointKind::CodeDealloc) {
         warnings.push(format!(
             "the stacks of this CPython {} cannot be read: no lines will be shown",
             facts.version
         ));
     }
-    if !has(&PointKind::GcCollectBuiltin) && !usdt {
+    if !has(&ProbePointKind::GcCollectBuiltin) && !usdt {
         warnings.push(
             "the function behind gc.collect was not found: explicit collections may look automatic"
                 .to_owned(),
         );
     }
-    if facts.collector == Collector::FreeThreaded
-        && !(has(&PointKind::StopTheWorld) && has(&PointKind::StartTheWorld))
+    if facts.collector == CollectorKind::FreeThreaded
+        && !(has(&ProbePointKind::StopTheWorld) && has(&ProbePointKind::StartTheWorld))
     {
         warnings.push(
             "the functions that stop the world were not found: only whole runs are measured"

@@ -1,13 +1,13 @@
 //! Versions of CPython and how to find the one in a file.
 
-use crate::elf::Image;
+use crate::elf::ElfImage;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// A version of CPython, as exact as could be found out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Version {
+pub struct PythonVersion {
     /// 3.
     pub major: u8,
     /// 8 to 15.
@@ -18,7 +18,7 @@ pub struct Version {
     pub level: String,
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for PythonVersion {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)?;
         if let Some(micro) = self.micro {
@@ -28,7 +28,7 @@ impl std::fmt::Display for Version {
     }
 }
 
-impl Version {
+impl PythonVersion {
     /// From `PY_VERSION_HEX`: 0xMMmmuuls, major, minor, micro, level and serial
     /// (Include/patchlevel.h). `None` if that is no version of CPython 3.
     pub(crate) fn from_hex(hex: u32) -> Option<Self> {
@@ -78,21 +78,24 @@ impl Version {
 
 /// The version of the interpreter in `image`, from the first of: the exported `Py_Version` (3.11),
 /// `_Py_DebugOffsets.version` (3.13), the text that `Py_GetVersion` prints.
-pub(crate) fn find(image: &Image<'_>, debug_offsets_version: Option<u32>) -> Option<Version> {
+pub(crate) fn find(
+    image: &ElfImage<'_>,
+    debug_offsets_version: Option<u32>,
+) -> Option<PythonVersion> {
     exported(image)
-        .or_else(|| debug_offsets_version.and_then(Version::from_hex))
+        .or_else(|| debug_offsets_version.and_then(PythonVersion::from_hex))
         .or_else(|| in_text(image))
 }
 
-fn exported(image: &Image<'_>) -> Option<Version> {
+fn exported(image: &ElfImage<'_>) -> Option<PythonVersion> {
     let symbol = image.dynamic_symbol("Py_Version")?;
     let bytes = image.bytes_at(symbol.address, 4)?;
-    Version::from_hex(u32::from_le_bytes(bytes.try_into().ok()?))
+    PythonVersion::from_hex(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
 /// The literal `PY_VERSION`, told from other libraries' versions by agreeing with the `python3.N`
 /// of the search path, which is compiled in as well.
-fn in_text(image: &Image<'_>) -> Option<Version> {
+fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
     let constants: Vec<&[u8]> = image.constant_data().map(|(_, bytes)| bytes).collect();
     let minors: Vec<u8> = (7..=30)
         .filter(|minor| {
@@ -107,7 +110,7 @@ fn in_text(image: &Image<'_>) -> Option<Version> {
         .flat_map(|bytes| literals(bytes))
         .find(|version| minors.is_empty() && version.is_known() || minors.contains(&version.minor));
     let [minor] = minors[..] else { return literal };
-    literal.or(Some(Version {
+    literal.or(Some(PythonVersion {
         major: 3,
         minor,
         micro: None,
@@ -117,7 +120,7 @@ fn in_text(image: &Image<'_>) -> Option<Version> {
 
 /// All strings in `bytes` that read as a version. Linkers let a string be the end of a longer one,
 /// such as of a prefix `/opt/python/3.9.18`.
-fn literals(bytes: &[u8]) -> impl Iterator<Item = Version> {
+fn literals(bytes: &[u8]) -> impl Iterator<Item = PythonVersion> {
     memmem::find_iter(bytes, b"3.").filter_map(|at| {
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));
         if before.is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
@@ -126,23 +129,25 @@ fn literals(bytes: &[u8]) -> impl Iterator<Item = Version> {
         let rest = bytes.get(at..)?;
         let rest = rest.get(..rest.len().min(16))?;
         let end = memchr::memchr(0, rest)?;
-        Version::from_text(std::str::from_utf8(rest.get(..end)?).ok()?)
+        PythonVersion::from_text(std::str::from_utf8(rest.get(..end)?).ok()?)
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Version;
+    use super::PythonVersion;
 
     #[test]
     fn versions_read_as_cpython_writes_them() {
-        let text = |hex| Version::from_hex(hex).map(|version| version.to_string());
+        let text = |hex| PythonVersion::from_hex(hex).map(|version| version.to_string());
         assert_eq!(text(0x030b_02f0).as_deref(), Some("3.11.2"));
         assert_eq!(text(0x030f_00c1).as_deref(), Some("3.15.0rc1"));
         assert_eq!(text(0x0208_00f0), None);
         for good in ["3.8.18", "3.9.0", "3.15.0a7", "3.14.0rc3"] {
             assert_eq!(
-                Version::from_text(good).map(|v| v.to_string()).as_deref(),
+                PythonVersion::from_text(good)
+                    .map(|v| v.to_string())
+                    .as_deref(),
                 Some(good)
             );
         }
@@ -155,7 +160,7 @@ mod tests {
             "3.8.999",
             "",
         ] {
-            assert_eq!(Version::from_text(bad), None, "{bad}");
+            assert_eq!(PythonVersion::from_text(bad), None, "{bad}");
         }
     }
 }

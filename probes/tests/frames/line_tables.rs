@@ -2,7 +2,7 @@
 //! the line that the interpreter says.
 
 use crate::common;
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use gctrace_probes::LineTableFormat;
 use gctrace_probes::line_table::line;
 use serde::Deserialize;
@@ -32,10 +32,10 @@ fn format(version: (u8, u8)) -> LineTableFormat {
 /// Compares all its instructions, of two bytes each; how many.
 fn compare(code: &Code, format: LineTableFormat, interpreter: &str) -> usize {
     let mut compared = 0;
-    for (start, end, said) in &code.ranges {
+    for (start, end, printed) in &code.ranges {
         for offset in (*start..(*end).min(code.size)).step_by(2) {
             let found = line(format, &code.table, code.first_line, offset);
-            assert_eq!(found, *said, "{interpreter}: {} at {offset}", code.name);
+            assert_eq!(found, *printed, "{interpreter}: {} at {offset}", code.name);
             compared += 1;
         }
     }
@@ -48,13 +48,13 @@ fn compare(code: &Code, format: LineTableFormat, interpreter: &str) -> usize {
 
 /// Compares what the script says; how many code objects and instructions.
 fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
-    let said = Command::new(python)
+    let printed = Command::new(python)
         .args(["-X", "utf8", "-c", include_str!("line_tables.py")])
         .stderr(Stdio::inherit())
         .output_in_time()
         .unwrap();
-    assert!(said.status.success(), "{interpreter}");
-    let text = String::from_utf8(said.stdout).unwrap();
+    assert!(printed.status.success(), "{interpreter}");
+    let text = String::from_utf8(printed.stdout).unwrap();
     let mut lines = text.lines();
     let format = format(serde_json::from_str(lines.next().unwrap()).unwrap());
     let codes: Vec<Code> = lines

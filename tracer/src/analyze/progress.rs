@@ -12,7 +12,7 @@ use std::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Shows how much of the current trace is read, on a terminal, once reading has taken a second.
-pub(crate) struct Progress {
+pub(crate) struct ReadProgress {
     begun: Instant,
     wanted: bool,
     traces: usize,
@@ -22,7 +22,7 @@ pub(crate) struct Progress {
     bar: Option<ProgressBar>,
 }
 
-impl Progress {
+impl ReadProgress {
     /// For this many traces.
     pub(crate) fn new(traces: usize) -> Self {
         Self {

@@ -1,6 +1,6 @@
 //! The command line of `gctrace analyze`.
 
-use super::choices::Format;
+use super::choices::OutputFormat;
 use crate::files::is_stdout;
 use clap::Args;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub(super) struct AnalyzeArgs {
     traces: Vec<PathBuf>,
     /// Format of the report, JSON of schema gctrace.report/1 [default: json if FILE ends in .json, otherwise text]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -30,7 +30,7 @@ pub(crate) struct AnalyzeConfig {
     /// Traces: at least one.
     pub traces: Vec<PathBuf>,
     /// How to print.
-    pub format: Format,
+    pub format: OutputFormat,
     /// Where; `None` is standard output.
     pub output: Option<PathBuf>,
     /// Replace what is there.
@@ -45,8 +45,8 @@ impl From<AnalyzeArgs> for AnalyzeConfig {
             .is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
         let format = match args.format {
             Some(format) => format,
-            None if args.json || is_named_json => Format::Json,
-            None => Format::Text,
+            None if args.json || is_named_json => OutputFormat::Json,
+            None => OutputFormat::Text,
         };
         Self {
             traces: args.traces,

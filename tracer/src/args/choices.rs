@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 /// For whom something is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// For people
     Text,
     /// For programs
@@ -26,7 +26,7 @@ pub(crate) enum CudaMode {
 
 /// How a recording is asked to see collections and GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum RecordMode {
     /// What fits the machine and the rights of its user
     Auto,
     /// Probes of the kernel alone: needs privileges
@@ -37,7 +37,7 @@ pub(crate) enum Mode {
     Both,
 }
 
-impl Mode {
+impl RecordMode {
     /// As it is written on the command line and in the header of a trace.
     pub(crate) fn as_str(self) -> &'static str {
         match self {

@@ -33,7 +33,7 @@ pub(super) struct ExportArgs {
     force: bool,
     /// What a stack weighs
     #[arg(long, value_enum, default_value = "time")]
-    by: Weight,
+    by: StackWeight,
     /// Only collections of this generation
     #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
     generation: Option<u8>,
@@ -52,7 +52,7 @@ pub(crate) enum ExportFormat {
 
 /// What a stack weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Weight {
+pub(crate) enum StackWeight {
     /// The time of its pauses
     Time,
     /// The number of its pauses
@@ -71,7 +71,7 @@ pub(crate) struct ExportConfig {
     /// Replace what is there.
     pub force: bool,
     /// Weight of a stack.
-    pub by: Weight,
+    pub by: StackWeight,
     /// Only this generation.
     pub generation: Option<u8>,
 }

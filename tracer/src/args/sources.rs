@@ -2,9 +2,9 @@
 
 use super::CounterChoice;
 use super::CudaMode;
-use super::Mode;
 use super::RecordConfig;
-use super::Target;
+use super::RecordMode;
+use super::RecordTarget;
 use super::Verbosity;
 use super::values;
 use clap::Args;
@@ -55,7 +55,7 @@ pub(super) struct SourceArgs {
         default_value = "auto",
         hide_possible_values = true
     )]
-    mode: Mode,
+    mode: RecordMode,
     /// Leave NVIDIA's profiling interface (CUPTI) to the program's own profiler; GPU times are not recorded then
     #[arg(long)]
     gpu_yield: bool,
@@ -68,7 +68,7 @@ impl SourceArgs {
     /// A recording of `target` from these sources.
     pub(super) fn recording(
         self,
-        target: Target,
+        target: RecordTarget,
         output: Option<PathBuf>,
         min_pause: Duration,
         verbosity: Verbosity,

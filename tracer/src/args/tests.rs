@@ -4,13 +4,13 @@ use super::*;
 use clap::ValueEnum as _;
 use std::path::Path;
 
-fn parsed(line: &str) -> Result<Action, clap::Error> {
+fn parsed(line: &str) -> Result<Invocation, clap::Error> {
     try_parse(line.split_whitespace().map(OsString::from))
 }
 
 fn recording(line: &str) -> RecordConfig {
     match parsed(line) {
-        Ok(Action::Record(config)) => config,
+        Ok(Invocation::Record(config)) => config,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -21,8 +21,8 @@ fn refusal(line: &str) -> String {
     error.render().to_string()
 }
 
-fn words(line: &str) -> Target {
-    Target::Command(line.split_whitespace().map(OsString::from).collect())
+fn words(line: &str) -> RecordTarget {
+    RecordTarget::Command(line.split_whitespace().map(OsString::from).collect())
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn options_of_a_recording() {
 #[test]
 fn modes() {
     let usual = recording("gctrace -- x");
-    assert_eq!((usual.mode, usual.gpu_yield), (Mode::Auto, false));
-    for mode in Mode::value_variants() {
+    assert_eq!((usual.mode, usual.gpu_yield), (RecordMode::Auto, false));
+    for mode in RecordMode::value_variants() {
         let asked = recording(&format!("gctrace --mode {} -- x", mode.as_str()));
         assert_eq!(asked.mode, *mode);
     }
@@ -91,7 +91,7 @@ fn a_running_process() {
         ("-d 2m", Some(Duration::from_secs(120))),
         ("--duration 500ms", Some(Duration::from_millis(500))),
     ] {
-        let expected = Target::Process {
+        let expected = RecordTarget::Process {
             pid: 4242,
             duration,
         };
@@ -109,16 +109,16 @@ fn a_running_process() {
 #[test]
 fn live_views() {
     let top = |text: &str| match parsed(&format!("gctrace top {text}")) {
-        Ok(Action::Top(config)) => config,
+        Ok(Invocation::Top(config)) => config,
         other => panic!("{text}: {other:?}"),
     };
     let usual = top("");
-    assert_eq!(usual.recording.target, Target::Everything);
+    assert_eq!(usual.recording.target, RecordTarget::Everything);
     assert_eq!((usual.recording.output, usual.command_output), (None, None));
     assert_eq!(usual.recording.min_pause, Duration::ZERO);
     assert_eq!(
         (usual.show, usual.interval),
-        (Show::View, Duration::from_secs(1))
+        (DisplayChoice::View, Duration::from_secs(1))
     );
     assert_eq!((usual.iterations, usual.listen), (None, None));
     assert_eq!(usual.long_pause, Duration::from_millis(10));
@@ -130,18 +130,18 @@ fn live_views() {
     assert_eq!(all.recording.target, words("python -d 3"));
     assert_eq!(all.recording.output.as_deref(), Some(Path::new("t.json")));
     assert_eq!(all.command_output.as_deref(), Some(Path::new("o")));
-    assert_eq!((all.show, all.iterations), (Show::Json, Some(3)));
+    assert_eq!((all.show, all.iterations), (DisplayChoice::Json, Some(3)));
     assert_eq!(all.interval, Duration::from_millis(500));
     assert_eq!(all.long_pause, Duration::from_millis(1));
-    assert_eq!(all.recording.mode, Mode::Inject);
+    assert_eq!(all.recording.mode, RecordMode::Inject);
     assert_eq!(all.recording.verbosity, Verbosity::Quiet);
-    let attached = Target::Process {
+    let attached = RecordTarget::Process {
         pid: 7,
         duration: None,
     };
     assert_eq!(top("-p 7 --plain").recording.target, attached);
-    assert_eq!(top("--plain").show, Show::Lines);
-    assert_eq!(top("--format text").show, Show::Lines);
+    assert_eq!(top("--plain").show, DisplayChoice::Lines);
+    assert_eq!(top("--format text").show, DisplayChoice::Lines);
     for (text, address) in [
         ("9464", "127.0.0.1:9464"),
         (":9464", "127.0.0.1:9464"),
@@ -156,7 +156,7 @@ fn live_views() {
 #[test]
 fn the_other_subcommands() {
     let analyze = |traces: &[&str], format| {
-        Action::Analyze(AnalyzeConfig {
+        Invocation::Analyze(AnalyzeConfig {
             traces: traces.iter().map(PathBuf::from).collect(),
             format,
             output: None,
@@ -165,39 +165,48 @@ fn the_other_subcommands() {
     };
     assert_eq!(
         parsed("gctrace analyze a b").ok(),
-        Some(analyze(&["a", "b"], Format::Text))
+        Some(analyze(&["a", "b"], OutputFormat::Text))
     );
     assert_eq!(
         parsed("gctrace analyze --format json a").ok(),
-        Some(analyze(&["a"], Format::Json))
+        Some(analyze(&["a"], OutputFormat::Json))
     );
     assert_eq!(
         parsed("gctrace analyze --json -o - a").ok(),
-        Some(analyze(&["a"], Format::Json))
+        Some(analyze(&["a"], OutputFormat::Json))
     );
     let written = |line: &str| match parsed(line) {
-        Ok(Action::Analyze(config)) => (config.output, config.format, config.force),
+        Ok(Invocation::Analyze(config)) => (config.output, config.format, config.force),
         other => panic!("{other:?}"),
     };
     for (line, expected) in [
-        ("-o r.json", (Some("r.json".into()), Format::Json, false)),
-        ("-o r.txt -f", (Some("r.txt".into()), Format::Text, true)),
+        (
+            "-o r.json",
+            (Some("r.json".into()), OutputFormat::Json, false),
+        ),
+        (
+            "-o r.txt -f",
+            (Some("r.txt".into()), OutputFormat::Text, true),
+        ),
         (
             "-o r.json --format text",
-            (Some("r.json".into()), Format::Text, false),
+            (Some("r.json".into()), OutputFormat::Text, false),
         ),
     ] {
         assert_eq!(written(&format!("gctrace analyze a {line}")), expected);
     }
-    let named = vec![Python::File("python3".into()), Python::Process(12)];
+    let named = vec![
+        InterpreterArg::File("python3".into()),
+        InterpreterArg::Process(12),
+    ];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
-        Some(Action::Doctor(DoctorConfig { python: named }))
+        Some(Invocation::Doctor(DoctorConfig { python: named }))
     );
-    assert_eq!(parsed("gctrace man").ok(), Some(Action::Man(None)));
+    assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man(None)));
     assert_eq!(
         parsed("gctrace completions fish").ok(),
-        Some(Action::Completions(clap_complete::Shell::Fish))
+        Some(Invocation::Completions(clap_complete::Shell::Fish))
     );
 }
 
@@ -208,23 +217,23 @@ fn exports() {
         format: ExportFormat::Svg,
         output: None,
         force: false,
-        by: Weight::Time,
+        by: StackWeight::Time,
         generation: None,
     };
     assert_eq!(
         parsed("gctrace export a").ok(),
-        Some(Action::Export(default))
+        Some(Invocation::Export(default))
     );
     let all = ExportConfig {
         traces: vec!["a".into(), "b".into()],
         format: ExportFormat::Speedscope,
         output: Some("o.json".into()),
         force: true,
-        by: Weight::Count,
+        by: StackWeight::Count,
         generation: Some(2),
     };
     let line = "gctrace export a b -o o.json -f --by count --generation 2";
-    assert_eq!(parsed(line).ok(), Some(Action::Export(all)));
+    assert_eq!(parsed(line).ok(), Some(Invocation::Export(all)));
     let formats = [
         ("-o a.svg", ExportFormat::Svg),
         ("-o name", ExportFormat::Svg),
@@ -235,7 +244,7 @@ fn exports() {
         ("--format speedscope", ExportFormat::Speedscope),
     ];
     for (options, format) in formats {
-        let Ok(Action::Export(config)) = parsed(&format!("gctrace export a {options}")) else {
+        let Ok(Invocation::Export(config)) = parsed(&format!("gctrace export a {options}")) else {
             panic!("{options}");
         };
         assert_eq!(config.format, format, "{options}");
@@ -252,10 +261,10 @@ fn arguments_that_are_not_text_reach_the_command() {
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
     let line = ["gctrace", "--", "cat"].map(OsString::from);
     let action = try_parse(line.into_iter().chain([odd.clone()])).expect("a command line");
-    let Action::Record(RecordConfig { target, .. }) = action else {
+    let Invocation::Record(RecordConfig { target, .. }) = action else {
         panic!("not a recording");
     };
-    assert_eq!(target, Target::Command(vec!["cat".into(), odd]));
+    assert_eq!(target, RecordTarget::Command(vec!["cat".into(), odd]));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The command line of `gctrace top`.
 
-use super::Format;
+use super::OutputFormat;
 use super::RecordConfig;
-use super::Target;
+use super::RecordTarget;
 use super::Verbosity;
 use super::sources::SourceArgs;
 use super::usage_error;
@@ -62,7 +62,7 @@ pub(super) struct TopArgs {
     plain: bool,
     /// Print instead of the view: lines for people (text) or one JSON object per interval (json)
     #[arg(long, value_enum, hide_possible_values = true)]
-    format: Option<Format>,
+    format: Option<OutputFormat>,
     /// Write a trace at the same time, named as with `record -o`
     #[arg(long, value_name = "FILE", value_parser = values::trace_name())]
     record: Option<PathBuf>,
@@ -82,7 +82,7 @@ pub(super) struct TopArgs {
 
 /// How figures are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
+pub(crate) enum DisplayChoice {
     /// On the whole screen, if there is one.
     View,
     /// A line per interval.
@@ -103,7 +103,7 @@ pub(crate) struct TopConfig {
     /// Where the command's output goes; `None`: into a temporary file with the view, otherwise to standard error.
     pub command_output: Option<PathBuf>,
     /// How.
-    pub show: Show,
+    pub show: DisplayChoice,
     /// Pictures after which it ends.
     pub iterations: Option<u64>,
     /// Where the figures are served.
@@ -115,7 +115,7 @@ pub(crate) struct TopConfig {
 /// Checks what the parts of a command line mean together.
 pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
-    if args.output.is_some() && !matches!(target, Target::Command(_)) {
+    if args.output.is_some() && !matches!(target, RecordTarget::Command(_)) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
             "--output is the file for the output of a command that gctrace starts (a trace is written with --record)",
@@ -134,9 +134,9 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
         ));
     }
     let show = match (args.plain, args.format) {
-        (false, None) => Show::View,
-        (true, _) | (_, Some(Format::Text)) => Show::Lines,
-        (_, Some(Format::Json)) => Show::Json,
+        (false, None) => DisplayChoice::View,
+        (true, _) | (_, Some(OutputFormat::Text)) => DisplayChoice::Lines,
+        (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
     };
     Ok(TopConfig {
         recording: args
@@ -152,11 +152,11 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
     })
 }
 
-fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<Target, clap::Error> {
+fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap::Error> {
     match (command.is_empty(), pid) {
-        (true, None) => Ok(Target::Everything),
-        (false, None) => Ok(Target::Command(command)),
-        (true, Some(pid)) => Ok(Target::Process {
+        (true, None) => Ok(RecordTarget::Everything),
+        (false, None) => Ok(RecordTarget::Command(command)),
+        (true, Some(pid)) => Ok(RecordTarget::Process {
             pid,
             duration: None,
         }),

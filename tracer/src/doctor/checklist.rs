@@ -1,21 +1,21 @@
 //! The checklist: facts in, verdicts and remedies out. Pure.
 
 mod gpus;
-mod within;
+mod in_process;
 
 use crate::doctor::explain;
-use crate::doctor::interpreters::Found;
-use crate::doctor::interpreters::Interpreter;
-use crate::doctor::machine::Machine;
+use crate::doctor::interpreters::FoundInterpreters;
+use crate::doctor::interpreters::InterpreterFile;
+use crate::doctor::machine::HostFacts;
 use crate::print::clean;
 use crate::privileges::Capability;
-use crate::privileges::Denied;
 use crate::privileges::FOR_OTHERS;
-use crate::privileges::Facts;
 use crate::privileges::Lockdown;
 use crate::privileges::NEEDED;
+use crate::privileges::PrivilegeError;
+use crate::privileges::PrivilegeFacts;
 use crate::privileges::cap;
-use gctrace_ebpf::Attach;
+use gctrace_ebpf::AttachMethod;
 use gctrace_ebpf::OLDEST_LINUX;
 use gctrace_probes::counters::CounterError;
 use std::fmt;
@@ -25,7 +25,7 @@ const SHOWN_PIDS: usize = 4;
 
 /// What one line of the list comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum CheckStatus {
     /// As it should be.
     Ok,
     /// Recording works, but something is to be known.
@@ -36,7 +36,7 @@ enum Verdict {
     Unknown,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for CheckStatus {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(match self {
             Self::Ok => "ok",
@@ -48,15 +48,15 @@ impl fmt::Display for Verdict {
 }
 
 #[derive(Clone, Debug)]
-struct Line {
-    verdict: Verdict,
+struct CheckLine {
+    verdict: CheckStatus,
     what: &'static str,
     value: String,
     remedy: Option<String>,
 }
 
-impl Line {
-    fn new(verdict: Verdict, what: &'static str, value: impl Into<String>) -> Self {
+impl CheckLine {
+    fn new(verdict: CheckStatus, what: &'static str, value: impl Into<String>) -> Self {
         Self {
             verdict,
             what,
@@ -65,8 +65,8 @@ impl Line {
         }
     }
 
-    fn mend(mut self, remedy: impl Into<String>) -> Self {
-        if self.verdict != Verdict::Ok {
+    fn with_fix(mut self, remedy: impl Into<String>) -> Self {
+        if self.verdict != CheckStatus::Ok {
             self.remedy = Some(remedy.into());
         }
         self
@@ -77,23 +77,23 @@ impl Line {
 #[derive(Clone, Debug)]
 pub(super) struct Checklist {
     works: bool,
-    lines: Vec<Line>,
-    interpreters: Vec<Line>,
+    lines: Vec<CheckLine>,
+    interpreters: Vec<CheckLine>,
     closing: String,
 }
 
 /// Draws the list from the facts.
-pub(super) fn draw(machine: &Machine, found: &Found) -> Checklist {
-    let lines: Vec<Line> = kernel(machine).into_iter().chain(rights(machine)).collect();
-    let mut interpreters: Vec<Line> = found.interpreters.iter().map(interpreter).collect();
+pub(super) fn draw(machine: &HostFacts, found: &FoundInterpreters) -> Checklist {
+    let lines: Vec<CheckLine> = kernel(machine).into_iter().chain(rights(machine)).collect();
+    let mut interpreters: Vec<CheckLine> = found.interpreters.iter().map(interpreter).collect();
     if interpreters.is_empty() {
         interpreters.push(
-            Line::new(
-                Verdict::Note,
+            CheckLine::new(
+                CheckStatus::Note,
                 "none found",
                 "in PATH, venv, conda, pyenv or running",
             )
-            .mend("gctrace doctor --python PATH examines one elsewhere."),
+            .with_fix("gctrace doctor --python PATH examines one elsewhere."),
         );
     }
     interpreters.extend(hidden(found.hidden_processes, &machine.rights));
@@ -108,75 +108,74 @@ pub(super) fn draw(machine: &Machine, found: &Found) -> Checklist {
 }
 
 /// Processes that could not be looked into.
-fn hidden(count: usize, rights: &Facts) -> Option<Line> {
+fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
     let value = format!("{count} may not be looked into");
-    let line = Line::new(Verdict::Note, "processes", value);
-    let denied = Denied::from_facts(rights.clone()).is_some();
+    let line = CheckLine::new(CheckStatus::Note, "processes", value);
+    let denied = PrivilegeError::from_facts(rights.clone()).is_some();
     (count > 0).then(|| {
         if denied {
-            line.mend("sudo gctrace doctor sees all of them.")
+            line.with_fix("sudo gctrace doctor sees all of them.")
         } else {
             line
         }
     })
 }
 
-fn kernel(machine: &Machine) -> Vec<Line> {
+fn kernel(machine: &HostFacts) -> Vec<CheckLine> {
     let kernel = &machine.kernel;
     let newer = format!("Linux {OLDEST_LINUX} or newer is needed.");
     // Without the right to load programs the kernel's answer says nothing about the kernel.
     let feature = |there: bool, otherwise| match (kernel.permitted, there) {
-        (true, true) => Verdict::Ok,
+        (true, true) => CheckStatus::Ok,
         (true, false) => otherwise,
-        (false, _) => Verdict::Unknown,
+        (false, _) => CheckStatus::Unknown,
     };
     let answer = |verdict| match verdict {
-        Verdict::Ok => "yes",
-        Verdict::Unknown => "cannot be tried without privileges",
+        CheckStatus::Ok => "yes",
+        CheckStatus::Unknown => "cannot be tried without privileges",
         _ => "no",
     };
     let needed = |what, there| {
-        let verdict = feature(there, Verdict::Missing);
-        let line = Line::new(verdict, what, answer(verdict));
-        if verdict == Verdict::Missing {
-            line.mend(newer.as_str())
+        let verdict = feature(there, CheckStatus::Missing);
+        let line = CheckLine::new(verdict, what, answer(verdict));
+        if verdict == CheckStatus::Missing {
+            line.with_fix(newer.as_str())
         } else {
             line
         }
     };
     let machine_known = kernel.machine == "x86_64";
-    let multi = feature(kernel.uprobe_multi, Verdict::Note);
+    let multi = feature(kernel.uprobe_multi, CheckStatus::Note);
     vec![
-        Line::new(fatal_unless(machine_known), "kernel", format!("{} {}", kernel.release, kernel.machine))
-            .mend("gctrace records on x86-64 only."),
-        Line::new(fatal_unless(kernel.btf), "type information", "/sys/kernel/btf/vmlinux")
-            .mend("A kernel built with CONFIG_DEBUG_INFO_BTF=y is needed; those of current distributions are."),
+        CheckLine::new(fatal_unless(machine_known), "kernel", format!("{} {}", kernel.release, kernel.machine))
+            .with_fix("gctrace records on x86-64 only."),
+        CheckLine::new(fatal_unless(kernel.btf), "type information", "/sys/kernel/btf/vmlinux")
+            .with_fix("A kernel built with CONFIG_DEBUG_INFO_BTF=y is needed; those of current distributions are."),
         needed("ring buffer", kernel.ring_buffer),
         needed("probe cookies", kernel.cookie),
         needed("signals from BPF", kernel.send_signal),
         match multi {
-            Verdict::Note => Line::new(multi, "multi links", "no: each probe is attached alone")
-                .mend("Detaching takes a moment longer; kernels from 6.6 on do without."),
-            _ => Line::new(multi, "multi links", answer(multi)),
+            CheckStatus::Note => CheckLine::new(multi, "multi links", "no: each probe is attached alone")
+                .with_fix("Detaching takes a moment longer; kernels from 6.6 on do without."),
+            _ => CheckLine::new(multi, "multi links", answer(multi)),
         },
     ]
 }
 
-fn rights(machine: &Machine) -> Vec<Line> {
+fn rights(machine: &HostFacts) -> Vec<CheckLine> {
     let rights = &machine.rights;
-    let denied = Denied::from_facts(rights.clone());
+    let denied = PrivilegeError::from_facts(rights.clone());
     let privileges = match &denied {
-        None => Line::new(Verdict::Ok, "privileges", held()),
-        Some(denied) => {
-            Line::new(Verdict::Missing, "privileges", denied.to_string()).mend(denied.remedy())
-        }
+        None => CheckLine::new(CheckStatus::Ok, "privileges", held()),
+        Some(denied) => CheckLine::new(CheckStatus::Missing, "privileges", denied.to_string())
+            .with_fix(denied.remedy()),
     };
     let mut lines = vec![privileges];
     lines.extend(denied.is_none().then(|| other_users(rights)));
     if denied.is_none() && !machine.kernel.permitted {
         lines.push(
-            Line::new(Verdict::Missing, "loading programs", "the kernel refuses even the smallest BPF program")
-                .mend("A seccomp filter (containers: --security-opt seccomp=unconfined) or a security module forbids bpf(2)."),
+            CheckLine::new(CheckStatus::Missing, "loading programs", "the kernel refuses even the smallest BPF program")
+                .with_fix("A seccomp filter (containers: --security-opt seccomp=unconfined) or a security module forbids bpf(2)."),
         );
     }
     lines.extend([
@@ -187,24 +186,25 @@ fn rights(machine: &Machine) -> Vec<Line> {
         gpus::line(machine),
         container(machine),
     ]);
-    lines.extend(within::lines(machine));
+    lines.extend(in_process::lines(machine));
     lines
 }
 
 /// Without them recording works, but not of everybody.
-fn other_users(rights: &Facts) -> Line {
+fn other_users(rights: &PrivilegeFacts) -> CheckLine {
     let what = "other users";
     let lacking = rights.effective.lacking(FOR_OTHERS);
     let names = |list: &[Capability]| list.iter().map(cap).collect::<Vec<_>>().join(", ");
     if lacking.is_empty() {
-        return Line::new(Verdict::Ok, what, names(&FOR_OTHERS));
+        return CheckLine::new(CheckStatus::Ok, what, names(&FOR_OTHERS));
     }
     let value = format!("only processes of {} can be recorded", rights.user);
     let purposes: Vec<_> = lacking
         .iter()
         .map(|lacking| format!("{} is needed to {}", cap(lacking), lacking.purpose))
         .collect();
-    Line::new(Verdict::Note, what, value).mend(format!("{}: sudo gctrace", purposes.join(", ")))
+    CheckLine::new(CheckStatus::Note, what, value)
+        .with_fix(format!("{}: sudo gctrace", purposes.join(", ")))
 }
 
 fn held() -> String {
@@ -215,44 +215,46 @@ fn held() -> String {
     names.join(", ")
 }
 
-fn lockdown(lockdown: Lockdown) -> Line {
+fn lockdown(lockdown: Lockdown) -> CheckLine {
     match lockdown {
-        Lockdown::Off => Line::new(Verdict::Ok, "lockdown", "off"),
-        Lockdown::Integrity => Line::new(
-            Verdict::Ok,
+        Lockdown::Off => CheckLine::new(CheckStatus::Ok, "lockdown", "off"),
+        Lockdown::Integrity => CheckLine::new(
+            CheckStatus::Ok,
             "lockdown",
             "integrity: does not concern recording",
         ),
-        Lockdown::Confidentiality => Line::new(Verdict::Missing, "lockdown", "confidentiality"),
+        Lockdown::Confidentiality => {
+            CheckLine::new(CheckStatus::Missing, "lockdown", "confidentiality")
+        }
     }
 }
 
 /// Concerns users without CAP_PERFMON only (Documentation/admin-guide/perf-security.rst), but for 3, which is
 /// Debian's and asks for CAP_SYS_ADMIN.
-fn paranoid(machine: &Machine) -> Line {
+fn paranoid(machine: &HostFacts) -> CheckLine {
     let what = "perf_event_paranoid";
     let level = match machine.perf_event_paranoid {
         Some(level) => level.to_string(),
-        None => return Line::new(Verdict::Ok, what, "not there"),
+        None => return CheckLine::new(CheckStatus::Ok, what, "not there"),
     };
     let kernel = &machine.kernel;
     if kernel.perf_events || !kernel.permitted {
         let value = format!("{level}: does not matter with CAP_PERFMON");
-        return Line::new(Verdict::Ok, what, value);
+        return CheckLine::new(CheckStatus::Ok, what, value);
     }
     let verdict = match kernel.attach() {
-        Attach::Multi => Verdict::Note,
-        Attach::Single => Verdict::Missing,
+        AttachMethod::Multi => CheckStatus::Note,
+        AttachMethod::Single => CheckStatus::Missing,
     };
     let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN open perf events");
-    Line::new(verdict, what, value).mend(
+    CheckLine::new(verdict, what, value).with_fix(
         "Processor counters and arenas are perf events, and before Linux 6.6 probes are, too:\n    \
          sudo sysctl kernel.perf_event_paranoid=2",
     )
 }
 
 /// BPF maps have not counted as locked memory since 5.11.
-fn locked_memory(machine: &Machine) -> Line {
+fn locked_memory(machine: &HostFacts) -> CheckLine {
     let value = match machine.locked_memory {
         Some(bytes) => format!(
             "limit {} KiB: does not matter from kernel 5.11 on",
@@ -260,11 +262,11 @@ fn locked_memory(machine: &Machine) -> Line {
         ),
         None => "no limit".to_owned(),
     };
-    Line::new(Verdict::Ok, "locked memory", value)
+    CheckLine::new(CheckStatus::Ok, "locked memory", value)
 }
 
 /// Recording works without them. Page faults, context switches and the like are counted anywhere.
-fn processor_counters(machine: &Machine) -> Line {
+fn processor_counters(machine: &HostFacts) -> CheckLine {
     let what = "processor counters";
     let missing: Vec<_> = machine
         .counters
@@ -272,35 +274,44 @@ fn processor_counters(machine: &Machine) -> Line {
         .filter_map(|(counter, there)| Some((*counter, there.as_ref().err()?)))
         .collect();
     let Some((_, why)) = missing.first() else {
-        return Line::new(Verdict::Ok, what, "all");
+        return CheckLine::new(CheckStatus::Ok, what, "all");
     };
     if **why == CounterError::Denied {
-        return Line::new(Verdict::Unknown, what, "cannot be tried without privileges");
+        return CheckLine::new(
+            CheckStatus::Unknown,
+            what,
+            "cannot be tried without privileges",
+        );
     }
     if missing.len() == machine.counters.len() {
-        return Line::new(Verdict::Note, what, format!("none: {why}"))
-            .mend("Cycles, instructions, cache and TLB misses will not be in traces; --counters lists the rest.");
+        return CheckLine::new(CheckStatus::Note, what, format!("none: {why}"))
+            .with_fix("Cycles, instructions, cache and TLB misses will not be in traces; --counters lists the rest.");
     }
     let names: Vec<_> = missing
         .iter()
         .map(|(counter, _)| counter.as_str())
         .collect();
-    Line::new(Verdict::Note, what, format!("all but {}", names.join(", "))).mend(why.to_string())
+    CheckLine::new(
+        CheckStatus::Note,
+        what,
+        format!("all but {}", names.join(", ")),
+    )
+    .with_fix(why.to_string())
 }
 
-fn container(machine: &Machine) -> Line {
+fn container(machine: &HostFacts) -> CheckLine {
     let rights = &machine.rights;
     match (&rights.container, rights.foreign_pid_namespace) {
-        (None, false) => Line::new(Verdict::Ok, "container", "none"),
-        (Some(kind), false) => Line::new(
-            Verdict::Ok,
+        (None, false) => CheckLine::new(CheckStatus::Ok, "container", "none"),
+        (Some(kind), false) => CheckLine::new(
+            CheckStatus::Ok,
             "container",
             format!("{kind}, with the host's pids"),
         ),
         (kind, true) => {
             let kind = kind.as_deref().unwrap_or("unknown");
-            Line::new(
-                Verdict::Missing,
+            CheckLine::new(
+                CheckStatus::Missing,
                 "container",
                 format!("{kind}, with pids of its own"),
             )
@@ -308,11 +319,15 @@ fn container(machine: &Machine) -> Line {
     }
 }
 
-fn fatal_unless(there: bool) -> Verdict {
-    if there { Verdict::Ok } else { Verdict::Missing }
+fn fatal_unless(there: bool) -> CheckStatus {
+    if there {
+        CheckStatus::Ok
+    } else {
+        CheckStatus::Missing
+    }
 }
 
-fn interpreter(interpreter: &Interpreter) -> Line {
+fn interpreter(interpreter: &InterpreterFile) -> CheckLine {
     let place = place(interpreter);
     match &interpreter.outcome {
         Ok(found) => {
@@ -322,28 +337,28 @@ fn interpreter(interpreter: &Interpreter) -> Line {
                 explain::title(found),
                 found.rung
             );
-            Line::new(
+            CheckLine::new(
                 if found.warnings.is_empty() {
-                    Verdict::Ok
+                    CheckStatus::Ok
                 } else {
-                    Verdict::Note
+                    CheckStatus::Note
                 },
                 "python",
                 value,
             )
-            .mend(found.warnings.join("\n"))
+            .with_fix(found.warnings.join("\n"))
         }
-        Err(error) => Line::new(
-            Verdict::Note,
+        Err(error) => CheckLine::new(
+            CheckStatus::Note,
             "python",
             format!("cannot be recorded\n{place}"),
         )
-        .mend(error.clone()),
+        .with_fix(error.clone()),
     }
 }
 
 /// `/usr/bin/python3.11 (PATH, venv; processes 12, 13)`.
-fn place(interpreter: &Interpreter) -> String {
+fn place(interpreter: &InterpreterFile) -> String {
     let mut met: Vec<&str> = interpreter.met.iter().copied().collect();
     let running = running(&interpreter.pids);
     met.extend(running.as_deref());
@@ -364,10 +379,10 @@ fn running(pids: &[u32]) -> Option<String> {
     }
 }
 
-fn closing(machine: &Machine, lines: &[Line], found: &Found) -> String {
+fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) -> String {
     let missing: Vec<_> = lines
         .iter()
-        .filter(|line| line.verdict == Verdict::Missing)
+        .filter(|line| line.verdict == CheckStatus::Missing)
         .map(|line| line.what)
         .collect();
     let missing = missing.join(", ");
@@ -420,7 +435,7 @@ impl fmt::Display for Checklist {
     }
 }
 
-fn write_line(formatter: &mut fmt::Formatter<'_>, line: &Line) -> fmt::Result {
+fn write_line(formatter: &mut fmt::Formatter<'_>, line: &CheckLine) -> fmt::Result {
     let mut values = line.value.lines();
     let first = values.next().unwrap_or_default();
     writeln!(formatter, "{:<8} {:<20} {first}", line.verdict, line.what)?;

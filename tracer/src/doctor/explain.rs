@@ -1,8 +1,8 @@
 //! One interpreter in words: which rung of the ladder answered, and where the probes go.
 
 use crate::print::clean;
-use gctrace_probes::Point;
-use gctrace_probes::PointKind;
+use gctrace_probes::ProbePoint;
+use gctrace_probes::ProbePointKind;
 use gctrace_probes::Resolution;
 use std::fmt::Write;
 
@@ -59,7 +59,7 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
         .filter(|point| {
             matches!(
                 point.kind,
-                PointKind::Collect(_) | PointKind::UsdtStart { .. }
+                ProbePointKind::Collect(_) | ProbePointKind::UsdtStart { .. }
             )
         })
         .map(|point| point.function.as_str())
@@ -67,7 +67,7 @@ pub(super) fn collector_functions(found: &Resolution) -> String {
     names.join(" and ")
 }
 
-fn write_point(text: &mut String, point: &Point) -> std::fmt::Result {
+fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
     writeln!(text, "    {}: {}", purpose(&point.kind), place(point))?;
     let cost = if point.emulated {
         "emulated by the kernel: about 0.5 us a hit"
@@ -85,7 +85,7 @@ fn write_point(text: &mut String, point: &Point) -> std::fmt::Result {
 }
 
 /// `gc_collect_main+0x4, file offset 0x1234`.
-fn place(point: &Point) -> String {
+fn place(point: &ProbePoint) -> String {
     let offset = match point.offset_in_function {
         0 => String::new(),
         offset => format!("+{offset:#x}"),
@@ -96,16 +96,16 @@ fn place(point: &Point) -> String {
     )
 }
 
-fn purpose(kind: &PointKind) -> &'static str {
+fn purpose(kind: &ProbePointKind) -> &'static str {
     match kind {
-        PointKind::Collect(_) => "every collection",
-        PointKind::GcCollectBuiltin => "gc.collect()",
-        PointKind::PyGcCollect => "PyGC_Collect() of the C API",
-        PointKind::StopTheWorld => "other threads stop",
-        PointKind::StartTheWorld => "other threads go on",
-        PointKind::CodeDealloc => "a code object is freed",
-        PointKind::UsdtStart { .. } => "a collection begins",
-        PointKind::UsdtDone { .. } => "a collection ends",
+        ProbePointKind::Collect(_) => "every collection",
+        ProbePointKind::GcCollectBuiltin => "gc.collect()",
+        ProbePointKind::PyGcCollect => "PyGC_Collect() of the C API",
+        ProbePointKind::StopTheWorld => "other threads stop",
+        ProbePointKind::StartTheWorld => "other threads go on",
+        ProbePointKind::CodeDealloc => "a code object is freed",
+        ProbePointKind::UsdtStart { .. } => "a collection begins",
+        ProbePointKind::UsdtDone { .. } => "a collection ends",
     }
 }
 

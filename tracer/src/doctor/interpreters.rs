@@ -1,8 +1,8 @@
 //! Interpreters of this machine: those a user would start, and those that run.
 
-use crate::args::Python;
-use crate::doctor::ask;
-use crate::launch::Cache;
+use crate::args::InterpreterArg;
+use crate::doctor::child_query;
+use crate::launch::CacheDir;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::print::clean;
@@ -12,9 +12,9 @@ use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::maps;
-use gctrace_probes::maps::Candidate;
-use gctrace_probes::process;
-use gctrace_probes::process::ProcessError;
+use gctrace_probes::maps::MappedFile;
+use gctrace_probes::proc_status;
+use gctrace_probes::proc_status::ProcessError;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 /// A file that holds a collector, and what is known about it.
 #[derive(Debug)]
-pub(crate) struct Interpreter {
+pub(crate) struct InterpreterFile {
     /// The file, by the name that its users see.
     pub(crate) file: PathBuf,
     /// Where it was met: `PATH`, `venv`, `pyenv`, ...
@@ -38,9 +38,9 @@ pub(crate) struct Interpreter {
 
 /// All that were found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundInterpreters {
     /// By file.
-    pub(crate) interpreters: Vec<Interpreter>,
+    pub(crate) interpreters: Vec<InterpreterFile>,
     /// Processes that may not be looked into.
     pub(crate) hidden_processes: usize,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 type FileIdentity = (u64, u64);
 
 #[derive(Debug)]
-struct Place {
+struct InterpreterPath {
     file: PathBuf,
     openable: PathBuf,
     met: BTreeSet<&'static str>,
@@ -57,25 +57,25 @@ struct Place {
 }
 
 /// Finds and resolves interpreters on behalf of a user.
-pub(crate) struct Examiner {
+pub(crate) struct InterpreterExaminer {
     invoker: Invoker,
     /// The user's environment, not that of sudo.
     environment: LaunchPlan,
-    cache: Option<Cache>,
+    cache: Option<CacheDir>,
 }
 
-impl Examiner {
+impl InterpreterExaminer {
     pub(crate) fn new() -> Self {
         let invoker = Invoker::detect();
         Self {
             environment: LaunchPlan::new(&[], &invoker, false),
-            cache: Cache::open(&invoker),
+            cache: CacheDir::open(&invoker),
             invoker,
         }
     }
 
     /// Looks everywhere.
-    pub(crate) fn find(&self) -> Found {
+    pub(crate) fn find(&self) -> FoundInterpreters {
         let mut places = BTreeMap::new();
         for (met, program) in self.programs() {
             // One that does not answer is no interpreter, whatever its name.
@@ -91,17 +91,17 @@ impl Examiner {
             .filter_map(|place| self.resolved(place))
             .collect();
         interpreters.sort_by(|one, other| one.file.cmp(&other.file));
-        Found {
+        FoundInterpreters {
             interpreters,
             hidden_processes,
         }
     }
 
     /// What is said about one that was named.
-    pub(crate) fn examine(&self, python: &Python) -> anyhow::Result<Vec<Resolution>> {
+    pub(crate) fn examine(&self, python: &InterpreterArg) -> anyhow::Result<Vec<Resolution>> {
         let found = match python {
-            Python::Process(pid) => self.examine_process(*pid),
-            Python::File(file) => self.examine_file(file),
+            InterpreterArg::Process(pid) => self.examine_process(*pid),
+            InterpreterArg::File(file) => self.examine_file(file),
         }?;
         if found.is_empty() {
             bail!("{}: holds no CPython", shown(python));
@@ -132,7 +132,7 @@ impl Examiner {
     fn examine_process(&self, pid: u32) -> anyhow::Result<Vec<Resolution>> {
         let mut found = Vec::new();
         for candidate in maps::candidates(pid)? {
-            let options = self.options(&candidate.openable, &process::root(pid));
+            let options = self.options(&candidate.openable, &proc_status::root(pid));
             if let Some(resolution) = gctrace_probes::resolve(&candidate.openable, &options)? {
                 found.push(Resolution {
                     file: candidate.path,
@@ -143,8 +143,8 @@ impl Examiner {
         Ok(found)
     }
 
-    fn resolved(&self, place: Place) -> Option<Interpreter> {
-        let Place {
+    fn resolved(&self, place: InterpreterPath) -> Option<InterpreterFile> {
+        let InterpreterPath {
             file,
             openable,
             met,
@@ -152,10 +152,10 @@ impl Examiner {
         } = place;
         let root = pids
             .first()
-            .map_or_else(|| PathBuf::from("/"), |pid| process::root(*pid));
+            .map_or_else(|| PathBuf::from("/"), |pid| proc_status::root(*pid));
         let outcome = gctrace_probes::resolve(&openable, &self.options(&openable, &root));
         let outcome = outcome.map_err(|error| error.to_string()).transpose()?;
-        Some(Interpreter {
+        Some(InterpreterFile {
             file,
             met,
             pids,
@@ -192,7 +192,7 @@ impl Examiner {
         if !asks {
             return Ok(Vec::new());
         }
-        let files = ask::mapped_files(program, &self.invoker).with_context(|| {
+        let files = child_query::mapped_files(program, &self.invoker).with_context(|| {
             format!(
                 "{}: cannot ask it which libpython it uses",
                 program.display()
@@ -313,15 +313,15 @@ fn is_script(file: &Path) -> bool {
 }
 
 fn place_of<'a>(
-    places: &'a mut BTreeMap<FileIdentity, Place>,
+    places: &'a mut BTreeMap<FileIdentity, InterpreterPath>,
     file: &Path,
     openable: &Path,
-) -> Option<&'a mut Place> {
+) -> Option<&'a mut InterpreterPath> {
     let metadata = fs::metadata(openable).ok()?;
     Some(
         places
             .entry((metadata.dev(), metadata.ino()))
-            .or_insert_with(|| Place {
+            .or_insert_with(|| InterpreterPath {
                 file: file.to_owned(),
                 openable: openable.to_owned(),
                 met: BTreeSet::new(),
@@ -331,7 +331,7 @@ fn place_of<'a>(
 }
 
 /// Adds what runs; how many processes may not be looked into.
-fn add_running(places: &mut BTreeMap<FileIdentity, Place>) -> usize {
+fn add_running(places: &mut BTreeMap<FileIdentity, InterpreterPath>) -> usize {
     let mut known = HashMap::new();
     let mut hidden = 0;
     for pid in running() {
@@ -348,14 +348,18 @@ fn add_running(places: &mut BTreeMap<FileIdentity, Place>) -> usize {
     hidden
 }
 
-fn add_process(places: &mut BTreeMap<FileIdentity, Place>, pid: u32, candidate: &Candidate) {
+fn add_process(
+    places: &mut BTreeMap<FileIdentity, InterpreterPath>,
+    pid: u32,
+    candidate: &MappedFile,
+) {
     if let Some(place) = place_of(places, &candidate.path, &candidate.openable) {
         place.pids.push(pid);
     }
 }
 
 /// Each file is looked into once, however many processes run it.
-fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &Candidate) -> bool {
+fn holds_collector(known: &mut HashMap<FileIdentity, bool>, candidate: &MappedFile) -> bool {
     let Ok(metadata) = fs::metadata(&candidate.openable) else {
         return false;
     };
@@ -378,10 +382,10 @@ fn running() -> Vec<u32> {
     pids
 }
 
-fn shown(python: &Python) -> String {
+fn shown(python: &InterpreterArg) -> String {
     match python {
-        Python::File(file) => clean::path(file),
-        Python::Process(pid) => format!("process {pid}"),
+        InterpreterArg::File(file) => clean::path(file),
+        InterpreterArg::Process(pid) => format!("process {pid}"),
     }
 }
 

@@ -5,10 +5,10 @@ use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::LibraryError;
 use crate::launch::library_for;
-use crate::privileges::Facts;
+use crate::privileges::PrivilegeFacts;
 use crate::record::mode;
-use crate::record::mode::Decision;
-use crate::record::mode::Refused;
+use crate::record::mode::ModeDecision;
+use crate::record::mode::ModeError;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
 use gctrace_event::GpuDevice;
@@ -26,11 +26,11 @@ const PYTHON: &str = "python3";
 
 /// The facts that the checklist is drawn from.
 #[derive(Clone, Debug)]
-pub(crate) struct Machine {
+pub(crate) struct HostFacts {
     /// What the kernel can do.
     pub(crate) kernel: KernelSupport,
     /// What this process may do.
-    pub(crate) rights: Facts,
+    pub(crate) rights: PrivilegeFacts,
     /// `/proc/sys/kernel/perf_event_paranoid`.
     pub(crate) perf_event_paranoid: Option<i32>,
     /// Bytes that may be locked; `None` without limit.
@@ -38,14 +38,14 @@ pub(crate) struct Machine {
     /// The processor's own counters: which are there, and why others are not.
     pub(crate) counters: Vec<(Counter, Result<(), CounterError>)>,
     /// What NVIDIA's driver says.
-    pub(crate) gpus: Result<Gpus, NvmlError>,
+    pub(crate) gpus: Result<GpuFacts, NvmlError>,
     /// What recording from within has to do with.
-    pub(crate) within: Within,
+    pub(crate) within: InProcessFacts,
 }
 
 /// Recording from within programs, for `python3` as the command.
 #[derive(Clone, Debug)]
-pub(crate) struct Within {
+pub(crate) struct InProcessFacts {
     /// The library, or why it cannot be used.
     pub(crate) library: Result<PathBuf, LibraryError>,
     /// The driver's library, where there is a GPU for it.
@@ -53,12 +53,12 @@ pub(crate) struct Within {
     /// Files of CUPTI.
     pub(crate) cupti: Vec<PathBuf>,
     /// What `--mode auto` uses here.
-    pub(crate) choice: Result<Decision, Refused>,
+    pub(crate) choice: Result<ModeDecision, ModeError>,
 }
 
 /// NVIDIA's driver and its GPUs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gpus {
+pub(crate) struct GpuFacts {
     /// Version of the driver.
     pub(crate) driver: Option<String>,
     /// Version of its management library.
@@ -67,29 +67,29 @@ pub(crate) struct Gpus {
     pub(crate) devices: Vec<GpuDevice>,
 }
 
-impl Machine {
+impl HostFacts {
     /// Looks.
     pub(crate) fn gather() -> Self {
         let limit = getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft);
         Self {
             kernel: KernelSupport::probe(),
-            rights: Facts::gather(),
+            rights: PrivilegeFacts::gather(),
             perf_event_paranoid: std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")
                 .ok()
                 .and_then(|text| text.trim().parse().ok()),
             locked_memory: (limit != RLIM_INFINITY).then_some(limit),
             counters: processor_counters(),
             gpus: gpus(),
-            within: Within::gather(),
+            within: InProcessFacts::gather(),
         }
     }
 }
 
-impl Within {
+impl InProcessFacts {
     fn gather() -> Self {
         let launch = LaunchPlan::new(&[PYTHON.into()], &Invoker::detect(), false);
         let config = usual_recording(PYTHON);
-        let facts = mode::Facts::gather(config.mode, config.cuda, Some(&launch));
+        let facts = mode::ModeFacts::gather(config.mode, config.cuda, Some(&launch));
         Self {
             library: library_for(&launch),
             cupti: launch.cupti_libraries(),
@@ -99,9 +99,9 @@ impl Within {
     }
 }
 
-fn gpus() -> Result<Gpus, NvmlError> {
+fn gpus() -> Result<GpuFacts, NvmlError> {
     let library = NvmlLibrary::open(crate::record::nvml::library().as_deref())?;
-    Ok(Gpus {
+    Ok(GpuFacts {
         driver: library.driver_version(),
         nvml: library.version(),
         devices: library.devices()?,

@@ -2,14 +2,14 @@
 //! with semicolons between them, a blank, and the weight (github.com/brendangregg/FlameGraph,
 //! `flamegraph.pl`).
 
-use super::Process;
+use super::ExportedProcess;
 use super::frame_name;
 use std::io;
 use std::io::Write;
 
 /// Writes the stacks; of several processes each under a frame with its name. The weight is in whole
 /// nanoseconds or a number of pauses.
-pub(super) fn write(processes: &[Process<'_>], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(processes: &[ExportedProcess<'_>], out: &mut impl Write) -> io::Result<()> {
     for line in lines(processes) {
         writeln!(out, "{line}")?;
     }
@@ -17,7 +17,7 @@ pub(super) fn write(processes: &[Process<'_>], out: &mut impl Write) -> io::Resu
 }
 
 /// The lines without their ends.
-pub(super) fn lines<'a>(processes: &'a [Process<'_>]) -> impl Iterator<Item = String> + 'a {
+pub(super) fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<Item = String> + 'a {
     let several = processes.len() > 1;
     processes.iter().flat_map(move |process| {
         let root = several.then(|| separated(&process.name));

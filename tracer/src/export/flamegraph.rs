@@ -1,10 +1,10 @@
 //! A flame graph as SVG, drawn by inferno.
 
-use super::Process;
+use super::ExportedProcess;
 use super::collapsed;
 use super::frame_name;
 use crate::args::ExportConfig;
-use crate::args::Weight;
+use crate::args::StackWeight;
 use gctrace_analysis::paths::is_package;
 use gctrace_analysis::report::Location;
 use inferno::flamegraph;
@@ -21,7 +21,7 @@ const US_PER_NS: f64 = 1e-3;
 /// Draws the stacks. Red frames are the program's own, blue ones of installed packages, yellow ones
 /// of the standard library.
 pub(super) fn write(
-    processes: &[Process<'_>],
+    processes: &[ExportedProcess<'_>],
     config: &ExportConfig,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -32,12 +32,12 @@ pub(super) fn write(
         None => "Garbage collection".to_owned(),
     };
     match config.by {
-        Weight::Time => {
+        StackWeight::Time => {
             options.title = format!("{of}: time by triggering stack");
             options.count_name = "µs".to_owned();
             options.factor = US_PER_NS;
         }
-        Weight::Count => {
+        StackWeight::Count => {
             options.title = format!("{of}: pauses by triggering stack");
             options.count_name = "pauses".to_owned();
         }
@@ -61,7 +61,7 @@ const GREY: Color = Color {
 };
 
 /// Colours by frame name.
-fn colours(processes: &[Process<'_>]) -> PaletteMap {
+fn colours(processes: &[ExportedProcess<'_>]) -> PaletteMap {
     let mut map = PaletteMap::default();
     // What inferno puts under everything has no name.
     map.insert("", GREY);

@@ -4,8 +4,8 @@
 //! A sample stands for all pauses of its stack, so that the file grows with the number of stacks
 //! and not with that of pauses; when each pause was is in the trace itself.
 
-use super::Process;
-use crate::args::Weight;
+use super::ExportedProcess;
+use crate::args::StackWeight;
 use gctrace_analysis::report::Location;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -14,23 +14,23 @@ use std::io::Write;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
     name: &'static str,
     active_profile_index: usize,
-    shared: Shared<'a>,
-    profiles: Vec<Profile<'a>>,
+    shared: SpeedscopeShared<'a>,
+    profiles: Vec<SpeedscopeProfile<'a>>,
 }
 
 #[derive(Serialize)]
-struct Shared<'a> {
-    frames: Vec<Frame<'a>>,
+struct SpeedscopeShared<'a> {
+    frames: Vec<SpeedscopeFrame<'a>>,
 }
 
 #[derive(Serialize)]
-struct Frame<'a> {
+struct SpeedscopeFrame<'a> {
     name: String,
     #[serde(skip_serializing_if = "str::is_empty")]
     file: &'a str,
@@ -40,7 +40,7 @@ struct Frame<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Profile<'a> {
+struct SpeedscopeProfile<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     name: &'a str,
@@ -53,18 +53,22 @@ struct Profile<'a> {
 }
 
 /// Writes the file, on one line.
-pub(super) fn write(processes: &[Process<'_>], by: Weight, out: &mut impl Write) -> io::Result<()> {
-    let mut frames = Frames::default();
+pub(super) fn write(
+    processes: &[ExportedProcess<'_>],
+    by: StackWeight,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let mut frames = SpeedscopeFrames::default();
     let profiles = processes
         .iter()
         .map(|process| profile(process, by, &mut frames))
         .collect();
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("gctrace ", env!("CARGO_PKG_VERSION")),
         name: "Garbage collection by triggering stack",
         active_profile_index: 0,
-        shared: Shared {
+        shared: SpeedscopeShared {
             frames: frames.list.into_iter().map(frame).collect(),
         },
         profiles,
@@ -75,12 +79,12 @@ pub(super) fn write(processes: &[Process<'_>], by: Weight, out: &mut impl Write)
 
 /// All frames, each once.
 #[derive(Default)]
-struct Frames<'a> {
+struct SpeedscopeFrames<'a> {
     list: Vec<&'a Location>,
     indices: HashMap<&'a Location, usize>,
 }
 
-impl<'a> Frames<'a> {
+impl<'a> SpeedscopeFrames<'a> {
     fn index(&mut self, frame: &'a Location) -> usize {
         let next = self.list.len();
         let index = *self.indices.entry(frame).or_insert(next);
@@ -91,8 +95,8 @@ impl<'a> Frames<'a> {
     }
 }
 
-fn frame(location: &Location) -> Frame<'_> {
-    Frame {
+fn frame(location: &Location) -> SpeedscopeFrame<'_> {
+    SpeedscopeFrame {
         name: name(location),
         file: &location.file,
         line: location.line,
@@ -109,18 +113,22 @@ fn name(location: &Location) -> String {
     }
 }
 
-fn profile<'a>(process: &'a Process<'a>, by: Weight, frames: &mut Frames<'a>) -> Profile<'a> {
+fn profile<'a>(
+    process: &'a ExportedProcess<'a>,
+    by: StackWeight,
+    frames: &mut SpeedscopeFrames<'a>,
+) -> SpeedscopeProfile<'a> {
     let mut index = |frame: &&'a Location| frames.index(frame);
     let samples = process.stacks.iter();
     let samples = samples.map(|stack| stack.frames.iter().map(&mut index).collect());
     let samples = samples.collect();
     let weights: Vec<u64> = process.stacks.iter().map(|stack| stack.weight).collect();
-    Profile {
+    SpeedscopeProfile {
         kind: "sampled",
         name: &process.name,
         unit: match by {
-            Weight::Time => "nanoseconds",
-            Weight::Count => "none",
+            StackWeight::Time => "nanoseconds",
+            StackWeight::Count => "none",
         },
         start_value: 0,
         end_value: weights.iter().copied().fold(0, u64::saturating_add),

@@ -1,10 +1,10 @@
 //! The file that a watched command writes its output to.
 
-use super::Failure;
 use super::FileError;
+use super::FileFailure;
 use super::as_invoker;
 use super::existing;
-use super::existing::Existing;
+use super::existing::ExistingFile;
 use crate::launch::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
@@ -28,15 +28,15 @@ pub(crate) fn create_command_output(
 ) -> Result<File, FileError> {
     let made = as_invoker(invoker, || {
         if let Some(word) = existing::named_by_command(path, command) {
-            return Err(Failure::Refused(format!(
+            return Err(FileFailure::Refused(format!(
                 "the command names this file too ({}); name another one for its output",
                 crate::hints::shell_line(&[word])
             )));
         }
-        if matches!(existing::look(path)?, Existing::Content)
+        if matches!(existing::look(path)?, ExistingFile::Content)
             && super::trace::is_trace(path).unwrap_or(false)
         {
-            return Err(Failure::Refused(
+            return Err(FileFailure::Refused(
                 "is a trace: output added to it would destroy it. Name another file".to_owned(),
             ));
         }

@@ -1,6 +1,6 @@
 //! What stands in the place of a file that is to be written. Called with the rights of whoever is to write.
 
-use super::Failure;
+use super::FileFailure;
 use nix::fcntl::FcntlArg;
 use nix::fcntl::OFlag;
 use nix::fcntl::fcntl;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub(super) const MODE: u32 = 0o644;
 
 /// What is in a place.
-pub(super) enum Existing {
+pub(super) enum ExistingFile {
     /// Nothing, or a file without a byte in it: there is nothing to lose.
     Nothing,
     /// A file with something in it.
@@ -35,26 +35,26 @@ pub(super) enum Existing {
 ///
 /// # Errors
 /// What must never be written to: a block device.
-pub(super) fn look(path: &Path) -> Result<Existing, Failure> {
+pub(super) fn look(path: &Path) -> Result<ExistingFile, FileFailure> {
     let found = match std::fs::metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Existing::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(ExistingFile::Nothing),
         Err(error) => return Err(error.into()),
     };
     let kind = found.file_type();
     if kind.is_block_device() {
-        return Err(Failure::Refused("is a disk; name a file".to_owned()));
+        return Err(FileFailure::Refused("is a disk; name a file".to_owned()));
     }
     Ok(match (found.is_file(), found.len()) {
-        (true, 0) => Existing::Nothing,
-        (true, _) => Existing::Content,
-        (false, _) => Existing::Stream,
+        (true, 0) => ExistingFile::Nothing,
+        (true, _) => ExistingFile::Content,
+        (false, _) => ExistingFile::Stream,
     })
 }
 
 /// Opens for writing, and makes a file that is not there; with `append` behind what is in it. Never waits for the
 /// reader of a pipe.
-pub(super) fn open(path: &Path, append: bool) -> Result<File, Failure> {
+pub(super) fn open(path: &Path, append: bool) -> Result<File, FileFailure> {
     let mut options = OpenOptions::new();
     options
         .write(true)
@@ -65,7 +65,7 @@ pub(super) fn open(path: &Path, append: bool) -> Result<File, Failure> {
     let file = match options.open(path) {
         Ok(file) => file,
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-            return Err(Failure::Refused(
+            return Err(FileFailure::Refused(
                 "is a pipe (FIFO) that nothing reads: start its reader first".to_owned(),
             ));
         }
@@ -80,13 +80,13 @@ pub(super) fn open(path: &Path, append: bool) -> Result<File, Failure> {
 
 /// Whether `path` is one of these files.
 pub(super) fn is_among(path: &Path, files: &[PathBuf]) -> bool {
-    let place = Place::of(path);
-    files.iter().any(|file| Place::of(file).is(&place))
+    let place = OutputPath::of(path);
+    files.iter().any(|file| OutputPath::of(file).is(&place))
 }
 
 /// The words of `command` that name `path` as well: to write there would take them from the command.
 pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Option<&'a OsStr> {
-    let place = Place::of(path);
+    let place = OutputPath::of(path);
     command.iter().enumerate().find_map(|(index, word)| {
         // A program without a slash is looked up in PATH.
         if index == 0 && !word.as_bytes().contains(&b'/') {
@@ -95,7 +95,7 @@ pub(super) fn named_by_command<'a>(path: &Path, command: &'a [OsString]) -> Opti
         let value = word.as_bytes().iter().position(|byte| *byte == b'=');
         let value = value.and_then(|at| word.as_bytes().get(at + 1..));
         let names = |bytes: &[u8]| {
-            !bytes.is_empty() && Place::of(Path::new(OsStr::from_bytes(bytes))).is(&place)
+            !bytes.is_empty() && OutputPath::of(Path::new(OsStr::from_bytes(bytes))).is(&place)
         };
         let same = names(word.as_bytes()) || value.is_some_and(names);
         same.then_some(word.as_os_str())
@@ -117,13 +117,13 @@ pub(super) fn is_own_stream(file: &File) -> io::Result<bool> {
 }
 
 /// Where a name leads.
-struct Place {
+struct OutputPath {
     found: Option<Metadata>,
     /// Through links, but for the last name if that is not there.
     path: PathBuf,
 }
 
-impl Place {
+impl OutputPath {
     fn of(path: &Path) -> Self {
         let whole = std::fs::canonicalize(path).ok();
         let parent = || {

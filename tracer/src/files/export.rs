@@ -1,10 +1,10 @@
 //! A file that is written once and whole: what `gctrace export` makes.
 
-use super::Failure;
 use super::FileError;
+use super::FileFailure;
 use super::as_invoker;
 use super::existing;
-use super::existing::Existing;
+use super::existing::ExistingFile;
 use crate::launch::Invoker;
 use std::io;
 use std::io::BufWriter;
@@ -25,18 +25,18 @@ pub(crate) fn write_export(
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
 ) -> Result<(), FileError> {
     let written = as_invoker(invoker, || match (existing::look(path)?, force) {
-        (Existing::Content, false) => Err(Failure::Refused(
+        (ExistingFile::Content, false) => Err(FileFailure::Refused(
             "exists, and is left as it is; --force replaces it".to_owned(),
         )),
-        (Existing::Content, true) if existing::is_among(path, made_from) => Err(Failure::Refused(
-            "is the trace itself; name another file".to_owned(),
-        )),
-        (Existing::Stream, _) => {
+        (ExistingFile::Content, true) if existing::is_among(path, made_from) => Err(
+            FileFailure::Refused("is the trace itself; name another file".to_owned()),
+        ),
+        (ExistingFile::Stream, _) => {
             let mut out = BufWriter::new(existing::open(path, false)?);
             content(&mut out)?;
             Ok(out.flush()?)
         }
-        (Existing::Content | Existing::Nothing, _) => replace(path, content),
+        (ExistingFile::Content | ExistingFile::Nothing, _) => replace(path, content),
     });
     written.map_err(|failure| failure.of(path, invoker, "-o"))
 }
@@ -45,7 +45,7 @@ pub(crate) fn write_export(
 pub(super) fn replace(
     path: &Path,
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
-) -> Result<(), Failure> {
+) -> Result<(), FileFailure> {
     let place: PathBuf = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = place.parent().filter(|folder| *folder != Path::new(""));
     let mut made = tempfile::Builder::new()

@@ -1,10 +1,10 @@
 //! Manual pages: those of another gctrace are replaced, nothing else.
 
-use super::Failure;
 use super::FileError;
+use super::FileFailure;
 use super::as_invoker;
 use super::existing;
-use super::existing::Existing;
+use super::existing::ExistingFile;
 use super::export::replace;
 use crate::launch::Invoker;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// Begins the title of a page of ours, behind some settings.
 const TITLE: &[u8] = b".TH gctrace";
 /// Within so many bytes.
-const TITLE_WITHIN: u64 = 512;
+const IN_PROCESS_TITLE: u64 = 512;
 
 /// Writes pages (name and text) into `directory`, with the rights of the invoker; makes the directory if it is
 /// not there.
@@ -28,7 +28,7 @@ pub(crate) fn write_manual_pages(
 ) -> Result<(), FileError> {
     let fail = |path: &Path| {
         let path = path.to_owned();
-        move |failure: Failure| failure.of(&path, invoker, "man")
+        move |failure: FileFailure| failure.of(&path, invoker, "man")
     };
     as_invoker(invoker, || Ok(std::fs::create_dir_all(directory)?)).map_err(fail(directory))?;
     for (name, _) in pages {
@@ -42,15 +42,15 @@ pub(crate) fn write_manual_pages(
     Ok(())
 }
 
-fn check(path: &Path) -> Result<(), Failure> {
-    let refused = |reason: &str| Err(Failure::Refused(reason.to_owned()));
+fn check(path: &Path) -> Result<(), FileFailure> {
+    let refused = |reason: &str| Err(FileFailure::Refused(reason.to_owned()));
     match existing::look(path)? {
-        Existing::Nothing => Ok(()),
-        Existing::Stream => refused("is not a file"),
-        Existing::Content => {
+        ExistingFile::Nothing => Ok(()),
+        ExistingFile::Stream => refused("is not a file"),
+        ExistingFile::Content => {
             let mut begin = Vec::new();
             File::open(path)?
-                .take(TITLE_WITHIN)
+                .take(IN_PROCESS_TITLE)
                 .read_to_end(&mut begin)?;
             match begin.windows(TITLE.len()).any(|text| text == TITLE) {
                 true => Ok(()),

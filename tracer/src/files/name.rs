@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What names are made of.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NameFacts<'a> {
+pub(crate) struct NameValues<'a> {
     /// `%h`: name of this machine.
     pub host: &'a str,
     /// `%r`: rank in the job, where one is set.
@@ -24,7 +24,7 @@ pub(crate) struct NameFacts<'a> {
 /// [`FileError::Refused`]: an unknown letter, or `%r` where no rank is set.
 pub(crate) fn expand(
     pattern: &Path,
-    facts: NameFacts<'_>,
+    facts: NameValues<'_>,
     option: &'static str,
 ) -> Result<PathBuf, FileError> {
     let replaced = replace(pattern.as_os_str(), |letter| match letter {
@@ -33,7 +33,7 @@ pub(crate) fn expand(
         b'h' => Ok(facts.host.replace('/', "_")),
         b'p' => Ok(facts.pid.to_string()),
         b'r' => facts.rank.map(|rank| rank.to_string()).ok_or_else(|| {
-            let variables = gctrace_probes::process::RANK_VARIABLES.join(", ");
+            let variables = gctrace_probes::proc_status::RANK_VARIABLES.join(", ");
             format!(
                 "%r is the rank, and none is set here ({variables}); one gctrace over a whole job \
                  records all ranks into one trace: leave %r out"
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn expanded(pattern: &str, rank: Option<u32>) -> Result<String, String> {
-        let facts = NameFacts {
+        let facts = NameValues {
             host: "node7",
             rank,
             pid: 42,

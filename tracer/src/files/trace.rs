@@ -1,10 +1,10 @@
 //! The file of a new trace, and what becomes of the trace that was there.
 
-use super::Failure;
 use super::FileError;
+use super::FileFailure;
 use super::as_invoker;
 use super::existing;
-use super::existing::Existing;
+use super::existing::ExistingFile;
 use super::is_stdout;
 use crate::launch::Invoker;
 use std::ffi::OsString;
@@ -24,12 +24,12 @@ pub(crate) struct NewTrace {
     path: PathBuf,
     file: File,
     streams: bool,
-    made: Option<Made>,
+    made: Option<CreatedFile>,
 }
 
 /// What this call has made.
 #[derive(Debug)]
-struct Made {
+struct CreatedFile {
     invoker: Invoker,
     /// Where it is.
     at: PathBuf,
@@ -110,9 +110,9 @@ impl Drop for NewTrace {
     }
 }
 
-fn to_stdout(path: &Path) -> Result<NewTrace, Failure> {
+fn to_stdout(path: &Path) -> Result<NewTrace, FileFailure> {
     if crate::print::on_terminal() {
-        return Err(Failure::Refused(
+        return Err(FileFailure::Refused(
             "standard output is a terminal: send the trace elsewhere (gctrace -o - ... > trace.json)"
                 .to_owned(),
         ));
@@ -125,38 +125,38 @@ fn to_stdout(path: &Path) -> Result<NewTrace, Failure> {
     })
 }
 
-fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTrace, Failure> {
+fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTrace, FileFailure> {
     if let Some(word) = existing::named_by_command(path, command) {
-        return Err(Failure::Refused(format!(
+        return Err(FileFailure::Refused(format!(
             "the command names this file too ({}); give the trace another name",
             crate::hints::shell_line(&[word])
         )));
     }
     let found = existing::look(path)?;
     let (file, made) = match found {
-        Existing::Content => {
+        ExistingFile::Content => {
             let name = std::fs::canonicalize(path)?;
             check_is_trace(&name)?;
             check_old(&with_old(&name))?;
             let (file, at) = beside(&name)?;
             (file, Some((at, Some(name))))
         }
-        Existing::Nothing => {
+        ExistingFile::Nothing => {
             let is_new = std::fs::symlink_metadata(path).is_err();
             let file = existing::open(path, false)?;
             let made = is_new.then(|| (path.to_owned(), None));
             (file, made)
         }
-        Existing::Stream => (existing::open(path, false)?, None),
+        ExistingFile::Stream => (existing::open(path, false)?, None),
     };
     let found = file.metadata()?;
     if found.is_file() && found.len() > 0 {
-        return Err(Failure::Refused(
+        return Err(FileFailure::Refused(
             "was written to just now by another program".to_owned(),
         ));
     }
     if existing::is_own_stream(&file)? {
-        return Err(Failure::Refused(
+        return Err(FileFailure::Refused(
             "is where the output goes already; for the trace on standard output: -o -".to_owned(),
         ));
     }
@@ -164,7 +164,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
         path: path.to_owned(),
         file,
         streams: false,
-        made: made.map(|(at, replaces)| Made {
+        made: made.map(|(at, replaces)| CreatedFile {
             invoker: invoker.clone(),
             at,
             replaces,
@@ -173,7 +173,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
 }
 
 /// A new file beside `name`, of another name for now.
-fn beside(name: &Path) -> Result<(File, PathBuf), Failure> {
+fn beside(name: &Path) -> Result<(File, PathBuf), FileFailure> {
     let folder = name.parent().unwrap_or(Path::new("/"));
     let made = tempfile::Builder::new()
         .prefix(".gctrace-")
@@ -183,10 +183,10 @@ fn beside(name: &Path) -> Result<(File, PathBuf), Failure> {
     made.keep().map_err(|error| error.error.into())
 }
 
-fn check_is_trace(name: &Path) -> Result<(), Failure> {
+fn check_is_trace(name: &Path) -> Result<(), FileFailure> {
     match is_trace(name)? {
         true => Ok(()),
-        false => Err(Failure::Refused(
+        false => Err(FileFailure::Refused(
             "exists and is not a trace of gctrace; it was left as it is. Name another file"
                 .to_owned(),
         )),
@@ -194,22 +194,22 @@ fn check_is_trace(name: &Path) -> Result<(), Failure> {
 }
 
 /// `NAME.old` is replaced if it is a trace.
-fn check_old(old: &Path) -> Result<(), Failure> {
+fn check_old(old: &Path) -> Result<(), FileFailure> {
     match existing::look(old)? {
-        Existing::Nothing => Ok(()),
-        Existing::Content if is_trace(old)? => Ok(()),
-        _ => Err(Failure::Refused(format!(
+        ExistingFile::Nothing => Ok(()),
+        ExistingFile::Content if is_trace(old)? => Ok(()),
+        _ => Err(FileFailure::Refused(format!(
             "is a trace, and would be kept as {}, which exists and is none; name another file",
             old.display()
         ))),
     }
 }
 
-pub(super) fn is_trace(path: &Path) -> Result<bool, Failure> {
+pub(super) fn is_trace(path: &Path) -> Result<bool, FileFailure> {
     let name = path.display().to_string();
     let file = File::open(path)?;
     gctrace_event::read::is_gctrace(&name, file)
-        .map_err(|error| Failure::Io(io::Error::other(error)))
+        .map_err(|error| FileFailure::Io(io::Error::other(error)))
 }
 
 fn with_old(name: &Path) -> PathBuf {

@@ -12,7 +12,7 @@ const BPF_MAP_DELETE_ELEM: i64 = 3;
 const BPF_MAP_GET_NEXT_KEY: i64 = 4;
 
 /// More keys than the map can hold mean that it changes as fast as it is read.
-const MOST_KEYS: usize = 1 << 20;
+const MAX_KEYS: usize = 1 << 20;
 
 /// The part of `union bpf_attr` for commands on map elements. The kernel takes a shorter struct for
 /// one that ends in zeros.
@@ -59,7 +59,7 @@ impl HeldMap {
         let mut pids = Vec::new();
         let mut last = None;
         while let Some(pid) = self.next_key(last)? {
-            if pids.len() >= MOST_KEYS {
+            if pids.len() >= MAX_KEYS {
                 break;
             }
             pids.push(pid);

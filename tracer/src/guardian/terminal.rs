@@ -5,7 +5,7 @@
 //! terminal had before, unless somebody (a shell) has changed it since. `tcsetattr` on a terminal that is not
 //! one's controlling one is not subject to job control (`__tty_check_change` in Linux' `drivers/tty/tty_jobctrl.c`).
 
-use super::FAREWELL;
+use super::DISMISSED;
 use super::MAP_DESCRIPTOR;
 use super::NAME;
 use super::abandoned;
@@ -75,7 +75,7 @@ impl TerminalGuardian {
     /// Tells it that the terminal is as it was, and waits until it is gone.
     pub(crate) fn dismiss(mut self) {
         // A guardian that is gone already needs no farewell.
-        let _ = self.pipe.write_all(&[FAREWELL]);
+        let _ = self.pipe.write_all(&[DISMISSED]);
         drop(self.pipe);
         wait_for_end(&mut self.process);
     }

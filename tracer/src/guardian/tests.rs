@@ -1,7 +1,7 @@
 //! The guardian in a made-up world, and a real one with a real map and a killed parent.
 
 use super::*;
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use nix::unistd::Uid;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ struct Fake {
     broken: bool,
 }
 
-impl World for Fake {
+impl GuardianWorld for Fake {
     fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
         if self.broken {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -104,7 +104,7 @@ fn after_a_farewell_nothing_new_is_waited_for() {
 fn one_that_ends_meanwhile_is_not_waited_for() {
     /// The map loses its only process after the first look.
     struct Ending(u32, Fake);
-    impl World for Ending {
+    impl GuardianWorld for Ending {
         fn held(&mut self) -> io::Result<Vec<(u32, Duration)>> {
             self.0 += 1;
             assert!(self.0 < 100, "never ends");
@@ -156,7 +156,7 @@ fn a_map_that_cannot_be_read_ends_it() {
 #[test]
 fn a_farewell_is_told_from_an_end() {
     assert!(abandoned(&mut io::empty()));
-    assert!(!abandoned(&mut [FAREWELL].as_slice()));
+    assert!(!abandoned(&mut [DISMISSED].as_slice()));
 }
 
 /// `union bpf_attr` for BPF_MAP_CREATE, as far as it is needed.

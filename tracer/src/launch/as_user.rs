@@ -6,7 +6,7 @@
 use crate::launch::invoker::Credentials;
 use crate::launch::invoker::Invoker;
 use crate::privileges::has_more_rights_than_its_user;
-use crate::variables::Decides;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use nix::unistd::Uid;
 use std::fs::DirBuilder;
@@ -44,21 +44,21 @@ pub(crate) fn act_as<R: Send>(
 
 /// Where resolutions of interpreters are kept between recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cache {
+pub(crate) struct CacheDir {
     directory: PathBuf,
     /// With file capabilities (setcap) a user has rights over others' programs that a forged cache
     /// would lend to its forger: it is then believed for the user's own files alone.
     only_files_of: Option<u32>,
 }
 
-impl Cache {
+impl CacheDir {
     /// Opens or makes the cache that fits gctrace's rights: root's own as root, otherwise the
     /// user's. `None` where there is none to trust; everything works without, only slower.
     pub(crate) fn open(invoker: &Invoker) -> Option<Self> {
         if Uid::effective().is_root() {
             return Self::at(Path::new(ROOT_CACHE), 0, None);
         }
-        let named = variable("XDG_CACHE_HOME", Decides::Place).map(PathBuf::from);
+        let named = variable("XDG_CACHE_HOME", VariableEffect::Place).map(PathBuf::from);
         let base = named
             .filter(|path| path.is_absolute())
             .unwrap_or_else(|| invoker.home.join(".cache"));
@@ -99,24 +99,24 @@ mod tests {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("deep/gctrace");
         let own = Uid::effective().as_raw();
-        let made = Cache::at(&directory, own, None).expect("a cache");
+        let made = CacheDir::at(&directory, own, None).expect("a cache");
         assert_eq!(made.for_file_of(own + 1), Some(directory.as_path()));
         assert_eq!(
             std::fs::metadata(&directory).expect("made").mode() & 0o777,
             0o700
         );
 
-        assert_eq!(Cache::at(&directory, own + 1, None), None);
+        assert_eq!(CacheDir::at(&directory, own + 1, None), None);
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o770)).expect("chmod");
-        assert_eq!(Cache::at(&directory, own, None), None);
+        assert_eq!(CacheDir::at(&directory, own, None), None);
         let link = place.path().join("link");
         std::os::unix::fs::symlink(place.path(), &link).expect("a link");
-        assert_eq!(Cache::at(&link, own, None), None);
+        assert_eq!(CacheDir::at(&link, own, None), None);
     }
 
     #[test]
     fn with_file_capabilities_it_is_for_own_files() {
-        let cache = Cache {
+        let cache = CacheDir {
             directory: "/c".into(),
             only_files_of: Some(1000),
         };

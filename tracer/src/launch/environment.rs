@@ -4,7 +4,7 @@
 //! carries what the user had, in `/proc/PID/environ`, and root may read that.
 
 use crate::launch::invoker::Invoker;
-use crate::launch::invoker::Tool;
+use crate::launch::invoker::PrivilegeTool;
 use crate::privileges::has_more_rights_than_its_user;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -79,7 +79,7 @@ fn given_by_kernel() -> io::Result<Environment> {
 
 /// The environment as it was before the tool, and a sentence where it could not be found out.
 pub(super) fn before(
-    tool: Tool,
+    tool: PrivilegeTool,
     present: &Environment,
     invoker: &Invoker,
 ) -> (Environment, Option<String>) {
@@ -96,14 +96,14 @@ pub(super) fn before(
 }
 
 /// The two environments on either side of the tool.
-struct Found {
+struct ToolEnvironments {
     /// The tool's own: what the user typed it in.
     typed: Environment,
     /// That of the process it started, as it started it: gctrace or, say, a root shell.
     given: Environment,
 }
 
-fn find(tool: Tool) -> Result<Found, String> {
+fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
     let mut child = std::process::id();
     for _ in 0..MAX_ANCESTORS {
         let parent = status(child)?.parent;
@@ -112,7 +112,7 @@ fn find(tool: Tool) -> Result<Found, String> {
         }
         let ancestor = status(parent)?;
         if ancestor.name == tool.name() && ancestor.effective_uid == 0 {
-            return Ok(Found {
+            return Ok(ToolEnvironments {
                 typed: environ(parent)?,
                 given: environ(child)?,
             });
@@ -128,26 +128,26 @@ fn environ(pid: u32) -> Result<Environment, String> {
     Ok(parse(&bytes))
 }
 
-struct Status {
+struct ParentStatus {
     name: String,
     parent: u32,
     effective_uid: u32,
 }
 
-fn status(pid: u32) -> Result<Status, String> {
+fn status(pid: u32) -> Result<ParentStatus, String> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     parse_status(&text).ok_or_else(|| format!("{path}: not as expected"))
 }
 
-fn parse_status(text: &str) -> Option<Status> {
+fn parse_status(text: &str) -> Option<ParentStatus> {
     let field = |name: &str| {
         let line = text
             .lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim)
     };
-    Some(Status {
+    Some(ParentStatus {
         name: field("Name")?.to_owned(),
         parent: field("PPid")?.parse().ok()?,
         effective_uid: field("Uid")?.split_whitespace().nth(1)?.parse().ok()?,
@@ -173,7 +173,7 @@ fn parse(bytes: &[u8]) -> Environment {
 
 /// What the user had, and on top of it what was set on purpose since: `sudo NAME=value gctrace`, or
 /// in a root shell.
-fn merge(present: &Environment, found: &Found) -> Environment {
+fn merge(present: &Environment, found: &ToolEnvironments) -> Environment {
     let mut merged = found.typed.clone();
     for (name, value) in present {
         let rewritten = REWRITTEN.iter().any(|known| name == known);
@@ -234,8 +234,8 @@ mod tests {
         ("LANG", "de_DE.UTF-8"),
     ];
 
-    fn found() -> Found {
-        Found {
+    fn found() -> ToolEnvironments {
+        ToolEnvironments {
             typed: environment(&TYPED),
             given: environment(&GIVEN),
         }

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 /// Limits that BPF loaders raise; the command must get the original ones.
 const LIMITS: [libc::__rlimit_resource_t; 2] = [libc::RLIMIT_MEMLOCK, libc::RLIMIT_NOFILE];
 
-static AT_START: OnceLock<Inherited> = OnceLock::new();
+static AT_START: OnceLock<InheritedState> = OnceLock::new();
 
 /// Rust's runtime sets SIGPIPE to ignored before `main`, so the state has to be looked at before
 /// that: the C runtime calls the functions of this section first.
@@ -17,7 +17,7 @@ static AT_START: OnceLock<Inherited> = OnceLock::new();
 static CAPTURE: extern "C" fn() = capture;
 
 extern "C" fn capture() {
-    let _ = AT_START.set(Inherited::now());
+    let _ = AT_START.set(InheritedState::now());
 }
 
 /// Signals that are ignored while gctrace records: Rust's runtime sees to SIGPIPE, [`ignore_size_limit`] to SIGXFSZ.
@@ -31,13 +31,13 @@ pub(super) fn ignore_size_limit() {
 
 /// Signal mask, the dispositions of signals that gctrace ignores, and limits.
 #[derive(Clone, Copy)]
-pub(super) struct Inherited {
+pub(super) struct InheritedState {
     mask: libc::sigset_t,
     ignored: [bool; IGNORED.len()],
     limits: [Option<libc::rlimit>; LIMITS.len()],
 }
 
-impl Inherited {
+impl InheritedState {
     /// As they were when gctrace started.
     pub(super) fn at_start() -> Self {
         *AT_START.get_or_init(Self::now)

@@ -1,6 +1,6 @@
 //! Who typed the command: the user behind sudo or doas, or simply the present one.
 
-use crate::variables::Decides;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use nix::errno::Errno;
 use nix::unistd::Gid;
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 
 /// What made gctrace root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tool {
+pub(crate) enum PrivilegeTool {
     /// sudo, or one that sets the same variables (sudo-rs).
     Sudo,
     /// OpenBSD's doas.
     Doas,
 }
 
-impl Tool {
+impl PrivilegeTool {
     /// Name of its process.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -45,18 +45,18 @@ pub(crate) struct Invoker {
     pub(crate) home: PathBuf,
     /// Login shell from the user database.
     pub(crate) shell: PathBuf,
-    tool: Option<Tool>,
+    tool: Option<PrivilegeTool>,
 }
 
 /// The facts that decide.
-struct Facts<'a> {
+struct InvokerFacts<'a> {
     real_uid: u32,
     effective_uid: u32,
     variable: &'a dyn Fn(&str) -> Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Identity {
+enum InvokerIdentity {
     /// Nobody but the process's own user.
     Present,
     /// sudo told ids.
@@ -67,9 +67,9 @@ enum Identity {
 
 /// Believes the variables only where there is something to give up: as root. Whoever is root can
 /// set them to any value, and gains nothing by it.
-fn identity(facts: &Facts<'_>) -> Identity {
+fn identity(facts: &InvokerFacts<'_>) -> InvokerIdentity {
     if facts.effective_uid != 0 || facts.real_uid != 0 {
-        return Identity::Present;
+        return InvokerIdentity::Present;
     }
     let id = |name| (facts.variable)(name).and_then(|value| value.parse::<u32>().ok());
     match (
@@ -78,35 +78,39 @@ fn identity(facts: &Facts<'_>) -> Identity {
         (facts.variable)("DOAS_USER"),
     ) {
         // sudo used by root itself
-        (Some(0), _, _) => Identity::Present,
-        (Some(uid), Some(gid), _) => Identity::Ids { uid, gid },
-        (_, _, Some(name)) if name != "root" => Identity::Name(name),
-        _ => Identity::Present,
+        (Some(0), _, _) => InvokerIdentity::Present,
+        (Some(uid), Some(gid), _) => InvokerIdentity::Ids { uid, gid },
+        (_, _, Some(name)) if name != "root" => InvokerIdentity::Name(name),
+        _ => InvokerIdentity::Present,
     }
 }
 
 impl Invoker {
     /// Looks at the process's ids, its environment and the user database.
     pub(crate) fn detect() -> Self {
-        let facts = Facts {
+        let facts = InvokerFacts {
             real_uid: Uid::current().as_raw(),
             effective_uid: Uid::effective().as_raw(),
-            variable: &|name| variable(name, Decides::Identity)?.into_string().ok(),
+            variable: &|name| variable(name, VariableEffect::Identity)?.into_string().ok(),
         };
         match identity(&facts) {
-            Identity::Present => Self::present(),
-            Identity::Ids { uid, gid } => Self::from_ids(uid, gid, Some(Tool::Sudo)),
-            Identity::Name(name) => match User::from_name(&name) {
-                Ok(Some(user)) => {
-                    Self::from_ids(user.uid.as_raw(), user.gid.as_raw(), Some(Tool::Doas))
-                }
+            InvokerIdentity::Present => Self::present(),
+            InvokerIdentity::Ids { uid, gid } => {
+                Self::from_ids(uid, gid, Some(PrivilegeTool::Sudo))
+            }
+            InvokerIdentity::Name(name) => match User::from_name(&name) {
+                Ok(Some(user)) => Self::from_ids(
+                    user.uid.as_raw(),
+                    user.gid.as_raw(),
+                    Some(PrivilegeTool::Doas),
+                ),
                 _ => Self::present(),
             },
         }
     }
 
     /// What gave gctrace root's rights, where somebody else typed the command.
-    pub(crate) fn escalated_by(&self) -> Option<Tool> {
+    pub(crate) fn escalated_by(&self) -> Option<PrivilegeTool> {
         self.tool
     }
 
@@ -132,7 +136,7 @@ impl Invoker {
         }
     }
 
-    pub(super) fn from_ids(uid: u32, gid: u32, tool: Option<Tool>) -> Self {
+    pub(super) fn from_ids(uid: u32, gid: u32, tool: Option<PrivilegeTool>) -> Self {
         let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
         let groups = user
             .as_ref()
@@ -261,12 +265,12 @@ impl Credentials {
 mod tests {
     use super::*;
 
-    fn decided(real_uid: u32, effective_uid: u32, variables: &[(&str, &str)]) -> Identity {
+    fn decided(real_uid: u32, effective_uid: u32, variables: &[(&str, &str)]) -> InvokerIdentity {
         let variable = |name: &str| {
             let found = variables.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        identity(&Facts {
+        identity(&InvokerFacts {
             real_uid,
             effective_uid,
             variable: &variable,
@@ -282,20 +286,20 @@ mod tests {
         ];
         assert_eq!(
             decided(0, 0, &sudo),
-            Identity::Ids {
+            InvokerIdentity::Ids {
                 uid: 1000,
                 gid: 100
             }
         );
-        assert_eq!(decided(1000, 1000, &sudo), Identity::Present);
-        assert_eq!(decided(1000, 0, &sudo), Identity::Present);
+        assert_eq!(decided(1000, 1000, &sudo), InvokerIdentity::Present);
+        assert_eq!(decided(1000, 0, &sudo), InvokerIdentity::Present);
         assert_eq!(
             decided(0, 0, &[("DOAS_USER", "alice")]),
-            Identity::Name("alice".into())
+            InvokerIdentity::Name("alice".into())
         );
         assert_eq!(
             decided(1000, 1000, &[("DOAS_USER", "alice")]),
-            Identity::Present
+            InvokerIdentity::Present
         );
     }
 
@@ -303,10 +307,13 @@ mod tests {
     fn root_that_uses_sudo_stays_root() {
         assert_eq!(
             decided(0, 0, &[("SUDO_UID", "0"), ("SUDO_GID", "0")]),
-            Identity::Present
+            InvokerIdentity::Present
         );
-        assert_eq!(decided(0, 0, &[("DOAS_USER", "root")]), Identity::Present);
-        assert_eq!(decided(0, 0, &[]), Identity::Present);
+        assert_eq!(
+            decided(0, 0, &[("DOAS_USER", "root")]),
+            InvokerIdentity::Present
+        );
+        assert_eq!(decided(0, 0, &[]), InvokerIdentity::Present);
     }
 
     #[test]
@@ -314,10 +321,13 @@ mod tests {
         for uid in ["", "-1", "alice", "4294967296"] {
             assert_eq!(
                 decided(0, 0, &[("SUDO_UID", uid), ("SUDO_GID", "100")]),
-                Identity::Present
+                InvokerIdentity::Present
             );
         }
-        assert_eq!(decided(0, 0, &[("SUDO_UID", "1000")]), Identity::Present);
+        assert_eq!(
+            decided(0, 0, &[("SUDO_UID", "1000")]),
+            InvokerIdentity::Present
+        );
     }
 
     #[test]
@@ -333,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_user_without_an_entry_has_a_number_for_a_name() {
-        let invoker = Invoker::from_ids(3_999_999_999, 3_999_999_998, Some(Tool::Sudo));
+        let invoker = Invoker::from_ids(3_999_999_999, 3_999_999_998, Some(PrivilegeTool::Sudo));
         assert_eq!(invoker.name, "3999999999");
         assert_eq!(invoker.groups, [3_999_999_998]);
     }

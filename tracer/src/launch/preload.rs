@@ -6,9 +6,9 @@ use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
 use crate::launch::trial;
 use crate::launch::trust;
-use crate::launch::trust::Writable;
-use crate::record::mode::Injection;
-use crate::variables::Decides;
+use crate::launch::trust::WritablePath;
+use crate::record::mode::InjectionPlan;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use gctrace_ring::OPTIONS_VARIABLE;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
@@ -81,7 +81,7 @@ pub(crate) enum LibraryError {
         /// Whom the command runs as.
         user: String,
         /// Who could have replaced it.
-        writable: Writable,
+        writable: WritablePath,
     },
     /// The loader takes a space or a colon for the end of a path.
     #[error("{} has a space or a colon in its path, where the loader would cut it", .path.display())]
@@ -156,7 +156,7 @@ fn installed() -> String {
 /// # Errors
 /// Why not; of several files, that of the first.
 pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
-    if let Some(named) = variable(LIBRARY_VARIABLE, Decides::Code) {
+    if let Some(named) = variable(LIBRARY_VARIABLE, VariableEffect::Code) {
         return usable(&PathBuf::from(named), launch);
     }
     let folders = folders();
@@ -269,7 +269,11 @@ impl LaunchPlan {
     ///
     /// # Errors
     /// When a library whose path the loader would cut cannot be given another one in the private folder.
-    pub(crate) fn inject(&mut self, injection: &Injection, rendezvous: &Path) -> io::Result<()> {
+    pub(crate) fn inject(
+        &mut self,
+        injection: &InjectionPlan,
+        rendezvous: &Path,
+    ) -> io::Result<()> {
         let library = preloadable(&injection.library, rendezvous.parent())?;
         let own = self.environment.get(OsStr::new(PRELOAD));
         let mut preloaded = own.cloned().unwrap_or_default();

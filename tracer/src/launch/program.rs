@@ -19,19 +19,19 @@ use std::path::Path;
 use std::path::PathBuf;
 
 /// A script may name a script: the kernel follows five (`exec_binprm`, fs/exec.c), and `env` may stand between.
-const MOST_STEPS: usize = 10;
+const MAX_STEPS: usize = 10;
 
 /// Something that keeps the library out of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Obstacle {
+pub(crate) struct PreloadObstacle {
     /// The program.
     pub(crate) file: PathBuf,
-    pub(crate) what: What,
+    pub(crate) what: ObstacleKind,
 }
 
 /// What it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum ObstacleKind {
     /// Statically linked, with Python inside.
     StaticPython,
     /// Statically linked: programs that it starts may load libraries.
@@ -46,43 +46,45 @@ pub(crate) enum What {
     Drops(String),
 }
 
-impl Obstacle {
+impl PreloadObstacle {
     /// Nothing of the command can be seen from within.
     pub(crate) fn is_certain(&self, children_follow: bool) -> bool {
         match self.what {
-            What::StaticPython | What::OtherRights(_) | What::Musl(_) => true,
-            What::Static | What::Machine(_) => !children_follow,
-            What::Drops(_) => false,
+            ObstacleKind::StaticPython | ObstacleKind::OtherRights(_) | ObstacleKind::Musl(_) => {
+                true
+            }
+            ObstacleKind::Static | ObstacleKind::Machine(_) => !children_follow,
+            ObstacleKind::Drops(_) => false,
         }
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for PreloadObstacle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.file.display();
         match &self.what {
-            What::StaticPython => write!(
+            ObstacleKind::StaticPython => write!(
                 formatter,
                 "{file} is statically linked with Python inside: no library can be loaded into it"
             ),
-            What::Static => write!(
+            ObstacleKind::Static => write!(
                 formatter,
                 "{file} is statically linked: no library can be loaded into it, only into programs it starts"
             ),
-            What::OtherRights(which) => write!(
+            ObstacleKind::OtherRights(which) => write!(
                 formatter,
                 "{file} runs with other rights than its user's ({which}): the loader lets no library into it or its children"
             ),
-            What::Musl(loader) => write!(
+            ObstacleKind::Musl(loader) => write!(
                 formatter,
                 "{file} is loaded by {}: the library is made for the GNU C library",
                 loader.display()
             ),
-            What::Machine(machine) => write!(
+            ObstacleKind::Machine(machine) => write!(
                 formatter,
                 "{file} is a program for {machine}: the library is made for x86-64"
             ),
-            What::Drops(word) => write!(
+            ObstacleKind::Drops(word) => write!(
                 formatter,
                 "`{word}` starts programs without the variables that bring the library into them"
             ),
@@ -92,7 +94,7 @@ impl fmt::Display for Obstacle {
 
 impl LaunchPlan {
     /// What is known to keep a library out of the command. What cannot be read is not judged.
-    pub(crate) fn obstacles(&self) -> Vec<Obstacle> {
+    pub(crate) fn obstacles(&self) -> Vec<PreloadObstacle> {
         let words: Vec<OsString> = [&self.program]
             .into_iter()
             .chain(&self.arguments)
@@ -103,7 +105,7 @@ impl LaunchPlan {
             None => (Uid::effective().as_raw(), Gid::effective().as_raw()),
         };
         self.with_users_rights(|| {
-            let walk = Walk {
+            let walk = ProgramWalk {
                 environment: &self.environment,
                 user,
             };
@@ -142,16 +144,16 @@ pub(super) fn find(program: &OsStr, environment: &Environment) -> Option<PathBuf
         })
 }
 
-struct Walk<'a> {
+struct ProgramWalk<'a> {
     environment: &'a Environment,
     /// User and group that the command runs as.
     user: (u32, u32),
 }
 
-impl Walk<'_> {
-    fn obstacles(&self, mut words: Vec<OsString>) -> Vec<Obstacle> {
+impl ProgramWalk<'_> {
+    fn obstacles(&self, mut words: Vec<OsString>) -> Vec<PreloadObstacle> {
         let mut found = Vec::new();
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let Some(file) = words
                 .first()
                 .and_then(|program| find(program, self.environment))
@@ -159,7 +161,7 @@ impl Walk<'_> {
                 break;
             };
             let step = self.step(&file, &words);
-            found.extend(step.obstacle.map(|what| Obstacle { file, what }));
+            found.extend(step.obstacle.map(|what| PreloadObstacle { file, what }));
             match step.next {
                 Some(next) => words = next,
                 None => break,
@@ -168,8 +170,8 @@ impl Walk<'_> {
         found
     }
 
-    fn step(&self, file: &Path, words: &[OsString]) -> Step {
-        let end = |what| Step {
+    fn step(&self, file: &Path, words: &[OsString]) -> ProgramStep {
+        let end = |what| ProgramStep {
             obstacle: what,
             next: None,
         };
@@ -180,16 +182,20 @@ impl Walk<'_> {
             Ok(Loading::Script {
                 interpreter,
                 argument,
-            }) => Step {
+            }) => ProgramStep {
                 obstacle: None,
                 next: Some(script(interpreter, argument, file, words)),
             },
             Ok(Loading::Static) => match gctrace_probes::identify(file) {
-                Ok(ProgramKind::Static) => end(Some(What::StaticPython)),
-                _ => end(Some(other_rights(file, self.user).unwrap_or(What::Static))),
+                Ok(ProgramKind::Static) => end(Some(ObstacleKind::StaticPython)),
+                _ => end(Some(
+                    other_rights(file, self.user).unwrap_or(ObstacleKind::Static),
+                )),
             },
-            Ok(Loading::OtherMachine(machine)) => end(Some(What::Machine(machine))),
-            Ok(Loading::Loader(loader)) if is_musl(&loader) => end(Some(What::Musl(loader))),
+            Ok(Loading::OtherMachine(machine)) => end(Some(ObstacleKind::Machine(machine))),
+            Ok(Loading::Loader(loader)) if is_musl(&loader) => {
+                end(Some(ObstacleKind::Musl(loader)))
+            }
             Ok(Loading::Loader(_) | Loading::Unknown) | Err(_) => {
                 if let Some(what) = other_rights(file, self.user) {
                     return end(Some(what));
@@ -201,8 +207,8 @@ impl Walk<'_> {
 }
 
 /// What one program of the chain comes to.
-struct Step {
-    obstacle: Option<What>,
+struct ProgramStep {
+    obstacle: Option<ObstacleKind>,
     /// The words that it runs, where that is known.
     next: Option<Vec<OsString>>,
 }
@@ -230,7 +236,7 @@ fn is_musl(loader: &Path) -> bool {
 
 /// Why the loader would run the file in secure execution (ld.so(8)): the kernel says so where ids change or
 /// capabilities are gained (`cap_bprm_creds_from_file`, security/commoncap.c).
-fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<What> {
+fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<ObstacleKind> {
     let found = file.metadata().ok()?;
     let nosuid = nix::sys::statvfs::statvfs(file).is_ok_and(|system| {
         system
@@ -245,9 +251,11 @@ fn other_rights(file: &Path, (uid, gid): (u32, u32)) -> Option<What> {
     let both = libc::S_ISGID | libc::S_IXGRP;
     let set_group = found.mode() & both == both && found.gid() != gid;
     match () {
-        () if set_user => Some(What::OtherRights("setuid")),
-        () if set_group => Some(What::OtherRights("setgid")),
-        () if uid != 0 && has_capabilities(file) => Some(What::OtherRights("file capabilities")),
+        () if set_user => Some(ObstacleKind::OtherRights("setuid")),
+        () if set_group => Some(ObstacleKind::OtherRights("setgid")),
+        () if uid != 0 && has_capabilities(file) => {
+            Some(ObstacleKind::OtherRights("file capabilities"))
+        }
         () => None,
     }
 }
@@ -263,16 +271,16 @@ fn has_capabilities(file: &Path) -> bool {
 }
 
 /// Programs that start others, and what they do with the environment.
-fn launcher(file: &Path, words: &[OsString]) -> Step {
+fn launcher(file: &Path, words: &[OsString]) -> ProgramStep {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     match &*name {
         "env" => env(words.get(1..).unwrap_or_default()),
         "sudo" | "sudo-rs" | "doas" | "su" | "runuser" | "pkexec" | "docker" | "podman"
-        | "nerdctl" | "ssh" => Step {
-            obstacle: Some(What::Drops(name.into_owned())),
+        | "nerdctl" | "ssh" => ProgramStep {
+            obstacle: Some(ObstacleKind::Drops(name.into_owned())),
             next: None,
         },
-        _ => Step {
+        _ => ProgramStep {
             obstacle: None,
             next: None,
         },
@@ -280,7 +288,7 @@ fn launcher(file: &Path, words: &[OsString]) -> Step {
 }
 
 /// The words of env(1), of coreutils 9.
-fn env(words: &[OsString]) -> Step {
+fn env(words: &[OsString]) -> ProgramStep {
     let mut words: Vec<OsString> = words.iter().rev().cloned().collect();
     let mut drops = None;
     while let Some(word) = words.pop() {
@@ -316,8 +324,8 @@ fn env(words: &[OsString]) -> Step {
         }
     }
     words.reverse();
-    Step {
-        obstacle: drops.map(What::Drops),
+    ProgramStep {
+        obstacle: drops.map(ObstacleKind::Drops),
         next: (!words.is_empty()).then_some(words),
     }
 }

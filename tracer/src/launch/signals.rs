@@ -31,7 +31,7 @@ const MAX_ANCESTORS: usize = 64;
 
 /// Who sent a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SignalOrigin {
     /// The terminal, or sudo on its behalf: the whole process group has it, the command too.
     Group,
     /// The command or a descendant of it, to its process group.
@@ -42,16 +42,16 @@ pub(crate) enum Origin {
 
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedSignal {
     /// Which.
     pub(crate) signal: Signal,
     /// From whom.
-    pub(crate) origin: Origin,
+    pub(crate) origin: SignalOrigin,
 }
 
 /// What follows from a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum SignalDecision {
     /// Nothing: whom it concerns has it.
     GoOn,
     /// The command is to get it.
@@ -62,7 +62,7 @@ pub(crate) enum Decision {
 
 /// What gctrace is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RecordPhase {
     /// The command does not exist yet, or a process is recorded that was running already.
     Alone,
     /// A command was started.
@@ -71,60 +71,64 @@ enum Phase {
 
 /// Decides what signals mean. Pure: knows only what it was told.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Policy {
-    phase: Phase,
+pub(crate) struct SignalPolicy {
+    phase: RecordPhase,
     interrupts: u32,
 }
 
-impl Policy {
+impl SignalPolicy {
     /// For a process that was running already (`-p`), and until a command is started: signals are
     /// meant for gctrace.
     pub(crate) fn alone() -> Self {
         Self {
-            phase: Phase::Alone,
+            phase: RecordPhase::Alone,
             interrupts: 0,
         }
     }
 
     /// From now on there is a command.
     pub(crate) fn command_started(&mut self) {
-        self.phase = Phase::WithCommand;
+        self.phase = RecordPhase::WithCommand;
     }
 
     /// What to do about a signal.
-    pub(crate) fn decide(&mut self, received: Received) -> Decision {
-        let Received { signal, origin } = received;
+    pub(crate) fn decide(&mut self, received: ReceivedSignal) -> SignalDecision {
+        let ReceivedSignal { signal, origin } = received;
         match (self.phase, origin) {
-            (Phase::Alone, _) if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
-                Decision::GoOn
+            (RecordPhase::Alone, _) if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
+                SignalDecision::GoOn
             }
-            (Phase::Alone, _) => Decision::EndRecording,
-            (Phase::WithCommand, Origin::Group) if signal == Signal::SIGINT => self.interrupted(),
-            (Phase::WithCommand, Origin::Group | Origin::Command) => Decision::GoOn,
-            (Phase::WithCommand, Origin::Other) => Decision::Forward(signal),
+            (RecordPhase::Alone, _) => SignalDecision::EndRecording,
+            (RecordPhase::WithCommand, SignalOrigin::Group) if signal == Signal::SIGINT => {
+                self.interrupted()
+            }
+            (RecordPhase::WithCommand, SignalOrigin::Group | SignalOrigin::Command) => {
+                SignalDecision::GoOn
+            }
+            (RecordPhase::WithCommand, SignalOrigin::Other) => SignalDecision::Forward(signal),
         }
     }
 
     /// Ctrl-C was typed where the terminal makes no signal of it (raw mode): as if it had, but nobody has the
     /// signal yet.
-    pub(crate) fn typed_interrupt(&mut self) -> Decision {
-        let typed = Received {
+    pub(crate) fn typed_interrupt(&mut self) -> SignalDecision {
+        let typed = ReceivedSignal {
             signal: Signal::SIGINT,
-            origin: Origin::Group,
+            origin: SignalOrigin::Group,
         };
         match self.decide(typed) {
-            Decision::GoOn => Decision::Forward(Signal::SIGINT),
+            SignalDecision::GoOn => SignalDecision::Forward(Signal::SIGINT),
             decision => decision,
         }
     }
 
     /// Ctrl-C: the first is the command's affair, the second says that the user wants out.
-    fn interrupted(&mut self) -> Decision {
+    fn interrupted(&mut self) -> SignalDecision {
         self.interrupts = self.interrupts.saturating_add(1);
         if self.interrupts > 1 {
-            Decision::EndRecording
+            SignalDecision::EndRecording
         } else {
-            Decision::GoOn
+            SignalDecision::GoOn
         }
     }
 }
@@ -156,13 +160,13 @@ impl Signals {
     }
 
     /// The next signal; `None` if there is none now.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Received>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<ReceivedSignal>> {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
         };
         let number = i32::try_from(info.ssi_signo).unwrap_or(0);
         let signal = Signal::try_from(number)?;
-        Ok(Some(Received {
+        Ok(Some(ReceivedSignal {
             signal,
             origin: origin(&info),
         }))
@@ -175,16 +179,16 @@ impl AsFd for Signals {
     }
 }
 
-fn origin(info: &siginfo) -> Origin {
+fn origin(info: &siginfo) -> SignalOrigin {
     let own = std::process::id();
     if hung_up(info) {
-        Origin::Other
+        SignalOrigin::Other
     } else if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, own) {
-        Origin::Group
+        SignalOrigin::Group
     } else if descends_from(info.ssi_pid, own) {
-        Origin::Command
+        SignalOrigin::Command
     } else {
-        Origin::Other
+        SignalOrigin::Other
     }
 }
 
@@ -200,7 +204,7 @@ fn hung_up(info: &siginfo) -> bool {
 /// monitor, our parent, hands signals on to the whole process group (`deliver_signal`,
 /// src/exec_monitor.c of sudo 1.9).
 fn relayed_to_group(sender: u32, own: u32) -> bool {
-    let stat = |pid| Stat::of(pid);
+    let stat = |pid| ProcessStat::of(pid);
     match (stat(sender), stat(own)) {
         (Some(theirs), Some(ours)) => {
             theirs.name == "sudo"
@@ -215,12 +219,12 @@ fn relayed_to_group(sender: u32, own: u32) -> bool {
 /// Whether a process is in gctrace's own process group.
 pub(super) fn in_own_group(pid: u32) -> bool {
     let own = nix::unistd::getpgrp().as_raw();
-    Stat::of(pid).is_some_and(|stat| i64::from(stat.group) == i64::from(own))
+    ProcessStat::of(pid).is_some_and(|stat| i64::from(stat.group) == i64::from(own))
 }
 
 fn descends_from(mut pid: u32, ancestor: u32) -> bool {
     for _ in 0..MAX_ANCESTORS {
-        match Stat::of(pid) {
+        match ProcessStat::of(pid) {
             Some(stat) if stat.parent == ancestor => return true,
             Some(stat) if stat.parent > 1 => pid = stat.parent,
             _ => return false,
@@ -230,14 +234,14 @@ fn descends_from(mut pid: u32, ancestor: u32) -> bool {
 }
 
 /// Fields of `/proc/PID/stat` (proc_pid_stat(5)).
-struct Stat {
+struct ProcessStat {
     name: String,
     parent: u32,
     group: u32,
     session: u32,
 }
 
-impl Stat {
+impl ProcessStat {
     fn of(pid: u32) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
@@ -260,11 +264,14 @@ impl Stat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::InTime as _;
+    use crate::limit::WithTimeout as _;
 
-    fn decisions(policy: &mut Policy, received: &[(Signal, Origin)]) -> Vec<Decision> {
-        let decide = |(signal, origin): &(Signal, Origin)| {
-            policy.decide(Received {
+    fn decisions(
+        policy: &mut SignalPolicy,
+        received: &[(Signal, SignalOrigin)],
+    ) -> Vec<SignalDecision> {
+        let decide = |(signal, origin): &(Signal, SignalOrigin)| {
+            policy.decide(ReceivedSignal {
                 signal: *signal,
                 origin: *origin,
             })
@@ -272,51 +279,54 @@ mod tests {
         received.iter().map(decide).collect()
     }
 
-    fn with_command() -> Policy {
-        let mut policy = Policy::alone();
+    fn with_command() -> SignalPolicy {
+        let mut policy = SignalPolicy::alone();
         policy.command_started();
         policy
     }
 
     #[test]
     fn the_second_interrupt_of_the_terminal_ends_the_recording() {
-        let typed = (Signal::SIGINT, Origin::Group);
+        let typed = (Signal::SIGINT, SignalOrigin::Group);
         assert_eq!(
             decisions(&mut with_command(), &[typed, typed, typed]),
             [
-                Decision::GoOn,
-                Decision::EndRecording,
-                Decision::EndRecording
+                SignalDecision::GoOn,
+                SignalDecision::EndRecording,
+                SignalDecision::EndRecording
             ]
         );
     }
 
     #[test]
     fn what_was_sent_to_gctrace_alone_is_handed_on() {
-        let received = HANDLED.map(|signal| (signal, Origin::Other));
+        let received = HANDLED.map(|signal| (signal, SignalOrigin::Other));
         assert_eq!(
             decisions(&mut with_command(), &received),
-            HANDLED.map(Decision::Forward)
+            HANDLED.map(SignalDecision::Forward)
         );
-        let twice = [(Signal::SIGINT, Origin::Other); 2];
+        let twice = [(Signal::SIGINT, SignalOrigin::Other); 2];
         assert_eq!(
             decisions(&mut with_command(), &twice),
-            [Decision::Forward(Signal::SIGINT); 2]
+            [SignalDecision::Forward(Signal::SIGINT); 2]
         );
     }
 
     #[test]
     fn what_the_command_has_already_is_not_handed_on() {
-        for origin in [Origin::Group, Origin::Command] {
+        for origin in [SignalOrigin::Group, SignalOrigin::Command] {
             for signal in HANDLED {
                 assert_eq!(
                     decisions(&mut with_command(), &[(signal, origin)]),
-                    [Decision::GoOn]
+                    [SignalDecision::GoOn]
                 );
             }
         }
-        let own = [(Signal::SIGINT, Origin::Command); 3];
-        assert_eq!(decisions(&mut with_command(), &own), [Decision::GoOn; 3]);
+        let own = [(Signal::SIGINT, SignalOrigin::Command); 3];
+        assert_eq!(
+            decisions(&mut with_command(), &own),
+            [SignalDecision::GoOn; 3]
+        );
     }
 
     #[test]
@@ -327,10 +337,10 @@ mod tests {
             Signal::SIGHUP,
             Signal::SIGQUIT,
         ] {
-            for origin in [Origin::Group, Origin::Other] {
+            for origin in [SignalOrigin::Group, SignalOrigin::Other] {
                 assert_eq!(
-                    decisions(&mut Policy::alone(), &[(signal, origin)]),
-                    [Decision::EndRecording]
+                    decisions(&mut SignalPolicy::alone(), &[(signal, origin)]),
+                    [SignalDecision::EndRecording]
                 );
             }
         }
@@ -339,20 +349,26 @@ mod tests {
     #[test]
     fn a_typed_interrupt_is_handed_on_once() {
         let mut policy = with_command();
-        assert_eq!(policy.typed_interrupt(), Decision::Forward(Signal::SIGINT));
-        assert_eq!(policy.typed_interrupt(), Decision::EndRecording);
-        assert_eq!(Policy::alone().typed_interrupt(), Decision::EndRecording);
+        assert_eq!(
+            policy.typed_interrupt(),
+            SignalDecision::Forward(Signal::SIGINT)
+        );
+        assert_eq!(policy.typed_interrupt(), SignalDecision::EndRecording);
+        assert_eq!(
+            SignalPolicy::alone().typed_interrupt(),
+            SignalDecision::EndRecording
+        );
     }
 
     #[test]
     fn names_with_parentheses() {
-        let stat = Stat::parse("12 (a) b (c)) S 7 8 9 0 -1").expect("a stat line");
+        let stat = ProcessStat::parse("12 (a) b (c)) S 7 8 9 0 -1").expect("a stat line");
         assert_eq!(
             (stat.name.as_str(), stat.parent, stat.group, stat.session),
             ("a) b (c)", 7, 8, 9)
         );
-        assert!(Stat::parse("12 (x) S 1").is_none());
-        assert!(Stat::parse("").is_none());
+        assert!(ProcessStat::parse("12 (x) S 1").is_none());
+        assert!(ProcessStat::parse("").is_none());
     }
 
     #[test]

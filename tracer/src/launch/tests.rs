@@ -5,8 +5,8 @@ use crate::files::NewTrace;
 use crate::files::create_command_output;
 use crate::files::write_export;
 use crate::files::write_manual_pages;
-use crate::launch::invoker::Tool;
-use crate::limit::InTime as _;
+use crate::launch::invoker::PrivilegeTool;
+use crate::limit::WithTimeout as _;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ fn plan(words: &[&str]) -> LaunchPlan {
     LaunchPlan::new(&words, &Invoker::detect(), false)
 }
 
-fn end_of(words: &[&str]) -> Ended {
+fn end_of(words: &[&str]) -> CommandEnd {
     let mut launched = plan(words).spawn().expect("start");
     launched.wait().expect("wait")
 }
@@ -33,7 +33,7 @@ fn output_of(mut plan: LaunchPlan, script: &str) -> String {
     plan.environment
         .insert("OUT".into(), file.clone().into_os_string());
     let ended = plan.spawn().expect("start").wait().expect("wait");
-    assert_eq!(ended, Ended::Code(0), "{script}");
+    assert_eq!(ended, CommandEnd::Code(0), "{script}");
     fs::read_to_string(file).expect("output")
 }
 
@@ -45,16 +45,16 @@ fn skipped_without_root(test: &str) -> bool {
     plain
 }
 
-/// `nobody`, as if behind sudo.
-fn nobody() -> Invoker {
-    Invoker::from_ids(65534, 65534, Some(Tool::Sudo))
+/// `unprivileged`, as if behind sudo.
+fn unprivileged() -> Invoker {
+    Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo))
 }
 
 #[test]
 fn ends_as_a_shell_shows_them() {
     assert_eq!(end_of(&["true"]).exit_code(), 0);
     assert_eq!(end_of(&["sh", "-c", "exit 7"]).exit_code(), 7);
-    assert_eq!(end_of(&["sh", "-c", "kill -9 $$"]), Ended::Signal(9));
+    assert_eq!(end_of(&["sh", "-c", "kill -9 $$"]), CommandEnd::Signal(9));
     assert_eq!(end_of(&["sh", "-c", "kill -TERM $$"]).exit_code(), 143);
 }
 
@@ -122,7 +122,10 @@ fn the_descriptor_tells_the_end_and_signals_arrive() {
         nix::poll::PollFlags::POLLIN,
     )];
     nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE).expect("poll");
-    assert_eq!(launched.try_wait().expect("wait"), Some(Ended::Signal(15)));
+    assert_eq!(
+        launched.try_wait().expect("wait"),
+        Some(CommandEnd::Signal(15))
+    );
     launched
         .send(Signal::SIGTERM)
         .expect("no error once it ended");
@@ -172,14 +175,14 @@ fn the_command_runs_as_the_user_behind_sudo() {
     if skipped_without_root("the_command_runs_as_the_user_behind_sudo") {
         return;
     }
-    let plan = LaunchPlan::new(&["sh".into()], &nobody(), false);
+    let plan = LaunchPlan::new(&["sh".into()], &unprivileged(), false);
     assert_eq!(plan.notes().len(), 1, "there is no sudo above the tests");
     let script = "{ id -u; id -g; id -G; grep -E 'Cap(Prm|Eff)' /proc/self/status; echo $USER $HOME; } > $OUT";
     let none = "0000000000000000";
     let expected =
         format!("65534\n65534\n65534\nCapPrm:\t{none}\nCapEff:\t{none}\nnobody /nonexistent\n");
     assert_eq!(output_of(plan, script), expected);
-    let as_root = LaunchPlan::new(&["sh".into()], &nobody(), true);
+    let as_root = LaunchPlan::new(&["sh".into()], &unprivileged(), true);
     assert_eq!(output_of(as_root, "id -u > $OUT"), "0\n");
 }
 
@@ -190,20 +193,20 @@ type Writer = (&'static str, fn(&Path) -> bool);
 fn writers() -> [Writer; 4] {
     [
         ("trace.json", |path| {
-            let made = NewTrace::create(path, &nobody(), &[], "-o");
+            let made = NewTrace::create(path, &unprivileged(), &[], "-o");
             made.is_ok_and(|made| made.keep().is_ok())
         }),
         ("gc.svg", |path| {
             let content = |out: &mut dyn io::Write| out.write_all(b"<svg/>");
-            write_export(path, &nobody(), &[], true, &content).is_ok()
+            write_export(path, &unprivileged(), &[], true, &content).is_ok()
         }),
         ("gctrace.1", |path| {
             let pages = [("gctrace.1".to_owned(), b".TH gctrace 1".to_vec())];
             let directory = path.parent().expect("a directory");
-            write_manual_pages(directory, &nobody(), &pages).is_ok()
+            write_manual_pages(directory, &unprivileged(), &pages).is_ok()
         }),
         ("output.txt", |path| {
-            create_command_output(path, &nobody(), &[]).is_ok()
+            create_command_output(path, &unprivileged(), &[]).is_ok()
         }),
     ]
 }

@@ -102,8 +102,8 @@ fn message(stderr: Option<ChildStderr>) -> String {
         // What was read before a failure is the message.
         let _ = stderr.take(MESSAGE).read_to_end(&mut bytes);
     }
-    let said = String::from_utf8_lossy(&bytes);
-    let line = said.lines().next().unwrap_or_default();
+    let printed = String::from_utf8_lossy(&bytes);
+    let line = printed.lines().next().unwrap_or_default();
     match line.trim_start_matches("gctrace: ") {
         "" => "the loader refuses it".to_owned(),
         reason => reason.to_owned(),

@@ -18,26 +18,26 @@ const OTHERS_WRITE: u32 = 0o002;
 
 /// A part of a path that somebody but root may write, and with it what the path leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Writable {
+pub(crate) struct WritablePath {
     /// The file, or a folder on the way to it.
     pub(crate) part: PathBuf,
-    who: Who,
+    who: PathWriter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Who {
+enum PathWriter {
     Owner(String),
     Group(String),
     Everyone,
 }
 
-impl fmt::Display for Writable {
+impl fmt::Display for WritablePath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = self.part.display();
         match &self.who {
-            Who::Owner(name) => write!(formatter, "{part} belongs to {name}"),
-            Who::Group(name) => write!(formatter, "group {name} may write {part}"),
-            Who::Everyone => write!(formatter, "everyone may write {part}"),
+            PathWriter::Owner(name) => write!(formatter, "{part} belongs to {name}"),
+            PathWriter::Group(name) => write!(formatter, "group {name} may write {part}"),
+            PathWriter::Everyone => write!(formatter, "everyone may write {part}"),
         }
     }
 }
@@ -59,29 +59,29 @@ pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {
 ///
 /// # Errors
 /// When a part cannot be looked at.
-pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<Writable>> {
+pub(crate) fn writable_by_others(path: &Path) -> io::Result<Option<WritablePath>> {
     for part in path.ancestors() {
         let found = std::fs::symlink_metadata(part)?;
         if let Some(who) = writer(found.uid(), found.gid(), found.mode()) {
             let part = part.to_owned();
-            return Ok(Some(Writable { part, who }));
+            return Ok(Some(WritablePath { part, who }));
         }
     }
     Ok(None)
 }
 
-fn writer(uid: u32, gid: u32, mode: u32) -> Option<Who> {
+fn writer(uid: u32, gid: u32, mode: u32) -> Option<PathWriter> {
     if uid != 0 {
         let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
         let name = user.map_or_else(|| format!("user {uid}"), |user| user.name);
-        return Some(Who::Owner(name));
+        return Some(PathWriter::Owner(name));
     }
     if mode & OTHERS_WRITE != 0 {
-        return Some(Who::Everyone);
+        return Some(PathWriter::Everyone);
     }
     (mode & GROUP_WRITES != 0).then(|| {
         let group = Group::from_gid(Gid::from_raw(gid)).ok().flatten();
-        Who::Group(group.map_or_else(|| gid.to_string(), |group| group.name))
+        PathWriter::Group(group.map_or_else(|| gid.to_string(), |group| group.name))
     })
 }
 
@@ -96,12 +96,15 @@ mod tests {
         assert_eq!(writer(0, 0, 0o100_755), None);
         assert_eq!(writer(0, 0, 0o040_755), None);
         assert_eq!(writer(0, 7, 0o100_644), None);
-        assert_eq!(writer(0, 0, 0o041_777), Some(Who::Everyone));
-        assert_eq!(writer(0, 0, 0o100_775), Some(Who::Group("root".into())));
-        let nobody = u32::MAX - 5;
+        assert_eq!(writer(0, 0, 0o041_777), Some(PathWriter::Everyone));
         assert_eq!(
-            writer(nobody, 0, 0o100_755),
-            Some(Who::Owner(format!("user {nobody}")))
+            writer(0, 0, 0o100_775),
+            Some(PathWriter::Group("root".into()))
+        );
+        let unknown_uid = u32::MAX - 5;
+        assert_eq!(
+            writer(unknown_uid, 0, 0o100_755),
+            Some(PathWriter::Owner(format!("user {unknown_uid}")))
         );
     }
 

@@ -7,9 +7,9 @@ use std::io::Write;
 /// Writes JSON on, with the characters that only a string can hold and that are harmful to a terminal
 /// (U+009B begins a control sequence too) as `\u` escapes (RFC 8259, section 7). Line ends stay.
 #[derive(Debug)]
-pub(crate) struct Json<W>(pub(crate) W);
+pub(crate) struct JsonEscaper<W>(pub(crate) W);
 
-impl<W: Write> Write for Json<W> {
+impl<W: Write> Write for JsonEscaper<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // serde_json writes whole pieces of strings; what is not text is not its.
         let Ok(text) = std::str::from_utf8(bytes) else {
@@ -45,7 +45,7 @@ mod tests {
 
     fn written(value: &serde_json::Value) -> String {
         let mut bytes = Vec::new();
-        serde_json::to_writer_pretty(Json(&mut bytes), value).expect("JSON");
+        serde_json::to_writer_pretty(JsonEscaper(&mut bytes), value).expect("JSON");
         String::from_utf8(bytes).expect("text")
     }
 

@@ -3,8 +3,8 @@
 
 use crate::launch::Invoker;
 use crate::privileges::Capabilities;
-use crate::privileges::process;
-use crate::variables::Decides;
+use crate::privileges::credentials;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use nix::sys::statvfs::FsFlags;
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub(crate) enum Lockdown {
 
 /// Everything that decides whether recording is allowed, and how it can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct PrivilegeFacts {
     /// Login name of the effective user.
     pub(crate) user: String,
     /// Name of that user's group.
@@ -58,17 +58,17 @@ pub(crate) struct Facts {
     pub(crate) arguments: Vec<OsString>,
 }
 
-impl Facts {
+impl PrivilegeFacts {
     /// Looks.
     pub(crate) fn gather() -> Self {
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {
             user: Invoker::effective_name(),
             group: Invoker::effective_group(),
-            effective: Capabilities(process::effective().unwrap_or(0)),
-            bounding: Capabilities(process::bounding()),
+            effective: Capabilities(credentials::effective().unwrap_or(0)),
+            bounding: Capabilities(credentials::bounding()),
             newest_capability: number("/proc/sys/kernel/cap_last_cap").unwrap_or(u32::MAX),
-            no_new_privileges: process::gains_no_privileges(),
+            no_new_privileges: credentials::gains_no_privileges(),
             foreign_user_namespace: in_foreign_user_namespace(),
             foreign_pid_namespace: fs::read_link("/proc/self/ns/pid")
                 .is_ok_and(|link| link != Path::new(FIRST_PID_NAMESPACE)),
@@ -111,10 +111,10 @@ fn lockdown(text: &str) -> Lockdown {
 /// Marks that container managers leave: systemd's variable of process 1 (as podman and LXC set it
 /// too), and the files of docker and podman.
 fn container() -> Option<String> {
-    let told = fs::read("/proc/1/environ")
+    let environment_text = fs::read("/proc/1/environ")
         .ok()
         .and_then(|bytes| container_variable(&bytes));
-    let told = told.or_else(|| {
+    let environment_text = environment_text.or_else(|| {
         Some(
             fs::read_to_string("/run/systemd/container")
                 .ok()?
@@ -122,19 +122,21 @@ fn container() -> Option<String> {
                 .to_owned(),
         )
     });
-    told.or_else(|| {
-        Path::new("/.dockerenv")
-            .exists()
-            .then(|| "docker".to_owned())
-    })
-    .or_else(|| {
-        Path::new("/run/.containerenv")
-            .exists()
-            .then(|| "podman".to_owned())
-    })
-    .or_else(|| {
-        variable("KUBERNETES_SERVICE_HOST", Decides::Appearance).map(|_| "kubernetes".to_owned())
-    })
+    environment_text
+        .or_else(|| {
+            Path::new("/.dockerenv")
+                .exists()
+                .then(|| "docker".to_owned())
+        })
+        .or_else(|| {
+            Path::new("/run/.containerenv")
+                .exists()
+                .then(|| "podman".to_owned())
+        })
+        .or_else(|| {
+            variable("KUBERNETES_SERVICE_HOST", VariableEffect::Appearance)
+                .map(|_| "kubernetes".to_owned())
+        })
 }
 
 fn container_variable(environ: &[u8]) -> Option<String> {
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn this_process() {
-        let facts = Facts::gather();
+        let facts = PrivilegeFacts::gather();
         assert!(facts.executable.is_absolute());
         assert!(facts.newest_capability > 0);
         let status = fs::read_to_string("/proc/self/status").expect("own status");

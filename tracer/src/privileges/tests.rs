@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ordinary_user() -> Facts {
-    Facts {
+fn ordinary_user() -> PrivilegeFacts {
+    PrivilegeFacts {
         user: "alice".into(),
         group: "users".into(),
         effective: Capabilities(0),
@@ -23,12 +23,12 @@ fn ordinary_user() -> Facts {
 }
 
 /// Alice's case.
-pub(crate) fn denied() -> Denied {
-    Denied::from_facts(ordinary_user()).expect("denied")
+pub(crate) fn denied() -> PrivilegeError {
+    PrivilegeError::from_facts(ordinary_user()).expect("denied")
 }
 
-fn told(facts: Facts) -> String {
-    let denied = Denied::from_facts(facts).expect("denied");
+fn rendered(facts: PrivilegeFacts) -> String {
+    let denied = PrivilegeError::from_facts(facts).expect("denied");
     format!("gctrace: {denied}\n{}", denied.remedy())
 }
 
@@ -36,11 +36,11 @@ fn told(facts: Facts) -> String {
 fn enough() {
     let needed = NEEDED.iter().fold(0, |set, needed| set | 1 << needed.bit);
     for effective in [needed, 0x1ff_ffff_ffff, 1 << 21] {
-        let facts = Facts {
+        let facts = PrivilegeFacts {
             effective: Capabilities(effective),
             ..ordinary_user()
         };
-        assert_eq!(Denied::from_facts(facts), None, "{effective:x}");
+        assert_eq!(PrivilegeError::from_facts(facts), None, "{effective:x}");
     }
     let lacking = Capabilities(needed | 1 << 19).lacking(FOR_OTHERS);
     assert_eq!(
@@ -60,12 +60,12 @@ fn the_bits_are_those_of_the_kernel() {
 
 #[test]
 fn an_ordinary_user() {
-    insta::assert_snapshot!(told(ordinary_user()));
+    insta::assert_snapshot!(rendered(ordinary_user()));
 }
 
 #[test]
 fn half_the_rights() {
-    insta::assert_snapshot!(told(Facts {
+    insta::assert_snapshot!(rendered(PrivilegeFacts {
         effective: Capabilities(1 << 39),
         ..ordinary_user()
     }));
@@ -73,7 +73,7 @@ fn half_the_rights() {
 
 #[test]
 fn setcap_without_effect() {
-    insta::assert_snapshot!(told(Facts {
+    insta::assert_snapshot!(rendered(PrivilegeFacts {
         on_nosuid_mount: true,
         ..ordinary_user()
     }));
@@ -81,7 +81,7 @@ fn setcap_without_effect() {
 
 #[test]
 fn a_container() {
-    insta::assert_snapshot!(told(Facts {
+    insta::assert_snapshot!(rendered(PrivilegeFacts {
         user: "root".into(),
         container: Some("docker".into()),
         effective: Capabilities(0xa804_25fb),
@@ -92,7 +92,7 @@ fn a_container() {
 
 #[test]
 fn a_rootless_container() {
-    insta::assert_snapshot!(told(Facts {
+    insta::assert_snapshot!(rendered(PrivilegeFacts {
         container: Some("podman".into()),
         foreign_user_namespace: true,
         ..ordinary_user()
@@ -103,25 +103,25 @@ fn a_rootless_container() {
 fn limits_of_other_kinds() {
     let all = Capabilities(u64::MAX);
     let texts = [
-        told(Facts {
+        rendered(PrivilegeFacts {
             bounding: Capabilities(0),
             ..ordinary_user()
         }),
-        told(Facts {
+        rendered(PrivilegeFacts {
             no_new_privileges: true,
             ..ordinary_user()
         }),
-        told(Facts {
+        rendered(PrivilegeFacts {
             newest_capability: 37,
             ..ordinary_user()
         }),
-        told(Facts {
+        rendered(PrivilegeFacts {
             foreign_pid_namespace: true,
             container: Some("docker".into()),
             effective: all,
             ..ordinary_user()
         }),
-        told(Facts {
+        rendered(PrivilegeFacts {
             lockdown: Lockdown::Confidentiality,
             effective: all,
             ..ordinary_user()

@@ -1,18 +1,18 @@
 //! `--alloc`: the rate of allocations, from short windows within a budget.
 //!
 //! Owns the thread on which windows open and close: that takes tens of milliseconds, during which the
-//! recording goes on. What one process is asked is `allocations/process.rs`.
+//! recording goes on. What one process is asked is `allocations/sampled_process.rs`.
 
 mod estimate;
-mod local;
-mod process;
+mod local_rate;
+mod sampled_process;
 mod schedule;
 mod steps;
 mod task_clock;
 mod worker;
 
-use crate::record::output::Output;
-use crate::record::stacks::Stacks;
+use crate::record::output::RecordOutput;
+use crate::record::stacks::StackResolver;
 use gctrace_ebpf::AllocationEvent;
 use gctrace_ebpf::SharedMaps;
 use gctrace_event::Allocations as Summary;
@@ -26,7 +26,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
 /// What the thread is told.
-enum Command {
+enum WindowCommand {
     /// This process runs that interpreter from now on.
     Watch {
         pid: u32,
@@ -38,7 +38,7 @@ enum Command {
 }
 
 /// What the thread tells.
-enum Message {
+enum WindowMessage {
     /// What is known of a process.
     Summary(Summary),
     /// What cannot be had, for one process or for all.
@@ -47,8 +47,8 @@ enum Message {
 
 /// The thread, and what it said of lines.
 pub(crate) struct AllocationWindows {
-    commands: Option<Sender<Command>>,
-    messages: Receiver<Message>,
+    commands: Option<Sender<WindowCommand>>,
+    messages: Receiver<WindowMessage>,
     thread: Option<JoinHandle<()>>,
     stacks: HashMap<u32, HashMap<FrameId, u64>>,
     watched: HashMap<u32, u32>,
@@ -81,7 +81,7 @@ impl AllocationWindows {
             return;
         }
         let resolution = Box::new(resolution.clone());
-        self.tell(Command::Watch {
+        self.tell(WindowCommand::Watch {
             pid,
             layout,
             resolution,
@@ -91,11 +91,11 @@ impl AllocationWindows {
     /// A process ended, or runs another program.
     pub(crate) fn ended(&mut self, pid: u32) {
         if self.watched.remove(&pid).is_some() {
-            self.tell(Command::Ended(pid));
+            self.tell(WindowCommand::Ended(pid));
         }
     }
 
-    fn tell(&self, command: Command) {
+    fn tell(&self, command: WindowCommand) {
         if let Some(commands) = &self.commands {
             // The thread has said why, should it have ended.
             let _ = commands.send(command);
@@ -103,7 +103,7 @@ impl AllocationWindows {
     }
 
     /// An allocation took a stack.
-    pub(crate) fn sample(&mut self, event: AllocationEvent, stacks: &mut Stacks) {
+    pub(crate) fn sample(&mut self, event: AllocationEvent, stacks: &mut StackResolver) {
         if let Some(frame) = stacks.innermost(Some(event.stack)) {
             let of_process = self.stacks.entry(event.pid).or_default();
             *of_process.entry(frame).or_default() += 1;
@@ -111,14 +111,14 @@ impl AllocationWindows {
     }
 
     /// Writes what the thread said.
-    pub(crate) fn tick(&mut self, output: &mut Output) {
+    pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                Message::Summary(mut summary) => {
+                WindowMessage::Summary(mut summary) => {
                     summary.stacks = self.lines(summary.pid);
                     output.write(&Record::Allocations(summary));
                 }
-                Message::Note(pid, message) => {
+                WindowMessage::Note(pid, message) => {
                     tracing::warn!("{message}");
                     output.note(pid, crate::record::clock::monotonic_ns(), message);
                 }

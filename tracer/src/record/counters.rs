@@ -3,15 +3,15 @@
 //! Owns what was asked for and what this machine has of it. How counters are opened is the concern of
 //! `gctrace_probes::counters`, how they are read that of the BPF programs.
 
-use crate::record::output::Output;
-use crate::record::processes::Processes;
+use crate::record::output::RecordOutput;
+use crate::record::recorded_processes::RecordedProcesses;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::CounterSet;
-use gctrace_ebpf::Session;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
-use gctrace_event::Header;
 use gctrace_event::ProcessCounters;
 use gctrace_event::Record;
+use gctrace_event::TraceHeader;
 use gctrace_probes::counters;
 use gctrace_probes::counters::CounterError;
 use nix::sched::CpuSet;
@@ -22,14 +22,14 @@ use std::collections::BTreeMap;
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(crate) struct Counting {
+pub(crate) struct CounterRecording {
     counted: Vec<Counter>,
     missing: Vec<(Counter, CounterError)>,
     cpus: Vec<u32>,
     warned: bool,
 }
 
-impl Counting {
+impl CounterRecording {
     /// Finds out which of these counters this machine has.
     pub(crate) fn examine(asked: &[Counter]) -> Self {
         let mut counting = Self::default();
@@ -55,7 +55,7 @@ impl Counting {
     }
 
     /// For the trace's first line.
-    pub(crate) fn describe(&self, header: &mut Header) {
+    pub(crate) fn describe(&self, header: &mut TraceHeader) {
         let name = |counter: &Counter| counter.as_str().to_owned();
         header.counters = self.counted.iter().map(name).collect();
         header.counters_missing = self
@@ -78,7 +78,7 @@ impl Counting {
     }
 
     /// Opens the counters of the CPUs and hands them to the programs, which keep them.
-    pub(crate) fn open(&mut self, session: &Session) {
+    pub(crate) fn open(&mut self, session: &BpfSession) {
         let per_cpu = self.counted.iter().copied();
         for counter in per_cpu.filter(|counter| counters::is_per_cpu(*counter)) {
             for cpu in self.cpus.iter().copied() {
@@ -97,7 +97,7 @@ impl Counting {
     }
 
     /// Begins to count for a process that is running already.
-    pub(crate) fn begin(&mut self, session: &Session, pid: u32, now_ns: u64) {
+    pub(crate) fn begin(&mut self, session: &BpfSession, pid: u32, now_ns: u64) {
         let begun = session.count_process(pid, now_ns);
         self.warn_once(begun);
         self.visit_cpus();
@@ -120,11 +120,11 @@ impl Counting {
     /// A process has ended: writes its totals, if it was one of the recording.
     pub(crate) fn ended(
         &mut self,
-        session: &Session,
+        session: &BpfSession,
         pid: u32,
         at_ns: u64,
-        processes: &Processes,
-        output: &mut Output,
+        processes: &RecordedProcesses,
+        output: &mut RecordOutput,
     ) {
         if self.counted.is_empty() {
             return;
@@ -138,10 +138,10 @@ impl Counting {
     /// Writes the totals of the processes that still run.
     pub(crate) fn write_living(
         &mut self,
-        session: &Session,
+        session: &BpfSession,
         at_ns: u64,
-        processes: &Processes,
-        output: &mut Output,
+        processes: &RecordedProcesses,
+        output: &mut RecordOutput,
     ) {
         self.visit_cpus();
         let found = session.living_processes(at_ns);
@@ -150,7 +150,12 @@ impl Counting {
         }
     }
 
-    fn write(&self, mut totals: ProcessCounters, processes: &Processes, output: &mut Output) {
+    fn write(
+        &self,
+        mut totals: ProcessCounters,
+        processes: &RecordedProcesses,
+        output: &mut RecordOutput,
+    ) {
         self.select(&mut totals.counters);
         if processes.contains(totals.pid) && !totals.counters.is_empty() {
             output.write(&Record::Counters(totals));
@@ -199,14 +204,14 @@ mod tests {
 
     #[test]
     fn each_reason_is_said_once() {
-        let counting = Counting {
+        let counting = CounterRecording {
             counted: vec![Counter::PageFaults],
             missing: vec![
                 (Counter::Cycles, CounterError::NoUnit),
                 (Counter::BranchMisses, CounterError::NotInUnit { cpu: 3 }),
                 (Counter::Instructions, CounterError::NoUnit),
             ],
-            ..Counting::default()
+            ..CounterRecording::default()
         };
         assert_eq!(
             counting.missing(),
@@ -215,7 +220,7 @@ mod tests {
                 "not counted: branch-misses: the performance monitoring unit of CPU 3 does not count it",
             ]
         );
-        let mut header = Header::default();
+        let mut header = TraceHeader::default();
         counting.describe(&mut header);
         assert_eq!(header.counters, ["page-faults"]);
         assert_eq!(header.counters_missing.len(), 3);
@@ -223,7 +228,7 @@ mod tests {
 
     #[test]
     fn only_what_was_asked_for_is_kept() {
-        let counting = Counting::examine(&[Counter::TaskClock]);
+        let counting = CounterRecording::examine(&[Counter::TaskClock]);
         let mut counters = Counters::default();
         counters.migrated = true;
         counters.set(Counter::TaskClock, 7);
@@ -236,7 +241,7 @@ mod tests {
 
     #[test]
     fn nothing_asked_for_is_nothing_counted() {
-        let counting = Counting::examine(&[]);
+        let counting = CounterRecording::examine(&[]);
         assert_eq!(counting.set(), CounterSet::default());
         assert!(counting.missing().is_empty());
     }

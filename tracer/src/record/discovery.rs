@@ -3,11 +3,11 @@
 //! Owns which processes were looked at, when, and what was seen. What makes a file an interpreter is
 //! `gctrace_probes`' business; following children and placing probes is `watch.rs`'s.
 
-use crate::record::processes::LOOK_AGAIN;
+use crate::record::recorded_processes::RESCAN_DELAYS;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::maps;
-use gctrace_probes::process;
-use gctrace_probes::process::Listed;
+use gctrace_probes::proc_status;
+use gctrace_probes::proc_status::ListedProcess;
 use nix::time::ClockId;
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -17,9 +17,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Most processes of which the last of [`LOOK_AGAIN`] is due that one look examines, so that it stays short
+/// Most processes of which the last of [`RESCAN_DELAYS`] is due that one look examines, so that it stays short
 /// however many there are: each costs 50 to 100 us.
-const OLD_ONES_PER_LOOK: usize = 100;
+const OLD_PROCESSES_PER_SCAN: usize = 100;
 
 /// How long a process is young: whether it runs another program than before is then seen at the next look. Wrapper
 /// scripts and shims (pyenv's, conda's) run some other program first, and become Python in seconds.
@@ -29,29 +29,29 @@ const YOUNG: Duration = Duration::from_secs(60);
 const PROGRAMS: usize = 4096;
 
 /// Looks for Python processes.
-pub(crate) struct Discovery {
+pub(crate) struct ProcessDiscovery {
     /// Only processes of this user.
     owner: Option<u32>,
-    known: HashMap<u32, Known>,
+    known: HashMap<u32, ScannedProcess>,
     programs: HashMap<Program, ProgramKind>,
 }
 
 /// A process that was looked at.
-struct Known {
+struct ScannedProcess {
     /// Number of its folder in `/proc`.
     inode: u64,
     started_ns: u64,
-    state: State,
+    state: ScanState,
 }
 
-enum State {
+enum ScanState {
     /// Told, or nothing that could ever run a program (a kernel thread, a zombie).
     Settled,
     /// No CPython so far.
     Waiting {
         /// When it is looked at again.
         due: Instant,
-        /// How often it was looked at, which says how long to wait: index into [`LOOK_AGAIN`].
+        /// How often it was looked at, which says how long to wait: index into [`RESCAN_DELAYS`].
         looked: usize,
         /// What it ran then.
         program: Option<Program>,
@@ -63,13 +63,13 @@ type Program = (u64, u64, i64, i64);
 
 /// What one look at a process says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum ScanResult {
     Python,
     NotYet,
     Never,
 }
 
-impl Discovery {
+impl ProcessDiscovery {
     /// `owner`: of this user only.
     pub(crate) fn new(owner: Option<u32>) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Discovery {
 
     fn look_at(&mut self, now: Instant) -> Vec<u32> {
         // A `/proc` that cannot be listed shows nobody, and nobody as ended.
-        let Ok(listed) = process::all() else {
+        let Ok(listed) = proc_status::all() else {
             return Vec::new();
         };
         self.forget_ended(&listed);
@@ -98,18 +98,18 @@ impl Discovery {
             .collect();
         due.extend(self.waited(now));
         due.extend(self.became_another(now));
-        due.retain(|pid| self.examine(*pid, now) == Seen::Python);
+        due.retain(|pid| self.examine(*pid, now) == ScanResult::Python);
         due.sort_unstable();
         due
     }
 
-    fn forget_ended(&mut self, listed: &[Listed]) {
+    fn forget_ended(&mut self, listed: &[ListedProcess]) {
         let there: HashSet<u32> = listed.iter().map(|process| process.pid).collect();
         self.known.retain(|pid, _| there.contains(pid));
     }
 
     /// Whether this process was never seen; from now on it is known, and due.
-    fn is_new(&mut self, listed: &Listed, now: Instant) -> bool {
+    fn is_new(&mut self, listed: &ListedProcess, now: Instant) -> bool {
         if listed.pid == std::process::id() {
             return false;
         }
@@ -120,22 +120,22 @@ impl Discovery {
         {
             return false;
         }
-        let Ok(started_ns) = process::started_ns(listed.pid) else {
+        let Ok(started_ns) = proc_status::started_ns(listed.pid) else {
             return false;
         };
         if let Some(known) = known.filter(|known| known.started_ns == started_ns) {
             known.inode = listed.inode;
             return false;
         }
-        let looked = looks_until(age(started_ns));
-        let state = State::Waiting {
+        let looked = scans_before(age(started_ns));
+        let state = ScanState::Waiting {
             due: now,
             looked,
             program: None,
         };
         self.known.insert(
             listed.pid,
-            Known {
+            ScannedProcess {
                 inode: listed.inode,
                 started_ns,
                 state,
@@ -149,8 +149,8 @@ impl Discovery {
         let (mut young, mut old) = (Vec::new(), Vec::new());
         for (pid, known) in &self.known {
             match known.state {
-                State::Waiting { due, looked, .. } if due < now => {
-                    let list = if looked < LOOK_AGAIN.len() {
+                ScanState::Waiting { due, looked, .. } if due < now => {
+                    let list = if looked < RESCAN_DELAYS.len() {
                         &mut young
                     } else {
                         &mut old
@@ -160,9 +160,9 @@ impl Discovery {
                 _ => {}
             }
         }
-        if old.len() > OLD_ONES_PER_LOOK {
-            old.select_nth_unstable(OLD_ONES_PER_LOOK);
-            old.truncate(OLD_ONES_PER_LOOK);
+        if old.len() > OLD_PROCESSES_PER_SCAN {
+            old.select_nth_unstable(OLD_PROCESSES_PER_SCAN);
+            old.truncate(OLD_PROCESSES_PER_SCAN);
         }
         young.into_iter().chain(old).map(|(_, pid)| pid).collect()
     }
@@ -173,7 +173,7 @@ impl Discovery {
         let mut changed = Vec::new();
         for (pid, known) in &mut self.known {
             let age = since_boot.saturating_sub(Duration::from_nanos(known.started_ns));
-            let State::Waiting {
+            let ScanState::Waiting {
                 due,
                 looked,
                 program,
@@ -190,36 +190,36 @@ impl Discovery {
         changed
     }
 
-    fn examine(&mut self, pid: u32, now: Instant) -> Seen {
+    fn examine(&mut self, pid: u32, now: Instant) -> ScanResult {
         let program = running(pid).map(|file| identity(&file));
         let seen = self.see(pid);
         if let Some(known) = self.known.get_mut(&pid) {
             known.state = match (seen, &known.state) {
-                (Seen::NotYet, State::Waiting { looked, .. }) => State::Waiting {
+                (ScanResult::NotYet, ScanState::Waiting { looked, .. }) => ScanState::Waiting {
                     due: now + wait(*looked),
                     looked: looked.saturating_add(1),
                     program,
                 },
-                _ => State::Settled,
+                _ => ScanState::Settled,
             };
         }
         seen
     }
 
-    fn see(&mut self, pid: u32) -> Seen {
+    fn see(&mut self, pid: u32) -> ScanResult {
         if self.owner.is_some_and(|owner| !belongs_to(pid, owner)) {
             // It may become this user's, as a login does.
-            return Seen::NotYet;
+            return ScanResult::NotYet;
         }
-        match std::fs::metadata(process::executable_link(pid)) {
+        match std::fs::metadata(proc_status::executable_link(pid)) {
             Ok(file) => self.see_program(pid, &file),
             // Only what has no memory of its own has no executable.
-            Err(error) if error.kind() == ErrorKind::NotFound => Seen::Never,
-            Err(_) => Seen::NotYet,
+            Err(error) if error.kind() == ErrorKind::NotFound => ScanResult::Never,
+            Err(_) => ScanResult::NotYet,
         }
     }
 
-    fn see_program(&mut self, pid: u32, file: &Metadata) -> Seen {
+    fn see_program(&mut self, pid: u32, file: &Metadata) -> ScanResult {
         let python = match self.kind(pid, file) {
             ProgramKind::Static => true,
             // Python or not is seen once its loader, or the program itself, has mapped a libpython.
@@ -228,7 +228,11 @@ impl Discovery {
             }
             ProgramKind::Other => false,
         };
-        if python { Seen::Python } else { Seen::NotYet }
+        if python {
+            ScanResult::Python
+        } else {
+            ScanResult::NotYet
+        }
     }
 
     /// What kind of program a process runs; each file is read once.
@@ -240,7 +244,7 @@ impl Discovery {
         if self.programs.len() >= PROGRAMS {
             self.programs.clear();
         }
-        let kind = gctrace_probes::identify(&process::executable_link(pid));
+        let kind = gctrace_probes::identify(&proc_status::executable_link(pid));
         // Gone meanwhile, or not to be read: nothing to remember about the file.
         let Ok(kind) = kind else {
             return ProgramKind::Other;
@@ -257,25 +261,25 @@ fn belongs_to(pid: u32, owner: u32) -> bool {
 }
 
 fn wait(looked: usize) -> Duration {
-    LOOK_AGAIN
+    RESCAN_DELAYS
         .get(looked)
-        .or(LOOK_AGAIN.last())
+        .or(RESCAN_DELAYS.last())
         .copied()
         .unwrap_or_default()
 }
 
 /// The executable of a process.
 fn running(pid: u32) -> Option<Metadata> {
-    std::fs::metadata(process::executable_link(pid)).ok()
+    std::fs::metadata(proc_status::executable_link(pid)).ok()
 }
 
 fn identity(file: &Metadata) -> Program {
     (file.dev(), file.ino(), file.mtime(), file.mtime_nsec())
 }
 
-/// How many of [`LOOK_AGAIN`] are over for a process of this age.
-fn looks_until(age: Duration) -> usize {
-    LOOK_AGAIN.iter().filter(|wait| **wait <= age).count()
+/// How many of [`RESCAN_DELAYS`] are over for a process of this age.
+fn scans_before(age: Duration) -> usize {
+    RESCAN_DELAYS.iter().filter(|wait| **wait <= age).count()
 }
 
 fn age(started_ns: u64) -> Duration {

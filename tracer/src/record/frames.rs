@@ -2,7 +2,7 @@
 //!
 //! Owns the names of frames: each is written once, whoever met it and in whatever process.
 
-use crate::record::sink::Sink;
+use crate::record::sink::RecordSink;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
 use gctrace_event::Record;
@@ -11,14 +11,14 @@ use std::rc::Rc;
 
 /// Every frame of the trace.
 #[derive(Default)]
-pub(crate) struct Frames {
-    tree: HashMap<Node, FrameId>,
+pub(crate) struct FrameTree {
+    tree: HashMap<FrameNode, FrameId>,
     names: HashMap<Rc<str>, Rc<str>>,
 }
 
 /// A frame by what is shown of it, below its parent.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Node {
+pub(crate) struct FrameNode {
     /// The frame that called it.
     pub parent: Option<FrameId>,
     /// Name of its function.
@@ -29,9 +29,9 @@ pub(crate) struct Node {
     pub line: Option<u32>,
 }
 
-impl Frames {
+impl FrameTree {
     /// The frame's name in the trace; written if it is new.
-    pub(crate) fn place(&mut self, node: Node, sink: &mut impl Sink) -> FrameId {
+    pub(crate) fn place(&mut self, node: FrameNode, sink: &mut impl RecordSink) -> FrameId {
         if let Some(id) = self.tree.get(&node) {
             return *id;
         }

@@ -1,19 +1,19 @@
 //! The first line of a trace: what is recorded, where, since when.
 
 use crate::args::RecordConfig;
-use crate::args::Target;
-use crate::files::NameFacts;
+use crate::args::RecordTarget;
+use crate::files::NameValues;
 use crate::record::clock;
-use crate::record::mode::Collections;
+use crate::record::mode::CollectionSource;
 use clap::ValueEnum;
 use gctrace_event::FORMAT;
-use gctrace_event::Header;
-use gctrace_probes::process::RANK_VARIABLES;
+use gctrace_event::TraceHeader;
+use gctrace_probes::proc_status::RANK_VARIABLES;
 use std::ffi::OsStr;
 
 /// What the name of the trace may hold.
-pub(crate) fn name_facts(header: &Header) -> NameFacts<'_> {
-    NameFacts {
+pub(crate) fn name_facts(header: &TraceHeader) -> NameValues<'_> {
+    NameValues {
         host: &header.host,
         rank: header.rank,
         pid: header.attached_pid.unwrap_or_else(std::process::id),
@@ -23,9 +23,9 @@ pub(crate) fn name_facts(header: &Header) -> NameFacts<'_> {
 /// Describes the recording. `variable` looks into the environment that the command will have.
 pub(crate) fn header<'a>(
     config: &RecordConfig,
-    collections: Collections,
+    collections: CollectionSource,
     variable: impl Fn(&str) -> Option<&'a OsStr>,
-) -> Header {
+) -> TraceHeader {
     let name = nix::sys::utsname::uname().ok();
     let text = |value: Option<&OsStr>| {
         value
@@ -33,17 +33,17 @@ pub(crate) fn header<'a>(
             .unwrap_or_default()
     };
     let (command, attached_pid) = match &config.target {
-        Target::Command(words) => (
+        RecordTarget::Command(words) => (
             words
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
             None,
         ),
-        Target::Process { pid, .. } => (Vec::new(), Some(*pid)),
-        Target::Everything => (Vec::new(), None),
+        RecordTarget::Process { pid, .. } => (Vec::new(), Some(*pid)),
+        RecordTarget::Everything => (Vec::new(), None),
     };
-    Header {
+    TraceHeader {
         format: FORMAT.to_owned(),
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
         command,
@@ -65,6 +65,6 @@ pub(crate) fn header<'a>(
             .to_possible_value()
             .map(|value| value.get_name().to_owned()),
         mode: Some(collections.as_str().to_owned()),
-        ..Header::default()
+        ..TraceHeader::default()
     }
 }

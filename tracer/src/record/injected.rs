@@ -1,40 +1,40 @@
 //! The injected library's side of a recording: rings of shared memory that processes hand over.
 //!
 //! Owns the private folder and its socket, the processes that came, and what is told of all of them
-//! together. Who a process is and what it says is `injected/process.rs`. How the library gets into
+//! together. Who a process is and what it says is `injected/injected_process.rs`. How the library gets into
 //! programs is `launch/preload.rs`.
 
 mod connections;
-mod counted;
+mod counted_allocations;
 mod folder;
 mod gpu;
+mod injected_process;
 mod notices;
-mod process;
 mod python;
-mod said;
+mod ring_event;
 mod texts;
 
-use crate::launch::Ended;
+use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::record::clock;
-use crate::record::injected::connections::Connections;
-use crate::record::injected::folder::Folder;
-use crate::record::injected::folder::Owner;
-use crate::record::injected::notices::Notices;
-use crate::record::injected::process::Process;
-use crate::record::output::Output;
-use crate::record::trace::Trace;
+use crate::record::injected::connections::RingConnections;
+use crate::record::injected::folder::FolderOwner;
+use crate::record::injected::folder::InjectFolder;
+use crate::record::injected::injected_process::InjectedProcess;
+use crate::record::injected::notices::NoticeCounts;
+use crate::record::output::RecordOutput;
+use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_event::Origin;
 use gctrace_event::ProbeCost;
 use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
 use gctrace_ring::Absence;
-use gctrace_ring::Consumer;
-use gctrace_ring::Listener;
-use gctrace_ring::Offered;
-use gctrace_ring::Options;
-use gctrace_ring::Role;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::OfferedRing;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingRole;
 use nix::sys::epoll::Epoll;
 use nix::sys::epoll::EpollCreateFlags;
 use nix::sys::epoll::EpollEvent;
@@ -49,17 +49,17 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// Everything about processes that are recorded from within.
-pub(crate) struct Injected {
-    connections: Connections,
+pub(crate) struct InjectedProcesses {
+    connections: RingConnections,
     /// The listener, open connections and all living processes.
     waiting: Epoll,
     /// What the library is asked.
-    asked: Options,
-    processes: HashMap<u32, Process>,
+    asked: InjectOptions,
+    processes: HashMap<u32, InjectedProcess>,
     /// Whose rings are taken, besides root's.
-    owner: Owner,
+    owner: FolderOwner,
     launched: Option<u32>,
-    told: Told,
+    stats: InjectedStats,
     /// Collections are to be seen from within, and no process has handed over a ring for them yet.
     lacks_python: bool,
     /// GPU work is to be seen, and no process has handed over a ring for it yet.
@@ -69,18 +69,18 @@ pub(crate) struct Injected {
     /// What says how many processes hand over no ring.
     absent: std::fs::File,
     /// Dropped last.
-    folder: Folder,
+    folder: InjectFolder,
 }
 
 /// What is told of all processes together.
-struct Told {
+struct InjectedStats {
     /// No probes do: processes, threads and ends are told from here.
     describes_processes: bool,
-    notices: Notices,
+    notices: NoticeCounts,
     lost: BTreeMap<String, u64>,
     /// As above, not yet told.
     lost_by_process: BTreeMap<(u32, &'static str), u64>,
-    overhead: Overhead,
+    overhead: CuptiOverhead,
     /// Collections seen from within.
     collections: u64,
     /// Calls that CUPTI told of.
@@ -93,7 +93,7 @@ struct Told {
 
 /// What CUPTI itself kept the programs' threads busy.
 #[derive(Clone, Copy, Debug, Default)]
-struct Overhead {
+struct CuptiOverhead {
     count: u64,
     total_ns: u64,
     queue_full: u64,
@@ -101,7 +101,7 @@ struct Overhead {
 
 /// What is to be said at the end.
 #[derive(Debug, Default)]
-pub(crate) struct Finished {
+pub(crate) struct InjectedSummary {
     /// What was lost, by where.
     pub lost: BTreeMap<String, u64>,
     /// Processes that still ran.
@@ -112,45 +112,45 @@ pub(crate) struct Finished {
     pub hooks: Vec<ProbeCost>,
 }
 
-impl Injected {
+impl InjectedProcesses {
     /// Makes the private folder and listens in it. `describes_processes`: there are no probes that do;
     /// `asked`: what the library is to see.
     pub(crate) fn start(
         invoker: &Invoker,
         as_root: bool,
         describes_processes: bool,
-        asked: &Options,
+        asked: &InjectOptions,
     ) -> anyhow::Result<Self> {
         let is_other = invoker.escalated_by().is_some() && !as_root;
         let own = nix::unistd::Uid::effective().as_raw();
         let owner = match is_other {
-            true => Owner {
+            true => FolderOwner {
                 uid: invoker.uid,
                 gid: invoker.gid,
             },
-            false => Owner {
+            false => FolderOwner {
                 uid: own,
                 gid: nix::unistd::Gid::effective().as_raw(),
             },
         };
-        let folder = Folder::make(&folder::places(owner), owner)?;
-        let listener = Listener::bind(&folder.socket())
+        let folder = InjectFolder::make(&folder::places(owner), owner)?;
+        let listener = RingListener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
         let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
-            connections: Connections::new(listener),
+            connections: RingConnections::new(listener),
             waiting,
             asked: *asked,
             processes: HashMap::new(),
             owner,
             launched: None,
-            told: Told {
+            stats: InjectedStats {
                 describes_processes,
-                notices: Notices::default(),
+                notices: NoticeCounts::default(),
                 lost: BTreeMap::new(),
                 lost_by_process: BTreeMap::new(),
-                overhead: Overhead::default(),
+                overhead: CuptiOverhead::default(),
                 collections: 0,
                 calls: 0,
                 cupti: Vec::new(),
@@ -184,14 +184,14 @@ impl Injected {
     }
 
     /// Takes new rings, reads all, and buries the dead.
-    pub(crate) fn tick(&mut self, trace: &mut Trace) {
+    pub(crate) fn tick(&mut self, trace: &mut RecordingTrace) {
         self.connections.listen(&self.waiting);
         // Who is found dead here has written all it will, which is read below.
         let dead = self.dead();
         self.accept(trace);
         for (pid, process) in &mut self.processes {
             let is_dead = process.pidfd.is_none() || dead.contains(pid);
-            process.read(is_dead, trace, &mut self.told);
+            process.read(is_dead, trace, &mut self.stats);
         }
         let now_ns = clock::monotonic_ns();
         let gone: Vec<u32> = self
@@ -201,13 +201,13 @@ impl Injected {
             .map(|(pid, _)| *pid)
             .collect();
         for pid in gone {
-            self.bury(pid, now_ns, trace);
+            self.reap(pid, now_ns, trace);
         }
     }
 
     /// Processes that are known by their absence only. Where there are probes, these see them.
-    pub(crate) fn count_absent(&self, trace: &mut Trace) {
-        if !self.told.describes_processes {
+    pub(crate) fn count_absent(&self, trace: &mut RecordingTrace) {
+        if !self.stats.describes_processes {
             return;
         }
         match gctrace_ring::absences(&self.absent) {
@@ -227,22 +227,22 @@ impl Injected {
 
     /// What was lost so far, by where.
     pub(crate) fn lost(&self) -> &BTreeMap<String, u64> {
-        &self.told.lost
+        &self.stats.lost
     }
 
     /// Collections and calls of CUDA seen from within so far.
     pub(crate) fn hits(&self) -> u64 {
-        self.told.collections.saturating_add(self.told.calls)
+        self.stats.collections.saturating_add(self.stats.calls)
     }
 
     /// Processes, and since when CUPTI tells of their calls; each once.
     pub(crate) fn take_cupti(&mut self) -> Vec<(u32, u64)> {
-        std::mem::take(&mut self.told.cupti)
+        std::mem::take(&mut self.stats.cupti)
     }
 
     /// Processes that CUPTI tells nothing of; each once for each reason.
     pub(crate) fn take_without_cupti(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.told.without_cupti)
+        std::mem::take(&mut self.stats.without_cupti)
     }
 
     fn dead(&self) -> Vec<u32> {
@@ -253,7 +253,7 @@ impl Injected {
         ready.filter_map(|data| u32::try_from(data).ok()).collect()
     }
 
-    fn accept(&mut self, trace: &mut Trace) {
+    fn accept(&mut self, trace: &mut RecordingTrace) {
         let mut offers = Vec::new();
         let is_short_of_files = self.connections.take(&self.waiting, &mut offers);
         for offered in offers {
@@ -264,8 +264,8 @@ impl Injected {
         }
     }
 
-    fn take(&mut self, offered: Offered, trace: &mut Trace) {
-        let Offered {
+    fn take(&mut self, offered: OfferedRing, trace: &mut RecordingTrace) {
+        let OfferedRing {
             ring,
             hello,
             pid,
@@ -283,7 +283,7 @@ impl Injected {
         if known.is_some_and(|known| known.still_maps(hello.role)) {
             return self.warn(pid, SECOND_RING.to_owned(), trace);
         }
-        let consumer = match Consumer::open(ring.as_fd(), records) {
+        let consumer = match RingConsumer::open(ring.as_fd(), records) {
             Ok(consumer) => consumer,
             Err(error) => {
                 let text = format!(
@@ -297,20 +297,20 @@ impl Injected {
         if !self.processes.contains_key(&pid) {
             let pidfd = self.watch_end(pid);
             let origin = match self.launched == Some(pid) {
-                true => Origin::Launched,
-                false => Origin::Child,
+                true => ProcessOrigin::Launched,
+                false => ProcessOrigin::Child,
             };
-            let process = Process::new(pid, &hello, origin, pidfd);
+            let process = InjectedProcess::new(pid, &hello, origin, pidfd);
             self.processes.insert(pid, process);
-            if self.told.describes_processes {
+            if self.stats.describes_processes {
                 trace.examination.began(pid, None);
             }
         }
-        self.lacks_python &= hello.role != Role::Python;
-        self.lacks_cuda &= hello.role != Role::Gpu;
+        self.lacks_python &= hello.role != RingRole::Python;
+        self.lacks_cuda &= hello.role != RingRole::Gpu;
         self.has_launched |= self.launched == Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.add(&hello, (consumer, inode), trace, &mut self.told);
+            process.add(&hello, (consumer, inode), trace, &mut self.stats);
         }
     }
 
@@ -329,15 +329,15 @@ impl Injected {
     }
 
     /// A process has ended and was read to the end.
-    fn bury(&mut self, pid: u32, at_ns: u64, trace: &mut Trace) {
+    fn reap(&mut self, pid: u32, at_ns: u64, trace: &mut RecordingTrace) {
         let Some(mut process) = self.processes.remove(&pid) else {
             return;
         };
-        process.close(at_ns, trace, &mut self.told);
+        process.close(at_ns, trace, &mut self.stats);
         if let Some(pidfd) = &process.pidfd {
             let _ = self.waiting.delete(pidfd);
         }
-        if self.told.describes_processes {
+        if self.stats.describes_processes {
             trace.output.forget(pid);
             trace.examination.ended(pid);
             // How the command ended is known once it was waited for.
@@ -347,19 +347,23 @@ impl Injected {
         }
     }
 
-    fn warn(&mut self, pid: u32, text: String, trace: &mut Trace) {
-        let notice = said::Notice {
+    fn warn(&mut self, pid: u32, text: String, trace: &mut RecordingTrace) {
+        let notice = ring_event::InjectedNotice {
             at_ns: clock::monotonic_ns(),
-            weight: said::Weight::Warning,
+            weight: ring_event::NoticeLevel::Warning,
             text,
         };
-        self.told.notices.say(pid, notice, &mut trace.output);
+        self.stats.notices.report(pid, notice, &mut trace.output);
     }
 
     /// Ends: everything is read once more. `ended`: how the command did, if it did.
-    pub(crate) fn finish(mut self, ended: Option<Ended>, trace: &mut Trace) -> Finished {
+    pub(crate) fn finish(
+        mut self,
+        ended: Option<CommandEnd>,
+        trace: &mut RecordingTrace,
+    ) -> InjectedSummary {
         // All that had connected by now: the kernel keeps as many waiting.
-        for _ in 0..Listener::MOST_WAITING / connections::ACCEPTED_AT_ONCE {
+        for _ in 0..RingListener::MAX_WAITING / connections::ACCEPTED_AT_ONCE {
             self.tick(trace);
             if !self.connections.has_more() {
                 break;
@@ -368,11 +372,11 @@ impl Injected {
         self.count_absent(trace);
         let alive = self.processes.len();
         for process in self.processes.values_mut() {
-            process.leave(trace, &mut self.told);
+            process.leave(trace, &mut self.stats);
         }
         let now_ns = clock::monotonic_ns();
         if let (Some(pid), Some(_)) = (self.launched, ended)
-            && self.told.describes_processes
+            && self.stats.describes_processes
             && self.has_launched
         {
             write_exit(pid, now_ns, ended, &mut trace.output);
@@ -382,19 +386,19 @@ impl Injected {
         } else if self.lacks_cuda {
             self.warn(0, NO_CUDA.to_owned(), trace);
         }
-        self.told.overhead.note(&mut trace.output);
-        self.told.notices.finish(&mut trace.output);
-        Finished {
-            hooks: self.told.hooks(),
-            lost: self.told.lost,
+        self.stats.overhead.note(&mut trace.output);
+        self.stats.notices.finish(&mut trace.output);
+        InjectedSummary {
+            hooks: self.stats.hooks(),
+            lost: self.stats.lost,
             alive,
-            cupti: self.told.cupti,
+            cupti: self.stats.cupti,
         }
     }
 }
 
 /// Readable when a process comes or goes.
-impl AsFd for Injected {
+impl AsFd for InjectedProcesses {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.waiting.0.as_fd()
     }
@@ -413,10 +417,10 @@ const NO_PYTHON: &str = "no CPython of this recording could be seen: the command
 const NO_CUDA: &str = "no GPU times were recorded: no program initialised CUDA, so that CUPTI was not loaded \
     (--cuda off does not ask for it)";
 
-fn write_exit(pid: u32, at_ns: u64, ended: Option<Ended>, output: &mut Output) {
+fn write_exit(pid: u32, at_ns: u64, ended: Option<CommandEnd>, output: &mut RecordOutput) {
     let (code, signal) = match ended {
-        Some(Ended::Code(code)) => (Some(i32::from(code)), None),
-        Some(Ended::Signal(signal)) => (None, Some(i32::from(signal))),
+        Some(CommandEnd::Code(code)) => (Some(i32::from(code)), None),
+        Some(CommandEnd::Signal(signal)) => (None, Some(i32::from(signal))),
         None => (None, None),
     };
     output.write(&Record::ProcessExit(ProcessExit {
@@ -440,7 +444,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-impl Told {
+impl InjectedStats {
     fn hooks(&self) -> Vec<ProbeCost> {
         let hooks = [
             ("collection, seen from within", self.collections),
@@ -466,7 +470,7 @@ impl Told {
     }
 
     /// Tells the trace of whom something was lost, after a process is over.
-    fn say_lost(&mut self, output: &mut Output) {
+    fn report_lost(&mut self, output: &mut RecordOutput) {
         let now_ns = clock::monotonic_ns();
         for ((pid, what), count) in std::mem::take(&mut self.lost_by_process) {
             output.note(Some(pid), now_ns, format!("lost: {count} ({what})"));
@@ -474,14 +478,14 @@ impl Told {
     }
 }
 
-impl Overhead {
+impl CuptiOverhead {
     fn add(&mut self, ns: u64, queue_full: bool) {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
         self.queue_full += u64::from(queue_full);
     }
 
-    fn note(&self, output: &mut Output) {
+    fn note(&self, output: &mut RecordOutput) {
         if self.count > 0 {
             let milliseconds = self.total_ns as f64 / 1e6;
             let message = format!(

@@ -1,26 +1,26 @@
 //! Interpreter files: found, resolved, armed, each once per recording.
 //!
 //! Owns the probes of every file and what is known about programs. Does not know about processes
-//! (`processes.rs`): it is asked about one file or one program at a time.
+//! (`recorded_processes.rs`): it is asked about one file or one program at a time.
 
-use crate::launch::Cache;
+use crate::launch::CacheDir;
 use crate::record::clock;
-use crate::record::examined::Unexamined;
+use crate::record::examination::Unexamined;
 use crate::record::plan;
 use anyhow::Context as _;
+use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::Attachment;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
-use gctrace_ebpf::Registers;
-use gctrace_ebpf::Session;
 use gctrace_event::Interpreter;
 use gctrace_probes::ProgramKind;
 use gctrace_probes::Resolution;
 use gctrace_probes::ResolveOptions;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::maps::Candidate;
-use gctrace_probes::process;
-use gctrace_probes::process::ProcessError;
+use gctrace_probes::maps::MappedFile;
+use gctrace_probes::proc_status;
+use gctrace_probes::proc_status::ProcessError;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fs::File;
@@ -36,9 +36,9 @@ pub(crate) type InterpreterIndex = usize;
 type FileIdentity = (u64, u64);
 
 /// Every interpreter of a recording.
-pub(crate) struct Interpreters {
-    cache: Option<Cache>,
-    armed: Vec<Armed>,
+pub(crate) struct ProbedInterpreters {
+    cache: Option<CacheDir>,
+    armed: Vec<ProbedInterpreter>,
     /// `None`: examined, no collector in it, or it could not be armed.
     files: HashMap<FileIdentity, Option<InterpreterIndex>>,
     /// Of these, those that could not be armed, for another reason than that there is no collector in them.
@@ -51,7 +51,7 @@ pub(crate) struct Interpreters {
     warnings: Vec<String>,
 }
 
-struct Armed {
+struct ProbedInterpreter {
     description: Interpreter,
     /// Index of its layout in the BPF programs.
     layout: u32,
@@ -64,7 +64,7 @@ struct Armed {
 
 /// What a program that begins needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
+pub(crate) enum ProbeNeed {
     /// It holds a collector itself, whose probes are in.
     Interpreter(InterpreterIndex),
     /// It links a libpython: to be looked at again at its entry point, where it will be stopped.
@@ -77,9 +77,9 @@ pub(crate) enum Program {
     Unprobed(Unexamined),
 }
 
-impl Interpreters {
+impl ProbedInterpreters {
     /// `cache`: folder for resolutions.
-    pub(crate) fn new(cache: Option<Cache>) -> Self {
+    pub(crate) fn new(cache: Option<CacheDir>) -> Self {
         Self {
             cache,
             armed: Vec::new(),
@@ -141,44 +141,44 @@ impl Interpreters {
     }
 
     /// Looks at the program of a process that stands at exec: only its executable is mapped.
-    pub(crate) fn examine_program(&mut self, session: &mut Session, pid: u32) -> Program {
-        let link = process::executable_link(pid);
+    pub(crate) fn examine_program(&mut self, session: &mut BpfSession, pid: u32) -> ProbeNeed {
+        let link = proc_status::executable_link(pid);
         match self.try_examine(session, pid, &link) {
             Ok(program) => match self.take_unprobed(pid) {
-                Some(why) => Program::Unprobed(why),
+                Some(why) => ProbeNeed::Unprobed(why),
                 None => program,
             },
             // What its process could not tell any more, the next one that runs it will.
-            Err(_) if !link.exists() => Program::Gone,
+            Err(_) if !link.exists() => ProbeNeed::Gone,
             Err(error) => {
                 self.not_probed(pid, &shown(&link), &error);
-                Program::Unprobed(self.take_unprobed(pid).unwrap_or(Unexamined::Forbidden))
+                ProbeNeed::Unprobed(self.take_unprobed(pid).unwrap_or(Unexamined::Forbidden))
             }
         }
     }
 
     fn try_examine(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         pid: u32,
         link: &Path,
-    ) -> anyhow::Result<Program> {
+    ) -> anyhow::Result<ProbeNeed> {
         let program = match gctrace_probes::identify(link)? {
             ProgramKind::Static => self
                 .arm(session, pid, link, &shown(link))?
-                .map(Program::Interpreter),
+                .map(ProbeNeed::Interpreter),
             ProgramKind::NeedsLibpython { entry_file_offset } => {
                 self.stop_at_entry(session, link, entry_file_offset)?;
-                Some(Program::LinksInterpreter)
+                Some(ProbeNeed::LinksInterpreter)
             }
             ProgramKind::OtherDynamic { .. } | ProgramKind::Other => None,
         };
-        Ok(program.unwrap_or(Program::Other))
+        Ok(program.unwrap_or(ProbeNeed::Other))
     }
 
     fn stop_at_entry(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         link: &Path,
         offset: u64,
     ) -> anyhow::Result<()> {
@@ -189,7 +189,7 @@ impl Interpreters {
         let point = PlannedPoint {
             kind: PointKind::POINT_PROGRAM_ENTRY,
             layout: None,
-            registers: Registers::default(),
+            registers: ArgumentRegisters::default(),
             fixed_generation: None,
             runtime_delta: 0,
             entry: Some(offset),
@@ -203,7 +203,7 @@ impl Interpreters {
 
     /// The program's interpreter is known: it need not be stopped at its entry point any more.
     pub(crate) fn entry_reached(&mut self, pid: u32) {
-        if let Ok(identity) = identity(&process::executable_link(pid)) {
+        if let Ok(identity) = identity(&proc_status::executable_link(pid)) {
             self.entries.remove(&identity);
         }
     }
@@ -211,7 +211,7 @@ impl Interpreters {
     /// Arms the collector that a program would run with, before it runs: where it is, and the interpreter's index.
     pub(crate) fn arm_named(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         program: &Path,
     ) -> Option<(PathBuf, InterpreterIndex)> {
         let file = match gctrace_probes::identify(program) {
@@ -235,13 +235,13 @@ impl Interpreters {
     /// armed only now.
     pub(crate) fn arm_mapped(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         pid: u32,
     ) -> Option<(InterpreterIndex, bool)> {
         let files = match gctrace_probes::maps::candidates(pid) {
             Ok(files) => files,
             Err(error @ ProcessError::Forbidden { .. }) => {
-                self.not_probed(pid, &process::executable_link(pid), &error.into());
+                self.not_probed(pid, &proc_status::executable_link(pid), &error.into());
                 return None;
             }
             // It has ended.
@@ -254,9 +254,9 @@ impl Interpreters {
 
     fn arm_mapped_file(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         pid: u32,
-        file: &Candidate,
+        file: &MappedFile,
     ) -> Option<(InterpreterIndex, bool)> {
         let before = self.armed.len();
         match self.arm(session, pid, &file.openable, &file.path) {
@@ -271,7 +271,7 @@ impl Interpreters {
     /// Resolves and arms one file; `None` if there is no collector in it.
     fn arm(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         pid: u32,
         open: &Path,
         shown: &Path,
@@ -298,7 +298,7 @@ impl Interpreters {
 
     fn arm_new(
         &mut self,
-        session: &mut Session,
+        session: &mut BpfSession,
         pid: u32,
         open: &Path,
         shown: &Path,
@@ -332,7 +332,7 @@ impl Interpreters {
             resolution.rung
         );
         let index = self.armed.len();
-        self.armed.push(Armed {
+        self.armed.push(ProbedInterpreter {
             description: plan::describe(&resolution, shown),
             layout,
             frames: plan::lines(&resolution).cloned(),
@@ -353,7 +353,10 @@ impl Interpreters {
         let debug = "usr/lib/debug";
         Ok(ResolveOptions {
             cache: cache.map(Path::to_owned),
-            debug_roots: vec![process::root(pid).join(debug), Path::new("/").join(debug)],
+            debug_roots: vec![
+                proc_status::root(pid).join(debug),
+                Path::new("/").join(debug),
+            ],
             ..ResolveOptions::default()
         })
     }

@@ -3,8 +3,8 @@
 //! Pure. Owns the rule: same process, same thread, overlapping in time. A thread is in one collection at a
 //! time, so pauses of one source never overlap each other, and at most one of the other source fits best.
 
+use gctrace_event::EventSource;
 use gctrace_event::Pause;
-use gctrace_event::Source;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const ROUNDS: u32 = 25;
 
 /// Pauses by who told of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct SourceTotals {
     /// Both sources.
     pub both: u64,
     /// The probes alone.
@@ -26,25 +26,25 @@ pub(crate) struct Counts {
 
 /// Pauses that wait for their other half.
 #[derive(Default)]
-pub(crate) struct Merge {
+pub(crate) struct PauseMerger {
     /// By process and thread.
-    waiting: HashMap<(u32, u32), Thread>,
+    waiting: HashMap<(u32, u32), ThreadPauses>,
     round: u32,
-    counts: Counts,
+    counts: SourceTotals,
 }
 
 #[derive(Default)]
-struct Thread {
-    probed: Side,
-    injected: Side,
+struct ThreadPauses {
+    probed: UnmatchedPauses,
+    injected: UnmatchedPauses,
 }
 
 /// Pauses of one source by when they began, and the round in which they came; the second number tells apart
 /// what damaged data may have beginning at once.
 #[derive(Default)]
-struct Side(BTreeMap<(u64, u32), (Pause, u32)>);
+struct UnmatchedPauses(BTreeMap<(u64, u32), (Pause, u32)>);
 
-impl Merge {
+impl PauseMerger {
     /// Takes a pause of either source; the merged one if its other half was there already.
     pub(crate) fn take(&mut self, pause: &Pause) -> Option<Pause> {
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
@@ -88,12 +88,12 @@ impl Merge {
     }
 
     /// What was released so far.
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> SourceTotals {
         self.counts
     }
 }
 
-impl Side {
+impl UnmatchedPauses {
     fn add(&mut self, pause: Pause, round: u32) {
         let begin = pause.begin_ns;
         let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
@@ -126,7 +126,7 @@ impl Side {
 }
 
 fn is_probed(pause: &Pause) -> bool {
-    pause.source == Source::Probes
+    pause.source == EventSource::Probes
 }
 
 /// Nanoseconds that two pauses have in common; negative: the time between them.
@@ -148,7 +148,7 @@ fn joined(probed: Pause, injected: &Pause) -> Pause {
         uncollectable: probed.uncollectable.or(injected.uncollectable),
         interpreter: probed.interpreter.or(injected.interpreter),
         stack: probed.stack.or(injected.stack),
-        source: Source::Both {
+        source: EventSource::Both {
             begin_ns: injected.begin_ns,
             end_ns: injected.end_ns,
         },

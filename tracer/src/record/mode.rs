@@ -5,21 +5,21 @@
 
 mod rules;
 
-pub(crate) use rules::Refused;
+pub(crate) use rules::ModeError;
 pub(crate) use rules::choose;
 
 use crate::args::CudaMode;
-use crate::args::Mode;
 use crate::args::RecordConfig;
+use crate::args::RecordMode;
 use crate::launch::LaunchPlan;
 use crate::launch::LibraryError;
-use crate::launch::Obstacle;
+use crate::launch::PreloadObstacle;
 use crate::launch::library_for;
 use crate::privileges;
-use crate::privileges::Denied;
+use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
 use gctrace_probes::cuda::CudaFile;
-use gctrace_probes::cuda::Library;
+use gctrace_probes::cuda::CudaLibrary;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 /// Where collections are seen, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Collections {
+pub(crate) enum CollectionSource {
     /// By probes of the kernel.
     Probes,
     /// From within the programs.
@@ -36,13 +36,13 @@ pub(crate) enum Collections {
     Both,
 }
 
-impl Collections {
+impl CollectionSource {
     /// As in the header of a trace.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::Probes => Mode::Ebpf.as_str(),
-            Self::Injected => Mode::Inject.as_str(),
-            Self::Both => Mode::Both.as_str(),
+            Self::Probes => RecordMode::Ebpf.as_str(),
+            Self::Injected => RecordMode::Inject.as_str(),
+            Self::Both => RecordMode::Both.as_str(),
         }
     }
 
@@ -54,27 +54,27 @@ impl Collections {
 
 /// What a recording uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
+pub(crate) struct ModeDecision {
     /// Where collections are seen.
-    pub(crate) collections: Collections,
+    pub(crate) collections: CollectionSource,
     /// The library; `None`: nothing is injected.
-    pub(crate) injection: Option<Injection>,
+    pub(crate) injection: Option<InjectionPlan>,
     /// What the user should know at the start, in one line. Not for the trace, whose header says the mode.
-    pub(crate) opening: Option<Opening>,
+    pub(crate) opening: Option<ModeSummary>,
     /// What the user should know: sentences, to be said once and written as notes.
     pub(crate) notes: Vec<String>,
 }
 
 /// One line at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Opening {
+pub(crate) struct ModeSummary {
     /// How it is recorded, why, and what that does not see.
     pub(crate) sentence: String,
     /// Where to turn for more.
     pub(crate) more: &'static str,
 }
 
-impl fmt::Display for Opening {
+impl fmt::Display for ModeSummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({})", self.sentence, self.more)
     }
@@ -82,25 +82,25 @@ impl fmt::Display for Opening {
 
 /// The library, and what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Injection {
+pub(crate) struct InjectionPlan {
     /// Its file.
     pub(crate) library: PathBuf,
     /// What it is to do.
-    pub(crate) options: gctrace_ring::Options,
+    pub(crate) options: gctrace_ring::InjectOptions,
 }
 
 /// Why the kernel takes no probes from this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoProbes {
     /// Rights are missing.
-    Denied(Denied),
+    Denied(PrivilegeError),
     /// The kernel cannot, or lets nobody: in words.
     Kernel(String),
 }
 
 /// What the decision is drawn from.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ModeFacts {
     /// `None`: probes can be placed.
     pub(crate) no_probes: Option<NoProbes>,
     /// The driver's library that the command is likely to use, where there is a GPU for it, or one is simulated.
@@ -110,18 +110,18 @@ pub(crate) struct Facts {
     /// The library, fit for the command. Only looked for if it may be needed.
     pub(crate) library: Option<Result<PathBuf, LibraryError>>,
     /// What keeps it out of the command.
-    pub(crate) obstacles: Vec<Obstacle>,
+    pub(crate) obstacles: Vec<PreloadObstacle>,
 }
 
 /// Decides for a recording; `launch` is the plan for its command, if it starts one.
 ///
 /// # Errors
-/// [`Refused`], where what was asked for is not possible here.
+/// [`ModeError`], where what was asked for is not possible here.
 pub(crate) fn decide(
     config: &RecordConfig,
     launch: Option<&LaunchPlan>,
-) -> anyhow::Result<Decision> {
-    let facts = Facts::gather(config.mode, config.cuda, launch);
+) -> anyhow::Result<ModeDecision> {
+    let facts = ModeFacts::gather(config.mode, config.cuda, launch);
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
         let status = std::fs::read("/proc/self/status").unwrap_or_default();
@@ -131,21 +131,21 @@ pub(crate) fn decide(
     Ok(decision)
 }
 
-impl Facts {
+impl ModeFacts {
     /// Looks, no further than the mode needs.
-    pub(crate) fn gather(mode: Mode, cuda: CudaMode, launch: Option<&LaunchPlan>) -> Self {
+    pub(crate) fn gather(mode: RecordMode, cuda: CudaMode, launch: Option<&LaunchPlan>) -> Self {
         let no_probes = match mode {
-            Mode::Inject => None,
-            Mode::Auto => no_probes(),
+            RecordMode::Inject => None,
+            RecordMode::Auto => no_probes(),
             // What the kernel lacks is said when the probes are loaded.
-            Mode::Ebpf | Mode::Both => privileges::denied().map(NoProbes::Denied),
+            RecordMode::Ebpf | RecordMode::Both => privileges::denied().map(NoProbes::Denied),
         };
-        let may_inject = launch.filter(|_| mode != Mode::Ebpf);
+        let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
         let cuda = may_inject
             .filter(|_| cuda != CudaMode::Off)
             .and_then(|launch| driver(&launch.cuda_libraries(), has_device()));
-        let needed =
-            may_inject.filter(|_| mode != Mode::Auto || no_probes.is_some() || cuda.is_some());
+        let needed = may_inject
+            .filter(|_| mode != RecordMode::Auto || no_probes.is_some() || cuda.is_some());
         Self {
             no_probes,
             cuda,
@@ -181,7 +181,7 @@ const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/run", "/etc"];
 fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
     let mut drivers = files
         .iter()
-        .filter(|file| file.library == Library::Driver)
+        .filter(|file| file.library == CudaLibrary::Driver)
         .map(|file| &file.path);
     let systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
     drivers.find(|path| device || !systems(path)).cloned()
@@ -203,7 +203,7 @@ pub(crate) fn has_device() -> bool {
 mod tests {
     use super::*;
 
-    fn file(library: Library, path: &str) -> CudaFile {
+    fn file(library: CudaLibrary, path: &str) -> CudaFile {
         CudaFile {
             library,
             path: path.into(),
@@ -214,9 +214,12 @@ mod tests {
 
     #[test]
     fn a_driver_of_the_system_needs_a_device() {
-        let systems = file(Library::Driver, "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
-        let runtime = file(Library::Runtime, "/opt/sim/libcudart.so");
-        let simulated = file(Library::Driver, "/opt/sim/libcuda.so.1");
+        let systems = file(
+            CudaLibrary::Driver,
+            "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+        );
+        let runtime = file(CudaLibrary::Runtime, "/opt/sim/libcudart.so");
+        let simulated = file(CudaLibrary::Driver, "/opt/sim/libcuda.so.1");
         let files = [runtime.clone(), systems.clone()];
         assert_eq!(driver(&files, false), None);
         assert_eq!(driver(&files, true), Some(systems.path.clone()));

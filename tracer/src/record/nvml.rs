@@ -6,8 +6,8 @@
 
 mod worker;
 
-use crate::record::output::Output;
-use crate::variables::Decides;
+use crate::record::output::RecordOutput;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuSample;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the thread tells.
 #[derive(Debug, PartialEq)]
-enum Message {
+enum SamplingMessage {
     /// A GPU.
     Device(GpuDevice),
     /// How it does.
@@ -42,8 +42,8 @@ enum Message {
 /// The thread.
 pub(crate) struct GpuSampling {
     stop: Option<Sender<()>>,
-    messages: Receiver<Message>,
-    waiting: Vec<Message>,
+    messages: Receiver<SamplingMessage>,
+    waiting: Vec<SamplingMessage>,
 }
 
 impl GpuSampling {
@@ -64,17 +64,17 @@ impl GpuSampling {
     }
 
     /// Writes what the thread said.
-    pub(crate) fn tick(&mut self, output: &mut Output) {
+    pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
         let waiting = std::mem::take(&mut self.waiting);
         for message in waiting.into_iter().chain(self.messages.try_iter()) {
             match message {
-                Message::Device(device) => output.write(&Record::GpuDevice(device)),
-                Message::Sample(sample) => output.write(&Record::GpuSample(sample)),
-                Message::Note { at_ns, message } => {
+                SamplingMessage::Device(device) => output.write(&Record::GpuDevice(device)),
+                SamplingMessage::Sample(sample) => output.write(&Record::GpuSample(sample)),
+                SamplingMessage::Note { at_ns, message } => {
                     tracing::warn!("{message}");
                     output.note(None, at_ns, message);
                 }
-                Message::Detail(message) => tracing::info!("{message}"),
+                SamplingMessage::Detail(message) => tracing::info!("{message}"),
             }
         }
     }
@@ -99,6 +99,6 @@ impl GpuSampling {
 
 /// The library that the environment names.
 pub(crate) fn library() -> Option<PathBuf> {
-    let named = variable(LIBRARY_VARIABLE, Decides::Code).filter(|path| !path.is_empty())?;
+    let named = variable(LIBRARY_VARIABLE, VariableEffect::Code).filter(|path| !path.is_empty())?;
     Some(named.into())
 }

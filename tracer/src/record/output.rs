@@ -4,15 +4,15 @@
 //! nothing of BPF and of `/proc`.
 
 use crate::files::NewTrace;
-use crate::top::Shared;
-use gctrace_event::End;
-use gctrace_event::Header;
+use crate::top::LiveHandle;
+use gctrace_event::GcSettings;
 use gctrace_event::Note;
-use gctrace_event::Omitted;
+use gctrace_event::OmittedPauses;
 use gctrace_event::Pause;
 use gctrace_event::Record;
-use gctrace_event::Settings;
+use gctrace_event::TraceEnd;
 use gctrace_event::TraceFile;
+use gctrace_event::TraceHeader;
 use gctrace_event::WriteError;
 use std::collections::HashMap;
 use std::path::Path;
@@ -25,20 +25,20 @@ use std::time::Instant;
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
 /// Where records go.
-pub(crate) struct Output {
-    trace: Option<Written>,
+pub(crate) struct RecordOutput {
+    trace: Option<OpenTrace>,
     /// Whoever is shown the figures as they grow.
-    live: Option<Arc<Shared>>,
+    live: Option<Arc<LiveHandle>>,
     failure: Option<WriteError>,
     /// Records since then.
     unwritten: u64,
     min_pause_ns: u64,
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
-    totals: Totals,
+    totals: OutputTotals,
 }
 
 /// The trace being written.
-struct Written {
+struct OpenTrace {
     path: PathBuf,
     file: TraceFile,
     flushed: Instant,
@@ -46,7 +46,7 @@ struct Written {
 
 /// What was recorded.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct OutputTotals {
     /// Pauses written.
     pub pauses: u64,
     /// Their time together.
@@ -54,18 +54,18 @@ pub(crate) struct Totals {
     /// The longest.
     pub longest_ns: u64,
     /// Pauses under the limit.
-    pub omitted: Omitted,
+    pub omitted: OmittedPauses,
 }
 
-impl Output {
+impl RecordOutput {
     /// Begins the trace, if there is to be one, and tells `live` as well.
     pub(crate) fn begin(
         trace: Option<&NewTrace>,
-        header: &Header,
-        live: Option<Arc<Shared>>,
+        header: &TraceHeader,
+        live: Option<Arc<LiveHandle>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
-            .map(|trace| Written::begin(trace, header))
+            .map(|trace| OpenTrace::begin(trace, header))
             .transpose()?;
         Ok(Self {
             trace,
@@ -74,11 +74,11 @@ impl Output {
             unwritten: 0,
             min_pause_ns: header.min_pause_ns,
             settings: HashMap::new(),
-            totals: Totals::default(),
+            totals: OutputTotals::default(),
         })
     }
 
-    /// Writes one record. A failure ends the writing and is kept for [`Output::failure`].
+    /// Writes one record. A failure ends the writing and is kept for [`RecordOutput::failure`].
     pub(crate) fn write(&mut self, record: &Record) {
         if let Some(live) = &self.live {
             live.live().record(record);
@@ -108,7 +108,7 @@ impl Output {
     }
 
     /// The collector's settings, written when they are new or changed.
-    pub(crate) fn settings(&mut self, settings: Settings) {
+    pub(crate) fn settings(&mut self, settings: GcSettings) {
         let now = (settings.thresholds, settings.enabled);
         if self.settings.insert(settings.pid, now) != Some(now) {
             self.write(&Record::Settings(settings));
@@ -147,7 +147,7 @@ impl Output {
     }
 
     /// What was recorded so far.
-    pub(crate) fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> OutputTotals {
         self.totals
     }
 
@@ -167,7 +167,7 @@ impl Output {
     }
 
     /// Writes the last line; an earlier failure is returned.
-    pub(crate) fn finish(mut self, mut end: End) -> Result<u64, WriteError> {
+    pub(crate) fn finish(mut self, mut end: TraceEnd) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
         let finished = match self.trace.take() {
             Some(trace) => trace.file.finish(&end),
@@ -180,8 +180,8 @@ impl Output {
     }
 }
 
-impl Written {
-    fn begin(trace: &NewTrace, header: &Header) -> Result<Self, WriteError> {
+impl OpenTrace {
+    fn begin(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
         let path = trace.path();
         let compressed = gctrace_event::compressed_by_name(path);
         let file = trace.writer().map_err(|source| WriteError::Io {

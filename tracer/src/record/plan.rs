@@ -1,26 +1,26 @@
 //! What `probes` found -> what `ebpf` places. Pure translation.
 
+use gctrace_ebpf::ArgumentRegisters;
 use gctrace_ebpf::FrameOffsets;
 use gctrace_ebpf::InstructionKind;
 use gctrace_ebpf::Layout;
 use gctrace_ebpf::NO_OFFSET;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_ebpf::PointKind;
-use gctrace_ebpf::Registers;
 use gctrace_ebpf::unknown_frames;
 use gctrace_ebpf::unknown_layout;
 use gctrace_event::Interpreter;
-use gctrace_probes::Arguments;
-use gctrace_probes::Collector;
+use gctrace_probes::ArgumentRegister;
+use gctrace_probes::CollectorArguments;
+use gctrace_probes::CollectorKind;
 use gctrace_probes::GcBase;
-use gctrace_probes::Point;
-use gctrace_probes::PointKind as Found;
-use gctrace_probes::Register;
+use gctrace_probes::ProbePoint;
+use gctrace_probes::ProbePointKind as Found;
 use gctrace_probes::Resolution;
 use gctrace_probes::StatsLayout;
-use gctrace_probes::StatsPlace;
+use gctrace_probes::StatsLocation;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::frames::Instruction;
+use gctrace_probes::frames::InstructionPointer;
 use std::path::Path;
 
 /// From 3.13 on `gc_collect_main` itself tests `collecting` and returns if it is set.
@@ -55,14 +55,14 @@ fn known_layout(resolution: &Resolution) -> Option<Layout> {
         long_lived_total: found.long_lived_total.unwrap_or(NO_OFFSET),
         heap_size: found.heap_size.unwrap_or(NO_OFFSET),
         collecting_guards: u32::from(version >= GUARDED_SINCE),
-        stats_incomplete: u32::from(resolution.collector == Collector::Incremental),
+        stats_incomplete: u32::from(resolution.collector == CollectorKind::Incremental),
         frames: resolution
             .frames
             .as_ref()
             .map_or_else(unknown_frames, frames),
         ..Layout::default()
     };
-    if resolution.collector == Collector::Incremental {
+    if resolution.collector == CollectorKind::Incremental {
         // In memory, but `gc.get_threshold()` says 0.
         layout.thresholds[2] = NO_OFFSET;
     }
@@ -82,8 +82,10 @@ pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
 fn frames(found: &FrameLayout) -> FrameOffsets {
     let or_none = |offset: Option<u32>| offset.unwrap_or(NO_OFFSET);
     let (kind, instruction, scale) = match found.instruction {
-        Instruction::Index { offset, scale } => (InstructionKind::INSTRUCTION_INDEX, offset, scale),
-        Instruction::Pointer { offset } => (InstructionKind::INSTRUCTION_POINTER, offset, 1),
+        InstructionPointer::Index { offset, scale } => {
+            (InstructionKind::INSTRUCTION_INDEX, offset, scale)
+        }
+        InstructionPointer::Pointer { offset } => (InstructionKind::INSTRUCTION_POINTER, offset, 1),
     };
     FrameOffsets {
         tstate_frame: found.tstate_frame,
@@ -128,8 +130,8 @@ fn statistics(found: &StatsLayout, layout: &mut Layout) -> Option<()> {
         .map(|generation| (generation.base, generation.index))
         == [(0, None), (24, None), (48, None)];
     match found.place {
-        StatsPlace::Inline(offset) if side_by_side && array => layout.stats = offset + first,
-        StatsPlace::Behind(offset) if side_by_side => {
+        StatsLocation::Inline(offset) if side_by_side && array => layout.stats = offset + first,
+        StatsLocation::Behind(offset) if side_by_side => {
             layout.stats = offset;
             layout.stats_is_pointer = 1;
         }
@@ -152,16 +154,16 @@ pub(crate) fn points(resolution: &Resolution, layout: Option<u32>) -> Vec<Planne
         .collect()
 }
 
-fn point(found: &Point, runtime: u64, layout: Option<u32>) -> PlannedPoint {
+fn point(found: &ProbePoint, runtime: u64, layout: Option<u32>) -> PlannedPoint {
     let (kind, both_ends) = kind(&found.kind);
     let arguments = match &found.kind {
         Found::Collect(arguments) => *arguments,
-        _ => Arguments::default(),
+        _ => CollectorArguments::default(),
     };
     PlannedPoint {
         kind,
         layout,
-        registers: Registers {
+        registers: ArgumentRegisters {
             tstate: arguments.tstate.map(number),
             generation: arguments.generation.map(number),
             reason: arguments.reason.map(number),
@@ -190,14 +192,14 @@ fn kind(found: &Found) -> (PointKind, bool) {
 }
 
 /// Which argument a register is, counted from 1.
-fn number(register: Register) -> u8 {
+fn number(register: ArgumentRegister) -> u8 {
     match register {
-        Register::Rdi => 1,
-        Register::Rsi => 2,
-        Register::Rdx => 3,
-        Register::Rcx => 4,
-        Register::R8 => 5,
-        Register::R9 => 6,
+        ArgumentRegister::Rdi => 1,
+        ArgumentRegister::Rsi => 2,
+        ArgumentRegister::Rdx => 3,
+        ArgumentRegister::Rcx => 4,
+        ArgumentRegister::R8 => 5,
+        ArgumentRegister::R9 => 6,
     }
 }
 

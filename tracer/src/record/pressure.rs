@@ -3,10 +3,10 @@
 //! Owns the intervals. Containers come from the counts that the collector keeps and each pause shows,
 //! arenas from the kernel's count of mappings.
 
-use crate::record::output::Output;
+use crate::record::output::RecordOutput;
 use gctrace_ebpf::Arenas;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::PauseEvent;
-use gctrace_ebpf::Session;
 use gctrace_event::Pressure;
 use gctrace_event::Record;
 use std::collections::HashMap;
@@ -20,15 +20,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
 
 /// The intervals of every process.
-pub(crate) struct Pressures {
-    processes: HashMap<u32, Interval>,
+pub(crate) struct PressureIntervals {
+    processes: HashMap<u32, PressureInterval>,
     /// Processes that ended since the last look, and when: their last pauses may still be on their way.
     ended: Vec<(u32, u64)>,
     written: Instant,
 }
 
 /// What happened in a process since its last record.
-struct Interval {
+struct PressureInterval {
     pressure: Pressure,
     /// Arenas at its start.
     arenas: Option<Arenas>,
@@ -71,7 +71,7 @@ impl ArenaSize {
     }
 }
 
-impl Pressures {
+impl PressureIntervals {
     pub(crate) fn new() -> Self {
         Self {
             processes: HashMap::new(),
@@ -85,7 +85,7 @@ impl Pressures {
         let interval = self
             .processes
             .entry(pid)
-            .or_insert_with(|| Interval::begin(pid, now_ns));
+            .or_insert_with(|| PressureInterval::begin(pid, now_ns));
         interval.size = size;
     }
 
@@ -95,21 +95,26 @@ impl Pressures {
         let interval = self
             .processes
             .entry(pause.pid)
-            .or_insert_with(|| Interval::begin(pause.pid, pause.begin_ns));
+            .or_insert_with(|| PressureInterval::begin(pause.pid, pause.begin_ns));
         interval.pressure.collections += 1;
         interval.pressure.net_containers += pause.young_count.unwrap_or(0);
         interval.pressure.counts = event.counts.or(interval.pressure.counts);
     }
 
     /// Writes the interval of every process, once a second.
-    pub(crate) fn tick(&mut self, session: &Session, now_ns: u64, output: &mut Output) {
+    pub(crate) fn tick(&mut self, session: &BpfSession, now_ns: u64, output: &mut RecordOutput) {
         if self.written.elapsed() >= INTERVAL {
             self.write_all(session, now_ns, output);
         }
     }
 
     /// Writes the interval of every process.
-    pub(crate) fn write_all(&mut self, session: &Session, now_ns: u64, output: &mut Output) {
+    pub(crate) fn write_all(
+        &mut self,
+        session: &BpfSession,
+        now_ns: u64,
+        output: &mut RecordOutput,
+    ) {
         self.written = Instant::now();
         for (pid, interval) in &mut self.processes {
             interval.write(session.arenas(*pid), now_ns, output);
@@ -122,7 +127,7 @@ impl Pressures {
     }
 
     /// Every event that came with the end of a process was handled: its last interval is written.
-    pub(crate) fn close_ended(&mut self, session: &Session, output: &mut Output) {
+    pub(crate) fn close_ended(&mut self, session: &BpfSession, output: &mut RecordOutput) {
         for (pid, at_ns) in self.ended.drain(..) {
             if let Some(mut interval) = self.processes.remove(&pid) {
                 interval.write(session.arenas(pid), at_ns, output);
@@ -132,7 +137,7 @@ impl Pressures {
     }
 }
 
-impl Interval {
+impl PressureInterval {
     fn begin(pid: u32, since_ns: u64) -> Self {
         Self {
             pressure: Pressure {
@@ -147,7 +152,7 @@ impl Interval {
     }
 
     /// Ends the interval and begins the next; one in which nothing happened is not written, but lasts.
-    fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut Output) {
+    fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             let before = self.arenas.unwrap_or_default();
             let ((mapped, unmapped), (mapped_before, unmapped_before)) =

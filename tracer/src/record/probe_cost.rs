@@ -1,16 +1,16 @@
 //! What a probe costs here, for those who look on while a recording runs.
 //!
 //! Owns the thread that measures it, once, on BPF programs of its own: a calibration throws away what else is in
-//! the rings of its session. A recording that nobody looks at measures at its end (`record/ending.rs`).
+//! the rings of its session. A recording that nobody looks at measures at its end (`record/shutdown.rs`).
 
 use crate::args::RecordConfig;
-use crate::record::counters::Counting;
+use crate::record::counters::CounterRecording;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::Calibration;
-use gctrace_ebpf::Config;
+use gctrace_ebpf::CalibrationLock;
 use gctrace_ebpf::Error;
 use gctrace_ebpf::KernelSupport;
-use gctrace_ebpf::Session;
-use gctrace_ebpf::Turn;
+use gctrace_ebpf::SessionConfig;
 use std::sync::mpsc::Receiver;
 use std::sync::mpsc::sync_channel;
 
@@ -45,17 +45,17 @@ impl MeasuredCost {
 }
 
 fn measure(config: &RecordConfig) -> Result<Calibration, Error> {
-    let mut counting = Counting::examine(config.counters.counters());
-    let config = Config {
+    let mut counting = CounterRecording::examine(config.counters.counters());
+    let config = SessionConfig {
         // gctrace is what is recorded here, and the command its child.
         follow_children: false,
         ring_bytes: config.ring_size,
         stack_depth: config.stack_depth,
         counters: counting.set(),
     };
-    let mut session = Session::open(config, &KernelSupport::probe())?;
+    let mut session = BpfSession::open(config, &KernelSupport::probe())?;
     counting.open(&session);
-    let turn = Turn::wait();
+    let turn = CalibrationLock::wait();
     let (calibration, probes) = session.calibrate()?;
     gctrace_ebpf::detach(probes);
     drop(turn);

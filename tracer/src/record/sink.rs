@@ -1,21 +1,21 @@
 //! Where records go: the trace, or in tests a list.
 
-use crate::record::output::Output;
+use crate::record::output::RecordOutput;
 use gctrace_event::Record;
 
 /// Takes records in order.
-pub(crate) trait Sink {
+pub(crate) trait RecordSink {
     /// Takes one.
     fn write(&mut self, record: Record);
 }
 
-impl Sink for Output {
+impl RecordSink for RecordOutput {
     fn write(&mut self, record: Record) {
-        Output::write(self, &record);
+        RecordOutput::write(self, &record);
     }
 }
 
-impl Sink for Vec<Record> {
+impl RecordSink for Vec<Record> {
     fn write(&mut self, record: Record) {
         self.push(record);
     }

@@ -4,13 +4,13 @@
 //! while they were alive; only what did not fit or was not resident is read from the process here. The
 //! tree of frames is `frames.rs`.
 
-use crate::record::frames::Frames;
-use crate::record::frames::Node;
-use crate::record::output::Output;
+use crate::record::frames::FrameNode;
+use crate::record::frames::FrameTree;
+use crate::record::output::RecordOutput;
+use gctrace_ebpf::CapturedFrame;
 use gctrace_ebpf::CodeEvent;
 use gctrace_ebpf::CodeId;
 use gctrace_ebpf::StackEvent;
-use gctrace_ebpf::StackFrame;
 use gctrace_ebpf::StackId;
 use gctrace_event::Frame;
 use gctrace_event::FrameId;
@@ -22,8 +22,8 @@ use std::rc::Rc;
 
 /// Everything known about stacks.
 #[derive(Default)]
-pub(crate) struct Stacks {
-    processes: HashMap<u32, Known>,
+pub(crate) struct StackResolver {
+    processes: HashMap<u32, ProcessCode>,
     /// By name, which is never used for two: a child that was forked inside a pause tells its parent's.
     innermost: HashMap<StackId, FrameId>,
     /// Processes that ended since the last look: their last pauses may still be on their way.
@@ -34,29 +34,29 @@ pub(crate) struct Stacks {
 
 /// What is known of one process.
 #[derive(Default)]
-struct Known {
-    codes: HashMap<CodeId, Code>,
+struct ProcessCode {
+    codes: HashMap<CodeId, ResolvedCode>,
     stacks: Vec<StackId>,
 }
 
-struct Code {
+struct ResolvedCode {
     object: CodeObject,
     file: Rc<str>,
     function: Rc<str>,
 }
 
-impl Stacks {
+impl StackResolver {
     /// A code object was met for the first time.
     pub(crate) fn code(
         &mut self,
         event: &CodeEvent,
         layout: Option<&FrameLayout>,
-        frames: &mut Frames,
+        frames: &mut FrameTree,
     ) {
         let Some(object) = layout.and_then(|layout| decode(event, layout)) else {
             return;
         };
-        let code = Code {
+        let code = ResolvedCode {
             file: frames.name(&object.file),
             function: frames.name(&object.function),
             object,
@@ -66,7 +66,12 @@ impl Stacks {
     }
 
     /// A stack was met for the first time: its frames are written, each below the one that called it.
-    pub(crate) fn stack(&mut self, event: &StackEvent, frames: &mut Frames, output: &mut Output) {
+    pub(crate) fn stack(
+        &mut self,
+        event: &StackEvent,
+        frames: &mut FrameTree,
+        output: &mut RecordOutput,
+    ) {
         let mut innermost = None;
         if event.truncated {
             innermost = Some(special(innermost, Frame::OUTER, frames, output));
@@ -110,9 +115,9 @@ impl Stacks {
         self.lost
     }
 
-    fn node(&self, pid: u32, frame: StackFrame, parent: Option<FrameId>) -> Option<Node> {
+    fn node(&self, pid: u32, frame: CapturedFrame, parent: Option<FrameId>) -> Option<FrameNode> {
         let code = self.processes.get(&pid)?.codes.get(&frame.code)?;
-        Some(Node {
+        Some(FrameNode {
             parent,
             function: Rc::clone(&code.function),
             file: Rc::clone(&code.file),
@@ -124,10 +129,10 @@ impl Stacks {
 fn special(
     parent: Option<FrameId>,
     function: &str,
-    frames: &mut Frames,
-    output: &mut Output,
+    frames: &mut FrameTree,
+    output: &mut RecordOutput,
 ) -> FrameId {
-    let node = Node {
+    let node = FrameNode {
         parent,
         function: frames.name(function),
         file: frames.name(""),

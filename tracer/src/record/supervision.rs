@@ -3,12 +3,12 @@
 //! Owns what follows from a signal or a typed Ctrl-C, how the command ended, and gctrace's exit code. What
 //! signals mean is `launch/signals.rs`.
 
-use crate::launch::Decision;
-use crate::launch::Ended;
-use crate::launch::Launched;
-use crate::launch::Policy;
+use crate::launch::CommandEnd;
+use crate::launch::RunningCommand;
+use crate::launch::SignalDecision;
+use crate::launch::SignalPolicy;
 use crate::launch::Signals;
-use crate::record::Why;
+use crate::record::EndReason;
 use crate::record::readable;
 use anyhow::Context as _;
 use nix::poll::PollTimeout;
@@ -20,28 +20,28 @@ use std::os::fd::BorrowedFd;
 const INTERRUPTED: u8 = 130;
 
 /// The command, if one was started, and gctrace's signals.
-pub(crate) struct Supervision {
-    launched: Option<Launched>,
+pub(crate) struct CommandSupervisor {
+    launched: Option<RunningCommand>,
     signals: Signals,
-    policy: Policy,
+    policy: SignalPolicy,
     /// The command was sent a signal that usually ends a program.
     handed_on: bool,
 }
 
-impl Supervision {
+impl CommandSupervisor {
     /// There is no command yet.
     pub(crate) fn new(signals: Signals) -> Self {
         Self {
             launched: None,
             signals,
-            policy: Policy::alone(),
+            policy: SignalPolicy::alone(),
             handed_on: false,
         }
     }
 
     /// The command was started. A signal of the process group that has arrived until now may have come before there
     /// was a command in it (Ctrl-C, or a terminal that goes away, while gctrace gets ready): it is handed on.
-    pub(crate) fn started(&mut self, launched: Launched) -> anyhow::Result<()> {
+    pub(crate) fn started(&mut self, launched: RunningCommand) -> anyhow::Result<()> {
         self.policy.command_started();
         self.launched = Some(launched);
         while let Some(received) = self.signals.next().context("cannot read signals")? {
@@ -51,7 +51,7 @@ impl Supervision {
     }
 
     /// The command, if there is one.
-    pub(crate) fn command(&self) -> Option<&Launched> {
+    pub(crate) fn command(&self) -> Option<&RunningCommand> {
         self.launched.as_ref()
     }
 
@@ -64,9 +64,9 @@ impl Supervision {
     pub(crate) fn handle_signals(&mut self) -> anyhow::Result<bool> {
         while let Some(received) = self.signals.next().context("cannot read signals")? {
             match self.policy.decide(received) {
-                Decision::GoOn => {}
-                Decision::EndRecording => return Ok(true),
-                Decision::Forward(signal) => self.hand_on(signal)?,
+                SignalDecision::GoOn => {}
+                SignalDecision::EndRecording => return Ok(true),
+                SignalDecision::Forward(signal) => self.hand_on(signal)?,
             }
         }
         Ok(false)
@@ -85,45 +85,53 @@ impl Supervision {
     /// Takes the signals that have arrived when nothing is recorded any more. Whether one of them usually ends a
     /// program.
     pub(crate) fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
-        let mut told = false;
+        let mut is_stopping = false;
         while let Some(received) = self.signals.next().context("cannot read signals")? {
-            told |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
+            is_stopping |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
         }
-        Ok(told)
+        Ok(is_stopping)
     }
 
     /// Ctrl-C was typed where the terminal makes no signal of it. Whether the recording is to end.
     pub(crate) fn interrupt(&mut self) -> anyhow::Result<bool> {
         match (self.policy.typed_interrupt(), &self.launched) {
-            (Decision::Forward(_), Some(launched)) => {
+            (SignalDecision::Forward(_), Some(launched)) => {
                 self.handed_on = true;
                 launched
                     .interrupt_as_terminal()
                     .context("cannot interrupt the command")?;
                 Ok(false)
             }
-            (decision, _) => Ok(decision == Decision::EndRecording),
+            (decision, _) => Ok(decision == SignalDecision::EndRecording),
         }
     }
 
     /// How the command ended, if it has. Never blocks.
-    pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<Ended>> {
-        let waited = self.launched.as_mut().map(Launched::try_wait).transpose();
+    pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<CommandEnd>> {
+        let waited = self
+            .launched
+            .as_mut()
+            .map(RunningCommand::try_wait)
+            .transpose();
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
 
     /// The exit code of a recording that is over and closed like this. A command's is ours, whatever became of the
     /// trace: that is said on standard error. One that still runs is left alone, but where only the trace failed,
     /// gctrace stays with it to the end.
-    pub(crate) fn exit_code<T>(self, why: Why, closed: anyhow::Result<T>) -> anyhow::Result<u8> {
+    pub(crate) fn exit_code<T>(
+        self,
+        why: EndReason,
+        closed: anyhow::Result<T>,
+    ) -> anyhow::Result<u8> {
         match (why, self.launched.is_some()) {
-            (Why::CommandEnded(ended), _) => {
+            (EndReason::CommandEnded(ended), _) => {
                 if let Err(error) = closed {
                     tracing::error!("{error:#}");
                 }
                 Ok(ended.exit_code())
             }
-            (Why::CannotWrite, true) => {
+            (EndReason::CannotWrite, true) => {
                 if let Err(error) = closed {
                     tracing::error!("{error:#}");
                 }
@@ -131,11 +139,11 @@ impl Supervision {
                 self.stay()
             }
             // The time given with -d is over: the exit code of a recording is the command's nevertheless.
-            (Why::TimeOver, true) => {
+            (EndReason::TimeOver, true) => {
                 closed?;
                 self.stay()
             }
-            (Why::Interrupted, true) => closed.map(|_| INTERRUPTED),
+            (EndReason::Interrupted, true) => closed.map(|_| INTERRUPTED),
             _ => closed.map(|_| 0),
         }
     }
@@ -164,7 +172,7 @@ impl Supervision {
 }
 
 /// The signals: readable when one has arrived.
-impl AsFd for Supervision {
+impl AsFd for CommandSupervisor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }

@@ -3,39 +3,39 @@
 //! Owns the file, the tree of frames, the samples of GPUs, and who of two sources tells of a pause.
 
 use crate::record::clock;
-use crate::record::examined::Examination;
-use crate::record::frames::Frames;
-use crate::record::merge::Counts;
-use crate::record::merge::Merge;
+use crate::record::examination::Examination;
+use crate::record::frames::FrameTree;
+use crate::record::merge::PauseMerger;
+use crate::record::merge::SourceTotals;
 use crate::record::nvml::GpuSampling;
-use crate::record::output::Output;
+use crate::record::output::RecordOutput;
 use gctrace_ebpf::PauseEvent;
+use gctrace_event::GcSettings;
 use gctrace_event::Pause;
-use gctrace_event::Settings;
 
 /// Where everything is written.
-pub(crate) struct Trace {
+pub(crate) struct RecordingTrace {
     /// The file.
-    pub output: Output,
+    pub output: RecordOutput,
     /// Python frames.
-    pub frames: Frames,
+    pub frames: FrameTree,
     /// Which processes were looked into for Python.
     pub examination: Examination,
     /// How the GPUs do, unless `--nvml-hz 0`.
     pub gpus: Option<GpuSampling>,
     /// Where collections are seen by probes and from within.
-    merge: Option<Merge>,
+    merge: Option<PauseMerger>,
 }
 
-impl Trace {
+impl RecordingTrace {
     /// `both`: pauses come from two sources.
-    pub(crate) fn new(output: Output, both: bool) -> Self {
+    pub(crate) fn new(output: RecordOutput, both: bool) -> Self {
         Self {
             output,
-            frames: Frames::default(),
+            frames: FrameTree::default(),
             examination: Examination::default(),
             gpus: None,
-            merge: both.then(Merge::default),
+            merge: both.then(PauseMerger::default),
         }
     }
 
@@ -49,7 +49,7 @@ impl Trace {
     /// The probes tell of a pause.
     pub(crate) fn probed(&mut self, event: &PauseEvent) {
         if let Some(thresholds) = event.thresholds {
-            self.output.settings(Settings {
+            self.output.settings(GcSettings {
                 pid: event.pause.pid,
                 at_ns: event.pause.end_ns,
                 enabled: event.enabled,
@@ -70,13 +70,13 @@ impl Trace {
     }
 
     /// Pauses by who saw them so far, where there are two sources.
-    pub(crate) fn sources(&self) -> Option<Counts> {
-        self.merge.as_ref().map(Merge::counts)
+    pub(crate) fn sources(&self) -> Option<SourceTotals> {
+        self.merge.as_ref().map(PauseMerger::counts)
     }
 
     /// All sources were read once. Writes what is due by the clock.
     pub(crate) fn tick(&mut self) {
-        for pause in self.merge.iter_mut().flat_map(Merge::next_round) {
+        for pause in self.merge.iter_mut().flat_map(PauseMerger::next_round) {
             self.output.pause(&pause);
         }
         if let Some(gpus) = &mut self.gpus {
@@ -86,7 +86,7 @@ impl Trace {
     }
 
     /// Nothing more comes: what waits for its other half is written as it is.
-    pub(crate) fn finish(&mut self) -> Option<Counts> {
+    pub(crate) fn finish(&mut self) -> Option<SourceTotals> {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }

@@ -3,34 +3,34 @@
 //! Owns what is known by probes between their events. When to poll and when to end is `record.rs`.
 
 use crate::launch::LaunchPlan;
-use crate::launch::Launched;
+use crate::launch::RunningCommand;
 use crate::privileges::has_more_rights_than_its_user;
 use crate::record::allocations::AllocationWindows;
 use crate::record::clock;
-use crate::record::counters::Counting;
-use crate::record::cuda;
-use crate::record::cuda::CudaProbes;
-use crate::record::examined::Unexamined;
-use crate::record::holding::Holding;
-use crate::record::holding::is_running;
+use crate::record::counters::CounterRecording;
+use crate::record::cuda_probes;
+use crate::record::cuda_probes::CudaProbes;
+use crate::record::examination::Unexamined;
+use crate::record::held_programs::HeldPrograms;
+use crate::record::held_programs::is_running;
 use crate::record::interpreters::InterpreterIndex;
-use crate::record::interpreters::Interpreters;
-use crate::record::interpreters::Program;
-use crate::record::permitted;
-use crate::record::permitted::AttachError;
+use crate::record::interpreters::ProbeNeed;
+use crate::record::interpreters::ProbedInterpreters;
+use crate::record::permission;
+use crate::record::permission::AttachError;
 use crate::record::pressure::ArenaSize;
-use crate::record::pressure::Pressures;
-use crate::record::processes::Processes;
-use crate::record::stacks::Stacks;
-use crate::record::trace::Trace;
-use gctrace_ebpf::Event;
+use crate::record::pressure::PressureIntervals;
+use crate::record::recorded_processes::RecordedProcesses;
+use crate::record::stacks::StackResolver;
+use crate::record::trace::RecordingTrace;
+use gctrace_ebpf::BpfSession;
 use gctrace_ebpf::FileKey;
 use gctrace_ebpf::HeldProcesses;
-use gctrace_ebpf::Hold;
+use gctrace_ebpf::HoldState;
+use gctrace_ebpf::KernelEvent;
 use gctrace_ebpf::LibraryKind;
 use gctrace_ebpf::ProcessEvent;
-use gctrace_ebpf::Session;
-use gctrace_event::Origin;
+use gctrace_event::ProcessOrigin;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
@@ -38,25 +38,25 @@ use std::time::Duration;
 use std::time::Instant;
 
 /// The probes of a recording, and what is known by them.
-pub(crate) struct Watch {
+pub(crate) struct ProbeWatch {
     /// The BPF programs.
-    pub session: Session,
+    pub session: BpfSession,
     /// Interpreter files and their probes.
-    pub interpreters: Interpreters,
+    pub interpreters: ProbedInterpreters,
     /// Recorded processes.
-    pub processes: Processes,
+    pub processes: RecordedProcesses,
     /// Stacks of pauses.
-    pub stacks: Stacks,
+    pub stacks: StackResolver,
     /// Allocation pressure.
-    pub pressures: Pressures,
+    pub pressures: PressureIntervals,
     /// Windows on the allocators, with `--alloc`.
     pub allocations: Option<AllocationWindows>,
     /// Probes on CUDA, NCCL and torch.
     pub cuda: Option<CudaProbes>,
     /// Performance counters.
-    pub counting: Counting,
+    pub counting: CounterRecording,
     /// Programs that wait for their probes.
-    pub holding: Holding,
+    pub holding: HeldPrograms,
     /// What each process runs.
     programs: HashMap<u32, FileKey>,
     /// Which interpreter a program had when it was met first. Another libpython may be in use the
@@ -71,23 +71,23 @@ pub(crate) struct Watch {
 /// Most time before the start of a command that goes into probes of interpreters that it names.
 const BEFORE_START: Duration = Duration::from_millis(500);
 
-impl Watch {
+impl ProbeWatch {
     pub(crate) fn new(
-        session: Session,
-        interpreters: Interpreters,
+        session: BpfSession,
+        interpreters: ProbedInterpreters,
         held: HeldProcesses,
-        counting: Counting,
+        counting: CounterRecording,
     ) -> Self {
         Self {
             session,
             interpreters,
-            processes: Processes::default(),
-            stacks: Stacks::default(),
-            pressures: Pressures::new(),
+            processes: RecordedProcesses::default(),
+            stacks: StackResolver::default(),
+            pressures: PressureIntervals::new(),
             allocations: None,
             cuda: None,
             counting,
-            holding: Holding::new(held),
+            holding: HeldPrograms::new(held),
             programs: HashMap::new(),
             usual: HashMap::new(),
             launched: None,
@@ -101,7 +101,14 @@ impl Watch {
     }
 
     /// What is needed to continue what is held once everything else is gone.
-    pub(crate) fn into_parts(self) -> (Session, Interpreters, Option<CudaProbes>, HeldProcesses) {
+    pub(crate) fn into_parts(
+        self,
+    ) -> (
+        BpfSession,
+        ProbedInterpreters,
+        Option<CudaProbes>,
+        HeldProcesses,
+    ) {
         (
             self.session,
             self.interpreters,
@@ -134,7 +141,7 @@ impl Watch {
     }
 
     /// Starts the command; it is held at its exec until its probes are in.
-    pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<Launched> {
+    pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
         self.arm_named(plan);
         self.holding.allow(&mut self.session);
         self.session.record_own_children(true);
@@ -146,7 +153,7 @@ impl Watch {
     }
 
     /// What the rings of the kernel hold; calls of CUDA are kept until the next tick.
-    pub(crate) fn poll(&mut self) -> Result<Vec<Event>, gctrace_ebpf::Error> {
+    pub(crate) fn poll(&mut self) -> Result<Vec<KernelEvent>, gctrace_ebpf::Error> {
         self.holding.allow(&mut self.session);
         let events = self.session.poll(Duration::ZERO)?;
         if let Some(cuda) = &mut self.cuda {
@@ -156,10 +163,10 @@ impl Watch {
     }
 
     /// CUPTI tells of the calls of these processes, since then.
-    pub(crate) fn told_by_cupti(&mut self, processes: Vec<(u32, u64)>) {
+    pub(crate) fn reported_by_cupti(&mut self, processes: Vec<(u32, u64)>) {
         if let Some(cuda) = &mut self.cuda {
             for (pid, since_ns) in processes {
-                cuda.told_by_cupti(pid, since_ns);
+                cuda.reported_by_cupti(pid, since_ns);
             }
         }
     }
@@ -181,7 +188,7 @@ impl Watch {
     }
 
     /// Something is not recorded that could be: said once, here and in the trace.
-    pub(crate) fn degraded(&mut self, trace: &mut Trace, error: gctrace_ebpf::Error) {
+    pub(crate) fn degraded(&mut self, trace: &mut RecordingTrace, error: gctrace_ebpf::Error) {
         let message = crate::hints::chain(&error.into());
         tracing::warn!("{message}");
         trace.output.note(None, clock::monotonic_ns(), message);
@@ -190,7 +197,7 @@ impl Watch {
     /// Records processes that are running already, and their probes' files.
     pub(crate) fn attach_to(
         &mut self,
-        trace: &mut Trace,
+        trace: &mut RecordingTrace,
         pid: u32,
         parent: Option<u32>,
     ) -> Result<(), AttachError> {
@@ -205,7 +212,7 @@ impl Watch {
             self.session.unfollow(pid);
             return Ok(());
         }
-        if let Err(forbidden) = permitted::check(pid)
+        if let Err(forbidden) = permission::check(pid)
             && has_more_rights_than_its_user()
         {
             self.session.unfollow(pid);
@@ -214,11 +221,11 @@ impl Watch {
         self.counting
             .begin(&self.session, pid, clock::monotonic_ns());
         self.processes
-            .add(pid, parent, Origin::Attached, clock::monotonic_ns());
+            .add(pid, parent, ProcessOrigin::Attached, clock::monotonic_ns());
         let armed = self.interpreters.arm_mapped(&mut self.session, pid);
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
         trace.examination.began(pid, None);
-        trace.examination.looked_into(pid, found);
+        trace.examination.record_examined(pid, found);
         self.processes.set_interpreter(
             pid,
             armed.map(|(index, _)| index),
@@ -232,9 +239,9 @@ impl Watch {
     }
 
     /// Handles one event.
-    pub(crate) fn event(&mut self, trace: &mut Trace, event: Event) {
+    pub(crate) fn event(&mut self, trace: &mut RecordingTrace, event: KernelEvent) {
         match event {
-            Event::Pause(mut pause) => {
+            KernelEvent::Pause(mut pause) => {
                 let (pid, tid) = (pause.pause.pid, pause.pause.tid);
                 pause.pause.stack = self.stacks.innermost(pause.stack);
                 self.processes.meet_thread(pid, tid, &mut trace.output);
@@ -245,22 +252,23 @@ impl Watch {
                 }
                 trace.probed(&pause);
             }
-            Event::Code(code) => {
+            KernelEvent::Code(code) => {
                 let layout = self.interpreters.frame_layout(code.layout);
                 self.stacks.code(&code, layout, &mut trace.frames);
             }
-            Event::Stack(stack) => self
-                .stacks
-                .stack(&stack, &mut trace.frames, &mut trace.output),
-            Event::Allocation(sample) => {
+            KernelEvent::Stack(stack) => {
+                self.stacks
+                    .stack(&stack, &mut trace.frames, &mut trace.output)
+            }
+            KernelEvent::Allocation(sample) => {
                 if let Some(allocations) = &mut self.allocations {
                     allocations.sample(sample, &mut self.stacks);
                 }
             }
-            Event::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
+            KernelEvent::Process(ProcessEvent::Fork { pid, parent, at_ns }) => {
                 self.forked(trace, pid, parent, at_ns)
             }
-            Event::Process(ProcessEvent::Exec {
+            KernelEvent::Process(ProcessEvent::Exec {
                 pid,
                 file,
                 hold,
@@ -279,13 +287,13 @@ impl Watch {
                 }
                 self.announce(trace, pid);
             }
-            Event::Process(ProcessEvent::ProgramEntry { pid, hold, at_ns }) => {
+            KernelEvent::Process(ProcessEvent::ProgramEntry { pid, hold, at_ns }) => {
                 self.entered(trace, pid, hold, at_ns)
             }
-            Event::Process(ProcessEvent::Library {
+            KernelEvent::Process(ProcessEvent::Library {
                 pid, hold, at_ns, ..
             }) if self.holding.is_ending => self.holding.release(trace, pid, hold, at_ns),
-            Event::Process(ProcessEvent::Library {
+            KernelEvent::Process(ProcessEvent::Library {
                 pid,
                 file,
                 kind,
@@ -297,7 +305,7 @@ impl Watch {
                     LibraryKind::Python => self.maps_libpython(trace, pid, file, hold, at_ns),
                     LibraryKind::Cuda => {
                         if let Some(cuda) = &mut self.cuda {
-                            let held = matches!(hold, Hold::Stopped { .. });
+                            let held = matches!(hold, HoldState::Stopped { .. });
                             cuda.library(&self.session, pid, file, held);
                         }
                         self.known(file);
@@ -305,10 +313,10 @@ impl Watch {
                 }
                 self.holding.release(trace, pid, hold, at_ns);
             }
-            Event::Process(ProcessEvent::Foreign { pid, at_ns }) => {
+            KernelEvent::Process(ProcessEvent::Foreign { pid, at_ns }) => {
                 self.became_foreign(trace, pid, at_ns)
             }
-            Event::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
+            KernelEvent::Process(ProcessEvent::Exit { pid, status, at_ns }) => {
                 self.ended(trace, pid, at_ns);
                 self.processes.remove(pid, status, at_ns, &mut trace.output);
                 trace.examination.ended(pid);
@@ -317,7 +325,7 @@ impl Watch {
     }
 
     /// A process is not recorded from now on: everything but the table of processes and what is said of it.
-    pub(super) fn ended(&mut self, trace: &mut Trace, pid: u32, at_ns: u64) {
+    pub(super) fn ended(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
         self.programs.remove(&pid);
         if let Some(allocations) = &mut self.allocations {
             allocations.ended(pid);
@@ -335,7 +343,7 @@ impl Watch {
     }
 
     /// Its calls are still in their ring.
-    fn end_cuda(&mut self, trace: &mut Trace, pid: u32) {
+    fn end_cuda(&mut self, trace: &mut RecordingTrace, pid: u32) {
         if let Some(cuda) = &mut self.cuda {
             cuda.tick(&self.session, &mut self.processes, &mut trace.output);
             cuda.ended(pid, &mut trace.output);
@@ -352,17 +360,18 @@ impl Watch {
     }
 
     /// Every event that the rings held was handled.
-    pub(crate) fn handled_all(&mut self, trace: &mut Trace) {
+    pub(crate) fn handled_all(&mut self, trace: &mut RecordingTrace) {
         self.stacks.forget_ended();
         self.pressures.close_ended(&self.session, &mut trace.output);
     }
 
-    fn forked(&mut self, trace: &mut Trace, pid: u32, parent: u32, at_ns: u64) {
+    fn forked(&mut self, trace: &mut RecordingTrace, pid: u32, parent: u32, at_ns: u64) {
         // What gctrace forks is the command, before its exec: not yet a process of the recording.
         if parent == std::process::id() {
             return;
         }
-        self.processes.add(pid, Some(parent), Origin::Child, at_ns);
+        self.processes
+            .add(pid, Some(parent), ProcessOrigin::Child, at_ns);
         trace.examination.began(pid, Some(parent));
         self.announce(trace, pid);
     }
@@ -370,7 +379,8 @@ impl Watch {
     /// A process runs another program.
     fn executed(&mut self, pid: u32, file: FileKey, at_ns: u64) {
         if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
-            self.processes.add(pid, None, Origin::Launched, at_ns);
+            self.processes
+                .add(pid, None, ProcessOrigin::Launched, at_ns);
         }
         self.processes.new_program(pid, at_ns);
         self.programs.insert(pid, file);
@@ -380,7 +390,7 @@ impl Watch {
     }
 
     /// Its libraries are looked at once they are mapped, see `look_again`.
-    fn runs_known_program(&mut self, trace: &mut Trace, pid: u32, file: FileKey) {
+    fn runs_known_program(&mut self, trace: &mut RecordingTrace, pid: u32, file: FileKey) {
         let usual = self.usual.get(&(file.inode, file.device));
         if let Some(usual) = usual {
             self.processes.assume_interpreter(pid, *usual);
@@ -390,12 +400,19 @@ impl Watch {
     }
 
     /// Looks at a program not met before. If its process is held, nothing of it has run yet.
-    fn examine(&mut self, trace: &mut Trace, pid: u32, file: FileKey, hold: Hold, at_ns: u64) {
+    fn examine(
+        &mut self,
+        trace: &mut RecordingTrace,
+        pid: u32,
+        file: FileKey,
+        hold: HoldState,
+        at_ns: u64,
+    ) {
         if self.holding.is_ending {
             return self.holding.release(trace, pid, hold, at_ns);
         }
         match self.interpreters.examine_program(&mut self.session, pid) {
-            Program::Interpreter(index) => {
+            ProbeNeed::Interpreter(index) => {
                 trace.examination.examined(pid, true);
                 self.ran_unheld(trace, (pid, hold, at_ns), index);
                 self.processes.set_interpreter(pid, Some(index), None);
@@ -403,10 +420,10 @@ impl Watch {
                 self.known(file);
             }
             // Held again, at its entry point or with the next process that runs it, and known from then on.
-            Program::LinksInterpreter => {}
-            Program::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
-            Program::Unprobed(why) => trace.examination.unexamined(pid, why),
-            Program::Other => {
+            ProbeNeed::LinksInterpreter => {}
+            ProbeNeed::Gone => trace.examination.unexamined(pid, Unexamined::Ended),
+            ProbeNeed::Unprobed(why) => trace.examination.unexamined(pid, why),
+            ProbeNeed::Other => {
                 trace.examination.examined(pid, false);
                 self.known(file);
             }
@@ -416,7 +433,7 @@ impl Watch {
     }
 
     /// A program that links a libpython has its libraries mapped and has not run.
-    fn entered(&mut self, trace: &mut Trace, pid: u32, hold: Hold, at_ns: u64) {
+    fn entered(&mut self, trace: &mut RecordingTrace, pid: u32, hold: HoldState, at_ns: u64) {
         if self.holding.is_ending {
             return self.holding.release(trace, pid, hold, at_ns);
         }
@@ -424,7 +441,7 @@ impl Watch {
         self.processes
             .set_interpreter(pid, armed.map(|(index, _)| index), None);
         let found = (armed.is_some(), self.interpreters.take_unprobed(pid));
-        trace.examination.looked_into(pid, found);
+        trace.examination.record_examined(pid, found);
         if let Some((index, _)) = armed {
             self.ran_unheld(trace, (pid, hold, at_ns), index);
         }
@@ -443,17 +460,17 @@ impl Watch {
     /// A process is about to map a libpython, or has just done so and is held.
     fn maps_libpython(
         &mut self,
-        trace: &mut Trace,
+        trace: &mut RecordingTrace,
         pid: u32,
         file: FileKey,
-        hold: Hold,
+        hold: HoldState,
         at_ns: u64,
     ) {
         let key = (file.inode, file.device);
         let index = match self.libraries.get(&key) {
             Some(known) => *known,
             None => {
-                cuda::wait_for_mapping(pid, file.inode);
+                cuda_probes::wait_for_mapping(pid, file.inode);
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
                 if let Some(why) = self
                     .interpreters
@@ -482,7 +499,12 @@ impl Watch {
     }
 
     /// Says so, where Python ran in a process before its probes were in place.
-    fn ran_unheld(&self, trace: &mut Trace, event: (u32, Hold, u64), index: InterpreterIndex) {
+    fn ran_unheld(
+        &self,
+        trace: &mut RecordingTrace,
+        event: (u32, HoldState, u64),
+        index: InterpreterIndex,
+    ) {
         let probed_ns = self.interpreters.armed_ns(index);
         self.holding.ran_unheld(trace, event, probed_ns);
     }
@@ -494,7 +516,7 @@ impl Watch {
     }
 
     /// Describes processes again that have another title now; looks at `all`, or at those that are due.
-    pub(crate) fn retitle(&mut self, trace: &mut Trace, all: bool) {
+    pub(crate) fn retitle(&mut self, trace: &mut RecordingTrace, all: bool) {
         for pid in self.processes.retitled(all) {
             self.processes
                 .announce(pid, &self.interpreters, &mut trace.output);
@@ -502,7 +524,7 @@ impl Watch {
     }
 
     /// Looks for interpreters that were mapped after their program began.
-    pub(crate) fn look_again(&mut self, trace: &mut Trace) {
+    pub(crate) fn look_again(&mut self, trace: &mut RecordingTrace) {
         self.retitle(trace, false);
         for pid in self.processes.due() {
             let Some((index, late)) = self.interpreters.arm_mapped(&mut self.session, pid) else {
@@ -535,7 +557,7 @@ impl Watch {
     }
 
     /// Writes what is due by the clock.
-    pub(crate) fn tick(&mut self, trace: &mut Trace) {
+    pub(crate) fn tick(&mut self, trace: &mut RecordingTrace) {
         self.holding.tick();
         let now = clock::monotonic_ns();
         self.pressures.tick(&self.session, now, &mut trace.output);
@@ -547,7 +569,7 @@ impl Watch {
         }
     }
 
-    fn announce(&mut self, trace: &mut Trace, pid: u32) {
+    fn announce(&mut self, trace: &mut RecordingTrace, pid: u32) {
         let interpreter = self.processes.interpreter(pid);
         if let (Some(allocations), Some((layout, resolution))) = (
             &mut self.allocations,

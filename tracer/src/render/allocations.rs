@@ -1,8 +1,8 @@
 //! The section on allocations (`--alloc`).
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::AllocationsReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::SizeClass;
@@ -14,7 +14,7 @@ const PROCESSES_SHOWN: usize = 5;
 /// Lines and sizes shown of each.
 const LINES_SHOWN: usize = 5;
 
-pub(crate) fn allocations(report: &Report) -> Section {
+pub(crate) fn allocations(report: &Report) -> ReportSection {
     let with: Vec<_> = report
         .processes
         .iter()
@@ -39,7 +39,7 @@ pub(crate) fn allocations(report: &Report) -> Section {
         lines.extend(wrap(&sizes(&allocations.sizes), INDENT, INDENT));
         lines.extend(places(allocations));
     }
-    Section {
+    ReportSection {
         heading: "Allocations",
         lines,
     }
@@ -117,7 +117,7 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
     if allocations.lines.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(&["allocations", "line", "function"], &[1, 2]);
+    let mut table = TextTable::new(&["allocations", "line", "function"], &[1, 2]);
     for line in allocations.lines.iter().take(LINES_SHOWN) {
         let place = match line.location.line {
             Some(number) => format!("{}:{number}", line.location.file),

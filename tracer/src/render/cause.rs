@@ -1,8 +1,8 @@
 //! The section on what pauses cost the GPUs.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::CauseReport;
 use gctrace_analysis::report::DeviceCost;
 use gctrace_analysis::report::PauseCostReport;
@@ -19,7 +19,7 @@ const PROCESSES_SHOWN: usize = 4;
 const PAUSES_SHOWN: usize = 10;
 
 /// What pauses cost, process by process.
-pub(crate) fn cause(report: &Report) -> Section {
+pub(crate) fn cause(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let causes = report.gpu.iter().flat_map(|work| &work.cause);
     let causes: Vec<&CauseReport> = causes.collect();
@@ -35,7 +35,7 @@ pub(crate) fn cause(report: &Report) -> Section {
         let sentence = format!("{} more in the JSON.", counted(others as u64, "process"));
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
-    Section {
+    ReportSection {
         heading: "What GC cost the GPU",
         lines,
     }
@@ -54,13 +54,13 @@ fn name(cause: &CauseReport, report: &Report) -> String {
 
 fn of_process(cause: &CauseReport) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut say = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
-    say(&verdict(cause));
+    let mut add_sentence = |sentence: &str| lines.extend(wrap(sentence, INDENT, INDENT));
+    add_sentence(&verdict(cause));
     for device in &cause.devices {
-        say(&idle(device));
+        add_sentence(&idle(device));
     }
     if let Some(sentence) = unexplained(cause) {
-        say(&sentence);
+        add_sentence(&sentence);
     }
     lines.extend(table(cause));
     lines.extend(wrap(&legend(cause), INDENT, INDENT));
@@ -139,7 +139,7 @@ fn table(cause: &CauseReport) -> Vec<String> {
         "hidden",
         "share",
     ];
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     for pause in cause.longest.iter().take(PAUSES_SHOWN) {
         table.row(row(pause));
     }

@@ -4,7 +4,7 @@ use super::overview::mark;
 use super::table::wrap;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::ClockReport;
-use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::IgnoredWork;
 use gctrace_analysis::report::NotMerged;
 use gctrace_analysis::report::RecognisedBy;
@@ -17,10 +17,10 @@ const INDENT: &str = "  ";
 /// Pairs listed; the others are in the JSON.
 const SHOWN: usize = 8;
 /// A difference of wall clocks from here on is said: below, it is the tools' own error.
-const SAID_NS: u64 = 100_000;
+const MIN_REPORTED_NS: u64 = 100_000;
 
 /// A paragraph per pair, and one on what the figures leave out.
-pub(crate) fn clocks(work: &GpuWork, traces: &[TraceReport]) -> Vec<String> {
+pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<String> {
     let pairs = work.clocks.iter().map(|clock| pair(clock, traces));
     let apart = work.not_merged.iter().map(|one| not_merged(one, traces));
     let all: Vec<String> = pairs.chain(apart).collect();
@@ -59,7 +59,7 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
         aligned(clock)
     );
     let beyond_ns = clock.beyond_wall_clock_ns.unsigned_abs();
-    if beyond_ns >= SAID_NS {
+    if beyond_ns >= MIN_REPORTED_NS {
         text += &format!(
             " The wall clocks of the traces differ by {} from that.",
             duration(beyond_ns)
@@ -131,11 +131,11 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
             "belong to no known process",
         ),
     ];
-    let said = parts.iter().filter(|(number, _)| *number > 0);
-    let said: Vec<String> = said
+    let reported = parts.iter().filter(|(number, _)| *number > 0);
+    let reported: Vec<String> = reported
         .map(|(number, what)| format!("{} {what}", count(*number)))
         .collect();
-    (!said.is_empty()).then(|| format!("Of what the traces hold: {}.", said.join(", ")))
+    (!reported.is_empty()).then(|| format!("Of what the traces hold: {}.", reported.join(", ")))
 }
 
 #[cfg(test)]

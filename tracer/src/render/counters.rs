@@ -1,8 +1,8 @@
 //! The section on performance counters. What was not counted is left out.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::CounterReport;
 use gctrace_analysis::report::CountersReport;
 use gctrace_analysis::report::Report;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 const INDENT: &str = "  ";
 
-pub(crate) fn counters(report: &Report) -> Section {
+pub(crate) fn counters(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let mut sentences = Vec::new();
     if let Some(counters) = &report.counters {
@@ -28,7 +28,7 @@ pub(crate) fn counters(report: &Report) -> Section {
     for sentence in sentences {
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
-    Section {
+    ReportSection {
         heading: "Counters in pauses and outside",
         lines,
     }
@@ -50,7 +50,7 @@ fn table(counters: &CountersReport) -> Vec<String> {
         head.extend([name, "outside"]);
     }
     head.extend(objects.then_some("per 1000 objects"));
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     for counter in all {
         let mut row = vec![
             counter.name.clone(),

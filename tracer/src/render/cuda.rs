@@ -1,8 +1,8 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::CudaReport;
 use gctrace_analysis::report::DeviceMemoryReport;
 use gctrace_analysis::report::Report;
@@ -15,7 +15,7 @@ const FUNCTIONS_SHOWN: usize = 8;
 /// Devices shown.
 const DEVICES_SHOWN: usize = 8;
 
-pub(crate) fn cuda(report: &Report) -> Section {
+pub(crate) fn cuda(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(cuda) = &report.cuda {
         lines.extend(wrap(&launches(cuda), INDENT, INDENT));
@@ -24,7 +24,7 @@ pub(crate) fn cuda(report: &Report) -> Section {
             lines.extend(wrap(&device(memory), INDENT, INDENT));
         }
     }
-    Section {
+    ReportSection {
         heading: "CUDA calls",
         lines,
     }
@@ -52,7 +52,7 @@ fn functions(cuda: &CudaReport) -> Vec<String> {
     if cuda.functions.is_empty() {
         return Vec::new();
     }
-    let mut table = Table::new(&["function", "calls", "time", "longest"], &[0]);
+    let mut table = TextTable::new(&["function", "calls", "time", "longest"], &[0]);
     for function in cuda.functions.iter().take(FUNCTIONS_SHOWN) {
         let timed = |ns: u64| match ns {
             0 => "-".to_owned(),

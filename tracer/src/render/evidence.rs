@@ -1,13 +1,13 @@
 //! The sections that say where the time went.
 
 use super::overview::mark;
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
-use gctrace_analysis::report::Effort;
-use gctrace_analysis::report::Growth;
+use super::text::ReportSection;
 use gctrace_analysis::report::GrowthPoint;
+use gctrace_analysis::report::GrowthReport;
 use gctrace_analysis::report::Location;
+use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::WorstPause;
@@ -25,8 +25,8 @@ const INDENT: &str = "  ";
 /// Processes whose growth is described; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
 
-fn section(heading: &'static str, sentences: &[String]) -> Section {
-    Section {
+fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
+    ReportSection {
         heading,
         lines: sentences
             .iter()
@@ -35,7 +35,7 @@ fn section(heading: &'static str, sentences: &[String]) -> Section {
     }
 }
 
-pub(crate) fn longest(report: &Report) -> Section {
+pub(crate) fn longest(report: &Report) -> ReportSection {
     let head = [
         "after start",
         "UTC",
@@ -46,7 +46,7 @@ pub(crate) fn longest(report: &Report) -> Section {
         "objects",
         "where",
     ];
-    let mut table = Table::new(&head, &[4, 7]);
+    let mut table = TextTable::new(&head, &[4, 7]);
     let with_trace = report.traces.len() > 1;
     for pause in &report.worst {
         table.row(worst_row(pause, with_trace, report.processes.len() == 1));
@@ -58,7 +58,7 @@ pub(crate) fn longest(report: &Report) -> Section {
     if with_trace && !lines.is_empty() {
         lines.push("  #2: of the second trace, and so on".to_owned());
     }
-    Section {
+    ReportSection {
         heading: "Longest pauses",
         lines,
     }
@@ -139,11 +139,11 @@ fn of_observed(ratio: Option<f64>) -> String {
     })
 }
 
-fn effort(effort: Effort) -> String {
+fn effort(effort: PauseTotal) -> String {
     format!("{}, {}", count(effort.count), duration(effort.time_ns))
 }
 
-pub(crate) fn freed_nothing(report: &Report) -> Section {
+pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
     let nothing = &report.freed_nothing;
     let mut sentences = Vec::new();
     if nothing.total.count > 0 {
@@ -177,12 +177,12 @@ pub(crate) fn freed_nothing(report: &Report) -> Section {
     section("Collections for nothing", &sentences)
 }
 
-pub(crate) fn growth(report: &Report) -> Section {
+pub(crate) fn growth(report: &Report) -> ReportSection {
     let growing = report
         .processes
         .iter()
         .filter_map(|process| Some((process, process.growth.as_ref()?)));
-    Section {
+    ReportSection {
         heading: "Full collections and the heap",
         lines: growing
             .take(GROWTHS_SHOWN)
@@ -191,8 +191,8 @@ pub(crate) fn growth(report: &Report) -> Section {
     }
 }
 
-fn growth_lines(process: &ProcessReport, growth: &Growth) -> Vec<String> {
-    let mut table = Table::new(&["after start", "objects", "pause"], &[]);
+fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
+    let mut table = TextTable::new(&["after start", "objects", "pause"], &[]);
     let mut points: Vec<GrowthPoint> = [0.0, 0.25, 0.5, 0.75, 1.0]
         .map(|ratio| growth.at(ratio))
         .to_vec();
@@ -209,7 +209,7 @@ fn growth_lines(process: &ProcessReport, growth: &Growth) -> Vec<String> {
     lines
 }
 
-fn growth_sentence(process: &ProcessReport, growth: &Growth) -> String {
+fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
     let mut text = format!(
         "Process {}, {}: ",
         process.pid,
@@ -235,7 +235,7 @@ fn growth_sentence(process: &ProcessReport, growth: &Growth) -> String {
     text
 }
 
-pub(crate) fn explicit_calls(report: &Report) -> Section {
+pub(crate) fn explicit_calls(report: &Report) -> ReportSection {
     let calls = &report.explicit_calls;
     let mut sentences = Vec::new();
     if calls.pauses.count > 0 {
@@ -255,7 +255,7 @@ pub(crate) fn explicit_calls(report: &Report) -> Section {
     section("Explicit gc.collect() calls", &sentences)
 }
 
-pub(crate) fn processor(report: &Report) -> Section {
+pub(crate) fn processor(report: &Report) -> ReportSection {
     let all = &report.totals.pauses;
     let mut sentences = Vec::new();
     if let Some(cpu) = &all.cpu {
@@ -283,7 +283,7 @@ pub(crate) fn processor(report: &Report) -> Section {
     section("Processor time", &sentences)
 }
 
-pub(crate) fn own_cost(report: &Report) -> Section {
+pub(crate) fn own_cost(report: &Report) -> ReportSection {
     let cost = &report.own_cost;
     let mut sentences = Vec::new();
     if let Some(time_ns) = cost.time_ns {

@@ -1,9 +1,9 @@
 //! The section on what pauses cost the GPU where only calls on the host were recorded.
 
 use super::overview::mark;
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::BoundsReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::RuleBounds;
@@ -15,7 +15,7 @@ const INDENT: &str = "  ";
 /// Processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
 
-pub(crate) fn gpu_bounds(report: &Report) -> Section {
+pub(crate) fn gpu_bounds(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(bounds) = &report.gpu_bounds {
         lines.extend(wrap(&sentence(bounds), INDENT, INDENT));
@@ -27,7 +27,7 @@ pub(crate) fn gpu_bounds(report: &Report) -> Section {
             lines.extend(wrap(&limit, INDENT, INDENT));
         }
     }
-    Section {
+    ReportSection {
         heading: "GPU time lost to pauses",
         lines,
     }
@@ -47,7 +47,7 @@ fn sentence(bounds: &BoundsReport) -> String {
 }
 
 fn rules(bounds: &BoundsReport) -> Vec<String> {
-    let mut table = Table::new(&["pauses", "time", "at least", "at most", "why"], &[4]);
+    let mut table = TextTable::new(&["pauses", "time", "at least", "at most", "why"], &[4]);
     for rule in &bounds.rules {
         table.row(vec![
             short_count(rule.pauses.count),
@@ -74,7 +74,7 @@ fn why(rule: &RuleBounds) -> &str {
 }
 
 fn processes(bounds: &BoundsReport) -> Vec<String> {
-    let mut table = Table::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
+    let mut table = TextTable::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
     for process in bounds.processes.iter().take(PROCESSES_SHOWN) {
         table.row(vec![
             process.rank.map_or("-".to_owned(), |rank| rank.to_string()),
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
     use gctrace_analysis::report::Basis;
-    use gctrace_analysis::report::Effort;
+    use gctrace_analysis::report::PauseTotal;
     use gctrace_analysis::report::ProcessBounds;
 
     #[test]
     fn the_section_says_bounds_and_why() {
         let mut report = Analysis::default().report();
         assert!(gpu_bounds(&report).lines.is_empty());
-        let pauses = Effort {
+        let pauses = PauseTotal {
             count: 3,
             time_ns: 9_000_000,
         };

@@ -1,11 +1,11 @@
 //! The section on how busy each device was.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::DeviceReport;
-use gctrace_analysis::report::GpuWork;
+use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StreamReport;
 use gctrace_analysis::units::count;
@@ -21,7 +21,7 @@ pub(crate) const DEVICES_SHOWN: usize = 16;
 const STREAMS_SHOWN: usize = 6;
 
 /// How busy the devices were.
-pub(crate) fn gpu_devices(report: &Report) -> Section {
+pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = report.gpu.as_ref().filter(|work| !work.devices.is_empty()) {
         lines.extend(devices(work));
@@ -29,16 +29,16 @@ pub(crate) fn gpu_devices(report: &Report) -> Section {
             lines.extend(streams(device));
         }
     }
-    Section {
+    ReportSection {
         heading: "How busy the GPUs were",
         lines,
     }
 }
 
-fn devices(work: &GpuWork) -> Vec<String> {
+fn devices(work: &GpuWorkReport) -> Vec<String> {
     let ids: Vec<DeviceId> = work.devices.iter().map(|device| device.id).collect();
     let head = ["device", "operations", "span", "busy", "", "idle", ""];
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     for device in work.devices.iter().take(DEVICES_SHOWN) {
         let share = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), percent);
         table.row(vec![
@@ -101,7 +101,7 @@ fn streams(device: &DeviceReport) -> Vec<String> {
         "back to back",
         "other waits",
     ];
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     for stream in busiest.iter().take(STREAMS_SHOWN) {
         let idle = stream.exact_idle_ns;
         table.row(vec![

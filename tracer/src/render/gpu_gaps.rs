@@ -1,11 +1,11 @@
 //! The section on the gaps of devices.
 
 use super::gpu_devices::name;
-use super::table::Table;
+use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::DeviceId;
 use gctrace_analysis::report::GapReport;
 use gctrace_analysis::report::GapsReport;
@@ -36,7 +36,7 @@ const CLASSES: [&str; 8] = [
 ];
 
 /// When the devices did nothing.
-pub(crate) fn gpu_gaps(report: &Report) -> Section {
+pub(crate) fn gpu_gaps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let gaps = report.gpu.as_ref().and_then(|work| work.gaps.as_ref());
     if let Some(gaps) = gaps.filter(|gaps| gaps.count > 0) {
@@ -46,7 +46,7 @@ pub(crate) fn gpu_gaps(report: &Report) -> Section {
             lines.extend(one_gap(at + 1, gap, &ids));
         }
     }
-    Section {
+    ReportSection {
         heading: "When the GPUs were idle",
         lines,
     }
@@ -60,7 +60,7 @@ fn sums(gaps: &GapsReport) -> Vec<String> {
         duration(gaps.time_ns)
     );
     let mut lines = wrap(&sentence, INDENT, INDENT);
-    let mut table = Table::new(&["", "", ""], &[2]);
+    let mut table = TextTable::new(&["", "", ""], &[2]);
     let mut parts = named(gaps.host);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     for (ns, class) in parts {

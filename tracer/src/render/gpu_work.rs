@@ -2,27 +2,27 @@
 
 use super::clocks;
 use super::table::wrap;
-use super::text::Section;
-use gctrace_analysis::report::GpuWork;
+use super::text::ReportSection;
+use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::units::count;
 
 const INDENT: &str = "  ";
 
 /// What the GPUs did, all in all.
-pub(crate) fn gpu_work(report: &Report) -> Section {
+pub(crate) fn gpu_work(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
         lines.extend(wrap(&operations(work), INDENT, INDENT));
         lines.extend(clocks::clocks(work, &report.traces));
     }
-    Section {
+    ReportSection {
         heading: "GPU work",
         lines,
     }
 }
 
-fn operations(work: &GpuWork) -> String {
+fn operations(work: &GpuWorkReport) -> String {
     let unlinked = match work.ignored.operations_without_call {
         0 => String::new(),
         some => format!(

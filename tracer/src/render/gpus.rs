@@ -1,8 +1,8 @@
 //! The section on how the GPUs did (`--nvml-hz`).
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::GpuFigure;
 use gctrace_analysis::report::GpuProcessReport;
 use gctrace_analysis::report::GpuReport;
@@ -20,7 +20,7 @@ const PROCESSES_SHOWN: usize = 4;
 /// Reasons named of each.
 const REASONS_SHOWN: usize = 3;
 
-pub(crate) fn gpus(report: &Report) -> Section {
+pub(crate) fn gpus(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if !report.gpus.is_empty() {
         let several = report.traces.len() > 1;
@@ -44,7 +44,7 @@ pub(crate) fn gpus(report: &Report) -> Section {
         }
         lines.extend(wrap(&legend(report), INDENT, INDENT));
     }
-    Section {
+    ReportSection {
         heading: "GPU (NVML)",
         lines,
     }
@@ -67,7 +67,7 @@ fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
         "(max)",
         "throttled",
     ];
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     for (name, gpu) in shown {
         let watts = |watts: f64| format!("{} W", three_digits(watts));
         table.row(vec![

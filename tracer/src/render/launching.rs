@@ -3,9 +3,9 @@
 use super::gpu_devices::DEVICES_SHOWN;
 use super::gpu_devices::more;
 use super::gpu_devices::name;
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::DepthPoint;
 use gctrace_analysis::report::DepthReport;
 use gctrace_analysis::report::DeviceId;
@@ -18,19 +18,19 @@ use gctrace_analysis::units::three_digits;
 
 const INDENT: &str = "  ";
 /// Under this mean depth the host is never ahead, and there is nothing to draw.
-const LEAST_MEAN: f64 = 0.01;
+const MIN_MEAN: f64 = 0.01;
 /// Eighths of a character cell, by height.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// How far the host was ahead.
-pub(crate) fn launching(report: &Report) -> Section {
+pub(crate) fn launching(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let work = report.gpu.as_ref();
     if let Some(launching) = work.and_then(|work| work.launching.as_ref()) {
         lines.extend(table(launching));
         lines.extend(series(launching));
     }
-    Section {
+    ReportSection {
         heading: "How far ahead the host launched",
         lines,
     }
@@ -47,7 +47,7 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
         "most",
         "none",
     ];
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     for device in launching.devices.iter().take(DEVICES_SHOWN) {
         let latency = device.latency;
         let mut row = vec![name(device.id, &ids)];
@@ -92,7 +92,7 @@ fn series(launching: &LaunchingReport) -> Vec<String> {
     let [device] = launching.devices.as_slice() else {
         return Vec::new();
     };
-    let worth_showing = |depth: &&DepthReport| depth.mean >= LEAST_MEAN;
+    let worth_showing = |depth: &&DepthReport| depth.mean >= MIN_MEAN;
     let Some(depth) = device.waiting.as_ref().filter(worth_showing) else {
         return Vec::new();
     };

@@ -3,16 +3,16 @@
 //! Lines are shown by the innermost one that is the program's own, because that is the one a user
 //! can change; what was being executed in a library stands below it.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::paths;
-use gctrace_analysis::report::Effort;
 use gctrace_analysis::report::LineReport;
-use gctrace_analysis::report::Lines;
+use gctrace_analysis::report::LinesReport;
 use gctrace_analysis::report::Location;
+use gctrace_analysis::report::PauseTotal;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StackReport;
@@ -37,8 +37,8 @@ const FRAMES_SHOWN: usize = 8;
 /// From this share on a stack is worth its lines.
 const STACK_RATIO: f64 = 0.02;
 
-pub(crate) fn lines(report: &Report) -> Section {
-    Section {
+pub(crate) fn lines(report: &Report) -> ReportSection {
+    ReportSection {
         heading: "Lines that trigger collections",
         lines: report
             .lines
@@ -47,8 +47,8 @@ pub(crate) fn lines(report: &Report) -> Section {
     }
 }
 
-fn section(lines: &Lines, processes: &[ProcessReport]) -> Vec<String> {
-    let names = Names::new(lines);
+fn section(lines: &LinesReport, processes: &[ProcessReport]) -> Vec<String> {
+    let names = FileNames::new(lines);
     let mut text = line_table(lines, &names);
     text.extend(by_process(processes, &names));
     for sentence in remarks(lines, &names) {
@@ -57,17 +57,17 @@ fn section(lines: &Lines, processes: &[ProcessReport]) -> Vec<String> {
     text
 }
 
-pub(crate) fn stacks(report: &Report) -> Section {
+pub(crate) fn stacks(report: &Report) -> ReportSection {
     let mut text = Vec::new();
     if let Some(lines) = &report.lines {
-        let names = Names::new(lines);
+        let names = FileNames::new(lines);
         let worth =
             |stack: &&StackReport| stack.time_ratio >= STACK_RATIO && stack.frames.len() > 1;
         for stack in lines.stacks.iter().filter(worth).take(STACKS_SHOWN) {
             text.extend(stack_lines(stack, &names));
         }
     }
-    Section {
+    ReportSection {
         heading: "Stacks that trigger collections",
         lines: text,
     }
@@ -75,12 +75,12 @@ pub(crate) fn stacks(report: &Report) -> Section {
 
 /// How files are called: libraries' from the package on, the program's without the directory that
 /// all of them are in.
-struct Names<'a> {
+struct FileNames<'a> {
     directory: &'a str,
 }
 
-impl<'a> Names<'a> {
-    fn new(lines: &'a Lines) -> Self {
+impl<'a> FileNames<'a> {
+    fn new(lines: &'a LinesReport) -> Self {
         let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
         let own = lines.own.iter().map(|line| &line.location);
         let files = own
@@ -143,12 +143,12 @@ fn generations(lines: &[LineReport]) -> Vec<(usize, &'static str)> {
     all.filter(|(index, _)| used(*index)).collect()
 }
 
-fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
+fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let generations = generations(&lines.own);
     let heads: Vec<&str> = generations.iter().map(|(_, name)| *name).collect();
     let by_generation = format!("gen {}", heads.join("/"));
     let head = ["share", "time", "longest", &by_generation, "line"];
-    let mut table = Table::new(&head, &[4]);
+    let mut table = TextTable::new(&head, &[4]);
     for line in shown(lines) {
         let efforts = generations
             .iter()
@@ -173,14 +173,14 @@ fn line_table(lines: &Lines, names: &Names<'_>) -> Vec<String> {
 }
 
 /// The lines in the table: the costliest, whatever it costs, and others worth a line.
-fn shown(lines: &Lines) -> impl Iterator<Item = &LineReport> {
+fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
     let worth = |(index, line): &(usize, &LineReport)| *index == 0 || line.time_ratio >= LINE_RATIO;
     let lines = lines.own.iter().take(LINES_SHOWN).enumerate();
     lines.take_while(worth).map(|(_, line)| line)
 }
 
 /// What the lines that are not in the table cost.
-fn others(lines: &Lines) -> Option<String> {
+fn others(lines: &LinesReport) -> Option<String> {
     let in_table = shown(lines).map(|line| line.pauses);
     let time_ns = in_table.fold(lines.with_stack.time_ns, |rest, pauses| {
         rest.saturating_sub(pauses.time_ns)
@@ -196,7 +196,7 @@ fn others(lines: &Lines) -> Option<String> {
 }
 
 /// The library line that was being executed most of the time, if it was one.
-fn below(line: &LineReport, names: &Names<'_>) -> Option<String> {
+fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
     let place = names.place(&line.with.first()?.location);
     Some(match line.with_total {
         1 => format!("└ {place}"),
@@ -205,8 +205,8 @@ fn below(line: &LineReport, names: &Names<'_>) -> Option<String> {
 }
 
 /// Where processes differ: the costliest line of each.
-fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
-    let with: Vec<(&ProcessReport, &LineReport, &Lines)> = processes
+fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String> {
+    let with: Vec<(&ProcessReport, &LineReport, &LinesReport)> = processes
         .iter()
         .filter_map(|process| {
             let lines = process.lines.as_ref()?;
@@ -216,7 +216,7 @@ fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
     if with.len() < 2 {
         return Vec::new();
     }
-    let mut table = Table::new(&["process", "pauses", "time", "most of it by"], &[3]);
+    let mut table = TextTable::new(&["process", "pauses", "time", "most of it by"], &[3]);
     for (process, line, lines) in with.iter().take(PROCESSES_SHOWN) {
         let name = match process.rank {
             Some(rank) => format!("rank {rank}"),
@@ -243,7 +243,7 @@ fn by_process(processes: &[ProcessReport], names: &Names<'_>) -> Vec<String> {
 }
 
 /// What the table does not say by itself.
-fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
+fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let mut legend = Vec::new();
     if shown(lines).any(|line| line.with_total > 0) {
         legend.push("└ the library line that was running below it (+n: and n others).".to_owned());
@@ -255,7 +255,7 @@ fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
         legend.push(format!("Files are in {}", names.directory));
     }
     let mut text = vec![legend.join(" ")];
-    let some = |effort: &Effort, what: &str| {
+    let some = |effort: &PauseTotal, what: &str| {
         let pauses = counted(effort.count, "pause");
         (effort.count > 0).then(|| format!("{pauses} ({}){what}", duration(effort.time_ns)))
     };
@@ -286,7 +286,7 @@ fn remarks(lines: &Lines, names: &Names<'_>) -> Vec<String> {
     text
 }
 
-fn stack_lines(stack: &StackReport, names: &Names<'_>) -> Vec<String> {
+fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<String> {
     let mut text = vec![format!(
         "  {} of the pause time, {} in {}",
         percent(stack.time_ratio),

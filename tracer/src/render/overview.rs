@@ -1,13 +1,13 @@
 //! The first sections: what was recorded, pauses in tables, and what is missing.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::cut;
 use super::table::width;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::Group;
-use gctrace_analysis::report::Pauses;
+use gctrace_analysis::report::PauseGroup;
+use gctrace_analysis::report::PausesReport;
 use gctrace_analysis::report::ProcessReport;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::TraceReport;
@@ -46,13 +46,13 @@ fn command(words: &[String]) -> String {
     cut(&line, width() - BESIDE_COMMAND)
 }
 
-pub(crate) fn recording(report: &Report) -> Section {
+pub(crate) fn recording(report: &Report) -> ReportSection {
     let mut lines = match report.traces.as_slice() {
         [trace] => one_trace(trace),
         traces => many_traces(traces),
     };
     lines.extend(super::recorded::lines(report));
-    Section {
+    ReportSection {
         heading: "Recording",
         lines,
     }
@@ -89,7 +89,7 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
         "longest",
         "trace",
     ];
-    let mut table = Table::new(&head, &[6]);
+    let mut table = TextTable::new(&head, &[6]);
     for trace in traces.iter().take(TRACES_SHOWN) {
         let mut name = trace.file.clone();
         if trace.cut_at.is_some() || trace.damage.is_some() {
@@ -119,10 +119,10 @@ fn many_traces(traces: &[TraceReport]) -> Vec<String> {
     lines
 }
 
-pub(crate) fn pauses(report: &Report) -> Section {
+pub(crate) fn pauses(report: &Report) -> ReportSection {
     let all = &report.totals.pauses;
     if all.count == 0 {
-        return Section {
+        return ReportSection {
             heading: "Pauses",
             lines: Vec::new(),
         };
@@ -130,9 +130,9 @@ pub(crate) fn pauses(report: &Report) -> Section {
     let head = [
         "", "pauses", "time", "share", "p50", "p90", "p99", "longest",
     ];
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     table.row(pauses_row("all", 1.0, all));
-    let group = |prefix, group: &Group| {
+    let group = |prefix, group: &PauseGroup| {
         let name = group_name(prefix, &group.name);
         pauses_row(&name, group.time_ratio, &group.pauses)
     };
@@ -155,7 +155,7 @@ pub(crate) fn pauses(report: &Report) -> Section {
     };
     together += &percentile_error(all);
     lines.extend(wrap(&together, INDENT, INDENT));
-    Section {
+    ReportSection {
         heading: "Pauses",
         lines,
     }
@@ -172,14 +172,14 @@ fn group_name(prefix: &str, name: &str) -> String {
     }
 }
 
-fn percentile_error(pauses: &Pauses) -> String {
+fn percentile_error(pauses: &PausesReport) -> String {
     match pauses.percentile_error_ratio {
         error if error > 0.0 => format!(" Percentiles are within {}.", percent(error)),
         _ => String::new(),
     }
 }
 
-fn pauses_row(name: &str, time_ratio: f64, pauses: &Pauses) -> Vec<String> {
+fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> Vec<String> {
     let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
     vec![
         name.to_owned(),
@@ -193,7 +193,7 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &Pauses) -> Vec<String> {
     ]
 }
 
-pub(crate) fn processes(report: &Report) -> Section {
+pub(crate) fn processes(report: &Report) -> ReportSection {
     let mut lines = process_table(&report.processes);
     let more = report.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
@@ -226,7 +226,7 @@ pub(crate) fn processes(report: &Report) -> Section {
             counted(other, "process")
         ));
     }
-    Section {
+    ReportSection {
         heading: "Processes",
         lines,
     }
@@ -248,7 +248,7 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
     let shown: Vec<Column> = optional.into_iter().filter(|(_, of)| !same(*of)).collect();
     let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
     head.extend(["pid", "pauses", "stopped", "of time", "longest", "command"]);
-    let mut table = Table::new(&head, &[head.len() - 1]);
+    let mut table = TextTable::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
         let cell = |(_, of): &Column| of(process).unwrap_or_else(|| "-".to_owned());
         let mut row: Vec<String> = shown.iter().map(cell).collect();
@@ -310,7 +310,7 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
     ]
 }
 
-pub(crate) fn missing(report: &Report) -> Section {
+pub(crate) fn missing(report: &Report) -> ReportSection {
     let missing = &report.missing;
     let mut items: Vec<String> = missing
         .lost
@@ -374,7 +374,7 @@ pub(crate) fn missing(report: &Report) -> Section {
     if items.is_empty() {
         items.push(nothing_known(missing.every_process_examined).to_owned());
     }
-    Section {
+    ReportSection {
         heading: "Missing",
         lines: items
             .iter()

@@ -1,8 +1,8 @@
 //! The section on allocation pressure.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::ArenasReport;
 use gctrace_analysis::report::Basis;
 use gctrace_analysis::report::PressureReport;
@@ -15,7 +15,7 @@ const INDENT: &str = "  ";
 /// Processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
-pub(crate) fn pressure(report: &Report) -> Section {
+pub(crate) fn pressure(report: &Report) -> ReportSection {
     let with: Vec<(&ProcessReport, &PressureReport)> = report
         .processes
         .iter()
@@ -28,7 +28,7 @@ pub(crate) fn pressure(report: &Report) -> Section {
             lines.extend(wrap(&sentence, INDENT, INDENT));
         }
     }
-    Section {
+    ReportSection {
         heading: "Allocation pressure",
         lines,
     }
@@ -40,7 +40,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<Str
     if arenas {
         head.extend(["arenas/s", "unmapped/s", "balance"]);
     }
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     let row = |name: String, pressure: &PressureReport| {
         let mut row = vec![
             name,

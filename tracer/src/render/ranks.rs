@@ -1,8 +1,8 @@
 //! The section on ranks of distributed jobs: who waited for whom, and whose pauses cost whom what.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::CollectivesReport;
 use gctrace_analysis::report::PauseSource;
 use gctrace_analysis::report::RankPauses;
@@ -24,7 +24,7 @@ const MATRIX_RANKS: usize = 8;
 /// Rows of sources.
 const SOURCES_SHOWN: usize = 8;
 
-pub(crate) fn ranks(report: &Report) -> Section {
+pub(crate) fn ranks(report: &Report) -> ReportSection {
     let ranks = report.gpu.as_ref().and_then(|work| work.ranks.as_ref());
     let mut lines = Vec::new();
     if let Some(ranks) = ranks {
@@ -38,7 +38,7 @@ pub(crate) fn ranks(report: &Report) -> Section {
             lines.extend(wrap(&sentence, INDENT, INDENT));
         }
     }
-    Section {
+    ReportSection {
         heading: "Ranks",
         lines,
     }
@@ -149,7 +149,7 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
         shown.sort_by_key(|rank| std::cmp::Reverse((rank.last_after_pause, rank.paused_ns)));
         shown.truncate(RANKS_SHOWN);
     }
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     for rank in shown {
         table.row(vec![
             rank.rank.to_string(),
@@ -236,7 +236,7 @@ fn costs(pauses: &RankPauses) -> Vec<String> {
     let head = [
         "rank", "pauses", "paused", "own", "others", "ampl.", "job", "step",
     ];
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     for source in pauses.sources.iter().take(SOURCES_SHOWN) {
         table.row(cost(&label(source), source, &pauses.victims));
     }
@@ -290,7 +290,7 @@ fn matrix(pauses: &RankPauses) -> Vec<String> {
     let mut head = vec!["rank".to_owned()];
     head.extend(pauses.victims.iter().map(u32::to_string));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let mut table = Table::new(&head, &[]);
+    let mut table = TextTable::new(&head, &[]);
     let rows = pauses.sources.iter().map(|source| (label(source), source));
     let all = (pauses.sources.len() > 1).then(|| ("all".to_owned(), &pauses.all));
     for (label, source) in rows.chain(all) {

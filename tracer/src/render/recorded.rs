@@ -17,7 +17,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
             .collect()
     };
     let sentences = [
-        from_within(&of("inject"), report.traces.len()),
+        in_process(&of("inject"), report.traces.len()),
         by_both(&of("both"), report.traces.len()),
     ];
     let wrapped = sentences.into_iter().flatten();
@@ -35,7 +35,7 @@ fn subject(some: usize, all: usize) -> String {
     }
 }
 
-fn from_within(traces: &[&RecordedReport], all: usize) -> Option<String> {
+fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {
     (!traces.is_empty()).then(|| {
         format!(
             "{} from within the programs (--mode inject): the reason of a collection is not known, and those of a \

@@ -1,9 +1,9 @@
 //! The section on training steps.
 
 use super::overview::mark;
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::ProcessSteps;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::StepComparison;
@@ -19,7 +19,7 @@ const INDENT: &str = "  ";
 const PROCESSES_SHOWN: usize = 10;
 
 /// How long steps took.
-pub(crate) fn steps(report: &Report) -> Section {
+pub(crate) fn steps(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(steps) = &report.steps {
         lines.extend(table(steps));
@@ -30,7 +30,7 @@ pub(crate) fn steps(report: &Report) -> Section {
             }
         }
     }
-    Section {
+    ReportSection {
         heading: "Training steps",
         lines,
     }
@@ -42,7 +42,7 @@ fn table(steps: &StepsReport) -> Vec<String> {
         "process", "steps", "mean", "p50", "longest", "in GC", "of time",
     ];
     head.extend(idle.then_some("GPU idle"));
-    let mut table = Table::new(&head, &[0]);
+    let mut table = TextTable::new(&head, &[0]);
     for own in steps.processes.iter().take(PROCESSES_SHOWN) {
         let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
         let mut row = vec![process(own), count(own.count)];

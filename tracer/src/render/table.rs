@@ -31,12 +31,12 @@ pub(crate) fn width() -> usize {
 /// A table: the first line is the head. Columns are as wide as their longest cell; the last one is
 /// cut to what is left of [`width`].
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     rows: Vec<Vec<String>>,
     left: Vec<usize>,
 }
 
-impl Table {
+impl TextTable {
     /// `head` names the columns; those in `left` are aligned to the left, all others to the right.
     pub(crate) fn new(head: &[&str], left: &[usize]) -> Self {
         Self {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_cut() {
-        let mut table = Table::new(&["name", "count", "command"], &[0, 2]);
+        let mut table = TextTable::new(&["name", "count", "command"], &[0, 2]);
         table.row(vec!["a".to_owned(), "1,000".to_owned(), "x".repeat(100)]);
         table.row(vec!["bcdefg".to_owned(), "2".to_owned(), "y".to_owned()]);
         let lines = table.lines();
@@ -146,7 +146,7 @@ mod tests {
     fn lines_fit_the_terminal() {
         let widest = |columns| {
             fit(columns);
-            let mut table = Table::new(&["name"], &[0]);
+            let mut table = TextTable::new(&["name"], &[0]);
             table.row(vec!["x".repeat(300)]);
             let paragraph = wrap(&"word ".repeat(100), "", "");
             let widest = |lines: Vec<String>| lines.iter().map(|line| line.chars().count()).max();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn no_control_characters() {
-        let mut table = Table::new(&["name", "count"], &[0]);
+        let mut table = TextTable::new(&["name", "count"], &[0]);
         table.row(vec!["a\x1b[2J\n".to_owned(), "1".to_owned()]);
         assert_eq!(table.lines()[1], r"  a\x1b[2J\n      1");
         assert_eq!(wrap("a \x1b[2J b", "", ""), [r"a \x1b[2J b"]);

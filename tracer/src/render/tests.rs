@@ -14,9 +14,9 @@ use super::text;
 use crate::print::clean;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
-use gctrace_event::read::Ending;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 
@@ -101,7 +101,7 @@ impl Trace {
 fn report(traces: &[(&str, String)]) -> Report {
     let mut analysis = Analysis::default();
     for (name, json) in traces {
-        let input = Input::new(name, Cursor::new(json.clone().into_bytes())).unwrap();
+        let input = TraceInput::new(name, Cursor::new(json.clone().into_bytes())).unwrap();
         let mut reader = TraceReader::new(EventReader::new(input));
         analysis.begin_trace(name);
         while let Some(item) = reader.next_item().unwrap() {
@@ -198,22 +198,23 @@ fn no_collection_at_all() {
 /// "Nothing was lost" stands only where every process was examined.
 #[test]
 fn what_is_missing_is_said() {
-    let said = |processes: &str| {
+    let rendered = |processes: &str| {
         let end = format!(r#","processes":{processes}"#);
         let trace = Trace::new().process(1, "").end(1000, &end);
         plain(&[("trace.json", trace.json())]).replace("\n  ", " ")
     };
-    let complete = said(r#"{"python":0,"other":1,"unexamined":{}}"#);
+    let complete = rendered(r#"{"python":0,"other":1,"unexamined":{}}"#);
     assert!(complete.contains("No garbage collection ran"), "{complete}");
     assert!(complete.contains("Nothing was lost."), "{complete}");
-    let inject = said(r#"{"python":0,"unexamined":{}}"#);
+    let inject = rendered(r#"{"python":0,"unexamined":{}}"#);
     assert!(inject.contains("No event was lost."), "{inject}");
-    let doubtful = said(r#"{"python":0,"other":1,"unexamined":{"ended before being examined":3}}"#);
+    let doubtful =
+        rendered(r#"{"python":0,"other":1,"unexamined":{"ended before being examined":3}}"#);
     assert!(
         doubtful.contains("3 processes ended before being examined: collections in them"),
         "{doubtful}"
     );
-    let old = said("null");
+    let old = rendered("null");
     assert!(old.contains("No loss is recorded."), "{old}");
     for text in [inject, doubtful, old] {
         assert!(!text.contains("Nothing was lost"), "{text}");
@@ -353,6 +354,6 @@ fn json_says_what_the_text_says() {
 #[test]
 fn an_analysis_without_traces_has_a_report() {
     let mut analysis = Analysis::default();
-    analysis.end_trace(Ending::default(), None);
+    analysis.end_trace(TraceCompletion::default(), None);
     assert!(!text(&analysis.report(), Style::OF_FILES).is_empty());
 }

@@ -26,7 +26,7 @@ use gctrace_analysis::report::Report;
 use gctrace_analysis::units::duration;
 
 /// One part of the report: a heading and lines under it, none if there is nothing to say.
-pub(crate) struct Section {
+pub(crate) struct ReportSection {
     pub(crate) heading: &'static str,
     pub(crate) lines: Vec<String>,
 }
@@ -95,8 +95,8 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
     lines = lines.iter().map(|line| style.bold(line)).collect();
     lines.extend(wrap(&advice.why, "     ", "     "));
-    if let Some(most_ns) = advice.saves_at_most_ns {
-        lines.extend(wrap(&saves(advice, most_ns), "     ", "     "));
+    if let Some(max_ns) = advice.saves_at_most_ns {
+        lines.extend(wrap(&saves(advice, max_ns), "     ", "     "));
     }
     if let Some(code) = &advice.code {
         lines.push(String::new());
@@ -110,16 +110,16 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     lines.join("\n") + "\n"
 }
 
-fn saves(advice: &Advice, most_ns: u64) -> String {
-    let most = duration(most_ns);
+fn saves(advice: &Advice, max_ns: u64) -> String {
+    let most = duration(max_ns);
     match advice.saves_at_least_ns {
         None => format!("Saves at most {most} (predicted)."),
-        Some(least_ns @ ..0) => format!(
+        Some(min_ns @ ..0) => format!(
             "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
-            duration(least_ns.unsigned_abs())
+            duration(min_ns.unsigned_abs())
         ),
         Some(0) => format!("Saves up to {most} of the run (predicted by replay)."),
-        Some(least_ns) => match duration(least_ns.unsigned_abs()) {
+        Some(min_ns) => match duration(min_ns.unsigned_abs()) {
             least if least == most => format!("Saves {most} of the run (predicted by replay)."),
             least => format!("Saves {least} to {most} of the run (predicted by replay)."),
         },

@@ -1,9 +1,9 @@
 //! The section on what other settings of the collector would do, where the replay tells. Without
 //! the GPU's times the upper bounds stand with the advice.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::table::wrap;
-use super::text::Section;
+use super::text::ReportSection;
 use gctrace_analysis::report::PredictedLength;
 use gctrace_analysis::report::Report;
 use gctrace_analysis::report::Saving;
@@ -13,7 +13,7 @@ use gctrace_analysis::units::short_count;
 
 const INDENT: &str = "  ";
 
-pub(crate) fn what_if(report: &Report) -> Section {
+pub(crate) fn what_if(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let list = &report.what_if;
     let run = list.first().and_then(|own| own.run);
@@ -27,7 +27,7 @@ pub(crate) fn what_if(report: &Report) -> Section {
             lines.extend(wrap(why, INDENT, INDENT));
         }
     }
-    Section {
+    ReportSection {
         heading: "Other settings of the collector (predicted)",
         lines,
     }
@@ -65,7 +65,7 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     }
     head.push("garbage then");
     let last = head.len() - 1;
-    let mut table = Table::new(&head, &[0, last]);
+    let mut table = TextTable::new(&head, &[0, last]);
     for own in list {
         let mut row = vec![change(own), saves(own.saved_ns)];
         if with_step {
@@ -136,7 +136,7 @@ mod tests {
     use gctrace_analysis::Analysis;
     use gctrace_analysis::report::Basis;
     use gctrace_analysis::report::Garbage;
-    use gctrace_analysis::report::Interval;
+    use gctrace_analysis::report::PredictedRange;
 
     fn disable() -> WhatIf {
         WhatIf {
@@ -144,7 +144,7 @@ mod tests {
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: "pause-time".to_owned(),
-            pause_time_less_ns: Interval {
+            pause_time_less_ns: PredictedRange {
                 at_least_ns: 40_000_000,
                 at_most_ns: 40_000_000,
             },

@@ -7,12 +7,12 @@ use std::io;
 
 /// Knows what was printed already.
 #[derive(Debug, Default)]
-pub(super) struct Json {
+pub(super) struct JsonOutput {
     /// Long pauses of the snapshot before: process, thread, begin.
-    told: HashSet<(u32, u32, u64)>,
+    printed: HashSet<(u32, u32, u64)>,
 }
 
-impl Json {
+impl JsonOutput {
     /// The line. Each long pause is in one of them only.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
         let name =
@@ -20,10 +20,10 @@ impl Json {
         let mut shown = snapshot.clone();
         shown
             .long_pauses
-            .retain(|pause| !self.told.contains(&name(pause)));
-        self.told = snapshot.long_pauses.iter().map(name).collect();
+            .retain(|pause| !self.printed.contains(&name(pause)));
+        self.printed = snapshot.long_pauses.iter().map(name).collect();
         let mut line = Vec::new();
-        serde_json::to_writer(print::Json(&mut line), &shown)?;
+        serde_json::to_writer(print::JsonEscaper(&mut line), &shown)?;
         line.push(b'\n');
         Ok(line)
     }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn long_pauses_are_told_once() {
-        let mut json = Json::default();
+        let mut json = JsonOutput::default();
         let mut snapshot = Snapshot {
             long_pauses: vec![long(1), long(5)],
             ..Snapshot::default()

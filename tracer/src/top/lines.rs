@@ -19,14 +19,14 @@ const HEADER: &str = "    time proc GC ms/s share gen0/1/2 per s   last  worst  
 
 /// What was printed so far.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct LineOutput {
     on_terminal: bool,
     lines: u64,
     /// The process with most time in pauses when last looked at.
     busiest: Option<u32>,
 }
 
-impl Lines {
+impl LineOutput {
     /// `on_terminal`: the names of the columns are repeated.
     pub(super) fn new(on_terminal: bool) -> Self {
         Self {
@@ -173,13 +173,13 @@ fn time(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_analysis::live::CodeLine;
     use gctrace_analysis::live::CountAndTime;
-    use gctrace_analysis::live::Detail;
-    use gctrace_analysis::live::Ended;
     use gctrace_analysis::live::GpuBusy;
     use gctrace_analysis::live::GpuFigures;
-    use gctrace_analysis::live::Line;
     use gctrace_analysis::live::PauseFigures;
+    use gctrace_analysis::live::ProcessDetail;
+    use gctrace_analysis::live::ProcessEnd;
     use gctrace_analysis::live::ProcessGpu;
     use proptest::prelude::*;
 
@@ -208,10 +208,10 @@ mod tests {
         snapshot.totals.interval_pauses = [20_000, 150, 3, 0];
         snapshot.totals.interval_pause_ns = 246_900_000;
         snapshot.recorder.cpu_ppm = 12_345;
-        snapshot.detail = processes.first().map(|process| Detail {
+        snapshot.detail = processes.first().map(|process| ProcessDetail {
             pid: process.pid,
             lines: vec![LineFigures {
-                line: Line {
+                line: CodeLine {
                     function: "Loader.__iter__".to_owned(),
                     file: "/home/ann/project/data.py".to_owned(),
                     line: Some(120),
@@ -219,7 +219,7 @@ mod tests {
                 pauses: CountAndTime::default(),
                 below: None,
             }],
-            ..Detail::default()
+            ..ProcessDetail::default()
         });
         snapshot.processes = processes;
         snapshot
@@ -227,7 +227,7 @@ mod tests {
 
     /// Without the time of day, which depends on the time zone.
     fn shown(snapshots: &[Snapshot]) -> String {
-        let mut lines = Lines::new(false);
+        let mut lines = LineOutput::new(false);
         let texts = snapshots.iter().map(|snapshot| lines.text(snapshot));
         let text: String = texts.collect();
         for line in text.lines() {
@@ -254,9 +254,9 @@ mod tests {
         }];
         let mut ended = snapshot(vec![process(4242, 0)]);
         if let Some(first) = ended.processes.first_mut() {
-            first.ended = Some(Ended {
+            first.ended = Some(ProcessEnd {
                 signal: Some(9),
-                ..Ended::default()
+                ..ProcessEnd::default()
             });
             first.gpus = vec![ProcessGpu {
                 busy: Some(GpuBusy {
@@ -268,11 +268,11 @@ mod tests {
             }];
         }
         ended.totals.ended = 1;
-        let nobody = Snapshot {
+        let empty = Snapshot {
             at_unix_ns: alone.at_unix_ns,
             ..Snapshot::default()
         };
-        insta::assert_snapshot!(shown(&[nobody, alone, several, ended]));
+        insta::assert_snapshot!(shown(&[empty, alone, several, ended]));
     }
 
     proptest! {
@@ -283,7 +283,7 @@ mod tests {
             let line = &mut line.expect("a line").line;
             line.function = format!("{name}\x1b[2J\u{9b}\u{202e}\n");
             line.file = format!("/x/\u{7}{name}");
-            let text = Lines::new(false).text(&named);
+            let text = LineOutput::new(false).text(&named);
             prop_assert_eq!(text.lines().count(), 2);
             prop_assert!(!text.contains(|char| char != '\n' && clean::is_harmful(char)));
         }
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn the_columns_are_named_again_on_a_terminal() {
         let headers = |on_terminal| {
-            let mut lines = Lines::new(on_terminal);
+            let mut lines = LineOutput::new(on_terminal);
             let texts = (0..45).map(|_| lines.text(&Snapshot::default()));
             texts.filter(|text| text.starts_with(HEADER)).count()
         };

@@ -8,8 +8,8 @@ pub(crate) fn offset_s(unix_ns: u64) -> i64 {
     // SAFETY: all fields of `tm` are numbers, or a pointer that may be null.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both point to values that live; `localtime_r` writes to the second only.
-    let told = unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
-    if told.is_null() { 0 } else { parts.tm_gmtoff }
+    let filled = unsafe { libc::localtime_r(&raw const seconds, &raw mut parts) };
+    if filled.is_null() { 0 } else { parts.tm_gmtoff }
 }
 
 /// Time of day of a moment in nanoseconds since 1970, `offset_s` east of Greenwich: `12:34:56`.
@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn with_milliseconds() {
-        let moment = 1_700_000_000_123_000_000;
-        assert_eq!(time_of_day_ms(moment, 3600), "23:13:20.123");
+        let time_ns = 1_700_000_000_123_000_000;
+        assert_eq!(time_of_day_ms(time_ns, 3600), "23:13:20.123");
     }
 
     /// `date` is another implementation of the same.
@@ -45,8 +45,8 @@ mod tests {
                 .output()
                 .expect("date");
             let expected = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            let moment = seconds * 1_000_000_000 + 999_999_999;
-            assert_eq!(time_of_day(moment, offset_s(moment)), expected);
+            let time_ns = seconds * 1_000_000_000 + 999_999_999;
+            assert_eq!(time_of_day(time_ns, offset_s(time_ns)), expected);
         }
     }
 }

@@ -6,19 +6,19 @@
 //! Why hyper: it bounds what a client may send and how long it may take, on one thread for all connections.
 //! tiny_http, the usual small choice, makes a thread for each without a limit (its issue 221, open since 2022).
 
+mod access;
 mod collect;
 mod families;
 mod http;
 mod labels;
+mod monotonic_maxima;
 mod page;
-mod steady;
 #[cfg(test)]
 mod tests;
 mod text;
-mod visitor;
 
-use crate::top::metrics::page::Pages;
-use crate::top::shared::Shared;
+use crate::top::live_handle::LiveHandle;
+use crate::top::metrics::page::MetricsPages;
 use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 /// The running server; dropped, it ends.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct MetricsServer {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -53,7 +53,7 @@ pub(crate) enum ServeError {
     Thread(std::io::Error),
 }
 
-impl Server {
+impl MetricsServer {
     /// Listens at an address (port 0: any that is free), and serves on a thread of its own. `arguments`: command
     /// lines are shown whole.
     ///
@@ -62,7 +62,7 @@ impl Server {
     pub(crate) fn start(
         address: SocketAddr,
         arguments: bool,
-        shared: Arc<Shared>,
+        shared: Arc<LiveHandle>,
     ) -> Result<Self, ServeError> {
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
@@ -74,8 +74,8 @@ impl Server {
             .build()
             .map_err(ServeError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let site = http::Site {
-            pages: Pages::new(shared, arguments),
+        let site = http::MetricsSite {
+            pages: MetricsPages::new(shared, arguments),
             local_only: address.ip().is_loopback(),
         };
         let serve = move || runtime.block_on(http::serve(listener, site, stopped));
@@ -96,7 +96,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for MetricsServer {
     fn drop(&mut self) {
         // Both may be over already: then there is nothing to end.
         if let Some(stop) = self.stop.take() {

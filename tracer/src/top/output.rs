@@ -9,7 +9,7 @@ use crate::files::read_command_output;
 use crate::files::remove_command_output;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
-use crate::launch::Streams;
+use crate::launch::StdioFiles;
 use crate::print;
 use crate::print::clean;
 use anyhow::Context as _;
@@ -28,14 +28,14 @@ const LAST_BYTES: usize = 4096;
 
 /// The command's output, to be shown.
 #[derive(Clone, Debug)]
-pub(super) struct Written {
+pub(super) struct CommandFile {
     /// Where it is.
     pub path: PathBuf,
     /// To read it; or why it cannot be read.
     pub file: Result<Arc<File>, String>,
 }
 
-impl Written {
+impl CommandFile {
     /// Of a file that is there, for tests.
     #[cfg(test)]
     pub(super) fn at(path: PathBuf) -> Self {
@@ -59,7 +59,7 @@ impl Written {
 /// The file that the command writes into, if that is a file of ours.
 #[derive(Debug, Default)]
 pub(super) struct CommandOutput {
-    written: Option<Written>,
+    written: Option<CommandFile>,
     /// Of a temporary file: who made it.
     maker: Option<Invoker>,
 }
@@ -76,7 +76,7 @@ impl CommandOutput {
             Some(path) => {
                 let opened = create_command_output(path, invoker, &launch.words())?;
                 let output = Self {
-                    written: Some(Written::new(path.to_owned(), &opened, invoker)),
+                    written: Some(CommandFile::new(path.to_owned(), &opened, invoker)),
                     maker: None,
                 };
                 (Some(opened), output)
@@ -84,7 +84,7 @@ impl CommandOutput {
             None if on_screen => {
                 let (opened, path) = create_temporary_output(&temporary(launch), invoker)?;
                 let output = Self {
-                    written: Some(Written::new(path, &opened, invoker)),
+                    written: Some(CommandFile::new(path, &opened, invoker)),
                     maker: Some(invoker.clone()),
                 };
                 (Some(opened), output)
@@ -97,19 +97,23 @@ impl CommandOutput {
     }
 
     /// The file, if the output goes to one.
-    pub(super) fn written(&self) -> Option<&Written> {
+    pub(super) fn written(&self) -> Option<&CommandFile> {
         self.written.as_ref()
     }
 
     /// What the user should know when nothing is shown any more: where the output is, and of a command that
-    /// `failed` the end of it. A temporary file that is empty is removed, unless the command `goes_on`.
-    pub(super) fn farewell(&self, goes_on: bool, failed: bool) -> (Option<String>, Option<String>) {
-        let Some(Written { path, file }) = &self.written else {
+    /// `failed` the end of it. A temporary file that is empty is removed, unless the command `continues`.
+    pub(super) fn dismissal(
+        &self,
+        continues: bool,
+        failed: bool,
+    ) -> (Option<String>, Option<String>) {
+        let Some(CommandFile { path, file }) = &self.written else {
             return (None, None);
         };
         let length = file.as_ref().ok().and_then(|file| file.metadata().ok());
         let is_empty = length.is_some_and(|about| about.len() == 0);
-        if let (Some(maker), true, false) = (&self.maker, is_empty, goes_on) {
+        if let (Some(maker), true, false) = (&self.maker, is_empty, continues) {
             let _ = remove_command_output(path, maker);
             return (None, None);
         }
@@ -121,13 +125,13 @@ impl CommandOutput {
 
 /// On the screen, keys are meant for the view and not for the command. Printed figures have standard output for
 /// themselves.
-fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<Streams> {
+fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles> {
     let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
     let (output, error) = match opened {
         Some(file) => (file.try_clone()?, Some(file)),
         None => (File::from(print::error_descriptor()?), None),
     };
-    Ok(Streams {
+    Ok(StdioFiles {
         input,
         output: Some(output),
         error,

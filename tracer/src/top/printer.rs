@@ -4,17 +4,17 @@
 //! a thread of its own, because a reader that does not read must not keep gctrace from recording.
 
 use crate::print;
-use crate::record::Supervision;
+use crate::record::CommandSupervisor;
 use crate::record::monotonic_ns;
-use crate::top::json::Json;
-use crate::top::lines::Lines;
+use crate::top::json::JsonOutput;
+use crate::top::lines::LineOutput;
+use crate::top::live_handle::LiveHandle;
+use crate::top::live_handle::LivePhase;
+use crate::top::live_handle::UserCommand;
 use crate::top::nanoseconds;
-use crate::top::shared::Phase;
-use crate::top::shared::Shared;
-use crate::top::shared::Wish;
-use gctrace_analysis::live::Request;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
 use nix::poll::PollFd;
 use nix::poll::PollFlags;
 use std::io;
@@ -24,14 +24,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Between two looks at whether the printer is done.
-const LOOK_EVERY_MS: u8 = 20;
+const POLL_INTERVAL_MS: u8 = 20;
 
-/// Intervals are cut to whole multiples of this (`gctrace_analysis::live::Request`).
+/// Intervals are cut to whole multiples of this (`gctrace_analysis::live::SnapshotRequest`).
 const GRAIN_NS: u64 = 100_000_000;
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PrintForm {
     /// For people.
     Lines,
     /// For programs.
@@ -46,16 +46,16 @@ pub(super) struct Printer {
 impl Printer {
     /// Prints every `interval` from now on, `iterations` times if that is given.
     pub(super) fn start(
-        shared: Arc<Shared>,
-        form: Form,
+        shared: Arc<LiveHandle>,
+        form: PrintForm,
         interval: Duration,
         iterations: Option<u64>,
     ) -> io::Result<Self> {
-        let printing = Printing {
+        let printing = PrintJob {
             shared,
             writer: match form {
-                Form::Lines => Writer::Lines(Lines::new(print::on_terminal())),
-                Form::Json => Writer::Json(Json::default()),
+                PrintForm::Lines => PrintWriter::Lines(LineOutput::new(print::on_terminal())),
+                PrintForm::Json => PrintWriter::Json(JsonOutput::default()),
             },
             clock: Deadlines::new(monotonic_ns(), nanoseconds(interval)),
             left: iterations,
@@ -72,11 +72,11 @@ impl Printer {
     }
 
     /// The recording has ended: the last state is printed. A signal ends that too.
-    pub(super) fn finish(self, command: &mut Supervision) -> anyhow::Result<()> {
+    pub(super) fn finish(self, command: &mut CommandSupervisor) -> anyhow::Result<()> {
         self.thread.thread().unpark();
         while self.is_on() {
             let mut signals = [PollFd::new(command.as_fd(), PollFlags::POLLIN)];
-            let waited = nix::poll::poll(&mut signals, LOOK_EVERY_MS);
+            let waited = nix::poll::poll(&mut signals, POLL_INTERVAL_MS);
             if waited.is_ok_and(|ready| ready > 0) && command.was_told_to_end()? {
                 break;
             }
@@ -85,26 +85,26 @@ impl Printer {
     }
 }
 
-struct Printing {
-    shared: Arc<Shared>,
-    writer: Writer,
+struct PrintJob {
+    shared: Arc<LiveHandle>,
+    writer: PrintWriter,
     clock: Deadlines,
     left: Option<u64>,
 }
 
-enum Writer {
-    Lines(Lines),
-    Json(Json),
+enum PrintWriter {
+    Lines(LineOutput),
+    Json(JsonOutput),
 }
 
-impl Printing {
+impl PrintJob {
     fn run(mut self) {
         if let Err(error) = self.print_all()
             && error.kind() != io::ErrorKind::BrokenPipe
         {
             tracing::error!("the figures cannot be printed: {error}");
         }
-        self.shared.wish(Wish::Quit);
+        self.shared.submit(UserCommand::Quit);
     }
 
     /// Until the recording ends, or as often as asked for.
@@ -117,7 +117,7 @@ impl Printing {
                 true => self.clock.last(now_ns),
                 false => self.clock.passed(now_ns),
             };
-            let snapshot = self.shared.live().snapshot(&Request {
+            let snapshot = self.shared.live().snapshot(&SnapshotRequest {
                 now_ns: until_ns,
                 interval_ns,
                 detail: self.writer.detail(),
@@ -135,7 +135,7 @@ impl Printing {
     /// Sleeps until the next deadline. Whether the recording ended before.
     fn wait(&self) -> bool {
         loop {
-            if let Phase::Ended(_) = self.shared.phase() {
+            if let LivePhase::Ended(_) = self.shared.phase() {
                 return true;
             }
             let rest_ns = self.clock.next_ns().saturating_sub(monotonic_ns());
@@ -157,7 +157,7 @@ fn at(mut snapshot: Snapshot, now_ns: u64) -> Snapshot {
     snapshot
 }
 
-impl Writer {
+impl PrintWriter {
     fn detail(&self) -> Option<u32> {
         match self {
             Self::Lines(lines) => lines.busiest(),

@@ -3,8 +3,8 @@
 
 use crate::record::Recording;
 use crate::record::monotonic_ns;
-use crate::top::Shared;
-use gctrace_analysis::live::Recorder;
+use crate::top::LiveHandle;
+use gctrace_analysis::live::RecorderCost;
 use nix::sys::resource::UsageWho;
 use nix::sys::resource::getrusage;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::time::Instant;
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// When is sampled.
-pub(super) struct Resources {
+pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,
     page_bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct Resources {
     has_complained: bool,
 }
 
-impl Resources {
+impl ResourceSampler {
     /// Begins now; `trace` is written at the same time.
     pub(super) fn new(trace: Option<&Path>) -> Self {
         let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
@@ -39,7 +39,7 @@ impl Resources {
     }
 
     /// Samples, if that is due or it is the `last` time.
-    pub(super) fn tick(&mut self, recording: &mut Recording, shared: &Shared, last: bool) {
+    pub(super) fn tick(&mut self, recording: &mut Recording, shared: &LiveHandle, last: bool) {
         let now = Instant::now();
         if now < self.next && !last {
             return;
@@ -58,14 +58,14 @@ impl Resources {
         live.recorder(monotonic_ns(), recorder);
     }
 
-    fn recorder(&mut self, recording: &mut Recording) -> Recorder {
+    fn recorder(&mut self, recording: &mut Recording) -> RecorderCost {
         let tally = recording.tally().unwrap_or_else(|error| {
             if !std::mem::replace(&mut self.has_complained, true) {
                 tracing::warn!("what was lost is not known: {error:#}");
             }
             Default::default()
         });
-        Recorder {
+        RecorderCost {
             lost: tally.lost,
             unexamined: tally.unexamined,
             cpu_ns: own_cpu_ns(),

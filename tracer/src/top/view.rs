@@ -4,16 +4,16 @@
 //! draw. What is drawn is `view/draw/`, what keys do is `view/state.rs`, the terminal `view/terminal.rs`.
 
 mod columns;
-mod device;
 mod draw;
+mod file_tail;
 mod input;
 mod keys;
 mod painter;
 mod rows;
 mod screen;
 mod state;
-mod tail;
 mod terminal;
+mod terminal_device;
 pub(super) mod text;
 mod theme;
 
@@ -21,13 +21,13 @@ pub(crate) use terminal::LEAVE;
 pub(crate) use terminal::Prepared;
 pub(crate) use terminal::raw;
 
-use self::device::Device;
-use self::screen::Screen;
+use self::screen::ViewScreen;
 use self::terminal::Terminal;
-use super::Shared;
-use super::output::Written;
+use self::terminal_device::TerminalDevice;
+use super::LiveHandle;
+use super::output::CommandFile;
 use crate::log;
-use crate::log::Diversion;
+use crate::log::LogBuffering;
 use crate::print;
 use nix::errno::Errno;
 use nix::poll::PollFd;
@@ -55,7 +55,7 @@ pub(crate) struct ViewConfig {
     /// Pictures after which the view ends.
     pub iterations: Option<u64>,
     /// The file that the command's output goes to.
-    pub output: Option<Written>,
+    pub output: Option<CommandFile>,
     /// The command, where one was started.
     pub command: Option<String>,
     /// Whether colours are wanted (`NO_COLOR`).
@@ -64,7 +64,7 @@ pub(crate) struct ViewConfig {
 
 /// Why there can be no view.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Impossible {
+pub(crate) enum ViewUnavailable {
     /// Standard output is something else.
     #[error("standard output is no terminal")]
     NoTerminal,
@@ -97,15 +97,17 @@ pub(crate) enum ViewError {
 }
 
 /// Whether a full-screen view can be shown here.
-pub(crate) fn possible() -> Result<(), Impossible> {
+pub(crate) fn possible() -> Result<(), ViewUnavailable> {
     if !print::on_terminal() {
-        return Err(Impossible::NoTerminal);
+        return Err(ViewUnavailable::NoTerminal);
     }
     let term = crate::variables::text("TERM").unwrap_or_default();
     match term.as_str() {
-        "" => Err(Impossible::Unnamed),
-        "dumb" | "unknown" => Err(Impossible::Dumb(term)),
-        _ => Device::open().map(drop).map_err(Impossible::Unreadable),
+        "" => Err(ViewUnavailable::Unnamed),
+        "dumb" | "unknown" => Err(ViewUnavailable::Dumb(term)),
+        _ => TerminalDevice::open()
+            .map(drop)
+            .map_err(ViewUnavailable::Unreadable),
     }
 }
 
@@ -118,27 +120,31 @@ pub(crate) struct View {
     /// Readable: the thread has ended.
     ended: Arc<EventFd>,
     /// Dropped last: what is said then has a screen to stand on.
-    _diversion: Option<Diversion>,
+    _diversion: Option<LogBuffering>,
 }
 
 impl View {
     /// Takes the terminal over and begins.
     pub(crate) fn start(
         terminal: Prepared,
-        shared: Arc<Shared>,
+        shared: Arc<LiveHandle>,
         config: ViewConfig,
     ) -> Result<Self, ViewError> {
         Self::try_start(terminal, shared, config).map_err(ViewError::Start)
     }
 
-    fn try_start(prepared: Prepared, shared: Arc<Shared>, config: ViewConfig) -> io::Result<Self> {
+    fn try_start(
+        prepared: Prepared,
+        shared: Arc<LiveHandle>,
+        config: ViewConfig,
+    ) -> io::Result<Self> {
         let (wake, ended) = (Arc::new(event()?), Arc::new(event()?));
         // What goes to a file is not in the way.
         let diversion = print::errors_on_terminal().then(log::divert);
         let terminal = Terminal::enter(prepared)?;
         let descriptor: OwnedFd = wake.as_fd().try_clone_to_owned()?;
-        let screen = Screen::new(shared, config, terminal, Arc::new(descriptor))?;
-        let end = End(Arc::clone(&ended));
+        let screen = ViewScreen::new(shared, config, terminal, Arc::new(descriptor))?;
+        let end = ThreadEnd(Arc::clone(&ended));
         let thread = std::thread::Builder::new().name("view".to_owned());
         let thread = thread.spawn(move || {
             let _end = end;
@@ -201,9 +207,9 @@ impl Drop for View {
 }
 
 /// Says that the thread has ended, however it did.
-struct End(Arc<EventFd>);
+struct ThreadEnd(Arc<EventFd>);
 
-impl Drop for End {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
         // An event counter cannot be full.
         let _ = self.0.write(1);

@@ -1,7 +1,7 @@
 //! Estimates of `--alloc` against programs whose allocations are counted in a run of their own.
 
 use super::Trace;
-use super::limit::InTime as _;
+use super::limit::WithTimeout as _;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -14,11 +14,11 @@ fn record(python: &Path, kind: &str, seconds: &str) -> (Value, Value) {
     let line = ["--alloc", "--", python, script, kind, seconds];
     let output = super::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
-    let said = serde_json::from_slice(&output.stdout).unwrap();
+    let printed = serde_json::from_slice(&output.stdout).unwrap();
     let trace = Trace::read(&place.path().join("trace.json"));
     let summaries = trace.named("gctrace_allocations");
     let (_, last) = summaries.last().unwrap();
-    (said, (*last).clone())
+    (printed, (*last).clone())
 }
 
 /// What one round of `allocate.py KIND` allocates, counted in a run of its own by a wrapper around the allocator.
@@ -39,8 +39,8 @@ fn allocations_per_round(python: &Path, kind: &str) -> f64 {
         .output_in_time()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    said["allocations"].as_f64().unwrap() / said["rounds"].as_f64().unwrap()
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    printed["allocations"].as_f64().unwrap() / printed["rounds"].as_f64().unwrap()
 }
 
 /// Recordings of one program at most: what else runs on the machine may spoil one.
@@ -52,17 +52,18 @@ pub fn the_rate_is_estimated(test: &str, python: &Path, kind: &str) {
         return;
     }
     let per_round = allocations_per_round(python, kind);
-    let mut told = String::new();
+    let mut reported = String::new();
     for _ in 0..ATTEMPTS {
-        let (said, summary) = record(python, kind, "8");
-        let truth = said["rounds"].as_f64().unwrap() * per_round / said["cpu_s"].as_f64().unwrap();
+        let (printed, summary) = record(python, kind, "8");
+        let truth =
+            printed["rounds"].as_f64().unwrap() * per_round / printed["cpu_s"].as_f64().unwrap();
         summary_makes_sense(kind, &summary);
         match is_near(&summary, truth) {
             Ok(words) => return println!("{test}: {words}"),
-            Err(words) => told += &format!("{words}\n{summary}\n"),
+            Err(words) => reported += &format!("{words}\n{summary}\n"),
         }
     }
-    panic!("{told}");
+    panic!("{reported}");
 }
 
 /// Within the goal's 10 %, or within three of the stated standard errors.

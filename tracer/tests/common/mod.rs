@@ -19,7 +19,7 @@ pub mod tmux;
 pub mod top;
 pub mod user;
 
-use self::limit::InTime as _;
+use self::limit::WithTimeout as _;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;

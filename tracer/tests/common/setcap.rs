@@ -1,6 +1,6 @@
 //! gctrace installed by root with file capabilities, and ordinary users of it.
 
-use super::limit::InTime as _;
+use super::limit::WithTimeout as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;

@@ -1,6 +1,6 @@
 //! Commands on a terminal of their own, which goes away.
 
-use super::limit::InTime as _;
+use super::limit::WithTimeout as _;
 use std::path::Path;
 use std::process::Command;
 use std::process::Output;

@@ -1,6 +1,6 @@
 //! An ordinary user without any capability, for recordings from within.
 
-use super::limit::InTime as _;
+use super::limit::WithTimeout as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;

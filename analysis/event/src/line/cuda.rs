@@ -3,11 +3,11 @@
 //! Owns their text. Categories and names are Kineto's where it has such events.
 
 use super::push_us;
+use crate::BackwardStep;
 use crate::CudaCall;
 use crate::CudaLaunches;
 use crate::DeviceMemory;
 use crate::PauseMemory;
-use crate::Step;
 use std::io;
 use std::io::Write;
 
@@ -105,7 +105,7 @@ pub(super) fn push_pause_memory(out: &mut Vec<u8>, memory: &PauseMemory) -> io::
     )
 }
 
-pub(super) fn push_step(out: &mut Vec<u8>, step: &Step) -> io::Result<()> {
+pub(super) fn push_step(out: &mut Vec<u8>, step: &BackwardStep) -> io::Result<()> {
     push_slice(
         out,
         ("user_annotation", BACKWARD),

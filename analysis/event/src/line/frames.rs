@@ -27,8 +27,8 @@ const BEHIND: &[u8] = b"\n}}\n";
 
 /// The frames written so far.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
-    frames: BTreeMap<FrameId, Entry>,
+pub(crate) struct WrittenFrames {
+    frames: BTreeMap<FrameId, WrittenFrame>,
     /// Functions and files; frames name them by index.
     names: IndexSet<Box<str>>,
     name_bytes: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Frames {
 
 /// 16 bytes: there can be many.
 #[derive(Debug)]
-struct Entry {
+struct WrittenFrame {
     parent: Option<NonZero<FrameId>>,
     function: u32,
     file: u32,
@@ -59,7 +59,7 @@ struct FrameArgs<'a> {
 
 /// An entry of the section. Viewers look names up as keys of an object, hence `parent` as text.
 #[derive(Serialize)]
-struct SectionEntry<'a> {
+struct FrameSectionEntry<'a> {
     name: &'a str,
     category: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub(super) fn push_frame(out: &mut Vec<u8>, frame: &Frame) -> io::Result<()> {
     super::push_args(out, &args)
 }
 
-impl Frames {
+impl WrittenFrames {
     /// Remembers a frame for the section. A frame whose parent is not known is an outermost one,
     /// and the first of an id stays: `chrome://tracing` refuses a whole trace in which a parent is
     /// missing, and a circle would never end.
@@ -94,7 +94,7 @@ impl Frames {
             };
             return;
         }
-        let entry = Entry {
+        let entry = WrittenFrame {
             parent: frame
                 .parent
                 .filter(|parent| self.frames.contains_key(parent))
@@ -132,7 +132,7 @@ impl Frames {
             out.write_all(before)?;
             before = super::SEPARATOR;
             write!(out, "\"{id}\":")?;
-            let section = SectionEntry {
+            let section = FrameSectionEntry {
                 name: &self.display_name(entry),
                 category: "python",
                 parent: entry.parent.map(|parent| parent.to_string()),
@@ -143,7 +143,7 @@ impl Frames {
     }
 
     /// `function (file:line)`, as far as they are known.
-    fn display_name(&self, entry: &Entry) -> String {
+    fn display_name(&self, entry: &WrittenFrame) -> String {
         let (function, file) = (self.name_at(entry.function), self.name_at(entry.file));
         match (function, file, entry.line) {
             (function, "", _) => function.to_owned(),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    fn section(frames: &Frames) -> serde_json::Value {
+    fn section(frames: &WrittenFrames) -> serde_json::Value {
         let mut text = b"{\"traceEvents\":[".to_vec();
         frames.write_section(&mut text).unwrap();
         serde_json::from_slice::<serde_json::Value>(&text).unwrap()["stackFrames"].take()
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_parent_is_there_and_there_are_no_circles() {
-        let mut frames = Frames::default();
+        let mut frames = WrittenFrames::default();
         frames.add(&frame(1, Some(1)));
         frames.add(&frame(2, Some(9)));
         frames.add(&frame(3, Some(2)));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn too_many_frames_are_no_section() {
-        let mut frames = Frames::default();
+        let mut frames = WrittenFrames::default();
         (1..=MAX_FRAMES as FrameId).for_each(|id| frames.add(&frame(id, None)));
         assert!(!frames.is_empty());
         frames.add(&frame(FrameId::MAX, None));

@@ -14,14 +14,14 @@ use std::io::Write;
 
 /// The counters last written of each GPU.
 #[derive(Debug, Default)]
-pub(super) struct GpuTimelines(HashMap<(u32, &'static str), String>);
+pub(super) struct GpuTracks(HashMap<(u32, &'static str), String>);
 
 /// Appends the event that describes a GPU.
 pub(super) fn push_device(out: &mut Vec<u8>, device: &GpuDevice) -> io::Result<()> {
     push_metadata(out, "gctrace_gpu", NO_PROCESS, device.at_ns, device)
 }
 
-impl GpuTimelines {
+impl GpuTracks {
     /// Appends the lines of one sample.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, sample: &GpuSample) -> io::Result<()> {
         push_metadata(out, "gctrace_gpu_sample", NO_PROCESS, sample.at_ns, sample)?;
@@ -90,7 +90,7 @@ fn watts(milliwatts: u32) -> String {
 mod tests {
     use super::*;
 
-    fn counters(timelines: &mut GpuTimelines, sample: &GpuSample) -> Vec<(String, String)> {
+    fn counters(timelines: &mut GpuTracks, sample: &GpuSample) -> Vec<(String, String)> {
         let mut out = b"[".to_vec();
         timelines.push(&mut out, sample).unwrap();
         out.push(b']');
@@ -114,7 +114,7 @@ mod tests {
             power_mw: Some(312_045),
             ..GpuSample::default()
         };
-        let mut timelines = GpuTimelines::default();
+        let mut timelines = GpuTracks::default();
         let shown = |name: &str, args: &str| (format!("GPU 3 {name}"), args.to_owned());
         assert_eq!(
             counters(&mut timelines, &sample),

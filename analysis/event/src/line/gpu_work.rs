@@ -13,12 +13,12 @@ use std::io;
 use std::io::Write;
 
 /// Members of `args`, one after the other.
-struct Args<'a> {
+struct GpuWorkArgs<'a> {
     out: &'a mut Vec<u8>,
     before: &'static str,
 }
 
-impl Args<'_> {
+impl GpuWorkArgs<'_> {
     fn member(&mut self, key: &str, value: Option<impl Display>) -> io::Result<()> {
         let Some(value) = value else { return Ok(()) };
         write!(self.out, r#"{}"{key}":{value}"#, self.before)?;
@@ -37,8 +37,8 @@ impl Args<'_> {
     }
 }
 
-fn args(out: &mut Vec<u8>) -> Args<'_> {
-    Args {
+fn args(out: &mut Vec<u8>) -> GpuWorkArgs<'_> {
+    GpuWorkArgs {
         out,
         before: r#","args":{"#,
     }

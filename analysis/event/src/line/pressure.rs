@@ -13,10 +13,10 @@ use std::io::Write;
 
 /// What timelines show of each process.
 #[derive(Debug, Default)]
-pub(super) struct Timelines(HashMap<u32, Timeline>);
+pub(super) struct CounterTracks(HashMap<u32, CounterTrack>);
 
 #[derive(Debug, Default)]
-struct Timeline {
+struct CounterTrack {
     /// End of the last interval.
     until_ns: u64,
     /// The rate shown is not 0.
@@ -41,12 +41,12 @@ struct PressureArgs {
 
 /// Where a sample of a counter stands.
 #[derive(Clone, Copy)]
-struct At {
+struct SamplePoint {
     pid: u32,
     ns: u64,
 }
 
-impl Timelines {
+impl CounterTracks {
     /// Appends the lines of one interval.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         let args = PressureArgs {
@@ -59,7 +59,7 @@ impl Timelines {
         };
         super::push_metadata(out, "gctrace_pressure", pressure.pid, pressure.at_ns, &args)?;
         self.push_rate(out, pressure)?;
-        let at = At {
+        let at = SamplePoint {
             pid: pressure.pid,
             ns: pressure.at_ns,
         };
@@ -75,7 +75,7 @@ impl Timelines {
     fn push_rate(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         let timeline = self.0.entry(pressure.pid).or_default();
         let followed = pressure.since_ns <= timeline.until_ns;
-        let before = At {
+        let before = SamplePoint {
             pid: pressure.pid,
             ns: timeline.until_ns,
         };
@@ -89,14 +89,19 @@ impl Timelines {
         if ends {
             push_rate_sample(out, before, 0)?;
         }
-        let begin = At {
+        let begin = SamplePoint {
             pid: pressure.pid,
             ns: pressure.since_ns,
         };
         push_rate_sample(out, begin, rate)
     }
 
-    fn push_arenas(&mut self, out: &mut Vec<u8>, at: At, pressure: &Pressure) -> io::Result<()> {
+    fn push_arenas(
+        &mut self,
+        out: &mut Vec<u8>,
+        at: SamplePoint,
+        pressure: &Pressure,
+    ) -> io::Result<()> {
         let (Some(mapped), Some(unmapped)) = (pressure.arenas_mapped, pressure.arenas_unmapped)
         else {
             return Ok(());
@@ -115,7 +120,7 @@ impl Timelines {
         match self.0.remove(&pid) {
             Some(timeline) if timeline.allocates => {
                 let ns = timeline.until_ns;
-                push_rate_sample(out, At { pid, ns }, 0)
+                push_rate_sample(out, SamplePoint { pid, ns }, 0)
             }
             _ => Ok(()),
         }
@@ -129,7 +134,7 @@ fn per_second(count: u64, ns: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
-fn push_rate_sample(out: &mut Vec<u8>, at: At, rate: u64) -> io::Result<()> {
+fn push_rate_sample(out: &mut Vec<u8>, at: SamplePoint, rate: u64) -> io::Result<()> {
     push_sample(
         out,
         at,
@@ -142,7 +147,7 @@ fn push_rate_sample(out: &mut Vec<u8>, at: At, rate: u64) -> io::Result<()> {
 /// counter and series, `chrome://tracing` stacks them.
 fn push_sample<T: std::fmt::Display>(
     out: &mut Vec<u8>,
-    at: At,
+    at: SamplePoint,
     name: &str,
     series: &[(&str, T)],
 ) -> io::Result<()> {
@@ -198,7 +203,7 @@ mod tests {
     }
 
     fn pushed(
-        timelines: &mut Timelines,
+        timelines: &mut CounterTracks,
         pressure: &Pressure,
     ) -> Vec<(String, f64, serde_json::Value)> {
         samples(|out| {
@@ -213,7 +218,7 @@ mod tests {
             let args = serde_json::json!({"net containers per second": rate});
             ("allocation".to_owned(), us, args)
         };
-        let mut timelines = Timelines::default();
+        let mut timelines = CounterTracks::default();
         let first = pushed(&mut timelines, &interval(10, 1000, 5, 0));
         assert_eq!(first[0], rate(10e6, 500));
         let next = pushed(&mut timelines, &interval(12, 3000, 0, 0));
@@ -227,7 +232,7 @@ mod tests {
 
     #[test]
     fn arenas_are_a_balance() {
-        let mut timelines = Timelines::default();
+        let mut timelines = CounterTracks::default();
         let mut balance = |mapped, unmapped| {
             let all = pushed(&mut timelines, &interval(10, 0, mapped, unmapped));
             all.last().unwrap().2["mapped less unmapped"].as_i64()
@@ -238,7 +243,7 @@ mod tests {
 
     #[test]
     fn absurd_values_do_not_overflow() {
-        let mut timelines = Timelines::default();
+        let mut timelines = CounterTracks::default();
         let mut absurd = interval(0, u64::MAX, u64::MAX, 0);
         (absurd.since_ns, absurd.at_ns) = (5, 5);
         assert!(!pushed(&mut timelines, &absurd).is_empty());

@@ -12,30 +12,30 @@ mod pauses;
 mod pressure;
 mod properties;
 
-pub(crate) use frames::FrameNames;
+pub(crate) use frames::FrameNumbers;
 pub(crate) use frames::stack_frame;
 pub use properties::TraceProperty;
 pub(crate) use properties::property;
 
-use super::events::Event;
-use super::value::Value;
+use super::events::ChromeEvent;
+use super::value::JsonValue;
 use crate::Allocations;
-use crate::End;
-use crate::Header;
+use crate::GcSettings;
 use crate::Interpreter;
 use crate::Note;
-use crate::Origin;
 use crate::Process;
 use crate::ProcessExit;
+use crate::ProcessOrigin;
 use crate::Record;
-use crate::Settings;
+use crate::TraceEnd;
+use crate::TraceHeader;
 use serde::Deserialize;
 
 /// What one event of a trace says.
 #[derive(Debug)]
-pub enum Item<'a> {
+pub enum DecodedItem<'a> {
     /// The first line of our traces.
-    Header(Box<Header>),
+    Header(Box<TraceHeader>),
     /// A record of ours, or what other tools write with the same meaning: thread names, garbage
     /// collections under `cat` `gc` or the PyTorch profiler's name `Python GC`, and the frames of
     /// a section `stackFrames`, which may come behind the pauses that name them.
@@ -53,7 +53,7 @@ pub enum Item<'a> {
     /// sense; it has been reported as an anomaly.
     Unusable,
     /// Any other event.
-    Other(Event<'a>),
+    Other(ChromeEvent<'a>),
 }
 
 /// What to report: a sentence without subject, as in `"collected" is not a count`.
@@ -61,67 +61,72 @@ pub(crate) type Problem = &'static str;
 
 /// Decodes `event`; `report` is called for every value that is left out.
 pub(crate) fn decode<'a>(
-    event: Event<'a>,
-    names: &mut FrameNames,
+    event: ChromeEvent<'a>,
+    names: &mut FrameNumbers,
     mut report: impl FnMut(Problem),
-) -> Item<'a> {
+) -> DecodedItem<'a> {
     let item = match event.phase.raw_text() {
         Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
-            .map(|pause| Item::Record(Record::Pause(pause))),
-        Some(b"X") => cuda::slice(&event).map(Item::Record),
+            .map(|pause| DecodedItem::Record(Record::Pause(pause))),
+        Some(b"X") => cuda::slice(&event).map(DecodedItem::Record),
         Some(b"M") => metadata(&event, &mut report),
         Some(b"i") => instant(&event),
-        _ => return Item::Other(event),
+        _ => return DecodedItem::Other(event),
     };
     match item {
         Ok(item) => item,
-        Err(Unread::Other) => Item::Other(event),
-        Err(Unread::Problem(problem)) => {
+        Err(DecodeError::Other) => DecodedItem::Other(event),
+        Err(DecodeError::Problem(problem)) => {
             report(problem);
-            Item::Unusable
+            DecodedItem::Unusable
         }
     }
 }
 
 /// Why an event is no record.
-enum Unread {
+enum DecodeError {
     /// It is none of ours.
     Other,
     /// It is, but it cannot be used.
     Problem(Problem),
 }
 
-impl From<Problem> for Unread {
+impl From<Problem> for DecodeError {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
     }
 }
 
-fn id(value: Value<'_>) -> Option<u32> {
+fn id(value: JsonValue<'_>) -> Option<u32> {
     u32::try_from(value.unsigned()?).ok()
 }
 
-fn time(ts: Value<'_>) -> Result<u64, Problem> {
+fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
     ts.us_as_ns()
         .ok_or("\"ts\" is missing, negative, absurd or not a number of microseconds")
 }
 
-fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<Item<'a>, Unread> {
+fn metadata<'a>(
+    event: &ChromeEvent<'a>,
+    report: &mut impl FnMut(Problem),
+) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
         b"gctrace_header" => {
             let header = event.args.parse();
-            return Ok(Item::Header(header.or(Err("the header is damaged"))?));
+            return Ok(DecodedItem::Header(
+                header.or(Err("the header is damaged"))?,
+            ));
         }
         b"process_name" => {
-            let pid = id(event.pid).ok_or(Unread::Other)?;
-            return Ok(Item::ProcessName {
+            let pid = id(event.pid).ok_or(DecodeError::Other)?;
+            return Ok(DecodedItem::ProcessName {
                 pid,
                 name: display_name(event)?,
             });
         }
         b"thread_name" => Record::ThreadName {
-            pid: id(event.pid).ok_or(Unread::Other)?,
-            tid: id(event.tid).ok_or(Unread::Other)?,
+            pid: id(event.pid).ok_or(DecodeError::Other)?,
+            tid: id(event.tid).ok_or(DecodeError::Other)?,
             name: display_name(event)?,
         },
         b"gctrace_process" => Record::Process(process(event)?),
@@ -134,12 +139,12 @@ fn metadata<'a>(event: &Event<'a>, report: &mut impl FnMut(Problem)) -> Result<I
         b"gctrace_gpu" => Record::GpuDevice(gpu::device(event)?),
         b"gctrace_gpu_sample" => Record::GpuSample(gpu::sample(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
-        _ => return Err(Unread::Other),
+        _ => return Err(DecodeError::Other),
     };
-    Ok(Item::Record(record))
+    Ok(DecodedItem::Record(record))
 }
 
-fn allocations(event: &Event<'_>) -> Result<Allocations, Problem> {
+fn allocations(event: &ChromeEvent<'_>) -> Result<Allocations, Problem> {
     let args: Allocations = event
         .args
         .parse()
@@ -151,13 +156,13 @@ fn allocations(event: &Event<'_>) -> Result<Allocations, Problem> {
     })
 }
 
-fn display_name(event: &Event<'_>) -> Result<String, Unread> {
-    let name = event.args.member("name").text().ok_or(Unread::Other)?;
+fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
+    let name = event.args.member("name").text().ok_or(DecodeError::Other)?;
     Ok(name.into_owned())
 }
 
-fn end(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<End, Unread> {
-    let mut end: End = event.args.parse().or(Err("the last line is damaged"))?;
+fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<TraceEnd, DecodeError> {
+    let mut end: TraceEnd = event.args.parse().or(Err("the last line is damaged"))?;
     match event.ts.us_as_ns() {
         Some(at) => end.ended_ns = at,
         None => report("\"ts\" of the last line is not a time"),
@@ -166,18 +171,18 @@ fn end(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Result<End, Unrea
 }
 
 #[derive(Deserialize)]
-struct ProcessArgs {
+struct DecodedProcess {
     namespace_pid: Option<u32>,
     parent: Option<u32>,
-    origin: Origin,
+    origin: ProcessOrigin,
     #[serde(default)]
     command: Vec<String>,
     rank: Option<u32>,
     interpreter: Option<Interpreter>,
 }
 
-fn process(event: &Event<'_>) -> Result<Process, Problem> {
-    let args: ProcessArgs = event
+fn process(event: &ChromeEvent<'_>) -> Result<Process, Problem> {
+    let args: DecodedProcess = event
         .args
         .parse()
         .or(Err("the description of a process is damaged"))?;
@@ -194,17 +199,17 @@ fn process(event: &Event<'_>) -> Result<Process, Problem> {
 }
 
 #[derive(Deserialize)]
-struct SettingsArgs {
+struct DecodedSettings {
     enabled: Option<bool>,
     thresholds: [i32; 3],
 }
 
-fn settings(event: &Event<'_>) -> Result<Settings, Problem> {
-    let args: SettingsArgs = event
+fn settings(event: &ChromeEvent<'_>) -> Result<GcSettings, Problem> {
+    let args: DecodedSettings = event
         .args
         .parse()
         .or(Err("collector settings are damaged"))?;
-    Ok(Settings {
+    Ok(GcSettings {
         pid: id(event.pid).ok_or("the \"pid\" of settings is not a process id")?,
         at_ns: time(event.ts)?,
         enabled: args.enabled,
@@ -213,20 +218,20 @@ fn settings(event: &Event<'_>) -> Result<Settings, Problem> {
 }
 
 #[derive(Deserialize)]
-struct ExitArgs {
+struct DecodedExit {
     code: Option<i32>,
     signal: Option<i32>,
 }
 
 #[derive(Deserialize)]
-struct NoteArgs {
+struct DecodedNote {
     message: String,
 }
 
-fn instant<'a>(event: &Event<'a>) -> Result<Item<'a>, Unread> {
+fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
         b"gctrace_process_exit" => {
-            let args: ExitArgs = event
+            let args: DecodedExit = event
                 .args
                 .parse()
                 .or(Err("the end of a process is damaged"))?;
@@ -238,7 +243,7 @@ fn instant<'a>(event: &Event<'a>) -> Result<Item<'a>, Unread> {
             })
         }
         b"gctrace_note" => {
-            let args: NoteArgs = event.args.parse().or(Err("a note is damaged"))?;
+            let args: DecodedNote = event.args.parse().or(Err("a note is damaged"))?;
             Record::Note(Note {
                 pid: match event.scope.raw_text() {
                     Some(b"p") => id(event.pid),
@@ -248,8 +253,8 @@ fn instant<'a>(event: &Event<'a>) -> Result<Item<'a>, Unread> {
                 message: args.message,
             })
         }
-        b"[memory]" => Record::DeviceMemory(cuda::memory(event).ok_or(Unread::Other)?),
-        _ => return Err(Unread::Other),
+        b"[memory]" => Record::DeviceMemory(cuda::memory(event).ok_or(DecodeError::Other)?),
+        _ => return Err(DecodeError::Other),
     };
-    Ok(Item::Record(record))
+    Ok(DecodedItem::Record(record))
 }

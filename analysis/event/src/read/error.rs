@@ -5,14 +5,14 @@ use std::io;
 
 /// A place in a trace; of a compressed one, in the text inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct TracePosition {
     /// Bytes before it.
     pub byte: u64,
     /// Line, from 1.
     pub line: u64,
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for TracePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, byte {}", self.line, self.byte)
     }
@@ -50,7 +50,7 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// Where that was seen.
-        position: Position,
+        position: TracePosition,
         /// What it is instead.
         found: String,
     },
@@ -64,7 +64,7 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// The header.
-        position: Position,
+        position: TracePosition,
         /// The format it names.
         format: String,
     },
@@ -77,7 +77,7 @@ pub enum ReadError {
         /// The file.
         file: String,
         /// Where.
-        position: Position,
+        position: TracePosition,
         /// What JSON needs there.
         expected: &'static str,
         /// What stands there.

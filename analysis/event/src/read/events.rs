@@ -6,19 +6,19 @@
 mod frames;
 mod properties;
 
-pub use frames::StackFrame;
-pub use properties::Property;
-pub use properties::PropertyKey;
+pub use frames::StackFrameEntry;
+pub use properties::TraceMember;
+pub use properties::TraceMemberKey;
 
-use super::error::Position;
 use super::error::ReadError;
+use super::error::TracePosition;
 use super::error::excerpt;
-use super::input::Input;
+use super::input::TraceInput;
 use super::scan;
-use super::scan::Fields;
-use super::scan::Stop;
-use super::value::Value;
-use super::window::Window;
+use super::scan::FieldRanges;
+use super::scan::ScanStop;
+use super::value::JsonValue;
+use super::window::ReadWindow;
 use std::ops::Range;
 
 /// Bytes read at once, and the usual size of the buffer.
@@ -26,50 +26,50 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// Longest event that is looked into; longer ones are skipped and reported.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// One event. Fields that it lacks are [`Value::is_missing`]; their types are whatever the file
+/// One event. Fields that it lacks are [`JsonValue::is_missing`]; their types are whatever the file
 /// says.
 #[derive(Debug, Clone, Copy)]
-pub struct Event<'a> {
+pub struct ChromeEvent<'a> {
     /// `cat`.
-    pub category: Value<'a>,
+    pub category: JsonValue<'a>,
     /// `name`.
-    pub name: Value<'a>,
+    pub name: JsonValue<'a>,
     /// `ph`.
-    pub phase: Value<'a>,
+    pub phase: JsonValue<'a>,
     /// `ts`, microseconds.
-    pub ts: Value<'a>,
+    pub ts: JsonValue<'a>,
     /// `dur`, microseconds.
-    pub dur: Value<'a>,
+    pub dur: JsonValue<'a>,
     /// `pid`.
-    pub pid: Value<'a>,
+    pub pid: JsonValue<'a>,
     /// `tid`.
-    pub tid: Value<'a>,
+    pub tid: JsonValue<'a>,
     /// `id`, of asynchronous and flow events.
-    pub id: Value<'a>,
+    pub id: JsonValue<'a>,
     /// `s`, of instant events.
-    pub scope: Value<'a>,
+    pub scope: JsonValue<'a>,
     /// `args`.
-    pub args: Value<'a>,
+    pub args: JsonValue<'a>,
     /// `sf`, the key of a frame in the section `stackFrames`.
-    pub stack: Value<'a>,
+    pub stack: JsonValue<'a>,
     /// Where the event begins.
-    pub position: Position,
+    pub position: TracePosition,
 }
 
 /// What a trace consists of.
 #[derive(Debug, Clone, Copy)]
-pub enum Entry<'a> {
+pub enum TraceEntry<'a> {
     /// An event.
-    Event(Event<'a>),
+    Event(ChromeEvent<'a>),
     /// A frame of the section `stackFrames`, which stands before or behind the events.
-    Frame(StackFrame<'a>),
+    Frame(StackFrameEntry<'a>),
     /// What the trace says of itself, before or behind the events.
-    Property(Property<'a>),
+    Property(TraceMember<'a>),
 }
 
 /// Where in the file the reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     /// Before the first byte.
     Start,
     /// Among the members of the outermost object.
@@ -81,28 +81,28 @@ enum State {
     /// In the object `distributedInfo`.
     Distributed,
     /// Before the value of a property.
-    Property(PropertyKey),
+    Property(TraceMemberKey),
     /// Behind everything.
     Done,
 }
 
 /// A member of the outermost object, by its key.
-enum Section {
+enum TraceSection {
     Events,
     Frames,
     Distributed,
-    Property(PropertyKey),
+    Property(TraceMemberKey),
     Other,
 }
 
-impl Section {
+impl TraceSection {
     /// The member whose key, in quotes, this is.
     fn of(key: &[u8]) -> Self {
         match key {
             br#""traceEvents""# => Self::Events,
             br#""stackFrames""# => Self::Frames,
             br#""distributedInfo""# => Self::Distributed,
-            _ => PropertyKey::of_file(key).map_or(Self::Other, Self::Property),
+            _ => TraceMemberKey::of_file(key).map_or(Self::Other, Self::Property),
         }
     }
 }
@@ -110,28 +110,28 @@ impl Section {
 /// Reads events in the order of the file. Memory is one buffer of 256 KiB, or twice the longest
 /// event up to 16 MiB.
 pub struct EventReader {
-    window: Window,
-    state: State,
+    window: ReadWindow,
+    state: ReaderState,
     array_form: bool,
     saw_events: bool,
     wants_frames: bool,
-    cut: Option<Position>,
-    skipped: Vec<(Position, &'static str)>,
+    cut: Option<TracePosition>,
+    skipped: Vec<(TracePosition, &'static str)>,
 }
 
 impl EventReader {
     /// Reads `input` from its beginning.
     #[must_use]
-    pub fn new(input: Input) -> Self {
+    pub fn new(input: TraceInput) -> Self {
         Self::with_buffer(input, BUFFER_BYTES)
     }
 
     /// As [`EventReader::new`] with another buffer to begin with; for tests of its growth.
     #[must_use]
-    pub fn with_buffer(input: Input, bytes: usize) -> Self {
+    pub fn with_buffer(input: TraceInput, bytes: usize) -> Self {
         Self {
-            window: Window::new(input, bytes),
-            state: State::Start,
+            window: ReadWindow::new(input, bytes),
+            state: ReaderState::Start,
             array_form: false,
             saw_events: false,
             wants_frames: true,
@@ -142,13 +142,13 @@ impl EventReader {
 
     /// The input, for its name and progress.
     #[must_use]
-    pub fn input(&self) -> &Input {
+    pub fn input(&self) -> &TraceInput {
         self.window.input()
     }
 
     /// Where the file ends in the middle, once it was read to its end.
     #[must_use]
-    pub fn cut(&self) -> Option<Position> {
+    pub fn cut(&self) -> Option<TracePosition> {
         self.cut
     }
 
@@ -159,7 +159,7 @@ impl EventReader {
     }
 
     /// What was passed over since the last call, and where; the first few.
-    pub(crate) fn take_skipped(&mut self) -> Vec<(Position, &'static str)> {
+    pub(crate) fn take_skipped(&mut self) -> Vec<(TracePosition, &'static str)> {
         std::mem::take(&mut self.skipped)
     }
 
@@ -173,36 +173,36 @@ impl EventReader {
     ///
     /// # Errors
     /// Every [`ReadError`] but those of opening. None after the first.
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
+    pub fn next_entry(&mut self) -> Result<Option<TraceEntry<'_>>, ReadError> {
         loop {
             match self.state {
-                State::Start => self.begin()?,
-                State::Members => self.member()?,
-                State::Events => {
+                ReaderState::Start => self.begin()?,
+                ReaderState::Members => self.member()?,
+                ReaderState::Events => {
                     if let Some(fields) = self.event()? {
-                        return Ok(Some(Entry::Event(self.take(&fields))));
+                        return Ok(Some(TraceEntry::Event(self.take(&fields))));
                     }
                 }
-                State::Frames => {
+                ReaderState::Frames => {
                     if let Some(member) = self.frame()? {
-                        return Ok(Some(Entry::Frame(self.take_frame(member))));
+                        return Ok(Some(TraceEntry::Frame(self.take_frame(member))));
                     }
                 }
-                State::Distributed => self.distributed()?,
-                State::Property(key) => {
+                ReaderState::Distributed => self.distributed()?,
+                ReaderState::Property(key) => {
                     if let Some(value) = self.property(key)? {
-                        return Ok(Some(Entry::Property(self.take_property(key, value))));
+                        return Ok(Some(TraceEntry::Property(self.take_property(key, value))));
                     }
                 }
-                State::Done => return Ok(None),
+                ReaderState::Done => return Ok(None),
             }
         }
     }
 
-    fn take(&mut self, fields: &Fields) -> Event<'_> {
+    fn take(&mut self, fields: &FieldRanges) -> ChromeEvent<'_> {
         let (text, position) = self.window.take_event(fields.end);
-        let value = |range: &Range<usize>| Value(text.get(range.clone()).unwrap_or_default());
-        Event {
+        let value = |range: &Range<usize>| JsonValue(text.get(range.clone()).unwrap_or_default());
+        ChromeEvent {
             category: value(&fields.category),
             name: value(&fields.name),
             phase: value(&fields.phase),
@@ -231,11 +231,11 @@ impl EventReader {
             return Err(self.not_a_trace(found));
         }
         match self.window.peek()? {
-            Some(b'{') => self.state = State::Members,
+            Some(b'{') => self.state = ReaderState::Members,
             Some(b'[') => {
                 self.array_form = true;
                 self.saw_events = true;
-                self.state = State::Events;
+                self.state = ReaderState::Events;
             }
             Some(_) => {
                 let found = format!("it begins with {}", describe(self.window.rest()));
@@ -270,29 +270,29 @@ impl EventReader {
             Some(_) => return Err(self.syntax(0, "a key in quotes")),
             None => return self.end_early(),
         }
-        let Some(section) = self.key(Section::of)? else {
+        let Some(section) = self.key(TraceSection::of)? else {
             return self.end_early();
         };
         let next = self.window.peek()?;
         match (next, section) {
             (None, _) => return self.end_early(),
-            (Some(b'['), Section::Events) => {
+            (Some(b'['), TraceSection::Events) => {
                 self.window.advance(1);
                 self.saw_events = true;
-                self.state = State::Events;
+                self.state = ReaderState::Events;
             }
-            (Some(_), Section::Events) => {
+            (Some(_), TraceSection::Events) => {
                 return Err(self.not_a_trace("\"traceEvents\" is not an array".to_owned()));
             }
-            (Some(b'{'), Section::Frames) if self.wants_frames => {
+            (Some(b'{'), TraceSection::Frames) if self.wants_frames => {
                 self.window.advance(1);
-                self.state = State::Frames;
+                self.state = ReaderState::Frames;
             }
-            (Some(b'{'), Section::Distributed) => {
+            (Some(b'{'), TraceSection::Distributed) => {
                 self.window.advance(1);
-                self.state = State::Distributed;
+                self.state = ReaderState::Distributed;
             }
-            (Some(_), Section::Property(key)) => self.state = State::Property(key),
+            (Some(_), TraceSection::Property(key)) => self.state = ReaderState::Property(key),
             (Some(_), _) => self.pass_over()?,
         }
         Ok(())
@@ -317,7 +317,7 @@ impl EventReader {
     }
 
     /// The next event of the array, if it is one.
-    fn event(&mut self) -> Result<Option<Fields>, ReadError> {
+    fn event(&mut self) -> Result<Option<FieldRanges>, ReadError> {
         match self.window.peek()? {
             Some(b'{') => {}
             Some(b',') => {
@@ -328,7 +328,7 @@ impl EventReader {
                 self.window.advance(1);
                 match self.array_form {
                     true => self.behind()?,
-                    false => self.state = State::Members,
+                    false => self.state = ReaderState::Members,
                 }
                 return Ok(None);
             }
@@ -355,17 +355,17 @@ impl EventReader {
     /// the text ended, or what it scans is too long.
     fn scanned<T>(
         &mut self,
-        scanner: impl Fn(&[u8], usize) -> Result<T, Stop>,
+        scanner: impl Fn(&[u8], usize) -> Result<T, ScanStop>,
     ) -> Result<Option<T>, ReadError> {
         loop {
             match scanner(self.window.rest(), 0) {
                 Ok(result) => return Ok(Some(result)),
-                Err(Stop::Bad(at, _)) if self.window.only_zeros_from(at)? => {
+                Err(ScanStop::Bad(at, _)) if self.window.only_zeros_from(at)? => {
                     self.window.advance(usize::MAX);
                     return Ok(None);
                 }
-                Err(Stop::Bad(at, expected)) => return Err(self.syntax(at, expected)),
-                Err(Stop::More) => {
+                Err(ScanStop::Bad(at, expected)) => return Err(self.syntax(at, expected)),
+                Err(ScanStop::More) => {
                     if self.window.rest().len() >= MAX_EVENT_BYTES || !self.window.fill()? {
                         return Ok(None);
                     }
@@ -392,7 +392,7 @@ impl EventReader {
 
     /// The text ended where it must not.
     fn end_early(&mut self) -> Result<(), ReadError> {
-        self.state = State::Done;
+        self.state = ReaderState::Done;
         if !self.saw_events {
             return Err(self.without_events());
         }
@@ -405,7 +405,7 @@ impl EventReader {
 
     /// Behind the last bracket nothing more is expected, and nothing more is read.
     fn behind(&mut self) -> Result<(), ReadError> {
-        self.state = State::Done;
+        self.state = ReaderState::Done;
         let position = match self.window.peek() {
             Ok(None) => return Ok(()),
             Ok(Some(_)) => self.window.position(0),
@@ -422,7 +422,7 @@ impl EventReader {
     }
 
     fn not_a_trace(&mut self, found: String) -> ReadError {
-        self.state = State::Done;
+        self.state = ReaderState::Done;
         ReadError::NotATrace {
             file: self.name(),
             position: self.window.position(0),
@@ -435,7 +435,7 @@ impl EventReader {
     }
 
     fn syntax(&mut self, at: usize, expected: &'static str) -> ReadError {
-        self.state = State::Done;
+        self.state = ReaderState::Done;
         ReadError::Syntax {
             file: self.name(),
             position: self.window.position(at),

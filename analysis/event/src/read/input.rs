@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// An opened trace.
-pub struct Input {
+pub struct TraceInput {
     name: String,
     reader: Box<dyn Read + Send>,
     compressed: bool,
@@ -24,7 +24,7 @@ pub struct Input {
     consumed: Arc<AtomicU64>,
 }
 
-impl Input {
+impl TraceInput {
     /// Opens a file; `-` is standard input.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Input {
     /// [`ReadError::Io`] when not even the first bytes can be read.
     pub fn new(name: &str, reader: impl Read + Send + 'static) -> Result<Self, ReadError> {
         let consumed = Arc::new(AtomicU64::new(0));
-        let mut counted = Counted {
+        let mut counted = CountingReader {
             reader,
             consumed: Arc::clone(&consumed),
         };
@@ -110,18 +110,18 @@ impl Input {
     }
 }
 
-impl Read for Input {
+impl Read for TraceInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }
 }
 
-struct Counted<R> {
+struct CountingReader<R> {
     reader: R,
     consumed: Arc<AtomicU64>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
         self.consumed.fetch_add(count as u64, Ordering::Relaxed);

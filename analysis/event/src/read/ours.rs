@@ -1,6 +1,6 @@
 //! Whether a file is a trace that gctrace wrote, seen in its first bytes.
 
-use super::Input;
+use super::TraceInput;
 use super::error::ReadError;
 use crate::line::FIRST_BYTES;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::io::Read;
 /// # Errors
 /// [`ReadError::Io`] when not even the first bytes can be read. What is compressed and damaged is not ours.
 pub fn is_gctrace(name: &str, bytes: impl Read + Send + 'static) -> Result<bool, ReadError> {
-    let input = Input::new(name, bytes)?;
+    let input = TraceInput::new(name, bytes)?;
     let compressed = input.compressed();
     let mut first = Vec::with_capacity(FIRST_BYTES.len());
     match input.take(FIRST_BYTES.len() as u64).read_to_end(&mut first) {

@@ -12,18 +12,18 @@ const MAX_DEPTH: usize = 64;
 
 /// Why no end was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum ScanStop {
     /// The text ends within the value.
     More,
     /// The byte at this index is not JSON; what was expected instead.
     Bad(usize, &'static str),
 }
 
-type Step = Result<usize, Stop>;
+type Step = Result<usize, ScanStop>;
 
 /// The byte ranges of an event's fields, empty where a field is missing.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Fields {
+pub(crate) struct FieldRanges {
     pub(crate) category: Range<usize>,
     pub(crate) name: Range<usize>,
     pub(crate) phase: Range<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Fields {
     pub(crate) end: usize,
 }
 
-impl Fields {
+impl FieldRanges {
     fn slot(&mut self, key: &[u8]) -> Option<&mut Range<usize>> {
         match key {
             b"ph" => Some(&mut self.phase),
@@ -59,8 +59,8 @@ impl Fields {
 }
 
 /// The fields of the event whose opening brace is `text[at]`.
-pub(crate) fn event(text: &[u8], at: usize) -> Result<Fields, Stop> {
-    let mut fields = Fields::default();
+pub(crate) fn event(text: &[u8], at: usize) -> Result<FieldRanges, ScanStop> {
+    let mut fields = FieldRanges::default();
     let end = members(text, at, |key, value| {
         if let Some(slot) = text.get(key).and_then(|key| fields.slot(key)) {
             *slot = value;
@@ -72,14 +72,14 @@ pub(crate) fn event(text: &[u8], at: usize) -> Result<Fields, Stop> {
 
 /// One member of an object.
 #[derive(Debug, Clone)]
-pub(crate) struct Member {
+pub(crate) struct ObjectMember {
     /// The key, without quotes.
     pub(crate) key: Range<usize>,
     pub(crate) value: Range<usize>,
 }
 
 /// The member whose opening quote is `text[at]`.
-pub(crate) fn member(text: &[u8], at: usize) -> Result<Member, Stop> {
+pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
     nested_member(text, at, MAX_DEPTH)
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn space(text: &[u8], at: usize) -> usize {
 
 /// Index behind the string whose opening quote is `text[at]`.
 pub(crate) fn string(text: &[u8], at: usize) -> Step {
-    let rest = text.get(at + 1..).ok_or(Stop::More)?;
+    let rest = text.get(at + 1..).ok_or(ScanStop::More)?;
     let mut escaped = false;
     for (index, byte) in rest.iter().enumerate() {
         match byte {
@@ -113,7 +113,7 @@ pub(crate) fn string(text: &[u8], at: usize) -> Step {
             _ => {}
         }
     }
-    Err(Stop::More)
+    Err(ScanStop::More)
 }
 
 /// Index behind the value that begins at `text[at]`.
@@ -122,30 +122,30 @@ pub(crate) fn value(text: &[u8], at: usize) -> Step {
 }
 
 fn nested(text: &[u8], at: usize, depth: usize) -> Step {
-    match text.get(at).ok_or(Stop::More)? {
+    match text.get(at).ok_or(ScanStop::More)? {
         b'"' => string(text, at),
         b'-' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => bare(text, at),
         b'{' => object(text, at, deeper(at, depth)?, |_, _| {}),
         b'[' => array(text, at, deeper(at, depth)?),
-        _ => Err(Stop::Bad(at, "a value")),
+        _ => Err(ScanStop::Bad(at, "a value")),
     }
 }
 
-fn deeper(at: usize, depth: usize) -> Result<usize, Stop> {
+fn deeper(at: usize, depth: usize) -> Result<usize, ScanStop> {
     depth
         .checked_sub(1)
-        .ok_or(Stop::Bad(at, "less deeply nested values"))
+        .ok_or(ScanStop::Bad(at, "less deeply nested values"))
 }
 
 /// A number or a word: everything up to what may follow a value.
 fn bare(text: &[u8], at: usize) -> Step {
-    let rest = text.get(at..).ok_or(Stop::More)?;
+    let rest = text.get(at..).ok_or(ScanStop::More)?;
     let length = rest
         .iter()
         .position(
             |byte| !matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'a'..=b'z' | b'A'..=b'Z'),
         )
-        .ok_or(Stop::More)?;
+        .ok_or(ScanStop::More)?;
     let word = rest.get(..length).unwrap_or_default();
     let known = match word.first() {
         Some(b'0'..=b'9') => number(word),
@@ -154,7 +154,7 @@ fn bare(text: &[u8], at: usize) -> Step {
     };
     match known {
         true => Ok(at + length),
-        false => Err(Stop::Bad(at, "a number, true, false or null")),
+        false => Err(ScanStop::Bad(at, "a number, true, false or null")),
     }
 }
 
@@ -193,26 +193,26 @@ fn object(
     }
     loop {
         at = space(text, at);
-        let Member { key, value } = nested_member(text, at, depth)?;
+        let ObjectMember { key, value } = nested_member(text, at, depth)?;
         at = space(text, value.end);
         each(key, value);
-        match text.get(at).ok_or(Stop::More)? {
+        match text.get(at).ok_or(ScanStop::More)? {
             b',' => at += 1,
             b'}' => return Ok(at + 1),
-            _ => return Err(Stop::Bad(at, "',' or '}'")),
+            _ => return Err(ScanStop::Bad(at, "',' or '}'")),
         }
     }
 }
 
 #[inline]
-fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<Member, Stop> {
+fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<ObjectMember, ScanStop> {
     expect(text, at, b'"', "a key in quotes")?;
     let key_end = string(text, at)?;
     let colon = space(text, key_end);
     expect(text, colon, b':', "':'")?;
     let begin = space(text, colon + 1);
     let end = nested(text, begin, depth)?;
-    Ok(Member {
+    Ok(ObjectMember {
         key: at + 1..key_end - 1,
         value: begin..end,
     })
@@ -226,19 +226,19 @@ fn array(text: &[u8], at: usize, depth: usize) -> Step {
     loop {
         at = space(text, at);
         at = space(text, nested(text, at, depth)?);
-        match text.get(at).ok_or(Stop::More)? {
+        match text.get(at).ok_or(ScanStop::More)? {
             b',' => at += 1,
             b']' => return Ok(at + 1),
-            _ => return Err(Stop::Bad(at, "',' or ']'")),
+            _ => return Err(ScanStop::Bad(at, "',' or ']'")),
         }
     }
 }
 
-fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Result<(), Stop> {
+fn expect(text: &[u8], at: usize, byte: u8, what: &'static str) -> Result<(), ScanStop> {
     match text.get(at) {
         Some(found) if *found == byte => Ok(()),
-        Some(_) => Err(Stop::Bad(at, what)),
-        None => Err(Stop::More),
+        Some(_) => Err(ScanStop::Bad(at, what)),
+        None => Err(ScanStop::More),
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
     fn every_prefix_asks_for_more() {
         let text = br#"{"a":"x\"y","b":[-1.5,true,{}],"c":{"d":null}}"#;
         for length in 0..text.len() {
-            assert_eq!(value(&text[..length], 0), Err(Stop::More), "{length}");
+            assert_eq!(value(&text[..length], 0), Err(ScanStop::More), "{length}");
         }
         assert_eq!(value(text, 0), Ok(text.len()));
     }
@@ -292,7 +292,7 @@ mod tests {
                 "{text}"
             );
             assert!(
-                matches!(value(text.as_bytes(), 0), Err(Stop::Bad(..))),
+                matches!(value(text.as_bytes(), 0), Err(ScanStop::Bad(..))),
                 "{text}"
             );
         }
@@ -301,6 +301,6 @@ mod tests {
     #[test]
     fn nesting_is_limited() {
         let text = "[".repeat(100_000);
-        assert!(matches!(value(text.as_bytes(), 0), Err(Stop::Bad(..))));
+        assert!(matches!(value(text.as_bytes(), 0), Err(ScanStop::Bad(..))));
     }
 }

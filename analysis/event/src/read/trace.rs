@@ -3,20 +3,20 @@
 //! Owns what holds for the whole file: the format's version, and the list of what made no sense.
 
 use super::decode;
-use super::decode::FrameNames;
-use super::decode::Item;
-use super::error::Position;
+use super::decode::DecodedItem;
+use super::decode::FrameNumbers;
 use super::error::ReadError;
-use super::events::Entry;
+use super::error::TracePosition;
 use super::events::EventReader;
-use super::input::Input;
+use super::events::TraceEntry;
+use super::input::TraceInput;
 use std::path::Path;
 
 /// Something in a trace that made no sense and was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
     /// The event concerned.
-    pub position: Position,
+    pub position: TracePosition,
     /// What is wrong, as in `"collected" is not a count`.
     pub problem: &'static str,
 }
@@ -34,7 +34,7 @@ impl Anomalies {
     /// Length of `first`: enough to find what is wrong.
     pub const KEPT: usize = 8;
 
-    fn push(&mut self, position: Position, problem: &'static str) {
+    fn push(&mut self, position: TracePosition, problem: &'static str) {
         self.count = self.count.saturating_add(1);
         if self.first.len() < Self::KEPT {
             self.first.push(Anomaly { position, problem });
@@ -44,11 +44,11 @@ impl Anomalies {
 
 /// How the reading of a trace ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ending {
+pub struct TraceCompletion {
     /// Events read, those of no interest included.
     pub events: u64,
     /// Where the file ends in the middle of something.
-    pub cut: Option<Position>,
+    pub cut: Option<TracePosition>,
     /// What was left out.
     pub anomalies: Anomalies,
 }
@@ -58,7 +58,7 @@ pub struct TraceReader {
     name: String,
     events: EventReader,
     anomalies: Anomalies,
-    names: FrameNames,
+    names: FrameNumbers,
     /// There was a header of ours: frames are events, the section only repeats them.
     is_ours: bool,
 }
@@ -67,9 +67,9 @@ impl TraceReader {
     /// Opens a file; `-` is standard input.
     ///
     /// # Errors
-    /// See [`Input::open`].
+    /// See [`TraceInput::open`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
-        Ok(Self::new(EventReader::new(Input::open(path)?)))
+        Ok(Self::new(EventReader::new(TraceInput::open(path)?)))
     }
 
     /// Reads from events.
@@ -79,7 +79,7 @@ impl TraceReader {
             name: events.input().name().to_owned(),
             events,
             anomalies: Anomalies::default(),
-            names: FrameNames::default(),
+            names: FrameNumbers::default(),
             is_ours: false,
         }
     }
@@ -92,11 +92,11 @@ impl TraceReader {
 
     /// What can be said about the whole file once it was read to its end.
     #[must_use]
-    pub fn finish(mut self) -> Ending {
+    pub fn finish(mut self) -> TraceCompletion {
         self.note_skipped();
         let first = &mut self.anomalies.first;
         first.sort_by_key(|anomaly| anomaly.position);
-        Ending {
+        TraceCompletion {
             events: self.events.events(),
             cut: self.events.cut(),
             anomalies: self.anomalies,
@@ -113,7 +113,7 @@ impl TraceReader {
     ///
     /// # Errors
     /// See [`EventReader::next_entry`]; [`ReadError::Format`] for traces of the future.
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, ReadError> {
+    pub fn next_item(&mut self) -> Result<Option<DecodedItem<'_>>, ReadError> {
         self.note_skipped();
         if self.is_ours {
             self.events.skip_frames();
@@ -123,30 +123,32 @@ impl TraceReader {
         };
         let anomalies = &mut self.anomalies;
         let (position, item) = match entry {
-            Entry::Event(event) => {
+            TraceEntry::Event(event) => {
                 let report = |problem| anomalies.push(event.position, problem);
                 let item = decode::decode(event, &mut self.names, report);
                 (event.position, item)
             }
-            Entry::Frame(frame) => {
+            TraceEntry::Frame(frame) => {
                 let report = |problem| anomalies.push(frame.position, problem);
                 let item = decode::stack_frame(&frame, &mut self.names, report);
                 (frame.position, item)
             }
-            Entry::Property(property) => {
+            TraceEntry::Property(property) => {
                 let report = |problem| anomalies.push(property.position, problem);
                 (property.position, decode::property(&property, report))
             }
         };
         match item {
-            Item::Header(header) if header.format != crate::FORMAT => Err(ReadError::Format {
-                file: self.name.clone(),
-                position,
-                format: header.format,
-            }),
-            Item::Header(header) => {
+            DecodedItem::Header(header) if header.format != crate::FORMAT => {
+                Err(ReadError::Format {
+                    file: self.name.clone(),
+                    position,
+                    format: header.format,
+                })
+            }
+            DecodedItem::Header(header) => {
                 self.is_ours = true;
-                Ok(Some(Item::Header(header)))
+                Ok(Some(DecodedItem::Header(header)))
             }
             item => Ok(Some(item)),
         }

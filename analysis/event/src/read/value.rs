@@ -11,9 +11,9 @@ use std::borrow::Cow;
 /// The text of one JSON value, grammatical unless a caller made it up; a missing field is empty
 /// text. Nothing is copied or parsed before it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Value<'a>(pub(crate) &'a [u8]);
+pub struct JsonValue<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Value<'a> {
+impl<'a> JsonValue<'a> {
     /// Whether the field is missing.
     #[must_use]
     pub fn is_missing(self) -> bool {
@@ -95,8 +95,8 @@ impl<'a> Value<'a> {
 
     /// The members of an object; none of anything else.
     #[must_use]
-    pub fn members(self) -> Members<'a> {
-        Members {
+    pub fn members(self) -> ObjectMembers<'a> {
+        ObjectMembers {
             text: self.0,
             at: usize::from(self.0.first() == Some(&b'{')),
         }
@@ -104,10 +104,10 @@ impl<'a> Value<'a> {
 
     /// The member of this name, or a missing value.
     #[must_use]
-    pub fn member(self, name: &str) -> Value<'a> {
+    pub fn member(self, name: &str) -> JsonValue<'a> {
         self.members()
             .find(|(key, _)| *key == name.as_bytes())
-            .map_or(Value(b""), |(_, value)| value)
+            .map_or(JsonValue(b""), |(_, value)| value)
     }
 
     /// The value as a type of serde's.
@@ -121,14 +121,14 @@ impl<'a> Value<'a> {
 
 /// The members of an object: key (escapes as they are) and value.
 #[derive(Debug, Clone)]
-pub struct Members<'a> {
+pub struct ObjectMembers<'a> {
     text: &'a [u8],
     /// Behind the opening brace or a comma; 0 when there is nothing more.
     at: usize,
 }
 
-impl<'a> Iterator for Members<'a> {
-    type Item = (&'a [u8], Value<'a>);
+impl<'a> Iterator for ObjectMembers<'a> {
+    type Item = (&'a [u8], JsonValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
         let at = std::mem::take(&mut self.at);
@@ -147,7 +147,7 @@ impl<'a> Iterator for Members<'a> {
         }
         Some((
             self.text.get(key + 1..key_end - 1)?,
-            Value(self.text.get(value..end)?),
+            JsonValue(self.text.get(value..end)?),
         ))
     }
 }
@@ -158,34 +158,34 @@ mod tests {
 
     #[test]
     fn members_of_objects() {
-        let value = Value(br#"{ "a" : 1 , "b":{"c":[2]}, "d":"x" }"#);
+        let value = JsonValue(br#"{ "a" : 1 , "b":{"c":[2]}, "d":"x" }"#);
         let keys: Vec<_> = value.members().map(|(key, _)| key).collect();
         assert_eq!(keys, [b"a", b"b", b"d"]);
-        assert_eq!(value.member("b").member("c"), Value(b"[2]"));
+        assert_eq!(value.member("b").member("c"), JsonValue(b"[2]"));
         assert!(value.member("e").is_missing());
-        assert_eq!(Value(b"{}").members().count(), 0);
-        assert_eq!(Value(b"[1]").members().count(), 0);
-        assert_eq!(Value(b"").members().count(), 0);
+        assert_eq!(JsonValue(b"{}").members().count(), 0);
+        assert_eq!(JsonValue(b"[1]").members().count(), 0);
+        assert_eq!(JsonValue(b"").members().count(), 0);
     }
 
     #[test]
     fn numbers() {
-        assert_eq!(Value(b"12").unsigned(), Some(12));
-        assert_eq!(Value(b"\"12\"").unsigned(), Some(12));
-        assert_eq!(Value(b"12.0").unsigned(), Some(12));
-        assert_eq!(Value(b"12.5").unsigned(), None);
-        assert_eq!(Value(b"-3").unsigned(), None);
-        assert_eq!(Value(b"-3").signed(), Some(-3));
-        assert_eq!(Value(b"-9223372036854775808").signed(), Some(i64::MIN));
-        assert_eq!(Value(b"18446744073709551616").unsigned(), None);
-        assert_eq!(Value(b"null").unsigned(), None);
+        assert_eq!(JsonValue(b"12").unsigned(), Some(12));
+        assert_eq!(JsonValue(b"\"12\"").unsigned(), Some(12));
+        assert_eq!(JsonValue(b"12.0").unsigned(), Some(12));
+        assert_eq!(JsonValue(b"12.5").unsigned(), None);
+        assert_eq!(JsonValue(b"-3").unsigned(), None);
+        assert_eq!(JsonValue(b"-3").signed(), Some(-3));
+        assert_eq!(JsonValue(b"-9223372036854775808").signed(), Some(i64::MIN));
+        assert_eq!(JsonValue(b"18446744073709551616").unsigned(), None);
+        assert_eq!(JsonValue(b"null").unsigned(), None);
     }
 
     #[test]
     fn texts() {
-        assert_eq!(Value(br#""a\nb""#).text().unwrap(), "a\nb");
-        assert_eq!(Value(b"\"a\xff\"").text().unwrap(), "a\u{fffd}");
-        assert_eq!(Value(b"1").text(), None);
-        assert_eq!(Value(b"\"").text(), None);
+        assert_eq!(JsonValue(br#""a\nb""#).text().unwrap(), "a\nb");
+        assert_eq!(JsonValue(b"\"a\xff\"").text().unwrap(), "a\u{fffd}");
+        assert_eq!(JsonValue(b"1").text(), None);
+        assert_eq!(JsonValue(b"\"").text(), None);
     }
 }

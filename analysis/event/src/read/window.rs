@@ -2,17 +2,17 @@
 //!
 //! Owns the buffer: reading on, growing, the count of lines. Does not know what the text says.
 
-use super::error::Position;
 use super::error::ReadError;
-use super::input::Input;
+use super::error::TracePosition;
+use super::input::TraceInput;
 use super::scan;
 use std::io;
 use std::io::Read;
 use std::ops::Range;
 
 /// A window that moves over the text of a trace.
-pub(crate) struct Window {
-    input: Input,
+pub(crate) struct ReadWindow {
+    input: TraceInput,
     buffer: Vec<u8>,
     /// The part of `buffer` not yet used.
     unused: Range<usize>,
@@ -28,8 +28,8 @@ pub(crate) struct Window {
     failure: Option<io::Error>,
 }
 
-impl Window {
-    pub(crate) fn new(input: Input, bytes: usize) -> Self {
+impl ReadWindow {
+    pub(crate) fn new(input: TraceInput, bytes: usize) -> Self {
         /// Room for the first bytes that tell the kind of file.
         const SMALLEST: usize = 16;
         Self {
@@ -45,7 +45,7 @@ impl Window {
         }
     }
 
-    pub(crate) fn input(&self) -> &Input {
+    pub(crate) fn input(&self) -> &TraceInput {
         &self.input
     }
 
@@ -74,14 +74,14 @@ impl Window {
         self.events
     }
 
-    /// As [`Window::take`], of an event.
-    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], Position) {
+    /// As [`ReadWindow::take`], of an event.
+    pub(crate) fn take_event(&mut self, count: usize) -> (&[u8], TracePosition) {
         self.events += 1;
         self.take(count)
     }
 
     /// Uses up `count` bytes and returns them, with the place where they begin.
-    pub(crate) fn take(&mut self, count: usize) -> (&[u8], Position) {
+    pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePosition) {
         let begin = self.unused.start;
         self.count_lines(begin);
         let position = self.position(0);
@@ -175,9 +175,9 @@ impl Window {
     }
 
     /// The place of the byte `ahead` of the first unused one.
-    pub(crate) fn position(&self, ahead: usize) -> Position {
+    pub(crate) fn position(&self, ahead: usize) -> TracePosition {
         let index = self.unused.start + ahead;
-        Position {
+        TracePosition {
             byte: self.base + index as u64,
             line: self.lines + self.line_ends(self.counted..index) + 1,
         }
@@ -210,7 +210,7 @@ impl Window {
     /// Passes over one value without keeping it, so that it may have any size. `false`: the text
     /// ended within it.
     pub(crate) fn pass_over(&mut self) -> Result<bool, ReadError> {
-        let mut skip = Skip::default();
+        let mut skip = ValueSkipper::default();
         loop {
             if let Some(used) = skip.feed(self.rest()) {
                 self.advance(used);
@@ -226,14 +226,14 @@ impl Window {
 
 /// Finds the end of a value piece by piece, by counting brackets outside strings.
 #[derive(Debug, Default)]
-struct Skip {
+struct ValueSkipper {
     depth: u64,
     in_string: bool,
     escaped: bool,
     begun: bool,
 }
 
-impl Skip {
+impl ValueSkipper {
     /// Bytes of `piece` that belong to the value, or `None` if it goes on behind the piece.
     fn feed(&mut self, piece: &[u8]) -> Option<usize> {
         piece

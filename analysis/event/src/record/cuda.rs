@@ -138,7 +138,7 @@ pub struct PauseMemory {
 
 /// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct BackwardStep {
     /// Process.
     pub pid: u32,
     /// Thread.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Nothing can be missing but what `lost` counts exactly if `other` is known and `unexamined` is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Examined {
+pub struct ExaminedProcesses {
     /// Processes that ran Python.
     pub python: u64,
     /// Processes examined in which no Python was found; absent where such processes are not counted (recorded
@@ -22,7 +22,7 @@ pub struct Examined {
     pub unexamined: BTreeMap<String, u64>,
 }
 
-impl Examined {
+impl ExaminedProcesses {
     /// Processes that could have run Python unseen.
     #[must_use]
     pub fn unexamined(&self) -> u64 {

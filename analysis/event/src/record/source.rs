@@ -2,7 +2,7 @@
 
 /// Who saw an event. All moments are of CLOCK_MONOTONIC, whoever read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum EventSource {
     /// Probes on the functions themselves (eBPF), from outside. Of traces of other tools: whatever
     /// that tool has.
     #[default]

@@ -1,24 +1,24 @@
 //! Small traces for the tests of this crate.
 
 use gctrace_event::Counters;
-use gctrace_event::End;
+use gctrace_event::EventSource;
 use gctrace_event::FORMAT;
 use gctrace_event::Frame;
-use gctrace_event::Header;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Source;
+use gctrace_event::TraceEnd;
+use gctrace_event::TraceHeader;
 
 /// A header that names the format.
-pub(crate) fn header() -> Header {
-    Header {
+pub(crate) fn header() -> TraceHeader {
+    TraceHeader {
         format: FORMAT.to_owned(),
         gctrace: "0.1.0".to_owned(),
         command: vec!["python".to_owned(), "train.py".to_owned()],
         started_ns: 1_000_000_000,
         started_unix_ns: 1_700_000_000_000_000_000,
-        ..Header::default()
+        ..TraceHeader::default()
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn pause(n: u64) -> Record {
         begin_ns: 1_000_000_000 + n * 1_000_000,
         end_ns: 1_000_000_000 + n * 1_000_000 + 12_345,
         generation: 0,
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
         collected: Some(n),
         uncollectable: Some(0),
         interpreter: Some(0),
@@ -42,7 +42,7 @@ pub(crate) fn pause(n: u64) -> Record {
         stack: None,
         young_count: None,
         counters: Counters::default(),
-        source: Source::Probes,
+        source: EventSource::Probes,
     })
 }
 
@@ -69,10 +69,10 @@ pub(crate) fn pause_in(n: u64, stack: u32) -> Record {
 }
 
 /// An end with a reason.
-pub(crate) fn end(why: &str) -> End {
-    End {
+pub(crate) fn end(why: &str) -> TraceEnd {
+    TraceEnd {
         ended_ns: 9_000_000_000,
         why: why.to_owned(),
-        ..End::default()
+        ..TraceEnd::default()
     }
 }

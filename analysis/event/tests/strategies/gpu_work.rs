@@ -2,6 +2,7 @@
 
 use super::time;
 use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
 use gctrace_event::Collective;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLaunches;
@@ -13,7 +14,6 @@ use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
 use gctrace_event::PauseMemory;
 use gctrace_event::Record;
-use gctrace_event::Step;
 use proptest::option::of;
 use proptest::prelude::*;
 
@@ -166,6 +166,6 @@ prop_compose! {
         (pid, tid) in any::<(u32, u32)>(),
         (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
-        Record::Step(Step { pid, tid, begin_ns, end_ns: begin_ns + length_ns })
+        Record::Step(BackwardStep { pid, tid, begin_ns, end_ns: begin_ns + length_ns })
     }
 }

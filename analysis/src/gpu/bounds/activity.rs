@@ -1,6 +1,6 @@
 //! When work was put into streams and when it is known that none was left, as calls on the host tell.
 
-use crate::gpu::calls::CallKind;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Timeline;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// Work was put into a stream at some moment from `from_ns` to `to_ns`, perhaps at several.
 #[derive(Clone, Copy, Debug)]
-struct Put {
+struct Enqueue {
     from_ns: u64,
     to_ns: u64,
     stream: u32,
@@ -17,15 +17,15 @@ struct Put {
 
 /// A call that returns when work is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sync {
+pub(super) struct SyncCall {
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     /// [`NONE`]: one that empties no stream for certain, or all of them.
     stream: u32,
-    kind: CallKind,
+    kind: CallEffect,
 }
 
-impl Sync {
+impl SyncCall {
     pub(super) fn waited_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
@@ -33,20 +33,20 @@ impl Sync {
 
 /// What the calls of one process tell.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct CallActivity {
     /// By `from_ns`.
-    puts: Vec<Put>,
+    puts: Vec<Enqueue>,
     /// For each put the latest `to_ns` of it and those before.
     latest_to_ns: Vec<u64>,
     /// By begin.
-    syncs: Vec<Sync>,
+    syncs: Vec<SyncCall>,
     /// Threads that put work into streams.
     pub(super) launching: BTreeSet<u32>,
     /// Whether launches are in the trace at all.
     pub(super) has_launches: bool,
 }
 
-impl Activity {
+impl CallActivity {
     pub(super) fn of(timeline: &Timeline) -> Self {
         let mut activity = Self {
             puts: Vec::new(),
@@ -61,7 +61,7 @@ impl Activity {
         for launches in &timeline.counted_launches {
             activity.launching.insert(launches.thread);
             let mut put = |from_ns, to_ns| {
-                activity.puts.push(Put {
+                activity.puts.push(Enqueue {
                     from_ns,
                     to_ns,
                     stream: launches.stream,
@@ -87,14 +87,14 @@ impl Activity {
 
     fn add(&mut self, call: &Call) {
         match call.kind {
-            CallKind::Launch | CallKind::GraphLaunch => self.has_launches = true,
-            CallKind::Copy | CallKind::Collective => {}
-            CallKind::StreamSynchronize
-            | CallKind::DeviceSynchronize
-            | CallKind::EventSynchronize => {
+            CallEffect::Launch | CallEffect::GraphLaunch => self.has_launches = true,
+            CallEffect::Copy | CallEffect::Collective => {}
+            CallEffect::StreamSynchronize
+            | CallEffect::DeviceSynchronize
+            | CallEffect::EventSynchronize => {
                 // One whose end is not known tells neither how long it waited nor what is done.
                 if call.timed {
-                    self.syncs.push(Sync {
+                    self.syncs.push(SyncCall {
                         begin_ns: call.begin_ns,
                         end_ns: call.end_ns,
                         stream: call.stream,
@@ -106,7 +106,7 @@ impl Activity {
             _ => return,
         }
         self.launching.insert(call.thread);
-        self.puts.push(Put {
+        self.puts.push(Enqueue {
             from_ns: call.begin_ns,
             to_ns: call.end_ns,
             stream: call.stream,
@@ -128,16 +128,16 @@ impl Activity {
     }
 
     /// The first synchronising call that begins at that moment or later.
-    pub(super) fn next_sync(&self, at_ns: u64) -> Option<&Sync> {
+    pub(super) fn next_sync(&self, at_ns: u64) -> Option<&SyncCall> {
         let before = self.syncs.partition_point(|sync| sync.begin_ns < at_ns);
         self.syncs.get(before)
     }
 
     /// Answers for moments in ascending order whether all streams were known to be empty.
-    pub(super) fn emptiness(&self, from_start: bool) -> Emptiness<'_> {
-        let mut by_end: Vec<&Sync> = self.syncs.iter().collect();
+    pub(super) fn emptiness(&self, from_start: bool) -> EmptyQueueSweep<'_> {
+        let mut by_end: Vec<&SyncCall> = self.syncs.iter().collect();
         by_end.sort_by_key(|sync| sync.end_ns);
-        Emptiness {
+        EmptyQueueSweep {
             activity: self,
             by_end,
             puts_seen: 0,
@@ -152,9 +152,9 @@ impl Activity {
 
 /// A sweep over puts and synchronising calls in order of time.
 #[derive(Debug)]
-pub(super) struct Emptiness<'a> {
-    activity: &'a Activity,
-    by_end: Vec<&'a Sync>,
+pub(super) struct EmptyQueueSweep<'a> {
+    activity: &'a CallActivity,
+    by_end: Vec<&'a SyncCall>,
     puts_seen: usize,
     syncs_seen: usize,
     /// Of each stream, the last moment at which work may have been put into it.
@@ -167,7 +167,7 @@ pub(super) struct Emptiness<'a> {
     from_start: bool,
 }
 
-impl Emptiness<'_> {
+impl EmptyQueueSweep<'_> {
     /// Whether at that moment all streams were empty for certain. Moments ascend from call to call.
     pub(super) fn at(&mut self, at_ns: u64) -> bool {
         self.advance(at_ns);
@@ -193,10 +193,10 @@ impl Emptiness<'_> {
             && sync.end_ns <= at_ns
         {
             match sync.kind {
-                CallKind::DeviceSynchronize => {
+                CallEffect::DeviceSynchronize => {
                     self.all_emptied_ns = self.all_emptied_ns.max(Some(sync.begin_ns));
                 }
-                CallKind::StreamSynchronize if sync.stream != NONE => {
+                CallEffect::StreamSynchronize if sync.stream != NONE => {
                     let emptied = self.emptied_ns.entry(sync.stream).or_default();
                     *emptied = sync.begin_ns.max(*emptied);
                 }

@@ -1,18 +1,18 @@
 //! From bounds of pauses to the report.
 
-use super::Circumstances;
+use super::BoundsContext;
+use super::BoundsRule;
 use super::PauseBounds;
-use super::Rule;
-use super::activity::Activity;
+use super::activity::CallActivity;
 use super::bounds;
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::BoundsReport;
-use crate::report::Effort;
+use crate::report::PauseTotal;
 use crate::report::ProcessBounds;
 use crate::report::RuleBounds;
-use gctrace_event::Origin;
+use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
 
 /// `None` where no process has bounds.
@@ -25,7 +25,7 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
         let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
             continue;
         };
-        let sum = Sum::of(pauses.iter());
+        let sum = BoundsSum::of(pauses.iter());
         processes.push(ProcessBounds {
             trace: timeline.trace,
             pid: timeline.pid,
@@ -41,13 +41,13 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
         return None;
     }
     processes.sort_by_key(|own| (std::cmp::Reverse(own.at_most_ns), own.trace, own.pid));
-    let sum = Sum::of(all.iter());
+    let sum = BoundsSum::of(all.iter());
     Some(BoundsReport {
         basis: Basis::Inferred,
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,
         at_most_ns: sum.at_most_ns,
-        rules: Rule::ALL
+        rules: BoundsRule::ALL
             .iter()
             .filter_map(|rule| of_rule(*rule, &all))
             .collect(),
@@ -59,7 +59,7 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[Timeline]) -> Option<Boun
 fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
     let attached = analysis.processes.iter().filter(|process| {
         let described = process.described.as_ref();
-        described.is_none_or(|process| process.origin == Origin::Attached)
+        described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
     });
     attached
         .map(|process| (process.trace, process.pid))
@@ -70,19 +70,19 @@ fn circumstances(
     analysis: &Analysis,
     timeline: &Timeline,
     attached: &HashSet<(usize, u32)>,
-) -> Circumstances {
+) -> BoundsContext {
     let trace = analysis.traces.get(timeline.process_trace);
     let end = trace.and_then(|trace| trace.end.as_ref());
     let process = (timeline.process_trace, timeline.pid);
-    Circumstances {
+    BoundsContext {
         events_lost: end.is_none_or(|end| end.lost.values().any(|lost| *lost > 0)),
         from_start: timeline.is_ours && !attached.contains(&process),
         several_devices: trace.is_some_and(|trace| trace.cuda.devices_of(timeline.pid) > 1),
     }
 }
 
-fn of_rule(rule: Rule, all: &[PauseBounds]) -> Option<RuleBounds> {
-    let sum = Sum::of(all.iter().filter(|pause| pause.rule == rule));
+fn of_rule(rule: BoundsRule, all: &[PauseBounds]) -> Option<RuleBounds> {
+    let sum = BoundsSum::of(all.iter().filter(|pause| pause.rule == rule));
     (sum.pauses.count > 0).then(|| RuleBounds {
         rule: rule.name().to_owned(),
         pauses: sum.pauses,
@@ -91,9 +91,11 @@ fn of_rule(rule: Rule, all: &[PauseBounds]) -> Option<RuleBounds> {
     })
 }
 
-fn limit(timeline: &Timeline, circumstances: Circumstances) -> Option<String> {
+fn limit(timeline: &Timeline, circumstances: BoundsContext) -> Option<String> {
     let why = match () {
-        () if !Activity::of(timeline).has_launches => "launches were not recorded (--cuda sync)",
+        () if !CallActivity::of(timeline).has_launches => {
+            "launches were not recorded (--cuda sync)"
+        }
         () if circumstances.events_lost => "events were lost, or may have been",
         () if circumstances.several_devices => "the process used several devices",
         () => return None,
@@ -102,13 +104,13 @@ fn limit(timeline: &Timeline, circumstances: Circumstances) -> Option<String> {
 }
 
 #[derive(Default)]
-struct Sum {
-    pauses: Effort,
+struct BoundsSum {
+    pauses: PauseTotal,
     at_least_ns: u64,
     at_most_ns: u64,
 }
 
-impl Sum {
+impl BoundsSum {
     fn of<'a>(pauses: impl Iterator<Item = &'a PauseBounds>) -> Self {
         pauses.fold(Self::default(), |mut sum, pause| {
             sum.pauses.add(pause.length_ns);

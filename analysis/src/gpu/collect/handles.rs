@@ -3,15 +3,15 @@
 //! gctrace's probes see which stream a call is about as the program names it, not on which device
 //! it is, and there are no operations that would tell.
 
-use super::Collector;
-use super::Part;
-use super::part::Streams;
+use super::ProcessBuilder;
+use super::TimelineCollector;
+use super::part::StreamIndex;
 use crate::gpu::timeline::CountedLaunches;
 use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::Stream;
 use gctrace_event::CudaLaunches;
 
-impl Collector {
+impl TimelineCollector {
     /// Takes launches that were counted.
     pub fn add_launches(&mut self, launches: &CudaLaunches) {
         let part = self.processes.entry(launches.pid).or_default();
@@ -20,9 +20,9 @@ impl Collector {
     }
 }
 
-impl Part {
+impl ProcessBuilder {
     /// The streams that calls and counted launches name.
-    pub(super) fn streams_by_handle(&self) -> Streams {
+    pub(super) fn streams_by_handle(&self) -> StreamIndex {
         let of_calls = self.calls.iter().filter_map(|raw| raw.stream);
         let of_launches = self.counted_launches.iter().map(|(_, own)| own.stream);
         let mut sorted: Vec<Stream> = of_calls
@@ -34,10 +34,10 @@ impl Part {
             .collect();
         sorted.sort_unstable();
         sorted.dedup();
-        Streams { sorted }
+        StreamIndex { sorted }
     }
 
-    pub(super) fn take_counted_launches(&mut self, streams: &Streams) -> Vec<CountedLaunches> {
+    pub(super) fn take_counted_launches(&mut self, streams: &StreamIndex) -> Vec<CountedLaunches> {
         let launches = std::mem::take(&mut self.counted_launches);
         let mut launches: Vec<CountedLaunches> = launches
             .into_iter()

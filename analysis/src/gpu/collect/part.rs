@@ -2,37 +2,37 @@
 //!
 //! Owns the links: operation to call, call to thread, wait to event; and what is left out.
 
-use super::About;
 use super::NO_PROCESS;
-use super::Part;
+use super::ProcessBuilder;
 use super::RawCall;
 use super::RawOp;
+use super::TimelineContext;
 use super::index;
-use crate::gpu::calls::CallKind;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::NONE;
-use crate::gpu::timeline::Names;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::StepSource;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Stream;
+use crate::gpu::timeline::StringTable;
 use crate::gpu::timeline::Thread;
 use crate::gpu::timeline::Timeline;
+use gctrace_event::BackwardStep;
 use gctrace_event::GpuSync;
 use gctrace_event::GpuSyncKind;
-use gctrace_event::Step;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-impl Part {
+impl ProcessBuilder {
     pub(super) fn timeline(
         mut self,
         pid: u32,
         ops: Vec<RawOp>,
         syncs: &[GpuSync],
-        names: &Arc<Names>,
-        about: &About,
+        names: &Arc<StringTable>,
+        about: &TimelineContext,
     ) -> Timeline {
         for thread in &mut self.threads {
             thread.name = about.thread_names.get(&(pid, thread.tid)).cloned();
@@ -50,7 +50,7 @@ impl Part {
         };
         let streams = match ops.is_empty() {
             true => self.streams_by_handle(),
-            false => Streams::of(&ops),
+            false => StreamIndex::of(&ops),
         };
         timeline.counted_launches = self.take_counted_launches(&streams);
         let correlations = self.take_calls(&mut timeline, &streams);
@@ -82,7 +82,7 @@ impl Part {
 
     /// Sorts the calls, leaves out nested ones, and returns the index of each correlation id: that
     /// of the outermost call, since driver and runtime share the id.
-    fn take_calls(&mut self, timeline: &mut Timeline, streams: &Streams) -> Correlations {
+    fn take_calls(&mut self, timeline: &mut Timeline, streams: &StreamIndex) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
         // Of two that begin together the longer is around the other.
         calls.sort_by_key(|raw| (raw.call.begin_ns, std::cmp::Reverse(raw.call.end_ns)));
@@ -113,17 +113,17 @@ impl Part {
             };
             correlations.extend(raw.correlation.map(|id| (id, at)));
         }
-        Correlations::of(correlations)
+        CorrelationMap::of(correlations)
     }
 }
 
 /// Calls by correlation id. Of several with one id the first.
 #[derive(Debug, Default)]
-struct Correlations {
+struct CorrelationMap {
     sorted: Vec<(u64, u32)>,
 }
 
-impl Correlations {
+impl CorrelationMap {
     fn of(mut calls: Vec<(u64, u32)>) -> Self {
         calls.sort_unstable();
         calls.dedup_by_key(|(id, _)| *id);
@@ -138,7 +138,7 @@ impl Correlations {
 }
 
 impl Timeline {
-    fn add_ops(&mut self, ops: &[RawOp], correlations: &Correlations, streams: &Streams) {
+    fn add_ops(&mut self, ops: &[RawOp], correlations: &CorrelationMap, streams: &StreamIndex) {
         self.ops.reserve_exact(ops.len());
         let mut before = None;
         for op in ops {
@@ -146,7 +146,7 @@ impl Timeline {
             // Many kernels of a graph share the id of its launch, and may be alike in all else.
             let kind = call.and_then(|call| self.calls.get(call as usize));
             let kind = kind.map(|call| call.kind);
-            let named = op.correlation.is_some() && kind != Some(CallKind::GraphLaunch);
+            let named = op.correlation.is_some() && kind != Some(CallEffect::GraphLaunch);
             if named && before == Some(op) {
                 self.ignored.duplicates += 1;
                 continue;
@@ -156,7 +156,7 @@ impl Timeline {
         }
     }
 
-    fn add(&mut self, raw: &RawOp, call: u32, streams: &Streams) {
+    fn add(&mut self, raw: &RawOp, call: u32, streams: &StreamIndex) {
         match self.calls.get_mut(call as usize) {
             None => self.ignored.ops_without_call += 1,
             Some(call) => {
@@ -183,11 +183,11 @@ impl Timeline {
 
 /// The streams of a process, sorted.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub(super) struct StreamIndex {
     pub(super) sorted: Vec<Stream>,
 }
 
-impl Streams {
+impl StreamIndex {
     fn of(ops: &[RawOp]) -> Self {
         let mut sorted: Vec<Stream> = Vec::new();
         for op in ops {
@@ -221,7 +221,11 @@ impl Streams {
     }
 }
 
-fn waits(syncs: &[GpuSync], correlations: &Correlations, streams: &Streams) -> Vec<EventWait> {
+fn waits(
+    syncs: &[GpuSync],
+    correlations: &CorrelationMap,
+    streams: &StreamIndex,
+) -> Vec<EventWait> {
     let call = |id: Option<u64>| correlations.call(id);
     let stream = |sync: &GpuSync, number: Option<u64>| {
         number.map_or(NONE, |number| streams.on(sync.device, number))
@@ -248,7 +252,7 @@ fn waits(syncs: &[GpuSync], correlations: &Correlations, streams: &Streams) -> V
 fn steps_between(
     indices: &mut HashMap<u32, u32>,
     threads: &mut Vec<Thread>,
-    mut backward: Vec<Step>,
+    mut backward: Vec<BackwardStep>,
 ) -> Vec<StepSpan> {
     backward.sort_by_key(|pass| (pass.tid, pass.begin_ns));
     let mut number = 0;

@@ -3,10 +3,10 @@
 //! Owns what is taken from which: operations, calls, annotations and steps of the profiler's, pauses
 //! of gctrace's, on the profiler's clock.
 
-use super::moments::Pair;
-use super::moments::Who;
+use super::thread_times::MatchedThread;
+use super::thread_times::TimelinePair;
+use crate::gpu::clocks::ClockOffset;
 use crate::gpu::clocks::MATCH_NS;
-use crate::gpu::clocks::Offset;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Thread;
@@ -18,20 +18,24 @@ use crate::report::RecognisedBy;
 use std::collections::HashMap;
 
 /// What two timelines became.
-pub(super) struct Joined {
+pub(super) struct MergedTimeline {
     pub(super) timeline: Timeline,
     pub(super) clock: ClockReport,
     /// Begins of the profiler's pauses that are gctrace's too.
     pub(super) repeated: Vec<u64>,
 }
 
-pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy) -> Joined {
-    let pair = Pair { own, their };
+pub(super) fn join(
+    own: &Timeline,
+    their: &Timeline,
+    recognised_by: RecognisedBy,
+) -> MergedTimeline {
+    let pair = TimelinePair { own, their };
     let by_wall_clock = wall_clock(pair);
     let (aligned_by, offset) = align(pair, by_wall_clock);
     let mut clock = clock(pair, recognised_by, aligned_by, offset);
     clock.beyond_wall_clock_ns = offset.offset_ns.saturating_sub(by_wall_clock);
-    let mut joint = Joint {
+    let mut joint = TimelineMerge {
         timeline: their.clone(),
         threads: HashMap::new(),
         guessed: Vec::new(),
@@ -47,7 +51,7 @@ pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy
     joint.take_pauses(&mut clock);
     joint.take_steps();
     joint.note_guesses(&mut clock);
-    Joined {
+    MergedTimeline {
         timeline: joint.timeline,
         clock,
         repeated: joint.repeated,
@@ -55,17 +59,17 @@ pub(super) fn join(own: &Timeline, their: &Timeline, recognised_by: RecognisedBy
 }
 
 /// The offset that the wall clocks of both traces say.
-fn wall_clock(pair: Pair<'_>) -> i64 {
+fn wall_clock(pair: TimelinePair<'_>) -> i64 {
     let offset = |timeline: &Timeline| timeline.unix_offset_ns.unwrap_or(0);
     offset(pair.own).saturating_sub(offset(pair.their))
 }
 
-fn align(pair: Pair<'_>, guess_ns: i64) -> (AlignedBy, Offset) {
+fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
     let by_calls = || Some((AlignedBy::Calls, pair.by_calls(guess_ns)?));
     let by_pauses = || Some((AlignedBy::Pauses, pair.by_pauses(guess_ns)?));
     by_calls().or_else(by_pauses).unwrap_or((
         AlignedBy::WallClock,
-        Offset {
+        ClockOffset {
             offset_ns: guess_ns,
             error_ns: 0,
             matches: 0,
@@ -74,10 +78,10 @@ fn align(pair: Pair<'_>, guess_ns: i64) -> (AlignedBy, Offset) {
 }
 
 fn clock(
-    pair: Pair<'_>,
+    pair: TimelinePair<'_>,
     recognised_by: RecognisedBy,
     aligned_by: AlignedBy,
-    offset: Offset,
+    offset: ClockOffset,
 ) -> ClockReport {
     let measured = aligned_by != AlignedBy::WallClock;
     let error_basis = match aligned_by {
@@ -120,7 +124,7 @@ fn clock(
 }
 
 /// A timeline that is being made of two.
-struct Joint<'a> {
+struct TimelineMerge<'a> {
     timeline: Timeline,
     /// By index of gctrace's thread that of the same thread here.
     threads: HashMap<u32, u32>,
@@ -128,14 +132,14 @@ struct Joint<'a> {
     guessed: Vec<String>,
     /// Begins of the profiler's pauses that are gctrace's too.
     repeated: Vec<u64>,
-    pair: Pair<'a>,
+    pair: TimelinePair<'a>,
     offset_ns: i64,
 }
 
-impl Joint<'_> {
+impl TimelineMerge<'_> {
     /// gctrace's pauses within the profiler's time, and those of the profiler's that are none of them.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
-        let Pair { own, their } = self.pair;
+        let TimelinePair { own, their } = self.pair;
         let (first, last) = their.window().unwrap_or_default();
         let mut pauses: Vec<PauseSpan> = Vec::new();
         for pause in &own.pauses {
@@ -151,7 +155,7 @@ impl Joint<'_> {
             }
         }
         clock.pauses = pauses.len() as u64;
-        let known = Longest::of(&pauses);
+        let known = PauseOverlap::of(&pauses);
         for pause in &their.pauses {
             match known.meets(pause) {
                 true => self.repeated.push(pause.begin_ns),
@@ -168,7 +172,7 @@ impl Joint<'_> {
 
     /// The profiler's steps; gctrace's where it has none.
     fn take_steps(&mut self) {
-        let Pair { own, their } = self.pair;
+        let TimelinePair { own, their } = self.pair;
         let Some((first, last)) = their.window().filter(|_| their.steps.is_empty()) else {
             return;
         };
@@ -209,7 +213,7 @@ impl Joint<'_> {
     /// The profiler's thread of the same id.
     fn same(&self, own: u32) -> Option<u32> {
         let who = self.pair.who(self.pair.own, own);
-        if who == Who::Unknown {
+        if who == MatchedThread::Unknown {
             return None;
         }
         let mut threads = 0..u32::try_from(self.pair.their.threads.len()).ok()?;
@@ -226,7 +230,7 @@ impl Joint<'_> {
         }
         let thread = self.pair.own.threads.get(own as usize).cloned();
         let thread = thread.unwrap_or_default();
-        if self.pair.who(self.pair.own, own) == Who::Main
+        if self.pair.who(self.pair.own, own) == MatchedThread::Main
             && let Some(busiest) = self.busiest()
         {
             let tid = self.pair.their.threads.get(busiest as usize);
@@ -283,12 +287,12 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
 }
 
 /// Pauses by begin, with the latest end of all up to each: answers whether any meets another.
-struct Longest {
+struct PauseOverlap {
     begins: Vec<u64>,
     latest: Vec<u64>,
 }
 
-impl Longest {
+impl PauseOverlap {
     fn of(pauses: &[PauseSpan]) -> Self {
         let mut spans: Vec<(u64, u64)> = pauses
             .iter()

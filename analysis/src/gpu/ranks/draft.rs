@@ -6,12 +6,12 @@
 use super::clocks;
 use super::clocks::Moments;
 use super::clocks::TOLERANCE_NS;
-use super::kernels::Kernel;
-use super::kernels::Kernels;
-use super::kernels::Key;
-use super::kernels::Label;
+use super::kernels::CollectiveKernel;
+use super::kernels::CollectiveKernels;
+use super::kernels::CollectiveKey;
+use super::kernels::CollectiveLabel;
 use super::pairs;
-use super::pairs::Pairs;
+use super::pairs::KernelPairs;
 use std::collections::HashMap;
 
 /// Fewer agreeing collectives than that tell nothing of two clocks.
@@ -27,20 +27,20 @@ const CLEARLY_NEARER: u64 = 4;
 
 /// A collective, as far as its ranks are known.
 #[derive(Clone, Debug)]
-pub(super) struct Meeting {
+pub(super) struct DraftCollective {
     /// When the last of its ranks began, on the job's clock.
     pub(super) begin_ns: i64,
     /// When the first of its ranks in the draft ended.
     pub(super) end_ns: i64,
     /// What it does.
-    pub(super) label: Label,
+    pub(super) label: CollectiveLabel,
     /// Position in the draft's members, and the operation.
     pub(super) members: Vec<(u32, u32)>,
 }
 
 /// A timeline in a draft.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Joined {
+pub(super) struct DraftMember {
     /// Index among all timelines.
     pub(super) timeline: usize,
     /// Add to its times to get those of the job.
@@ -55,17 +55,17 @@ pub(super) struct Joined {
 
 /// Timelines of one job, with their collectives.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Draft {
-    pub(super) members: Vec<Joined>,
-    pub(super) meetings: Vec<Meeting>,
-    by_key: HashMap<Key, usize>,
+pub(super) struct JobDraft {
+    pub(super) members: Vec<DraftMember>,
+    pub(super) meetings: Vec<DraftCollective>,
+    by_key: HashMap<CollectiveKey, usize>,
     /// Meetings without a key, by communicator and end.
     communicators: Vec<Vec<usize>>,
 }
 
 /// What is known of a timeline's clock before its collectives are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Clock {
+pub(super) enum ClockKnowledge {
     /// The offset, exactly: it is the same clock.
     Same(i64),
     /// About the offset: by the number of steps, or the hosts' wall clocks.
@@ -76,16 +76,16 @@ pub(super) enum Clock {
 
 /// How a timeline fits into a draft.
 #[derive(Clone, Debug)]
-pub(super) struct Fit {
+pub(super) struct DraftFit {
     pub(super) offset_ns: i64,
     pub(super) error_ns: u64,
     pub(super) ambiguous: bool,
     same_clock: bool,
     score: u64,
-    pairs: Pairs,
+    pairs: KernelPairs,
 }
 
-impl Fit {
+impl DraftFit {
     /// Collectives that the timeline shares with the draft.
     pub(super) fn shared(&self) -> usize {
         self.pairs.pairs.len()
@@ -98,15 +98,15 @@ impl Fit {
     }
 }
 
-impl Draft {
+impl JobDraft {
     /// A job of one timeline, whose clock is the job's.
-    pub(super) fn new(timeline: usize, kernels: &Kernels) -> Self {
+    pub(super) fn new(timeline: usize, kernels: &CollectiveKernels) -> Self {
         let mut draft = Self::default();
         let pairs = pairs::none(kernels);
         draft.join(
             timeline,
             kernels,
-            &Fit {
+            &DraftFit {
                 offset_ns: 0,
                 error_ns: 0,
                 ambiguous: false,
@@ -119,16 +119,20 @@ impl Draft {
     }
 
     /// How a timeline's kernels fit to the collectives, `None` if they do not.
-    pub(super) fn fit(&self, kernels: &Kernels, clock: Clock) -> Option<Fit> {
+    pub(super) fn fit(
+        &self,
+        kernels: &CollectiveKernels,
+        clock: ClockKnowledge,
+    ) -> Option<DraftFit> {
         let offsets = match clock {
-            Clock::Same(offset) => vec![offset],
-            Clock::About(_) | Clock::Unknown => self.offsets(kernels, clock),
+            ClockKnowledge::Same(offset) => vec![offset],
+            ClockKnowledge::About(_) | ClockKnowledge::Unknown => self.offsets(kernels, clock),
         };
         let fits = offsets.into_iter().map(|offset| {
-            let same = matches!(clock, Clock::Same(_));
+            let same = matches!(clock, ClockKnowledge::Same(_));
             self.fit_at(kernels, offset, same)
         });
-        let mut fits: Vec<Fit> = fits.filter(Fit::is_sound).collect();
+        let mut fits: Vec<DraftFit> = fits.filter(DraftFit::is_sound).collect();
         fits.sort_by_key(|fit| (std::cmp::Reverse(fit.score), fit.error_ns));
         let best = fits.first()?;
         let (score, error_ns) = (best.score, best.error_ns);
@@ -136,7 +140,7 @@ impl Draft {
             fit.score.saturating_mul(10) >= score.saturating_mul(AS_GOOD_TENTHS)
                 && fit.error_ns <= error_ns.saturating_mul(2).saturating_add(2_000)
         });
-        if let Clock::About(offset) = clock {
+        if let ClockKnowledge::About(offset) = clock {
             fits.sort_by_key(|fit| fit.offset_ns.abs_diff(offset));
         }
         let ambiguous = is_ambiguous(&fits, clock);
@@ -146,7 +150,7 @@ impl Draft {
     }
 
     /// Offsets worth trying.
-    fn offsets(&self, kernels: &Kernels, clock: Clock) -> Vec<i64> {
+    fn offsets(&self, kernels: &CollectiveKernels, clock: ClockKnowledge) -> Vec<i64> {
         let keyed = kernels.collective.iter().filter_map(|kernel| {
             let meeting = self.by_key.get(&kernel.key?)?;
             let end_ns = self.meetings.get(*meeting)?.end_ns;
@@ -173,13 +177,13 @@ impl Draft {
                 .push(kernel.end_ns);
         }
         let mut offsets = clocks::candidates(&fixed, &moving);
-        if let Clock::About(offset) = clock {
+        if let ClockKnowledge::About(offset) = clock {
             offsets.push(offset);
         }
         offsets
     }
 
-    fn fit_at(&self, kernels: &Kernels, offset_ns: i64, same_clock: bool) -> Fit {
+    fn fit_at(&self, kernels: &CollectiveKernels, offset_ns: i64, same_clock: bool) -> DraftFit {
         let mut offset_ns = offset_ns;
         if !same_clock {
             let found = self.pairs(kernels, offset_ns);
@@ -195,7 +199,7 @@ impl Draft {
             offset_ns = clocks::median(&mut differences);
         }
         let off = |difference: &i64| difference.saturating_sub(offset_ns);
-        Fit {
+        DraftFit {
             offset_ns,
             error_ns: clocks::spread(&differences, offset_ns),
             ambiguous: false,
@@ -205,7 +209,7 @@ impl Draft {
         }
     }
 
-    fn pairs(&self, kernels: &Kernels, offset_ns: i64) -> Pairs {
+    fn pairs(&self, kernels: &CollectiveKernels, offset_ns: i64) -> KernelPairs {
         let mut pairs = pairs::in_order(&self.meetings, &self.communicators, kernels, offset_ns);
         let mut keyed: Vec<(usize, usize)> = Vec::new();
         let mut ends: Vec<(i64, i64)> = Vec::new();
@@ -225,7 +229,7 @@ impl Draft {
     }
 
     /// What each pair says the offset is.
-    fn differences(&self, kernels: &Kernels, pairs: &Pairs) -> Vec<i64> {
+    fn differences(&self, kernels: &CollectiveKernels, pairs: &KernelPairs) -> Vec<i64> {
         let differences = pairs.pairs.iter().filter_map(|(meeting, kernel)| {
             let meeting = self.meetings.get(*meeting)?;
             let kernel = kernels.collective.get(*kernel)?;
@@ -234,10 +238,10 @@ impl Draft {
         differences.collect()
     }
 
-    /// Adds a timeline as [`Draft::fit`] found it to fit.
-    pub(super) fn join(&mut self, timeline: usize, kernels: &Kernels, fit: &Fit) {
+    /// Adds a timeline as [`JobDraft::fit`] found it to fit.
+    pub(super) fn join(&mut self, timeline: usize, kernels: &CollectiveKernels, fit: &DraftFit) {
         let position = u32::try_from(self.members.len()).unwrap_or(u32::MAX);
-        self.members.push(Joined {
+        self.members.push(DraftMember {
             timeline,
             offset_ns: fit.offset_ns,
             error_ns: fit.error_ns,
@@ -270,9 +274,15 @@ impl Draft {
     }
 
     /// A collective that no timeline before took part in.
-    fn begin(&mut self, kernel: &Kernel, by: u32, offset_ns: i64, of_chain: &mut [Option<usize>]) {
+    fn begin(
+        &mut self,
+        kernel: &CollectiveKernel,
+        by: u32,
+        offset_ns: i64,
+        of_chain: &mut [Option<usize>],
+    ) {
         let at = self.meetings.len();
-        self.meetings.push(Meeting {
+        self.meetings.push(DraftCollective {
             begin_ns: kernel.begin_ns.saturating_add(offset_ns),
             end_ns: kernel.end_ns.saturating_add(offset_ns),
             label: kernel.label,
@@ -296,7 +306,7 @@ impl Draft {
 }
 
 /// Whether others of equally good fits could as well be meant as the first.
-fn is_ambiguous(fits: &[Fit], clock: Clock) -> bool {
+fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
     let Some(first) = fits.first() else {
         return false;
     };
@@ -305,18 +315,18 @@ fn is_ambiguous(fits: &[Fit], clock: Clock) -> bool {
         .iter()
         .filter(|fit| fit.offset_ns.abs_diff(first.offset_ns) > apart);
     match clock {
-        Clock::Same(_) => false,
-        Clock::Unknown => others.next().is_some(),
-        Clock::About(offset) => {
-            let off = |fit: &Fit| fit.offset_ns.abs_diff(offset);
+        ClockKnowledge::Same(_) => false,
+        ClockKnowledge::Unknown => others.next().is_some(),
+        ClockKnowledge::About(offset) => {
+            let off = |fit: &DraftFit| fit.offset_ns.abs_diff(offset);
             let near = off(first).saturating_mul(CLEARLY_NEARER);
             others.any(|fit| off(fit) < near)
         }
     }
 }
 
-impl Meeting {
-    fn take(&mut self, kernel: &Kernel, position: u32, offset_ns: i64) {
+impl DraftCollective {
+    fn take(&mut self, kernel: &CollectiveKernel, position: u32, offset_ns: i64) {
         let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
         self.begin_ns = self.begin_ns.max(begin_ns);
         // The smaller one: NONE is the largest.

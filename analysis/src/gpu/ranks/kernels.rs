@@ -2,10 +2,10 @@
 //!
 //! Knows the names that NCCL and torch give; nothing of other ranks.
 
-use crate::gpu::calls::CallKind;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::NONE;
-use crate::gpu::timeline::Names;
 use crate::gpu::timeline::Op;
+use crate::gpu::timeline::StringTable;
 use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const NESTED_ANNOTATIONS: usize = 4;
 
 /// A kernel of a collective, on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kernel {
+pub(super) struct CollectiveKernel {
     /// Index in the timeline's operations.
     pub(super) op: u32,
     /// Begin on the timeline's clock.
@@ -27,23 +27,23 @@ pub(super) struct Kernel {
     /// End on the timeline's clock.
     pub(super) end_ns: i64,
     /// What it does.
-    pub(super) label: Label,
+    pub(super) label: CollectiveLabel,
     /// Kernels of one chain run one after the other for one communicator.
     pub(super) chain: u32,
     /// Which operation of which communicator, where the profiler says it.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<CollectiveKey>,
 }
 
 /// What a collective does: the same in all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label {
+pub(super) struct CollectiveLabel {
     /// Name of its kernel.
     pub(super) name: u32,
     /// What the program asked for, or [`NONE`]: where its launch was not recorded it is not known.
     pub(super) operation: u32,
 }
 
-impl Label {
+impl CollectiveLabel {
     /// Whether both can be those of one collective.
     pub(super) fn agrees(self, other: Self) -> bool {
         let known = self.operation != NONE && other.operation != NONE;
@@ -53,7 +53,7 @@ impl Label {
 
 /// Names a collective in all ranks, as the profiler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct CollectiveKey {
     group: u32,
     sequence: u32,
     name: u32,
@@ -63,22 +63,22 @@ pub(super) struct Key {
 
 /// All kernels of NCCL of one timeline.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kernels {
+pub(super) struct CollectiveKernels {
     /// Of collectives, by end.
-    pub(super) collective: Vec<Kernel>,
+    pub(super) collective: Vec<CollectiveKernel>,
     /// Number of kernels that send to or receive from single ranks.
     pub(super) point_to_point: u64,
     /// Number of chains.
     pub(super) chains: u32,
 }
 
-impl Kernels {
+impl CollectiveKernels {
     /// Those of a timeline. `names` is common to all timelines.
-    pub(super) fn of(timeline: &Timeline, names: &mut Names) -> Self {
-        let annotations = Annotations::of(timeline);
+    pub(super) fn of(timeline: &Timeline, names: &mut StringTable) -> Self {
+        let annotations = CollectiveAnnotations::of(timeline);
         let mut is_nccl: HashMap<u32, bool> = HashMap::new();
         let mut chains: HashMap<(u32, u32), u32> = HashMap::new();
-        let mut seen: HashMap<Key, u32> = HashMap::new();
+        let mut seen: HashMap<CollectiveKey, u32> = HashMap::new();
         let mut kernels = Self::default();
         for (at, op) in (0..).zip(&timeline.ops) {
             let known = is_nccl.entry(op.name);
@@ -98,11 +98,11 @@ impl Kernels {
                 group => (group, NONE),
             };
             let next = chains.len().try_into().unwrap_or(NONE);
-            let label = Label {
+            let label = CollectiveLabel {
                 name: names.intern(name),
                 operation: operation.map_or(NONE, |operation| names.intern(&operation)),
             };
-            kernels.collective.push(Kernel {
+            kernels.collective.push(CollectiveKernel {
                 op: at,
                 begin_ns: op.begin_ns.cast_signed(),
                 end_ns: op.end_ns.cast_signed(),
@@ -117,7 +117,7 @@ impl Kernels {
     }
 }
 
-impl Kernels {
+impl CollectiveKernels {
     /// Indices of those without a key, by chain.
     pub(super) fn by_chain(&self) -> Vec<Vec<usize>> {
         let mut chains = vec![Vec::new(); self.chains as usize];
@@ -130,25 +130,30 @@ impl Kernels {
     }
 }
 
-fn group(timeline: &Timeline, op: &Op, names: &mut Names) -> u32 {
+fn group(timeline: &Timeline, op: &Op, names: &mut StringTable) -> u32 {
     match op.group {
         NONE => NONE,
         group => names.intern(timeline.names.text(group)),
     }
 }
 
-fn key(op: &Op, group: u32, name: u32, seen: &mut HashMap<Key, u32>) -> Option<Key> {
+fn key(
+    op: &Op,
+    group: u32,
+    name: u32,
+    seen: &mut HashMap<CollectiveKey, u32>,
+) -> Option<CollectiveKey> {
     if group == NONE || op.sequence == NONE {
         return None;
     }
-    let first = Key {
+    let first = CollectiveKey {
         group,
         sequence: op.sequence,
         name,
         nth: 0,
     };
     let count = seen.entry(first).or_insert(0);
-    let key = Key {
+    let key = CollectiveKey {
         nth: *count,
         ..first
     };
@@ -162,10 +167,14 @@ fn key(op: &Op, group: u32, name: u32, seen: &mut HashMap<Key, u32>) -> Option<K
 /// The kernel's name alone does not tell: before version 2.19 NCCL ran operations for which it had no
 /// kernel of their own in `ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t` (NCCL 2.17, src/enqueue.cc,
 /// `ncclKernelGeneric`).
-fn operation(timeline: &Timeline, annotations: &Annotations<'_>, op: &Op) -> Option<String> {
+fn operation(
+    timeline: &Timeline,
+    annotations: &CollectiveAnnotations<'_>,
+    op: &Op,
+) -> Option<String> {
     let call = timeline.calls.get(op.call as usize)?;
     let called = match call.kind {
-        CallKind::Collective => timeline.names.text(call.function).strip_prefix("nccl"),
+        CallEffect::Collective => timeline.names.text(call.function).strip_prefix("nccl"),
         _ => None,
     };
     let called = called.filter(|function| !function.starts_with("Group"));
@@ -182,11 +191,11 @@ fn is_point_to_point(operation: Option<&str>, name: &str) -> bool {
 }
 
 /// Torch's annotations of NCCL, by thread.
-struct Annotations<'a> {
+struct CollectiveAnnotations<'a> {
     by_thread: HashMap<u32, Vec<(u64, u64, &'a str)>>,
 }
 
-impl<'a> Annotations<'a> {
+impl<'a> CollectiveAnnotations<'a> {
     fn of(timeline: &'a Timeline) -> Self {
         let mut by_thread: HashMap<u32, Vec<(u64, u64, &str)>> = HashMap::new();
         for span in &timeline.annotations {

@@ -5,17 +5,17 @@
 
 use super::clocks;
 use super::clocks::TOLERANCE_NS;
-use super::draft::Meeting;
-use super::kernels::Kernel;
-use super::kernels::Kernels;
-use super::kernels::Label;
+use super::draft::DraftCollective;
+use super::kernels::CollectiveKernel;
+use super::kernels::CollectiveKernels;
+use super::kernels::CollectiveLabel;
 
 /// Of the kernels of the one with fewer, so many tenths must have met: some profiles are thinned
 /// out, some begin later than others.
 const FEWEST_TENTHS: usize = 3;
 /// From so many tenths on of the kernels in the time that both were recorded, they say by their
 /// number that they are the same.
-const MOST_TENTHS: usize = 9;
+const MAX_TENTHS: usize = 9;
 /// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median.
 /// Where most kernels have met, ends must be closer than this part of the distance,
 const CLOSE: i64 = 16;
@@ -29,19 +29,19 @@ const SLACK_NS: i64 = 20_000;
 
 /// Which kernel is part of which collective.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pairs {
+pub(super) struct KernelPairs {
     /// Index of the meeting, index of the kernel.
     pub(super) pairs: Vec<(usize, usize)>,
     /// By chain: index of the communicator.
     pub(super) communicators: Vec<Option<usize>>,
 }
 
-impl Pairs {
+impl KernelPairs {
     /// Leaves out what did not run at the same time: ranks of one collective wait for each other.
     pub(super) fn keep_simultaneous(
         &mut self,
-        meetings: &[Meeting],
-        kernels: &[Kernel],
+        meetings: &[DraftCollective],
+        kernels: &[CollectiveKernel],
         offset_ns: i64,
     ) {
         self.pairs.retain(|(meeting, kernel)| {
@@ -58,15 +58,15 @@ impl Pairs {
 }
 
 /// No kernel in any collective.
-pub(super) fn none(kernels: &Kernels) -> Pairs {
-    Pairs {
+pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
+    KernelPairs {
         pairs: Vec::new(),
         communicators: vec![None; kernels.chains as usize],
     }
 }
 
 /// One chain beside one communicator.
-struct Candidate {
+struct ChainCandidate {
     chain: usize,
     communicator: usize,
     score: u64,
@@ -75,22 +75,22 @@ struct Candidate {
 
 /// Pairs the kernels that have no key: each chain with the communicator that it fits best.
 pub(super) fn in_order(
-    meetings: &[Meeting],
+    meetings: &[DraftCollective],
     communicators: &[Vec<usize>],
-    kernels: &Kernels,
+    kernels: &CollectiveKernels,
     offset_ns: i64,
-) -> Pairs {
-    let beside = Beside {
+) -> KernelPairs {
+    let beside = OffsetMatch {
         meetings,
         kernels: &kernels.collective,
         offset_ns,
     };
-    let mut found: Vec<Candidate> = Vec::new();
+    let mut found: Vec<ChainCandidate> = Vec::new();
     for (chain, members) in kernels.by_chain().iter().enumerate() {
         for (communicator, known) in communicators.iter().enumerate() {
             let pairs = beside.pairs(known, members);
             if beside.agree(known, members, &pairs) {
-                found.push(Candidate {
+                found.push(ChainCandidate {
                     chain,
                     communicator,
                     score: beside.score(&pairs),
@@ -113,19 +113,19 @@ pub(super) fn in_order(
 }
 
 /// Collectives and kernels at one offset.
-struct Beside<'a> {
-    meetings: &'a [Meeting],
-    kernels: &'a [Kernel],
+struct OffsetMatch<'a> {
+    meetings: &'a [DraftCollective],
+    kernels: &'a [CollectiveKernel],
     offset_ns: i64,
 }
 
-impl Beside<'_> {
-    fn meeting(&self, at: usize) -> Option<(i64, Label)> {
+impl OffsetMatch<'_> {
+    fn meeting(&self, at: usize) -> Option<(i64, CollectiveLabel)> {
         let meeting = self.meetings.get(at)?;
         Some((meeting.end_ns, meeting.label))
     }
 
-    fn kernel(&self, at: usize) -> Option<(i64, Label)> {
+    fn kernel(&self, at: usize) -> Option<(i64, CollectiveLabel)> {
         let kernel = self.kernels.get(at)?;
         Some((kernel.end_ns.saturating_add(self.offset_ns), kernel.label))
     }
@@ -181,7 +181,7 @@ impl Beside<'_> {
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
         let centre = clocks::median(&mut off);
         let error_ns = clocks::spread(&off, centre).cast_signed();
-        let part = match pairs.len() * 10 >= both * MOST_TENTHS {
+        let part = match pairs.len() * 10 >= both * MAX_TENTHS {
             true => CLOSE,
             false => VERY_CLOSE,
         };
@@ -206,15 +206,15 @@ impl Beside<'_> {
 }
 
 /// How many moments lie in the time of others; both sorted.
-fn within(moments: &[i64], others: &[i64]) -> usize {
+fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
     };
     let first = first.saturating_sub(TOLERANCE_NS);
     let last = last.saturating_add(TOLERANCE_NS);
-    let inside = moments
+    let inside = timestamps
         .iter()
-        .filter(|moment| (first..=last).contains(*moment));
+        .filter(|timestamp| (first..=last).contains(*timestamp));
     inside.count()
 }
 

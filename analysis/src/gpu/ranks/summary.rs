@@ -6,7 +6,7 @@ use super::jobs;
 use super::victims;
 use super::waits;
 use super::waits::MemberWaits;
-use crate::gpu::replay::Job;
+use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
 use crate::report::CollectivesReport;
@@ -42,7 +42,7 @@ pub fn report(timelines: &[&Timeline]) -> Option<RanksReport> {
     })
 }
 
-fn ranked(ranks: &RankJob, job: &Job<'_>) -> RankedJob {
+fn ranked(ranks: &RankJob, job: &ReplayJob<'_>) -> RankedJob {
     let waits = waits::waits(ranks, job);
     let everybody = ranks.members.len();
     let on_all_ranks = ranks.collectives.iter();

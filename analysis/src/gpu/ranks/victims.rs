@@ -1,10 +1,10 @@
 //! What pauses of one rank cost the others: the job replayed without them.
 
 use super::RankJob;
-use crate::gpu::replay::Change;
-use crate::gpu::replay::Job;
-use crate::gpu::replay::Model;
-use crate::gpu::replay::Schedule;
+use crate::gpu::replay::ReplayChange;
+use crate::gpu::replay::ReplayJob;
+use crate::gpu::replay::ReplayModel;
+use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::replay::StepEvidence;
 use crate::gpu::timeline::Timeline;
 use crate::report::Basis;
@@ -17,7 +17,7 @@ use crate::report::StepEffect;
 const SINGLE: usize = 16;
 
 /// The victim matrix of a job, `None` where nothing paused.
-pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
+pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses> {
     let mut paused: Vec<(u64, usize)> = (0..)
         .zip(&job.timelines)
         .map(|(at, timeline)| (paused_ns(timeline), at))
@@ -33,14 +33,14 @@ pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
     paused.sort_by_key(|(paused_ns, at)| (std::cmp::Reverse(*paused_ns), *at));
     let paused: Vec<usize> = paused.into_iter().map(|(_, at)| at).collect();
     let (single, others) = paused.split_at(paused.len().min(SINGLE));
-    let model = Model::learn(job);
-    let measured = Outcome::of(job, &model.replay(&Change::default()));
+    let model = ReplayModel::learn(job);
+    let measured = ScheduleOutcome::of(job, &model.replay(&ReplayChange::default()));
     let without = |members: &[usize]| {
-        let change = Change::without(job, |at, _| members.contains(&at));
+        let change = ReplayChange::without(job, |at, _| members.contains(&at));
         model.replay(&change)
     };
-    let source = |members: &[usize], schedule: &Schedule| {
-        let outcome = Outcome::of(job, schedule);
+    let source = |members: &[usize], schedule: &ReplaySchedule| {
+        let outcome = ScheduleOutcome::of(job, schedule);
         source(ranks, job, members, &measured, &outcome)
     };
     let mut sources: Vec<PauseSource> = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn pauses(ranks: &RankJob, job: &Job<'_>) -> Option<RankPauses> {
 }
 
 /// Of the cost of all pauses.
-fn standard_error_ns(job: &Job<'_>, without_all: &Schedule) -> Option<u64> {
+fn standard_error_ns(job: &ReplayJob<'_>, without_all: &ReplaySchedule) -> Option<u64> {
     let timelines = job.timelines.iter().enumerate();
     let errors = timelines.filter_map(|(at, timeline)| {
         let evidence = StepEvidence::collect(timeline, at, without_all)?;
@@ -71,7 +71,7 @@ fn standard_error_ns(job: &Job<'_>, without_all: &Schedule) -> Option<u64> {
 }
 
 /// What of a schedule is compared.
-struct Outcome {
+struct ScheduleOutcome {
     /// When each rank ends.
     ends_ns: Vec<u64>,
     steps: u64,
@@ -79,8 +79,8 @@ struct Outcome {
     step_ns: Option<u64>,
 }
 
-impl Outcome {
-    fn of(job: &Job<'_>, schedule: &Schedule) -> Self {
+impl ScheduleOutcome {
+    fn of(job: &ReplayJob<'_>, schedule: &ReplaySchedule) -> Self {
         let timelines = || job.timelines.iter().enumerate();
         let steps: usize = timelines().map(|(_, timeline)| timeline.steps.len()).sum();
         let spans = timelines().filter_map(|(at, timeline)| stepping(timeline, at, schedule));
@@ -100,10 +100,10 @@ impl Outcome {
 /// The row of some members, whose pauses are removed in `without`.
 fn source(
     ranks: &RankJob,
-    job: &Job<'_>,
+    job: &ReplayJob<'_>,
     members: &[usize],
-    measured: &Outcome,
-    without: &Outcome,
+    measured: &ScheduleOutcome,
+    without: &ScheduleOutcome,
 ) -> PauseSource {
     let ends = measured.ends_ns.iter().zip(&without.ends_ns);
     let earlier_ns: Vec<i64> = ends
@@ -141,11 +141,11 @@ fn source(
 
 /// Time from the begin of the first step of a rank until all is done that was asked for in steps:
 /// where the host runs ahead, a step is over long before its work is.
-fn stepping(timeline: &Timeline, at: usize, schedule: &Schedule) -> Option<u64> {
+fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
     let first = timeline.steps.first()?;
     let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
-    let begin_ns = schedule.moment(at, first.thread, first.begin_ns);
-    let returned_ns = schedule.moment(at, last.thread, last.end_ns);
+    let begin_ns = schedule.timestamp(at, first.thread, first.begin_ns);
+    let returned_ns = schedule.timestamp(at, last.thread, last.end_ns);
     let asked = timeline.ops.iter().enumerate().filter(|(_, op)| {
         let call = timeline.calls.get(op.call as usize);
         call.is_some_and(|call| (first.begin_ns..=last.end_ns).contains(&call.begin_ns))

@@ -1,8 +1,8 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::RankJob;
-use crate::gpu::replay::Collective;
-use crate::gpu::replay::Job;
+use crate::gpu::replay::ReplayCollective;
+use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 /// Of a job.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waits {
+pub(super) struct JobWaits {
     /// In the order of the members.
     pub(super) members: Vec<MemberWaits>,
     /// Collectives in which the error of the clocks hides who was last.
@@ -38,7 +38,7 @@ pub(super) struct MemberWaits {
 
 /// One rank in one collective.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct RankArrival {
     member: usize,
     op_index: u32,
     op: Op,
@@ -47,8 +47,8 @@ struct Arrival {
 }
 
 /// Goes through all collectives of a job.
-pub(super) fn waits(ranks: &RankJob, job: &Job<'_>) -> Waits {
-    let mut waits = Waits {
+pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
+    let mut waits = JobWaits {
         members: vec![MemberWaits::default(); job.timelines.len()],
         undecided: 0,
     };
@@ -74,12 +74,12 @@ pub(super) fn waits(ranks: &RankJob, job: &Job<'_>) -> Waits {
     waits
 }
 
-fn arrivals(collective: &Collective, job: &Job<'_>) -> Vec<Arrival> {
+fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArrival> {
     let arrivals = collective.members.iter().filter_map(|member| {
         let at = member.timeline as usize;
         let op = job.timelines.get(at)?.ops.get(member.op as usize)?;
         let offset_ns = job.offsets_ns.get(at)?;
-        Some(Arrival {
+        Some(RankArrival {
             member: at,
             op_index: member.op,
             op: *op,
@@ -90,8 +90,8 @@ fn arrivals(collective: &Collective, job: &Job<'_>) -> Vec<Arrival> {
 }
 
 /// Whether the last of arrivals in order came last beyond doubt.
-fn is_last(arrivals: &[Arrival], ranks: &RankJob) -> bool {
-    let error_ns = |arrival: &Arrival| {
+fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
+    let error_ns = |arrival: &RankArrival| {
         let member = ranks.members.get(arrival.member);
         member.map_or(0, |member| member.error_ns)
     };
@@ -104,8 +104,8 @@ fn is_last(arrivals: &[Arrival], ranks: &RankJob) -> bool {
     }
 }
 
-impl Waits {
-    fn add(&mut self, arrivals: &[Arrival], last_begin_ns: i64) {
+impl JobWaits {
+    fn add(&mut self, arrivals: &[RankArrival], last_begin_ns: i64) {
         for arrival in arrivals {
             let Some(member) = self.members.get_mut(arrival.member) else {
                 continue;
@@ -120,7 +120,7 @@ impl Waits {
         }
     }
 
-    fn last(&mut self, last: Arrival, job: &Job<'_>) {
+    fn last(&mut self, last: RankArrival, job: &ReplayJob<'_>) {
         let Some(member) = self.members.get_mut(last.member) else {
             return;
         };

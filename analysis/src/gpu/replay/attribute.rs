@@ -1,37 +1,37 @@
 //! What each pause cost: by replay without it, and by removing one after the other.
 
-use super::Change;
-use super::Job;
-use super::Model;
 use super::PauseLength;
-use super::exposed::Around;
-use super::network::Delta;
-use super::network::Run;
-use super::network::Undo;
+use super::ReplayChange;
+use super::ReplayJob;
+use super::ReplayModel;
+use super::exposed::PauseSurroundings;
+use super::network::DelayChange;
+use super::network::DelayUndo;
+use super::network::NetworkRun;
 use super::pauses;
 use std::ops::Range;
 
 /// How much work an attribution may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct AttributionBudget {
     /// Pauses that are replayed one by one, the longest; the others in groups between them.
     pub single: usize,
 }
 
 /// Moments that an attribution may compute, so that it takes a few seconds at most: a replay
 /// computes some hundred millions a second.
-const MOMENTS: usize = 200_000_000;
+const MAX_EVENTS: usize = 200_000_000;
 /// Whatever the size, so many pauses are replayed one by one ...
 const FEWEST: usize = 32;
 /// ... and not more than so many.
 const MOST: usize = 2_000;
 
-impl Budget {
+impl AttributionBudget {
     /// For a model: fewer pauses one by one the larger it is.
     #[must_use]
-    pub fn for_model(model: &Model) -> Self {
+    pub fn for_model(model: &ReplayModel) -> Self {
         // Each is removed twice: alone, and after those before it.
-        let replays = MOMENTS / model.moments().max(1) / 2;
+        let replays = MAX_EVENTS / model.timestamps().max(1) / 2;
         Self {
             single: replays.clamp(FEWEST, MOST),
         }
@@ -40,13 +40,13 @@ impl Budget {
 
 /// The cost of all pauses and of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attribution {
+pub struct PauseAttribution {
     /// End of the job as measured, on its common clock.
     pub end_ns: u64,
     /// How much earlier the job ends without any pause.
     pub cost_ns: u64,
-    /// The shares in order of time; they sum to [`Attribution::cost_ns`].
-    pub shares: Vec<Share>,
+    /// The shares in order of time; they sum to [`PauseAttribution::cost_ns`].
+    pub shares: Vec<MarginalCost>,
     /// Of the pauses that were replayed one by one, longest first.
     pub pauses: Vec<PauseCost>,
 }
@@ -62,7 +62,7 @@ pub struct PauseId {
 
 /// How much earlier the job ends without a pause if all pauses before it are removed already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct MarginalCost {
     /// The pause.
     pub pause: PauseId,
     /// Nanoseconds. Of pauses removed together: a part by length.
@@ -91,16 +91,20 @@ pub struct PauseCost {
 
 /// Attributes the cost of a job's pauses.
 #[must_use]
-pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
+pub fn attribute(
+    job: &ReplayJob<'_>,
+    model: &ReplayModel,
+    budget: AttributionBudget,
+) -> PauseAttribution {
     let pauses = in_order(job);
     let single = longest(job, &pauses, budget.single);
     let ends = model.ends();
     let end_ns = ends.latest(&model.run());
     let (shares, end_without_ns) = shares(job, model, &pauses, &single, &ends);
-    let mut alone = Alone {
+    let mut alone = SinglePauseReplay {
         job,
         model,
-        around: Around::of(job),
+        around: PauseSurroundings::of(job),
         run: model.run(),
         ends: &ends,
         end_ns,
@@ -110,7 +114,7 @@ pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
         .filter_map(|at| alone.cost(*pauses.get(*at)?))
         .collect();
     costs.sort_by_key(|cost| (std::cmp::Reverse(cost.length_ns), cost.pause));
-    Attribution {
+    PauseAttribution {
         end_ns: model.on_clock(end_ns),
         // Not from times on the clock: without its pauses a job may end before the clock's zero.
         cost_ns: sooner(end_ns, end_without_ns),
@@ -120,7 +124,7 @@ pub fn attribute(job: &Job<'_>, model: &Model, budget: Budget) -> Attribution {
 }
 
 /// All pauses of the job by begin on the common clock.
-fn in_order(job: &Job<'_>) -> Vec<PauseId> {
+fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
     let mut pauses: Vec<(i128, PauseId)> = Vec::new();
     for (at, (index, timeline)) in (0u32..).zip(&job.timelines).enumerate() {
         let offset = i128::from(job.offset_ns(at));
@@ -137,14 +141,14 @@ fn in_order(job: &Job<'_>) -> Vec<PauseId> {
     pauses.into_iter().map(|(_, pause)| pause).collect()
 }
 
-fn length_ns(job: &Job<'_>, pause: PauseId) -> u64 {
+fn length_ns(job: &ReplayJob<'_>, pause: PauseId) -> u64 {
     let timeline = job.timelines.get(pause.timeline as usize);
     let span = timeline.and_then(|timeline| timeline.pauses.get(pause.pause as usize));
     span.map_or(0, |span| span.duration_ns())
 }
 
 /// The places of the longest pauses, in order of time.
-fn longest(job: &Job<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> {
+fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..pauses.len()).collect();
     places.sort_by_key(|at| {
         std::cmp::Reverse(pauses.get(*at).map_or(0, |pause| length_ns(job, *pause)))
@@ -172,12 +176,12 @@ fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
 }
 
 fn shares(
-    job: &Job<'_>,
-    model: &Model,
+    job: &ReplayJob<'_>,
+    model: &ReplayModel,
     pauses: &[PauseId],
     single: &[usize],
-    ends: &Ends,
-) -> (Vec<Share>, i64) {
+    ends: &EndCandidates,
+) -> (Vec<MarginalCost>, i64) {
     let mut run = model.run();
     let mut end = ends.latest(&run);
     let mut shares = Vec::with_capacity(pauses.len());
@@ -188,11 +192,16 @@ fn shares(
         let gained = sooner(end, without);
         let lengths: Vec<u64> = members.iter().map(|pause| length_ns(job, *pause)).collect();
         let parts = split(gained, &lengths);
-        shares.extend(members.iter().zip(parts).map(|(pause, share_ns)| Share {
-            pause: *pause,
-            share_ns,
-            grouped: members.len() > 1,
-        }));
+        shares.extend(
+            members
+                .iter()
+                .zip(parts)
+                .map(|(pause, share_ns)| MarginalCost {
+                    pause: *pause,
+                    share_ns,
+                    grouped: members.len() > 1,
+                }),
+        );
         end = without;
     }
     (shares, end)
@@ -224,16 +233,16 @@ fn split(total: u64, weights: &[u64]) -> Vec<u64> {
 }
 
 /// Removes pauses alone.
-struct Alone<'a> {
-    job: &'a Job<'a>,
-    model: &'a Model,
-    around: Around,
-    run: Run<'a>,
-    ends: &'a Ends,
+struct SinglePauseReplay<'a> {
+    job: &'a ReplayJob<'a>,
+    model: &'a ReplayModel,
+    around: PauseSurroundings,
+    run: NetworkRun<'a>,
+    ends: &'a EndCandidates,
     end_ns: i64,
 }
 
-impl Alone<'_> {
+impl SinglePauseReplay<'_> {
     fn cost(&mut self, pause: PauseId) -> Option<PauseCost> {
         let at = pause.timeline as usize;
         let span = self
@@ -243,7 +252,7 @@ impl Alone<'_> {
             .pauses
             .get(pause.pause as usize)?;
         let layout = self.model.inner.layouts.get(at)?;
-        let mut undo = Undo::default();
+        let mut undo = DelayUndo::default();
         let deltas = self.model.removed(&[pause]);
         self.run.change(&deltas, Some(&mut undo));
         let gained = self.end_ns.saturating_sub(self.ends.latest(&self.run));
@@ -265,27 +274,27 @@ impl Alone<'_> {
 
 /// The moments that may be the last of the job.
 #[derive(Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct EndCandidates {
     nodes: Vec<u32>,
 }
 
-impl Ends {
+impl EndCandidates {
     /// The last moment.
-    fn latest(&self, run: &Run<'_>) -> i64 {
+    fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or(0)
     }
 }
 
-impl Model {
+impl ReplayModel {
     /// What removing pauses changes.
-    fn removed(&self, pauses: &[PauseId]) -> Vec<Delta> {
+    fn removed(&self, pauses: &[PauseId]) -> Vec<DelayChange> {
         let lengths = pauses.iter().map(|pause| PauseLength {
             timeline: pause.timeline,
             pause: pause.pause,
             length_ns: 0,
         });
-        let change = Change {
+        let change = ReplayChange {
             lengths: lengths.collect(),
             inserted: Vec::new(),
         };
@@ -293,7 +302,7 @@ impl Model {
     }
 
     /// The calls of working threads and the operations that nothing comes certainly after.
-    fn ends(&self) -> Ends {
+    fn ends(&self) -> EndCandidates {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();
         for layout in &self.inner.layouts {
@@ -304,7 +313,7 @@ impl Model {
             nodes.extend(ops.filter_map(|op| Some(layout.op(op)?.1)));
         }
         nodes.retain(|node| last.get(*node as usize).copied().unwrap_or(true));
-        Ends { nodes }
+        EndCandidates { nodes }
     }
 
     /// A time of the network on the job's common clock.

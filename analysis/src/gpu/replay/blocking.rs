@@ -5,12 +5,12 @@
 //! have to wait. A copy waits for itself if copies of its kind do; other calls only where the
 //! measured times show that they waited.
 
-use super::layout::Layout;
-use super::network::Builder;
+use super::layout::ReplayLayout;
 use super::network::NONE;
-use super::streams::Queue;
+use super::network::NetworkBuilder;
+use super::streams::StreamQueue;
 use super::waits;
-use crate::gpu::calls::CallKind;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
@@ -22,8 +22,13 @@ const RETURN_NS: i64 = 5_000;
 const WAITED_NS: u64 = 20_000;
 
 /// Links the ends of blocking calls to what they waited for.
-pub(super) fn learn(timeline: &Timeline, layout: &Layout, queues: &[Queue], builder: &mut Builder) {
-    let evidence = Evidence::collect(timeline, queues);
+pub(super) fn learn(
+    timeline: &Timeline,
+    layout: &ReplayLayout,
+    queues: &[StreamQueue],
+    builder: &mut NetworkBuilder,
+) {
+    let evidence = BlockingEvidence::collect(timeline, queues);
     for (index, call) in (0u32..).zip(&timeline.calls) {
         let Some((_, end)) = layout.call(index) else {
             continue;
@@ -41,9 +46,9 @@ pub(super) fn learn(timeline: &Timeline, layout: &Layout, queues: &[Queue], buil
 }
 
 /// What the trace says about waiting.
-struct Evidence<'a> {
+struct BlockingEvidence<'a> {
     timeline: &'a Timeline,
-    queues: &'a [Queue],
+    queues: &'a [StreamQueue],
     /// Per call the last operation that it asked for, or [`NONE`].
     own: Vec<u32>,
     /// Names of copies that are done when their call returns.
@@ -56,20 +61,20 @@ struct Evidence<'a> {
 
 /// How often something was so, and how often not.
 #[derive(Default, Clone, Copy)]
-struct Votes {
+struct BlockingVotes {
     yes: usize,
     no: usize,
 }
 
-impl Votes {
+impl BlockingVotes {
     /// At least nine of ten.
     fn clear(self) -> bool {
         self.yes > 0 && self.no * 9 <= self.yes
     }
 }
 
-impl<'a> Evidence<'a> {
-    fn collect(timeline: &'a Timeline, queues: &'a [Queue]) -> Self {
+impl<'a> BlockingEvidence<'a> {
+    fn collect(timeline: &'a Timeline, queues: &'a [StreamQueue]) -> Self {
         let mut own = vec![NONE; timeline.calls.len()];
         for (index, op) in (0u32..).zip(&timeline.ops) {
             if let Some(slot) = own.get_mut(op.call as usize) {
@@ -112,12 +117,12 @@ impl<'a> Evidence<'a> {
     }
 
     fn of_copies(&self) -> HashMap<u32, bool> {
-        let mut votes: HashMap<u32, Votes> = HashMap::new();
+        let mut votes: HashMap<u32, BlockingVotes> = HashMap::new();
         for (call, own) in self.timeline.calls.iter().zip(&self.own) {
             let Some(op) = self.timeline.ops.get(*own as usize) else {
                 continue;
             };
-            if call.kind == CallKind::Copy && call.timed {
+            if call.kind == CallEffect::Copy && call.timed {
                 let votes = votes.entry(op.name).or_default();
                 match op.end_ns <= call.end_ns {
                     true => votes.yes += 1,
@@ -132,9 +137,9 @@ impl<'a> Evidence<'a> {
     /// A function waits for the device if it was seen to wait, and never returned before the last
     /// operation asked for.
     fn of_memory(&self) -> HashMap<u32, bool> {
-        let mut votes: HashMap<u32, (Votes, bool)> = HashMap::new();
+        let mut votes: HashMap<u32, (BlockingVotes, bool)> = HashMap::new();
         for call in &self.timeline.calls {
-            if call.kind != CallKind::Memory || !call.timed {
+            if call.kind != CallEffect::Memory || !call.timed {
                 continue;
             }
             let (votes, waited) = votes.entry(call.function).or_default();
@@ -178,14 +183,14 @@ impl<'a> Evidence<'a> {
 
     fn targets(&self, index: u32, call: &Call) -> Vec<u32> {
         match call.kind {
-            CallKind::Copy => self.of_copy(index, call),
-            CallKind::EventSynchronize => match self.of_event(index) {
+            CallEffect::Copy => self.of_copy(index, call),
+            CallEffect::EventSynchronize => match self.of_event(index) {
                 Some(op) => vec![op],
                 None => self.of_stream(call),
             },
-            CallKind::StreamSynchronize => self.of_stream(call),
-            CallKind::DeviceSynchronize => self.before(call).collect(),
-            CallKind::Memory => match self.memory_waits.get(&call.function) {
+            CallEffect::StreamSynchronize => self.of_stream(call),
+            CallEffect::DeviceSynchronize => self.before(call).collect(),
+            CallEffect::Memory => match self.memory_waits.get(&call.function) {
                 Some(true) => self.before(call).collect(),
                 _ => Vec::new(),
             },

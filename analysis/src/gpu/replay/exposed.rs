@@ -1,28 +1,31 @@
 //! Which part of a pause's cost the GPU pays at once.
 
-use super::Job;
-use super::layout::Layout;
-use super::network::Run;
+use super::ReplayJob;
+use super::layout::ReplayLayout;
+use super::network::NetworkRun;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 
 /// What is needed of each timeline to look at the time around its pauses.
 #[derive(Debug, Default)]
-pub(super) struct Around {
-    timelines: Vec<OfOne>,
+pub(super) struct PauseSurroundings {
+    timelines: Vec<TimelineSurroundings>,
 }
 
 #[derive(Debug, Default)]
-struct OfOne {
+struct TimelineSurroundings {
     /// First operation of each call that has one, by begin of the call.
     launches: Vec<(u64, u32)>,
     /// Per operation: the last end of it and all before it.
     ended_ns: Vec<u64>,
 }
 
-impl Around {
-    pub(super) fn of(job: &Job<'_>) -> Self {
-        let timelines = job.timelines.iter().map(|timeline| OfOne::of(timeline));
+impl PauseSurroundings {
+    pub(super) fn of(job: &ReplayJob<'_>) -> Self {
+        let timelines = job
+            .timelines
+            .iter()
+            .map(|timeline| TimelineSurroundings::of(timeline));
         Self {
             timelines: timelines.collect(),
         }
@@ -34,8 +37,8 @@ impl Around {
         &self,
         at: usize,
         span: &PauseSpan,
-        layout: &Layout,
-        run: &Run<'_>,
+        layout: &ReplayLayout,
+        run: &NetworkRun<'_>,
     ) -> u64 {
         let idle = || {
             let of_one = self.timelines.get(at)?;
@@ -63,7 +66,7 @@ impl Around {
     }
 }
 
-impl OfOne {
+impl TimelineSurroundings {
     fn of(timeline: &Timeline) -> Self {
         let mut launches: Vec<(u64, u32)> = (0u32..)
             .zip(&timeline.ops)

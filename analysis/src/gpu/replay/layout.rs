@@ -1,16 +1,16 @@
 //! Which moment of the network is which begin or end of a timeline.
 
-use super::Job;
-use super::network::Builder;
-use super::network::Class;
+use super::ReplayJob;
 use super::network::LIMIT_NS;
 use super::network::NONE;
-use crate::gpu::calls::CallKind;
+use super::network::NetworkBuilder;
+use super::network::TieOrder;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Timeline;
 
 /// Moments of one timeline, and its threads' calls in order.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct ReplayLayout {
     /// Add to a time of the timeline to get the network's clock.
     shift: i128,
     /// Nanoseconds from the clock of the timeline to that of the job.
@@ -23,7 +23,7 @@ pub(super) struct Layout {
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
     /// Per thread.
-    pub(super) chains: Vec<Chain>,
+    pub(super) chains: Vec<CallChain>,
     /// Per thread: from which time between two calls on it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
     /// Per operation: its device, [`NONE`] where not known.
@@ -34,7 +34,7 @@ pub(super) struct Layout {
 
 /// The calls of one thread in order.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Chain {
+pub(super) struct CallChain {
     /// Indices of calls.
     pub(super) calls: Vec<u32>,
     /// Per call: the edge into its begin from the end of the call before on the thread.
@@ -51,7 +51,7 @@ pub(super) struct Chain {
 }
 
 /// The earliest time of anything in the job, on its common clock.
-pub(super) fn base(job: &Job<'_>) -> i128 {
+pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
     let first = |at: usize, timeline: &Timeline| {
         let ops = timeline.ops.iter().map(|op| op.begin_ns);
         let calls = timeline.calls.iter().map(|call| call.begin_ns);
@@ -63,9 +63,14 @@ pub(super) fn base(job: &Job<'_>) -> i128 {
     firsts.min().unwrap_or(0)
 }
 
-impl Layout {
+impl ReplayLayout {
     /// Makes a moment of every begin and end.
-    pub(super) fn new(job: &Job<'_>, at: usize, base: i128, builder: &mut Builder) -> Self {
+    pub(super) fn new(
+        job: &ReplayJob<'_>,
+        at: usize,
+        base: i128,
+        builder: &mut NetworkBuilder,
+    ) -> Self {
         let Some(timeline) = job.timelines.get(at) else {
             return Self::default();
         };
@@ -102,20 +107,20 @@ impl Layout {
         layout
     }
 
-    fn make_nodes(&mut self, builder: &mut Builder) {
+    fn make_nodes(&mut self, builder: &mut NetworkBuilder) {
         let all = self.calls.iter().chain(&self.ops);
         let first = all.map(|(begin, _)| *begin).min().unwrap_or(0);
-        self.origin = builder.node(self.on_network(first), Class::Origin);
+        self.origin = builder.node(self.on_network(first), TieOrder::Origin);
         self.first_call = self.origin.saturating_add(1);
         for (begin, end) in &self.calls {
-            builder.node(self.on_network(*begin), Class::CallBegin);
-            builder.node(self.on_network(*end), Class::CallEnd);
+            builder.node(self.on_network(*begin), TieOrder::CallBegin);
+            builder.node(self.on_network(*end), TieOrder::CallEnd);
         }
         let count = u32::try_from(self.calls.len()).unwrap_or(NONE);
         self.first_op = self.first_call.saturating_add(count.saturating_mul(2));
         for (begin, end) in &self.ops {
-            builder.node(self.on_network(*begin), Class::OpBegin);
-            builder.node(self.on_network(*end), Class::OpEnd);
+            builder.node(self.on_network(*begin), TieOrder::OpBegin);
+            builder.node(self.on_network(*end), TieOrder::OpEnd);
         }
     }
 
@@ -161,14 +166,14 @@ fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     spans.map(|(begin, end)| (begin, end.max(begin))).collect()
 }
 
-fn chains(timeline: &Timeline) -> Vec<Chain> {
-    let mut chains = vec![Chain::default(); timeline.threads.len()];
+fn chains(timeline: &Timeline) -> Vec<CallChain> {
+    let mut chains = vec![CallChain::default(); timeline.threads.len()];
     let mut works = vec![false; timeline.threads.len()];
     for (index, call) in (0..).zip(&timeline.calls) {
         let thread = call.thread as usize;
         if let (Some(chain), Some(works)) = (chains.get_mut(thread), works.get_mut(thread)) {
             chain.calls.push(index);
-            *works |= call.kind != CallKind::Query;
+            *works |= call.kind != CallEffect::Query;
         }
     }
     for (index, ((chain, works), thread)) in

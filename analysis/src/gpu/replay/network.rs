@@ -15,7 +15,7 @@ pub(super) const LIMIT_NS: i64 = 1 << 60;
 
 /// Collects moments and edges.
 #[derive(Debug, Default)]
-pub(super) struct Builder {
+pub(super) struct NetworkBuilder {
     times: Vec<i64>,
     /// Of moments with the same time the one with the lower class comes first.
     classes: Vec<u8>,
@@ -33,7 +33,7 @@ struct Edge {
 /// What comes first of two things at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Class {
+pub(super) enum TieOrder {
     Origin,
     OpEnd,
     CallEnd,
@@ -42,9 +42,9 @@ pub(super) enum Class {
     Meeting,
 }
 
-impl Builder {
+impl NetworkBuilder {
     /// Takes a moment with its measured time.
-    pub(super) fn node(&mut self, time_ns: i64, class: Class) -> u32 {
+    pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> u32 {
         let node = u32::try_from(self.times.len()).unwrap_or(NONE);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
         self.classes.push(class as u8);
@@ -222,7 +222,7 @@ pub(super) struct Network {
 
 /// A changed delay, by the builder's number of the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delta {
+pub(super) struct DelayChange {
     pub(super) edge: u32,
     pub(super) by_ns: i64,
 }
@@ -278,8 +278,8 @@ impl Network {
     }
 
     /// A run with all delays as learned.
-    pub(super) fn run(&self) -> Run<'_> {
-        Run {
+    pub(super) fn run(&self) -> NetworkRun<'_> {
+        NetworkRun {
             network: self,
             times: self.measured.clone(),
             delays: self.delays.clone(),
@@ -289,16 +289,16 @@ impl Network {
 
 /// Times under changed delays.
 #[derive(Debug, Clone)]
-pub(super) struct Run<'a> {
+pub(super) struct NetworkRun<'a> {
     network: &'a Network,
     times: Vec<i64>,
     delays: Vec<i64>,
 }
 
-impl Run<'_> {
+impl NetworkRun<'_> {
     /// Changes delays; what follows from it is computed until nothing changes any more. Adds what
     /// was overwritten to `undo`, where given.
-    pub(super) fn change(&mut self, deltas: &[Delta], mut undo: Option<&mut Undo>) {
+    pub(super) fn change(&mut self, deltas: &[DelayChange], mut undo: Option<&mut DelayUndo>) {
         let network = self.network;
         let (mut begin, mut horizon) = (usize::MAX, 0);
         for delta in deltas {
@@ -343,7 +343,7 @@ impl Run<'_> {
     }
 
     /// Takes a change back.
-    pub(super) fn undo(&mut self, undo: &mut Undo) {
+    pub(super) fn undo(&mut self, undo: &mut DelayUndo) {
         for (position, delay) in undo.delays.drain(..).rev() {
             self.delays[position as usize] = delay;
         }
@@ -365,7 +365,7 @@ impl Run<'_> {
 
 /// What a change overwrote.
 #[derive(Debug, Default)]
-pub(super) struct Undo {
+pub(super) struct DelayUndo {
     delays: Vec<(u32, i64)>,
     times: Vec<(u32, i64)>,
 }

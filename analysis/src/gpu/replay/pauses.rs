@@ -8,15 +8,15 @@
 //! only as long as usual or as the pause: it was running a hook in Python, say. A thread that took no
 //! longer than usual was not stopped: it waited for something else all the while, for data say.
 
-use super::Change;
 use super::InsertedPause;
-use super::covered::Covered;
-use super::layout::Chain;
-use super::layout::Layout;
-use super::network::Builder;
-use super::network::Delta;
+use super::ReplayChange;
+use super::layout::CallChain;
+use super::layout::ReplayLayout;
+use super::network::DelayChange;
 use super::network::NONE;
-use super::usual::Usual;
+use super::network::NetworkBuilder;
+use super::pause_union::PauseUnion;
+use super::typical_gap::TypicalGap;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
@@ -25,76 +25,80 @@ use std::collections::HashMap;
 
 /// The times that the pauses of a timeline are part of.
 #[derive(Debug, Default)]
-pub(super) struct Effects {
-    pauses: Vec<Effect>,
+pub(super) struct PauseEffects {
+    pauses: Vec<PauseEffect>,
     handed: HashMap<u32, Vec<HandOver>>,
     floors: HashMap<u32, i64>,
 }
 
 /// One pause.
 #[derive(Debug, Default)]
-struct Effect {
+struct PauseEffect {
     begin_ns: u64,
     end_ns: u64,
-    parts: Vec<Part>,
+    parts: Vec<PausedDelay>,
 }
 
 /// So much of a delay is a pause.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct PausedDelay {
     edge: u32,
     length_ns: i64,
 }
 
 /// Delays that a change changes.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Applied {
+pub(super) struct AppliedChange {
     /// By edge, then in order of time.
-    pub(super) parts: BTreeMap<u32, Vec<AppliedPart>>,
+    pub(super) parts: BTreeMap<u32, Vec<AppliedDelay>>,
 }
 
 /// What a change does within one delay.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AppliedPart {
+pub(super) struct AppliedDelay {
     /// Where in the measured run, on the clock of the timeline.
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     pub(super) by_ns: i64,
 }
 
-impl Applied {
-    pub(super) fn deltas(&self) -> Vec<Delta> {
-        let sum = |parts: &[AppliedPart]| {
+impl AppliedChange {
+    pub(super) fn deltas(&self) -> Vec<DelayChange> {
+        let sum = |parts: &[AppliedDelay]| {
             parts
                 .iter()
                 .fold(0i64, |sum, part| sum.saturating_add(part.by_ns))
         };
-        let deltas = self.parts.iter().map(|(edge, parts)| Delta {
+        let deltas = self.parts.iter().map(|(edge, parts)| DelayChange {
             edge: *edge,
             by_ns: sum(parts),
         });
         deltas.collect()
     }
 
-    fn add(&mut self, edge: u32, part: AppliedPart) {
+    fn add(&mut self, edge: u32, part: AppliedDelay) {
         if edge != NONE && part.by_ns != 0 {
             self.parts.entry(edge).or_default().push(part);
         }
     }
 }
 
-impl Effects {
+impl PauseEffects {
     /// Finds the times that hold each pause.
-    pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder) -> Self {
-        let mut taken = Taken::default();
+    pub(super) fn learn(
+        timeline: &Timeline,
+        layout: &ReplayLayout,
+        builder: &mut NetworkBuilder,
+    ) -> Self {
+        let mut taken = ClaimedTime::default();
         let handed = handed_over(layout);
-        let covered = Covered::of(timeline);
+        let covered = PauseUnion::of(timeline);
         let chains = layout.chains.iter();
-        let usual: Vec<Usual> = chains
-            .map(|chain| Usual::learn(timeline, chain, layout, &covered))
+        let usual: Vec<TypicalGap> = chains
+            .map(|chain| TypicalGap::learn(timeline, chain, layout, &covered))
             .collect();
         let pauses = timeline.pauses.iter().map(|pause| {
-            let mut effect = Effect {
+            let mut effect = PauseEffect {
                 begin_ns: pause.begin_ns,
                 end_ns: pause.end_ns.max(pause.begin_ns),
                 parts: Vec::new(),
@@ -104,18 +108,18 @@ impl Effects {
                     own(pause, chain, layout, &mut taken, &mut effect);
                 } else if !chain.polls {
                     let quiet_ns = layout.quiet_ns.get(thread as usize).copied();
-                    let other = Other {
+                    let other = WaitingThread {
                         chain,
                         quiet_ns: quiet_ns.unwrap_or(0),
                         usual_ns: &|place| usual.before(timeline, chain, place),
                     };
-                    other.stood_still(&covered, layout, &mut taken, &mut effect);
+                    other.add_blocked(&covered, layout, &mut taken, &mut effect);
                 }
             }
             asked_later(pause, &handed, layout, &mut taken, &mut effect);
             effect
         });
-        let pauses: Vec<Effect> = pauses.collect();
+        let pauses: Vec<PauseEffect> = pauses.collect();
         let floors = floors(timeline, layout);
         for (edge, floor_ns) in &floors {
             builder.lengthen(*edge, *floor_ns);
@@ -131,7 +135,7 @@ impl Effects {
 /// A thread that waited for another one goes on no earlier than its own pauses allow: by edge from
 /// its call before, the time from that call to the end of a pause that began before the other
 /// thread handed over.
-fn floors(timeline: &Timeline, layout: &Layout) -> HashMap<u32, i64> {
+fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<u32, i64> {
     let mut floors: HashMap<u32, i64> = HashMap::new();
     for pause in &timeline.pauses {
         let Some(chain) = layout.chains.get(pause.thread as usize) else {
@@ -152,7 +156,12 @@ fn floors(timeline: &Timeline, layout: &Layout) -> HashMap<u32, i64> {
 
 /// If a thread waits for another one at a moment before the call at a place: the edge from its call
 /// before, and that call's end.
-fn waiting(chain: &Chain, place: usize, at_ns: u64, layout: &Layout) -> Option<(u32, u64)> {
+fn waiting(
+    chain: &CallChain,
+    place: usize,
+    at_ns: u64,
+    layout: &ReplayLayout,
+) -> Option<(u32, u64)> {
     let (_, handed_over) = layout.call_span(*chain.source.get(place)?)?;
     let (from, _) = gap(chain, place, layout)?;
     let edge = chain.own.get(place)?;
@@ -162,20 +171,20 @@ fn waiting(chain: &Chain, place: usize, at_ns: u64, layout: &Layout) -> Option<(
 /// Until when each delay is given to pauses already, so that no time is taken twice, how much of it
 /// is, and how much can be.
 #[derive(Debug, Default)]
-struct Taken {
+struct ClaimedTime {
     until_ns: HashMap<u32, u64>,
     sum_ns: HashMap<u32, u64>,
-    most_ns: HashMap<u32, u64>,
+    max_ns: HashMap<u32, u64>,
 }
 
-impl Taken {
+impl ClaimedTime {
     /// From now on all pauses together get no more of the delay of an edge.
-    fn limit(&mut self, edge: u32, most_ns: u64) {
-        self.most_ns.insert(edge, most_ns);
+    fn limit(&mut self, edge: u32, max_ns: u64) {
+        self.max_ns.insert(edge, max_ns);
     }
 
     /// The part of a pause within the time of an edge.
-    fn take(&mut self, edge: u32, from_ns: u64, to_ns: u64, effect: &mut Effect) {
+    fn take(&mut self, edge: u32, from_ns: u64, to_ns: u64, effect: &mut PauseEffect) {
         if edge == NONE {
             return;
         }
@@ -183,12 +192,12 @@ impl Taken {
         let begin = effect.begin_ns.max(*until).max(from_ns);
         let end = effect.end_ns.min(to_ns);
         let sum = self.sum_ns.entry(edge).or_default();
-        let most = self.most_ns.get(&edge).copied().unwrap_or(u64::MAX);
+        let most = self.max_ns.get(&edge).copied().unwrap_or(u64::MAX);
         let length = end.saturating_sub(begin).min(most.saturating_sub(*sum));
         if length > 0 {
             *until = end;
             *sum = sum.saturating_add(length);
-            effect.parts.push(Part {
+            effect.parts.push(PausedDelay {
                 edge,
                 length_ns: i64::try_from(length).unwrap_or(i64::MAX),
             });
@@ -197,13 +206,13 @@ impl Taken {
 }
 
 /// The first call of a thread that begins at or after a moment: its place.
-fn first_from(chain: &Chain, at_ns: u64, layout: &Layout) -> usize {
+fn first_from(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> usize {
     let before = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 < at_ns);
     chain.calls.partition_point(before)
 }
 
 /// The time before the call at a place: from the end of the one before it on the thread.
-fn gap(chain: &Chain, place: usize, layout: &Layout) -> Option<(u64, u64)> {
+fn gap(chain: &CallChain, place: usize, layout: &ReplayLayout) -> Option<(u64, u64)> {
     let (to, _) = layout.call_span(*chain.calls.get(place)?)?;
     let before = place
         .checked_sub(1)
@@ -212,7 +221,13 @@ fn gap(chain: &Chain, place: usize, layout: &Layout) -> Option<(u64, u64)> {
     Some((from.map_or(0, |(_, end)| end).min(to), to))
 }
 
-fn take(chain: &Chain, place: usize, layout: &Layout, taken: &mut Taken, effect: &mut Effect) {
+fn take(
+    chain: &CallChain,
+    place: usize,
+    layout: &ReplayLayout,
+    taken: &mut ClaimedTime,
+    effect: &mut PauseEffect,
+) {
     let Some((from, to)) = gap(chain, place, layout) else {
         return;
     };
@@ -227,7 +242,13 @@ fn take(chain: &Chain, place: usize, layout: &Layout, taken: &mut Taken, effect:
 }
 
 /// On the thread that collects: every gap that the pause lies in, one as a rule.
-fn own(pause: &PauseSpan, chain: &Chain, layout: &Layout, taken: &mut Taken, effect: &mut Effect) {
+fn own(
+    pause: &PauseSpan,
+    chain: &CallChain,
+    layout: &ReplayLayout,
+    taken: &mut ClaimedTime,
+    effect: &mut PauseEffect,
+) {
     let mut place = first_from(chain, pause.begin_ns, layout);
     while let Some((from, _)) = gap(chain, place, layout) {
         if from >= pause.end_ns {
@@ -239,22 +260,22 @@ fn own(pause: &PauseSpan, chain: &Chain, layout: &Layout, taken: &mut Taken, eff
 }
 
 /// A thread other than the one that collects.
-struct Other<'a> {
-    chain: &'a Chain,
+struct WaitingThread<'a> {
+    chain: &'a CallChain,
     quiet_ns: u64,
     /// What it usually takes before the call at a place.
     usual_ns: &'a dyn Fn(usize) -> u64,
 }
 
-impl Other<'_> {
+impl WaitingThread<'_> {
     /// Takes the gap that ends after the pause, if the thread made no call within and needed the
     /// interpreter's lock.
-    fn stood_still(
+    fn add_blocked(
         &self,
-        covered: &Covered,
-        layout: &Layout,
-        taken: &mut Taken,
-        effect: &mut Effect,
+        covered: &PauseUnion,
+        layout: &ReplayLayout,
+        taken: &mut ClaimedTime,
+        effect: &mut PauseEffect,
     ) {
         let first = first_from(self.chain, effect.begin_ns, layout);
         // A thread in Python that had given the lock up for a call begins this one within, no other.
@@ -290,7 +311,7 @@ struct HandOver {
 }
 
 /// By the call that handed over.
-fn handed_over(layout: &Layout) -> HashMap<u32, Vec<HandOver>> {
+fn handed_over(layout: &ReplayLayout) -> HashMap<u32, Vec<HandOver>> {
     let mut handed: HashMap<u32, Vec<HandOver>> = HashMap::new();
     for chain in &layout.chains {
         let switches = chain.calls.iter().zip(&chain.switch).zip(&chain.source);
@@ -309,9 +330,9 @@ fn handed_over(layout: &Layout) -> HashMap<u32, Vec<HandOver>> {
 fn asked_later(
     pause: &PauseSpan,
     handed: &HashMap<u32, Vec<HandOver>>,
-    layout: &Layout,
-    taken: &mut Taken,
-    effect: &mut Effect,
+    layout: &ReplayLayout,
+    taken: &mut ClaimedTime,
+    effect: &mut PauseEffect,
 ) {
     let Some(chain) = layout.chains.get(pause.thread as usize) else {
         return;
@@ -331,8 +352,12 @@ fn asked_later(
 }
 
 /// What a change does to delays.
-pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) -> Applied {
-    let mut applied = Applied::default();
+pub(super) fn apply(
+    layouts: &[ReplayLayout],
+    effects: &[PauseEffects],
+    change: &ReplayChange,
+) -> AppliedChange {
+    let mut applied = AppliedChange::default();
     let mut lengths: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for length in &change.lengths {
         lengths.insert((length.timeline, length.pause), length.length_ns);
@@ -348,7 +373,7 @@ pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) ->
     for inserted in &change.inserted {
         let timeline = inserted.timeline as usize;
         if let (Some(layout), Some(effects)) = (layouts.get(timeline), effects.get(timeline)) {
-            let part = AppliedPart {
+            let part = AppliedDelay {
                 begin_ns: inserted.at_ns,
                 end_ns: inserted.at_ns,
                 by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
@@ -357,7 +382,7 @@ pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) ->
                 applied.add(edge, part);
             }
             if let Some((edge, by_ns)) = effects.still_before(inserted, layout) {
-                applied.add(edge, AppliedPart { by_ns, ..part });
+                applied.add(edge, AppliedDelay { by_ns, ..part });
             }
         }
     }
@@ -367,10 +392,10 @@ pub(super) fn apply(layouts: &[Layout], effects: &[Effects], change: &Change) ->
     applied
 }
 
-impl Effects {
+impl PauseEffects {
     /// A thread that waits for another one when a new pause begins: the time it had waited by then
     /// comes before the pause, and what it did after the hand-over comes after.
-    fn still_before(&self, inserted: &InsertedPause, layout: &Layout) -> Option<(u32, i64)> {
+    fn still_before(&self, inserted: &InsertedPause, layout: &ReplayLayout) -> Option<(u32, i64)> {
         let chain = layout.chains.get(inserted.thread as usize)?;
         let place = first_from(chain, inserted.at_ns, layout);
         let (edge, from) = waiting(chain, place, inserted.at_ns, layout)?;
@@ -383,14 +408,14 @@ impl Effects {
     }
 }
 
-impl Effect {
-    fn apply(&self, length_ns: u64, applied: &mut Applied) {
+impl PauseEffect {
+    fn apply(&self, length_ns: u64, applied: &mut AppliedChange) {
         let signed = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
         let by_ns = signed(length_ns).saturating_sub(signed(self.end_ns - self.begin_ns));
         for part in &self.parts {
             applied.add(
                 part.edge,
-                AppliedPart {
+                AppliedDelay {
                     begin_ns: self.begin_ns,
                     end_ns: self.end_ns,
                     by_ns: by_ns.max(-part.length_ns),
@@ -403,7 +428,7 @@ impl Effect {
 /// The delays that a new pause lengthens: as for measured ones.
 fn lengthened(
     inserted: &InsertedPause,
-    layout: &Layout,
+    layout: &ReplayLayout,
     handed: &HashMap<u32, Vec<HandOver>>,
 ) -> BTreeSet<u32> {
     let at_ns = inserted.at_ns;

@@ -3,12 +3,12 @@
 //! The driver takes a limited number of operations for each stream; the call that asks for one more
 //! returns once an earlier one is done.
 
-use super::layout::Chain;
-use super::layout::Layout;
-use super::network::Builder;
+use super::layout::CallChain;
+use super::layout::ReplayLayout;
 use super::network::NONE;
-use super::streams::Queue;
-use crate::gpu::calls::CallKind;
+use super::network::NetworkBuilder;
+use super::streams::StreamQueue;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
 
@@ -22,7 +22,7 @@ const LONG_NS: u64 = 50_000;
 const EVIDENCE: usize = 3;
 
 /// A launch that may have had to wait: the moment from which its thread goes on.
-struct Launch {
+struct QueuedLaunch {
     /// Place of its operation in the stream.
     place: usize,
     /// Node and time at which the thread went on.
@@ -34,8 +34,13 @@ struct Launch {
 }
 
 /// Links launches to the operations that had to be done first.
-pub(super) fn learn(timeline: &Timeline, layout: &Layout, queues: &[Queue], builder: &mut Builder) {
-    let places = Places::of(layout, timeline);
+pub(super) fn learn(
+    timeline: &Timeline,
+    layout: &ReplayLayout,
+    queues: &[StreamQueue],
+    builder: &mut NetworkBuilder,
+) {
+    let places = CallPositions::of(layout, timeline);
     let long_ns = long_ns(timeline);
     for queue in queues {
         let launches = launches(queue, timeline, layout, &places, long_ns);
@@ -55,12 +60,12 @@ pub(super) fn learn(timeline: &Timeline, layout: &Layout, queues: &[Queue], buil
 }
 
 /// The place of every call on its thread.
-struct Places {
+struct CallPositions {
     place: Vec<u32>,
 }
 
-impl Places {
-    fn of(layout: &Layout, timeline: &Timeline) -> Self {
+impl CallPositions {
+    fn of(layout: &ReplayLayout, timeline: &Timeline) -> Self {
         let mut place = vec![NONE; timeline.calls.len()];
         for chain in &layout.chains {
             for (at, call) in (0u32..).zip(&chain.calls) {
@@ -73,7 +78,7 @@ impl Places {
     }
 
     /// The call after one on its thread.
-    fn next(&self, chain: &Chain, call: u32) -> Option<u32> {
+    fn next(&self, chain: &CallChain, call: u32) -> Option<u32> {
         let place = self.place.get(call as usize)?;
         chain.calls.get(*place as usize + 1).copied()
     }
@@ -83,7 +88,7 @@ fn long_ns(timeline: &Timeline) -> u64 {
     let launches = timeline
         .calls
         .iter()
-        .filter(|call| call.kind == CallKind::Launch && call.timed);
+        .filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
     lengths.sort_unstable();
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
@@ -91,12 +96,12 @@ fn long_ns(timeline: &Timeline) -> u64 {
 }
 
 fn launches(
-    queue: &Queue,
+    queue: &StreamQueue,
     timeline: &Timeline,
-    layout: &Layout,
-    places: &Places,
+    layout: &ReplayLayout,
+    places: &CallPositions,
     long_ns: u64,
-) -> Vec<Launch> {
+) -> Vec<QueuedLaunch> {
     let mut done = 0;
     let mut launches = Vec::new();
     for (place, op) in queue.ops.iter().enumerate() {
@@ -116,7 +121,7 @@ fn launches(
         while done < place && queue.ops.get(done).is_some_and(ended) {
             done += 1;
         }
-        launches.push(Launch {
+        launches.push(QueuedLaunch {
             place,
             returned,
             returned_ns,
@@ -128,7 +133,12 @@ fn launches(
 }
 
 /// When a thread went on after a call: at its end, or where that is not known, at the next call.
-fn returned(index: u32, call: &Call, layout: &Layout, places: &Places) -> Option<(u32, u64)> {
+fn returned(
+    index: u32,
+    call: &Call,
+    layout: &ReplayLayout,
+    places: &CallPositions,
+) -> Option<(u32, u64)> {
     if call.timed {
         return Some((layout.call(index)?.1, layout.call_span(index)?.1));
     }
@@ -139,7 +149,7 @@ fn returned(index: u32, call: &Call, layout: &Layout, places: &Places) -> Option
 
 /// Operations that the stream takes: the greatest depth, if launches waited at it again and again;
 /// otherwise [`DEPTH`], or more if more were seen.
-fn limit(launches: &[Launch]) -> usize {
+fn limit(launches: &[QueuedLaunch]) -> usize {
     let deepest = launches.iter().map(|launch| launch.depth).max();
     let deepest = deepest.unwrap_or(0);
     let waited = launches

@@ -1,21 +1,21 @@
 //! The outcome of a replay: when everything happens.
 
-use super::Inner;
-use super::layout::Layout;
-use super::pauses::Applied;
+use super::ModelParts;
+use super::layout::ReplayLayout;
+use super::pauses::AppliedChange;
 use crate::gpu::timeline::NONE;
 use std::sync::Arc;
 
 /// Times in nanoseconds on the job's common clock.
 #[derive(Clone, Debug)]
-pub struct Schedule {
-    inner: Arc<Inner>,
+pub struct ReplaySchedule {
+    inner: Arc<ModelParts>,
     times: Vec<i64>,
-    applied: Applied,
+    applied: AppliedChange,
 }
 
-impl Schedule {
-    pub(super) fn new(inner: Arc<Inner>, times: Vec<i64>, applied: Applied) -> Self {
+impl ReplaySchedule {
+    pub(super) fn new(inner: Arc<ModelParts>, times: Vec<i64>, applied: AppliedChange) -> Self {
         Self {
             inner,
             times,
@@ -68,7 +68,7 @@ impl Schedule {
 
     fn span(
         &self,
-        layout: &Layout,
+        layout: &ReplayLayout,
         (begin, end): (u32, u32),
         (begin_ns, end_ns): (u64, u64),
     ) -> Option<(u64, u64)> {
@@ -110,7 +110,7 @@ impl Schedule {
     /// Where a moment of a thread in the measured run lands, for begins and ends of steps. `at_ns`
     /// is on the clock of the timeline, the result on that of the job.
     #[must_use]
-    pub fn moment(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
+    pub fn timestamp(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
         let Some(layout) = self.inner.layouts.get(timeline) else {
             return at_ns;
         };
@@ -118,7 +118,7 @@ impl Schedule {
         moved(layout, at_ns, shift)
     }
 
-    fn shift_at(&self, layout: &Layout, thread: u32, at_ns: u64) -> Option<i64> {
+    fn shift_at(&self, layout: &ReplayLayout, thread: u32, at_ns: u64) -> Option<i64> {
         let chain = layout.chains.get(thread as usize)?;
         let at = layout.on_network(at_ns);
         let begun = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 <= at_ns);
@@ -136,7 +136,7 @@ impl Schedule {
             return Some(inside.saturating_sub(at));
         }
         let own = chain.own.get(place).copied().unwrap_or(NONE);
-        let mut moment = at
+        let mut timestamp = at
             .saturating_add(self.shift(end))
             .saturating_add(self.before(own, at_ns));
         let source = chain.source.get(place).copied().unwrap_or(NONE);
@@ -145,12 +145,12 @@ impl Schedule {
             && handed_over_ns <= at_ns
         {
             let switch = chain.switch.get(place).copied().unwrap_or(NONE);
-            moment = at
+            timestamp = at
                 .saturating_add(self.shift(source))
                 .saturating_add(self.before(switch, at_ns));
         }
-        moment = moment.max(self.time(end)).min(cap);
-        Some(moment.saturating_sub(at))
+        timestamp = timestamp.max(self.time(end)).min(cap);
+        Some(timestamp.saturating_sub(at))
     }
 
     fn time(&self, node: u32) -> i64 {
@@ -160,7 +160,7 @@ impl Schedule {
     /// What the change does to a delay before a moment inside it.
     fn before(&self, edge: u32, at_ns: u64) -> i64 {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
-        let until = |part: &super::pauses::AppliedPart| {
+        let until = |part: &super::pauses::AppliedDelay| {
             let passed = at_ns.saturating_sub(part.begin_ns);
             match part.end_ns <= at_ns {
                 true => part.by_ns,
@@ -175,7 +175,7 @@ impl Schedule {
 }
 
 /// A measured time of a timeline, later by `by_ns`, on the clock of the job.
-fn moved(layout: &Layout, time_ns: u64, by_ns: i64) -> u64 {
+fn moved(layout: &ReplayLayout, time_ns: u64, by_ns: i64) -> u64 {
     let time = i128::from(time_ns) + i128::from(layout.offset_ns) + i128::from(by_ns);
     u64::try_from(time.max(0)).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! How well the replay explains steps: each step's duration without pauses, predicted from the
 //! others.
 
-use super::Schedule;
+use super::ReplaySchedule;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 
@@ -26,7 +26,7 @@ pub struct StepEvidence {
 }
 
 /// One step.
-struct Step {
+struct ReplayedStep {
     paused: bool,
     without_ns: u64,
 }
@@ -38,7 +38,7 @@ impl StepEvidence {
     /// runs, taking the steps with pauses alone, or the median deviation, said two to five times too
     /// little. `None` with fewer than five steps.
     #[must_use]
-    pub fn collect(timeline: &Timeline, index: usize, without: &Schedule) -> Option<Self> {
+    pub fn collect(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Option<Self> {
         let steps = steps(timeline, index, without);
         if steps.len() < FEWEST {
             return None;
@@ -62,7 +62,7 @@ impl StepEvidence {
 }
 
 /// The steps of the thread that has most of them.
-fn steps(timeline: &Timeline, index: usize, without: &Schedule) -> Vec<Step> {
+fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<ReplayedStep> {
     let mut threads: Vec<u32> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();
     let longest = threads
@@ -78,9 +78,9 @@ fn steps(timeline: &Timeline, index: usize, without: &Schedule) -> Vec<Step> {
             .next_if(|pause| pause.begin_ns < step.begin_ns)
             .is_some()
         {}
-        let begin = without.moment(index, thread, step.begin_ns);
-        let end = without.moment(index, thread, step.end_ns);
-        Step {
+        let begin = without.timestamp(index, thread, step.begin_ns);
+        let end = without.timestamp(index, thread, step.end_ns);
+        ReplayedStep {
             paused: pauses
                 .peek()
                 .is_some_and(|pause| pause.begin_ns < step.end_ns),
@@ -113,7 +113,7 @@ fn median_without(sorted: &[u64], left_out: u64) -> u64 {
     sorted.get(at).copied().unwrap_or(0)
 }
 
-fn unexplained_ns(steps: &[Step]) -> Option<i64> {
+fn unexplained_ns(steps: &[ReplayedStep]) -> Option<i64> {
     let of = |paused: bool| {
         let those = steps.iter().filter(|step| step.paused == paused);
         let mut durations: Vec<u64> = those.map(|step| step.without_ns).collect();
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_pauses_do_not_explain() {
-        let step = |paused, without_ns| Step { paused, without_ns };
+        let step = |paused, without_ns| ReplayedStep { paused, without_ns };
         let steps = [
             step(true, 12),
             step(false, 10),

@@ -1,9 +1,9 @@
 //! What operations wait for: the call that asked for them, the operation before them in their
 //! stream, and operations of other streams.
 
-use super::layout::Layout;
-use super::network::Builder;
+use super::layout::ReplayLayout;
 use super::network::NONE;
+use super::network::NetworkBuilder;
 use super::waits;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
@@ -11,7 +11,7 @@ use gctrace_event::GpuOpKind;
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Queue {
+pub(super) struct StreamQueue {
     /// Indices of operations by begin.
     pub(super) ops: Vec<u32>,
     /// When each was asked for at the latest, on the clock of the timeline: never earlier than the
@@ -19,7 +19,7 @@ pub(super) struct Queue {
     pub(super) asked_ns: Vec<u64>,
 }
 
-impl Queue {
+impl StreamQueue {
     /// The last operation that was asked for before a moment.
     pub(super) fn last_before(&self, at_ns: u64) -> Option<u32> {
         let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
@@ -34,9 +34,13 @@ impl Queue {
 }
 
 /// Links the operations of each stream; returns the streams.
-pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder) -> Vec<Queue> {
+pub(super) fn learn(
+    timeline: &Timeline,
+    layout: &ReplayLayout,
+    builder: &mut NetworkBuilder,
+) -> Vec<StreamQueue> {
     let queues = queues(timeline);
-    let typical = Typical::learn(timeline, &queues);
+    let typical = TypicalLatency::learn(timeline, &queues);
     for queue in &queues {
         link(queue, timeline, layout, &typical, builder);
     }
@@ -54,8 +58,12 @@ pub(super) fn learn(timeline: &Timeline, layout: &Layout, builder: &mut Builder)
 }
 
 /// One per stream of the timeline.
-fn queues(timeline: &Timeline) -> Vec<Queue> {
-    let mut queues: Vec<Queue> = timeline.streams.iter().map(|_| Queue::default()).collect();
+fn queues(timeline: &Timeline) -> Vec<StreamQueue> {
+    let mut queues: Vec<StreamQueue> = timeline
+        .streams
+        .iter()
+        .map(|_| StreamQueue::default())
+        .collect();
     for (index, op) in (0..).zip(&timeline.ops) {
         let Some(queue) = queues.get_mut(op.stream as usize) else {
             continue;
@@ -73,15 +81,15 @@ fn queues(timeline: &Timeline) -> Vec<Queue> {
 /// that is seen on current hardware.
 const LAUNCH_NS: i64 = 4_000;
 /// What takes longer than this after its call waits for something, whatever the trace shows.
-const LAUNCH_MOST_NS: i64 = 20_000;
+const MAX_LAUNCH_NS: i64 = 20_000;
 /// What it takes to begin after the one before it in its stream, where a trace does not show it.
 const GAP_NS: i64 = 1_000;
 /// What takes longer than this after the one before it waits for something, whatever the trace shows.
-const GAP_MOST_NS: i64 = 10_000;
+const MAX_GAP_NS: i64 = 10_000;
 
 /// What operations typically take to begin, by kind of operation.
 #[derive(Debug, Default)]
-pub(super) struct Typical {
+pub(super) struct TypicalLatency {
     /// From the call to the begin on an empty stream; a low percentile.
     launch_ns: [i64; 3],
     /// From the end of the operation before, where both were asked for long before; a low quartile.
@@ -96,8 +104,8 @@ fn class(kind: GpuOpKind) -> usize {
     }
 }
 
-impl Typical {
-    fn learn(timeline: &Timeline, queues: &[Queue]) -> Self {
+impl TypicalLatency {
+    fn learn(timeline: &Timeline, queues: &[StreamQueue]) -> Self {
         let mut launches: [Vec<u64>; 3] = Default::default();
         let mut gaps: [Vec<u64>; 3] = Default::default();
         for queue in queues {
@@ -129,13 +137,13 @@ impl Typical {
         }
         Self {
             // On a stream that waits for another one operations begin long after that.
-            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS).min(LAUNCH_MOST_NS)),
-            gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(GAP_MOST_NS)),
+            launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS).min(MAX_LAUNCH_NS)),
+            gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(MAX_GAP_NS)),
         }
     }
 }
 
-impl Typical {
+impl TypicalLatency {
     /// When an operation could have begun by its call and by its stream, which was free from
     /// `stream_free_ns` on.
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
@@ -161,11 +169,11 @@ fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
 const OVERLAPPING: usize = 64;
 
 fn link(
-    queue: &Queue,
+    queue: &StreamQueue,
     timeline: &Timeline,
-    layout: &Layout,
-    typical: &Typical,
-    builder: &mut Builder,
+    layout: &ReplayLayout,
+    typical: &TypicalLatency,
+    builder: &mut NetworkBuilder,
 ) {
     // Operations of one stream should not overlap; those of a graph, or of a damaged trace, may.
     let mut running: Vec<u32> = Vec::new();

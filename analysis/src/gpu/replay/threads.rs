@@ -6,12 +6,12 @@
 //! waits for autograd's to finish the backward pass, which waited for the main thread to ask for it.
 //! Pauses do not count as quiet.
 
-use super::covered::Covered;
-use super::layout::Chain;
-use super::layout::Layout;
-use super::network::Builder;
+use super::layout::CallChain;
+use super::layout::ReplayLayout;
 use super::network::NONE;
-use crate::gpu::calls::CallKind;
+use super::network::NetworkBuilder;
+use super::pause_union::PauseUnion;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Timeline;
 
 /// A thread is quiet for unusually long from so many times its median time between calls ...
@@ -20,8 +20,8 @@ const QUIET_FACTOR: u64 = 20;
 const QUIET_NS: u64 = 30_000;
 
 /// Links the calls of each thread.
-pub(super) fn learn(timeline: &Timeline, layout: &mut Layout, builder: &mut Builder) {
-    let minimum = OwnTime::learn(timeline);
+pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mut NetworkBuilder) {
+    let minimum = UnblockedTime::learn(timeline);
     for call in 0..u32::try_from(timeline.calls.len()).unwrap_or(NONE) {
         if let (Some((begin, end)), Some(content)) =
             (layout.call(call), timeline.calls.get(call as usize))
@@ -50,12 +50,12 @@ const SYNCHRONISED_NS: i64 = 20_000;
 
 /// How long calls take by themselves, by function: what a call that blocks takes where it needs
 /// not wait.
-struct OwnTime {
+struct UnblockedTime {
     /// Sorted by function.
     low: Vec<(u32, i64)>,
 }
 
-impl OwnTime {
+impl UnblockedTime {
     /// Of calls that may block the tenth percentile: many of them do. Of launches the median: few
     /// of them meet a full queue.
     fn learn(timeline: &Timeline) -> Self {
@@ -66,7 +66,7 @@ impl OwnTime {
         let mut lengths: Vec<(u32, u64)> = blocking
             .map(|call| (call.function, call.duration_ns()))
             .collect();
-        let part = |function: u32| match CallKind::of(timeline.names.text(function)).launches() {
+        let part = |function: u32| match CallEffect::of(timeline.names.text(function)).launches() {
             true => 2,
             false => 10,
         };
@@ -78,7 +78,7 @@ impl OwnTime {
         Self { low: low.collect() }
     }
 
-    fn of(&self, function: u32, kind: CallKind) -> i64 {
+    fn of(&self, function: u32, kind: CallEffect) -> i64 {
         if !kind.may_block() && !kind.launches() {
             return i64::MAX;
         }
@@ -86,9 +86,9 @@ impl OwnTime {
         let found = found.ok().and_then(|at| self.low.get(at));
         let low = found.map_or(i64::MAX, |(_, length)| *length);
         match kind {
-            CallKind::StreamSynchronize
-            | CallKind::DeviceSynchronize
-            | CallKind::EventSynchronize => low.min(SYNCHRONISED_NS),
+            CallEffect::StreamSynchronize
+            | CallEffect::DeviceSynchronize
+            | CallEffect::EventSynchronize => low.min(SYNCHRONISED_NS),
             _ => low,
         }
     }
@@ -96,8 +96,8 @@ impl OwnTime {
 
 /// Finds out which calls waited for another thread.
 struct HandOvers<'a> {
-    layout: &'a Layout,
-    pauses: Covered,
+    layout: &'a ReplayLayout,
+    pauses: PauseUnion,
     /// Per thread: from which time between two calls on it was quiet.
     quiet_ns: Vec<u64>,
     /// Per thread: whether it gives the GPU work.
@@ -105,8 +105,8 @@ struct HandOvers<'a> {
 }
 
 impl<'a> HandOvers<'a> {
-    fn new(timeline: &Timeline, layout: &'a Layout) -> Self {
-        let pauses = Covered::of(timeline);
+    fn new(timeline: &Timeline, layout: &'a ReplayLayout) -> Self {
+        let pauses = PauseUnion::of(timeline);
         let chains = || layout.chains.iter();
         Self {
             layout,
@@ -165,7 +165,7 @@ impl<'a> HandOvers<'a> {
             .max()
     }
 
-    fn handed_over(&self, chain: &Chain, quiet_ns: u64, before_ns: u64) -> Option<(u64, u32)> {
+    fn handed_over(&self, chain: &CallChain, quiet_ns: u64, before_ns: u64) -> Option<(u64, u32)> {
         let span = |call: &u32| self.layout.call_span(*call);
         let begun = |call: &u32| span(call).is_some_and(|span| span.0 < before_ns);
         let behind = chain.calls.partition_point(begun);
@@ -177,7 +177,7 @@ impl<'a> HandOvers<'a> {
     }
 }
 
-fn quiet_ns(chain: &Chain, layout: &Layout, pauses: &Covered) -> u64 {
+fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &PauseUnion) -> u64 {
     let spans = chain
         .calls
         .iter()
@@ -192,16 +192,21 @@ fn quiet_ns(chain: &Chain, layout: &Layout, pauses: &Covered) -> u64 {
     median.saturating_mul(QUIET_FACTOR).max(QUIET_NS)
 }
 
-fn launches(chain: &Chain, timeline: &Timeline) -> bool {
+fn launches(chain: &CallChain, timeline: &Timeline) -> bool {
     let mut kinds = chain
         .calls
         .iter()
         .filter_map(|call| timeline.calls.get(*call as usize))
         .map(|call| call.kind);
-    !chain.polls && kinds.any(|kind| kind.launches() || kind == CallKind::Copy)
+    !chain.polls && kinds.any(|kind| kind.launches() || kind == CallEffect::Copy)
 }
 
-fn link(chain: &mut Chain, sources: Vec<u32>, layout: &Layout, builder: &mut Builder) {
+fn link(
+    chain: &mut CallChain,
+    sources: Vec<u32>,
+    layout: &ReplayLayout,
+    builder: &mut NetworkBuilder,
+) {
     let mut from = layout.origin;
     let slots = chain.own.iter_mut().zip(&mut chain.switch);
     for ((call, source), (own, switch)) in chain.calls.iter().zip(&sources).zip(slots) {

@@ -6,12 +6,12 @@
 //! for that one; and a call that makes a stream wait is about the other stream that was given work
 //! last, if no measured time speaks against it.
 
-use super::layout::Layout;
-use super::network::Builder;
+use super::layout::ReplayLayout;
 use super::network::NONE;
-use super::streams::Queue;
-use super::streams::Typical;
-use crate::gpu::calls::CallKind;
+use super::network::NetworkBuilder;
+use super::streams::StreamQueue;
+use super::streams::TypicalLatency;
+use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::EventWait;
 use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
@@ -30,12 +30,12 @@ const CLOCK_NS: u64 = 1_000;
 /// Links operations across streams.
 pub(super) fn learn(
     timeline: &Timeline,
-    layout: &Layout,
-    queues: &[Queue],
-    typical: &Typical,
-    builder: &mut Builder,
+    layout: &ReplayLayout,
+    queues: &[StreamQueue],
+    typical: &TypicalLatency,
+    builder: &mut NetworkBuilder,
 ) {
-    for (source, waiting) in told(timeline, queues)
+    for (source, waiting) in from_trace(timeline, queues)
         .into_iter()
         .chain(recorded(timeline, layout, queues))
         .chain(late(timeline, queues, typical))
@@ -62,14 +62,18 @@ fn possible(timeline: &Timeline, source: u32, waiting: u32) -> bool {
 }
 
 /// The operation whose end an event marks.
-pub(super) fn event_op(wait: &EventWait, timeline: &Timeline, queues: &[Queue]) -> Option<u32> {
+pub(super) fn event_op(
+    wait: &EventWait,
+    timeline: &Timeline,
+    queues: &[StreamQueue],
+) -> Option<u32> {
     let recorded = timeline.calls.get(wait.event_call as usize)?;
     let queue = queues.get(wait.event_stream as usize)?;
     queue.last_before(recorded.begin_ns)
 }
 
 /// Waits that the trace tells.
-fn told(timeline: &Timeline, queues: &[Queue]) -> Vec<(u32, u32)> {
+fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     let pair = |wait: &EventWait| {
         let call = timeline.calls.get(wait.call as usize)?;
         let waiting = queues
@@ -83,7 +87,7 @@ fn told(timeline: &Timeline, queues: &[Queue]) -> Vec<(u32, u32)> {
 
 /// Waits that calls speak of without saying for what: for the last operation that another stream
 /// was given, if that holds for every such call about these two streams.
-fn recorded(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32, u32)> {
+fn recorded(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     let mut by_streams: HashMap<(u32, u32), Vec<(u32, u32)>> = HashMap::new();
     for (source, waiting) in guesses(timeline, layout, queues) {
         if let (Some(from), Some(to)) = (op(timeline, source), op(timeline, waiting)) {
@@ -105,14 +109,14 @@ fn recorded(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32,
     pairs
 }
 
-fn guesses(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32, u32)> {
+fn guesses(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     let mut first_op = vec![NONE; timeline.calls.len()];
     for (index, op) in (0u32..).zip(&timeline.ops) {
         if let Some(slot) = first_op.get_mut(op.call as usize) {
             *slot = index.min(*slot);
         }
     }
-    let told = |call: u32| {
+    let from_trace = |call: u32| {
         timeline
             .waits
             .binary_search_by_key(&call, |wait| wait.call)
@@ -131,8 +135,8 @@ fn guesses(timeline: &Timeline, layout: &Layout, queues: &[Queue]) -> Vec<(u32, 
             if *own != NONE {
                 next_op = *own;
             }
-            if content.kind == CallKind::StreamWaitEvent
-                && !told(*call)
+            if content.kind == CallEffect::StreamWaitEvent
+                && !from_trace(*call)
                 && let Some(source) = latest_elsewhere(content.begin_ns, next_op, timeline, queues)
             {
                 guesses.push((source, next_op));
@@ -147,7 +151,7 @@ fn latest_elsewhere(
     before_ns: u64,
     waiting: u32,
     timeline: &Timeline,
-    queues: &[Queue],
+    queues: &[StreamQueue],
 ) -> Option<u32> {
     let waiting = op(timeline, waiting)?;
     let device = timeline.device(waiting)?;
@@ -163,7 +167,7 @@ fn latest_elsewhere(
 }
 
 /// Waits that show only in the times.
-fn late(timeline: &Timeline, queues: &[Queue], typical: &Typical) -> Vec<(u32, u32)> {
+fn late(timeline: &Timeline, queues: &[StreamQueue], typical: &TypicalLatency) -> Vec<(u32, u32)> {
     let mut by_end: Vec<(u64, u32)> = (0u32..)
         .zip(&timeline.ops)
         .map(|(index, op)| (op.end_ns, index))
@@ -191,10 +195,10 @@ fn late(timeline: &Timeline, queues: &[Queue], typical: &Typical) -> Vec<(u32, u
 /// The operation of another stream of the device that ended last, shortly before one began.
 fn just_before(waiting: &Op, by_end: &[(u64, u32)], timeline: &Timeline) -> Option<u32> {
     /// Operations of the own stream or of other devices that are passed over at most.
-    const LOOKED_AT: usize = 64;
+    const MAX_CANDIDATES: usize = 64;
     let device = timeline.device(waiting)?;
     let behind = by_end.partition_point(|(end, _)| *end <= waiting.begin_ns);
-    let earlier = by_end.get(..behind)?.iter().rev().take(LOOKED_AT);
+    let earlier = by_end.get(..behind)?.iter().rev().take(MAX_CANDIDATES);
     let shortly = earlier.take_while(|(end, _)| waiting.begin_ns - end <= SHORTLY_NS);
     let elsewhere = |candidate: &u32| {
         op(timeline, *candidate)

@@ -1,13 +1,13 @@
 //! What gathers where collections become rarer, from what they freed in the recording.
 
-use super::program::Known;
-use super::program::Program;
+use super::program::Certainty;
+use super::program::ProgramModel;
 use super::program::known;
 use crate::report::Basis;
 use crate::report::Garbage;
 
 /// The garbage of so much time, of the process where most gathers. `None` where no pause tells what it freed.
-pub(super) fn over(programs: &[Program<'_>], over_ns: u64) -> Option<Garbage> {
+pub(super) fn over(programs: &[ProgramModel<'_>], over_ns: u64) -> Option<Garbage> {
     let telling = programs.iter().filter(|program| {
         let mut pauses = program.pauses();
         pauses.any(|(_, pause)| known(pause.collected).is_some())
@@ -16,7 +16,7 @@ pub(super) fn over(programs: &[Program<'_>], over_ns: u64) -> Option<Garbage> {
     each.max_by_key(|garbage| (garbage.objects, garbage.device_bytes))
 }
 
-fn of(program: &Program<'_>, over_ns: u64) -> Garbage {
+fn of(program: &ProgramModel<'_>, over_ns: u64) -> Garbage {
     let objects = part(program, program.freed_objects(), over_ns);
     let device = Some(program.device_freed_bytes).filter(|_| program.device_reserved_bytes > 0);
     Garbage {
@@ -31,7 +31,7 @@ fn of(program: &Program<'_>, over_ns: u64) -> Garbage {
 }
 
 /// What of a sum over the whole recording falls to so much time.
-fn part(program: &Program<'_>, sum: u64, over_ns: u64) -> u64 {
+fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
     let (begin_ns, end_ns) = program.span_ns;
     let span_ns = u128::from(end_ns.saturating_sub(begin_ns).max(1));
     let part = u128::from(sum) * u128::from(over_ns) / span_ns;
@@ -39,10 +39,10 @@ fn part(program: &Program<'_>, sum: u64, over_ns: u64) -> u64 {
 }
 
 /// The mean time between two collections that started by themselves, of the process where it is longest.
-pub(super) fn between_collections_ns(programs: &[Program<'_>]) -> u64 {
+pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
         let own = program.pauses();
-        let count = own.filter(|(_, pause)| program.automatic(pause) != Known::No);
+        let count = own.filter(|(_, pause)| program.automatic(pause) != Certainty::No);
         let (begin_ns, end_ns) = program.span_ns;
         end_ns.saturating_sub(begin_ns) / (count.count() as u64).max(1)
     });

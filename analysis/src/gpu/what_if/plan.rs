@@ -3,15 +3,15 @@
 //! Owns how long each pause would be and which would be added. Each change comes twice, taking what
 //! is not known for the worse and for the better; what a plan does to the run is not found out here.
 
-use super::program::Known;
-use super::program::Program;
+use super::program::Certainty;
+use super::program::ProgramModel;
 use super::program::examined;
 use super::program::known;
 use crate::gpu::timeline::PauseSpan;
 
 /// Which way what is not known is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum Assumption {
     /// Saves least.
     Pessimistic,
     /// Saves most.
@@ -20,7 +20,7 @@ pub enum Side {
 
 /// Pauses of another length, and pauses that were not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct PausePlan {
     /// By index of program and of pause.
     pub lengths: Vec<NewLength>,
     /// In order of programs and time.
@@ -51,28 +51,28 @@ pub struct NewPause {
     pub length_ns: u64,
 }
 
-impl Plan {
+impl PausePlan {
     /// Pause time that it takes away, less what it adds.
     #[must_use]
-    pub fn less_pause_ns(&self, programs: &[Program<'_>]) -> i64 {
+    pub fn less_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
         self.differences(programs).fold(0, i64::saturating_add)
     }
 
     /// Pause time that it takes away and that it adds.
     #[must_use]
-    pub fn changed_pause_ns(&self, programs: &[Program<'_>]) -> u64 {
+    pub fn changed_pause_ns(&self, programs: &[ProgramModel<'_>]) -> u64 {
         let each = self.differences(programs).map(i64::unsigned_abs);
         each.fold(0, u64::saturating_add)
     }
 
     /// Whether no pause gets longer and none is added.
     #[must_use]
-    pub fn only_shortens(&self, programs: &[Program<'_>]) -> bool {
+    pub fn only_shortens(&self, programs: &[ProgramModel<'_>]) -> bool {
         self.differences(programs).all(|less_ns| less_ns >= 0)
     }
 
     /// Of each pause by how much it gets shorter; negative: longer, or new.
-    fn differences(&self, programs: &[Program<'_>]) -> impl Iterator<Item = i64> {
+    fn differences(&self, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let changed = self.lengths.iter().map(move |new| {
             let program = programs.get(new.program);
@@ -95,11 +95,11 @@ impl Plan {
 
 /// `gc.disable()`: no collection starts by itself.
 #[must_use]
-pub fn disable(programs: &[Program<'_>], side: Side) -> Plan {
-    let mut plan = Plan::default();
+pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
+    let mut plan = PausePlan::default();
     for (index, program) in programs.iter().enumerate() {
         for (pause, span) in program.pauses() {
-            if program.automatic(span).or(side == Side::Optimistic) {
+            if program.automatic(span).or(side == Assumption::Optimistic) {
                 plan.set(index, pause, 0);
             }
         }
@@ -109,8 +109,8 @@ pub fn disable(programs: &[Program<'_>], side: Side) -> Plan {
 
 /// No collection at all while the program runs.
 #[must_use]
-pub fn without_any(programs: &[Program<'_>]) -> Plan {
-    let mut plan = Plan::default();
+pub fn without_any(programs: &[ProgramModel<'_>]) -> PausePlan {
+    let mut plan = PausePlan::default();
     for (index, program) in programs.iter().enumerate() {
         for (pause, _) in program.pauses() {
             plan.set(index, pause, 0);
@@ -121,11 +121,11 @@ pub fn without_any(programs: &[Program<'_>]) -> Plan {
 
 /// The program does not ask for collections.
 #[must_use]
-pub fn without_explicit(programs: &[Program<'_>], side: Side) -> Plan {
-    let mut plan = Plan::default();
+pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
+    let mut plan = PausePlan::default();
     for (index, program) in programs.iter().enumerate() {
         for (pause, span) in program.pauses() {
-            if !program.automatic(span).or(side == Side::Pessimistic) {
+            if !program.automatic(span).or(side == Assumption::Pessimistic) {
                 plan.set(index, pause, 0);
             }
         }
@@ -136,14 +136,14 @@ pub fn without_explicit(programs: &[Program<'_>], side: Side) -> Plan {
 /// `gc.freeze()` once everything is set up: from then on collections of the whole heap leave out the objects that
 /// were there. Their length is taken to be in proportion to the objects they look at.
 #[must_use]
-pub fn freeze(programs: &[Program<'_>], side: Side) -> Plan {
-    let mut plan = Plan::default();
+pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
+    let mut plan = PausePlan::default();
     for (index, program) in programs.iter().enumerate() {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
         let later = program.pauses().filter(|(_, own)| own.begin_ns >= warm_ns);
         for (pause, span) in later {
-            if !program.full(span).or(side == Side::Optimistic) {
+            if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
             }
             let length_ns = match (examined(span), side) {
@@ -151,8 +151,8 @@ pub fn freeze(programs: &[Program<'_>], side: Side) -> Plan {
                     let left = examined.saturating_sub(frozen.unwrap_or(0));
                     scaled(span.duration_ns(), left, examined)
                 }
-                (None, Side::Pessimistic) => continue,
-                (None, Side::Optimistic) => 0,
+                (None, Assumption::Pessimistic) => continue,
+                (None, Assumption::Optimistic) => 0,
             };
             plan.set(index, pause, length_ns);
         }
@@ -162,7 +162,7 @@ pub fn freeze(programs: &[Program<'_>], side: Side) -> Plan {
 
 /// Objects in the heap at that moment: for the worse those that the last collection before left, for the better those
 /// that the next one left too.
-fn frozen(program: &Program<'_>, at_ns: u64, side: Side) -> Option<u64> {
+fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u64> {
     let counts = program.pauses().filter_map(|(_, pause)| {
         let objects = known(pause.objects)?;
         Some((pause, objects))
@@ -171,11 +171,11 @@ fn frozen(program: &Program<'_>, at_ns: u64, side: Side) -> Option<u64> {
     let last = before.last().map(|(_, objects)| *objects);
     let next = after
         .iter()
-        .find(|(pause, _)| program.full(pause) != Known::No)
+        .find(|(pause, _)| program.full(pause) != Certainty::No)
         .map(|(_, objects)| *objects);
     match side {
-        Side::Pessimistic => last,
-        Side::Optimistic => last.max(next),
+        Assumption::Pessimistic => last,
+        Assumption::Optimistic => last.max(next),
     }
 }
 
@@ -193,29 +193,29 @@ pub const RAISED: usize = 10;
 /// it stands for; for the better as long as one of them. Collections of the whole heap stay for the worse; for the better
 /// they are rarer as far as threshold 2 held them up, and not CPython's rule that a quarter of the heap has to be new.
 #[must_use]
-pub fn thresholds(programs: &[Program<'_>], side: Side) -> Plan {
-    let mut plan = Plan::default();
+pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
+    let mut plan = PausePlan::default();
     for (index, program) in programs.iter().enumerate() {
         let automatic: Vec<(usize, &PauseSpan)> = program
             .pauses()
-            .filter(|(_, own)| program.automatic(own).or(side == Side::Optimistic))
+            .filter(|(_, own)| program.automatic(own).or(side == Assumption::Optimistic))
             .collect();
         let (full, partial): (Vec<_>, Vec<_>) = automatic
             .iter()
             .copied()
-            .partition(|(_, own)| program.full(own) == Known::Yes);
+            .partition(|(_, own)| program.full(own) == Certainty::Yes);
         for group in partial.chunks(RAISED) {
             let lengths = group.iter().map(|(_, own)| own.duration_ns());
             let sum_ns = lengths.fold(0, u64::saturating_add);
             let length_ns = match side {
-                Side::Pessimistic => sum_ns,
+                Assumption::Pessimistic => sum_ns,
                 // Too few: the threshold would not have been passed before the end.
-                Side::Optimistic if group.len() < RAISED => 0,
-                Side::Optimistic => sum_ns / RAISED as u64,
+                Assumption::Optimistic if group.len() < RAISED => 0,
+                Assumption::Optimistic => sum_ns / RAISED as u64,
             };
             plan.merge(index, group, length_ns);
         }
-        if side == Side::Optimistic {
+        if side == Assumption::Optimistic {
             let rarer = rarer(program, &automatic);
             for group in full.chunks(rarer) {
                 let last = group.last().filter(|_| group.len() == rarer);
@@ -227,7 +227,7 @@ pub fn thresholds(programs: &[Program<'_>], side: Side) -> Plan {
     plan
 }
 
-impl Plan {
+impl PausePlan {
     /// Instead of several pauses one, at the moment of the last.
     fn merge(&mut self, program: usize, group: &[(usize, &PauseSpan)], length_ns: u64) {
         if let Some(((last, _), others)) = group.split_last() {
@@ -241,7 +241,7 @@ impl Plan {
 
 /// How many collections of the whole heap become one: ten where each came as soon as threshold 2 allowed, one where ten
 /// times as many collections of the middle generation lay between them already.
-fn rarer(program: &Program<'_>, automatic: &[(usize, &PauseSpan)]) -> usize {
+fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize {
     if program.free_threaded {
         return RAISED;
     }
@@ -269,13 +269,13 @@ pub struct FullLengths {
 impl FullLengths {
     /// `None` where no such collection was recorded.
     #[must_use]
-    pub fn of(programs: &[Program<'_>]) -> Option<Self> {
+    pub fn of(programs: &[ProgramModel<'_>]) -> Option<Self> {
         let own: Vec<Vec<(u64, u64)>> = programs
             .iter()
             .map(|program| {
                 let full = program
                     .pauses()
-                    .filter(|(_, pause)| program.full(pause) == Known::Yes);
+                    .filter(|(_, pause)| program.full(pause) == Certainty::Yes);
                 full.map(|(_, pause)| (pause.begin_ns, pause.duration_ns()))
                     .collect()
             })
@@ -289,7 +289,7 @@ impl FullLengths {
     #[must_use]
     pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
         let own = self.own.get(program).map_or(&[][..], Vec::as_slice);
-        let next = own.partition_point(|(moment_ns, _)| *moment_ns <= at_ns);
+        let next = own.partition_point(|(timestamp_ns, _)| *timestamp_ns <= at_ns);
         let after = own.get(next);
         let before = next.checked_sub(1).and_then(|last| own.get(last));
         match (before.or(after), after.or(before)) {
@@ -308,7 +308,12 @@ impl FullLengths {
 /// Automatic collection off, and one of the whole heap at the begin of every step whose number `every` divides, on all
 /// ranks. The first step of a recording has none.
 #[must_use]
-pub fn planned(programs: &[Program<'_>], lengths: &FullLengths, every: u64, side: Side) -> Plan {
+pub fn planned(
+    programs: &[ProgramModel<'_>],
+    lengths: &FullLengths,
+    every: u64,
+    side: Assumption,
+) -> PausePlan {
     let mut plan = disable(programs, side);
     for (index, program) in programs.iter().enumerate() {
         for step in program.steps().iter().skip(1) {
@@ -321,8 +326,8 @@ pub fn planned(programs: &[Program<'_>], lengths: &FullLengths, every: u64, side
                 thread: step.thread,
                 at_ns: step.begin_ns,
                 length_ns: match side {
-                    Side::Pessimistic => longer_ns,
-                    Side::Optimistic => shorter_ns,
+                    Assumption::Pessimistic => longer_ns,
+                    Assumption::Optimistic => shorter_ns,
                 },
             });
         }

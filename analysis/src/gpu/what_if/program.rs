@@ -4,12 +4,12 @@ use crate::gpu::timeline::NONE;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
+use gctrace_event::GcReason;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 
 /// A process and what is known of it besides its timeline.
 #[derive(Clone, Copy, Debug)]
-pub struct Program<'a> {
+pub struct ProgramModel<'a> {
     /// Its pauses and steps.
     pub timeline: &'a Timeline,
     /// First and last moment at which it was recorded, on the timeline's clock.
@@ -28,13 +28,13 @@ pub struct Program<'a> {
 
 /// Whether something is so, where the trace need not tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Certainty {
     Yes,
     No,
     Unsure,
 }
 
-impl Known {
+impl Certainty {
     /// Yes, or unsure and taken for it.
     pub(super) fn or(self, unsure: bool) -> bool {
         match self {
@@ -45,29 +45,29 @@ impl Known {
     }
 }
 
-impl Program<'_> {
+impl ProgramModel<'_> {
     /// Pauses with their index, without those at the interpreter's end, which no change of settings moves.
     pub(super) fn pauses(&self) -> impl Iterator<Item = (usize, &PauseSpan)> {
         let pauses = self.timeline.pauses.iter().enumerate();
-        pauses.filter(|(_, pause)| pause.reason != Reason::Shutdown)
+        pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown)
     }
 
     /// Whether the collector started by itself.
-    pub(super) fn automatic(&self, pause: &PauseSpan) -> Known {
+    pub(super) fn automatic(&self, pause: &PauseSpan) -> Certainty {
         match pause.reason {
-            Reason::Automatic => Known::Yes,
-            Reason::Unknown => Known::Unsure,
-            Reason::Manual | Reason::Shutdown => Known::No,
+            GcReason::Automatic => Certainty::Yes,
+            GcReason::Unknown => Certainty::Unsure,
+            GcReason::Manual | GcReason::Shutdown => Certainty::No,
         }
     }
 
     /// Whether the collection looked at the whole heap.
-    pub(super) fn full(&self, pause: &PauseSpan) -> Known {
+    pub(super) fn full(&self, pause: &PauseSpan) -> Certainty {
         match pause.generation {
-            _ if self.free_threaded => Known::Yes,
-            2 => Known::Yes,
-            Pause::UNKNOWN_GENERATION => Known::Unsure,
-            _ => Known::No,
+            _ if self.free_threaded => Certainty::Yes,
+            2 => Certainty::Yes,
+            Pause::UNKNOWN_GENERATION => Certainty::Unsure,
+            _ => Certainty::No,
         }
     }
 

@@ -1,24 +1,24 @@
 //! What a plan does to a run, by the replay of its jobs.
 
-use super::Plan;
-use super::Program;
-use super::Rerun;
-use super::Run;
-use super::every::mean_step_ns;
+use super::PausePlan;
+use super::ProgramModel;
+use super::RunLength;
+use super::RunModel;
+use super::collect_every::mean_step_ns;
 use crate::gpu::ranks;
-use crate::gpu::replay::Change;
 use crate::gpu::replay::InsertedPause;
-use crate::gpu::replay::Job;
-use crate::gpu::replay::Model;
 use crate::gpu::replay::PauseLength;
-use crate::gpu::replay::Schedule;
+use crate::gpu::replay::ReplayChange;
+use crate::gpu::replay::ReplayJob;
+use crate::gpu::replay::ReplayModel;
+use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::timeline::Timeline;
 
 /// A job and what was learned of it.
 #[derive(Debug)]
-pub struct Learned {
+pub struct LearnedJob {
     /// Its model.
-    pub model: Model,
+    pub model: ReplayModel,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
     /// Of each of its timelines the index among the programs.
@@ -27,22 +27,22 @@ pub struct Learned {
 
 /// The jobs of some programs. What belongs to none of them is as it was.
 #[derive(Debug)]
-pub struct Replays<'a> {
+pub struct JobReplays<'a> {
     /// The programs that plans are about.
-    pub programs: &'a [Program<'a>],
+    pub programs: &'a [ProgramModel<'a>],
     /// Their jobs.
-    pub jobs: Vec<Learned>,
+    pub jobs: Vec<LearnedJob>,
     /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
     /// that is not known.
     pub error_ratio: Option<f64>,
 }
 
-impl Rerun for Replays<'_> {
-    fn run(&self, plan: &Plan) -> Run {
+impl RunModel for JobReplays<'_> {
+    fn run(&self, plan: &PausePlan) -> RunLength {
         let runs = self.jobs.iter().map(|job| self.run_of(job, plan));
-        let all: Vec<Run> = runs.collect();
+        let all: Vec<RunLength> = runs.collect();
         let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
-        Run {
+        RunLength {
             // Jobs that have nothing to do with each other: the longest.
             length_ns: all.iter().map(|run| run.length_ns).max().unwrap_or(0),
             step_ns: mean(&steps),
@@ -61,8 +61,8 @@ impl Rerun for Replays<'_> {
     }
 }
 
-impl Replays<'_> {
-    fn run_of(&self, job: &Learned, plan: &Plan) -> Run {
+impl JobReplays<'_> {
+    fn run_of(&self, job: &LearnedJob, plan: &PausePlan) -> RunLength {
         let schedule = job.model.replay(&change(&job.programs, plan));
         let programs = job.programs.iter().enumerate();
         let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
@@ -74,7 +74,7 @@ impl Replays<'_> {
             end_ns = end_ns.max(schedule.end_ns(at));
             steps.extend(step_ns(program, &schedule, at));
         }
-        Run {
+        RunLength {
             length_ns: end_ns.saturating_sub(begin_ns),
             step_ns: mean(&steps),
         }
@@ -82,19 +82,19 @@ impl Replays<'_> {
 }
 
 /// The first moment of any operation or call.
-fn first(program: &Program<'_>) -> u64 {
+fn first(program: &ProgramModel<'_>) -> u64 {
     let op = program.timeline.ops.first().map(|op| op.begin_ns);
     let call = program.timeline.calls.first().map(|call| call.begin_ns);
     [op, call].into_iter().flatten().min().unwrap_or(0)
 }
 
 /// Mean step of a program in a schedule.
-fn step_ns(program: &Program<'_>, schedule: &Schedule, at: usize) -> Option<u64> {
+fn step_ns(program: &ProgramModel<'_>, schedule: &ReplaySchedule, at: usize) -> Option<u64> {
     mean_step_ns(program)?;
     let steps = program.steps();
     let (first, last) = (steps.first()?, steps.last()?);
-    let begin_ns = schedule.moment(at, first.thread, first.begin_ns);
-    let end_ns = schedule.moment(at, last.thread, last.end_ns);
+    let begin_ns = schedule.timestamp(at, first.thread, first.begin_ns);
+    let end_ns = schedule.timestamp(at, last.thread, last.end_ns);
     end_ns
         .saturating_sub(begin_ns)
         .checked_div(steps.len() as u64)
@@ -107,7 +107,7 @@ fn mean(values: &[u64]) -> Option<u64> {
 }
 
 /// The part of a plan that is about a job's timelines.
-fn change(programs: &[usize], plan: &Plan) -> Change {
+fn change(programs: &[usize], plan: &PausePlan) -> ReplayChange {
     let timeline = |program: usize| {
         let at = programs.iter().position(|own| *own == program)?;
         u32::try_from(at).ok()
@@ -127,26 +127,26 @@ fn change(programs: &[usize], plan: &Plan) -> Change {
             length_ns: new.length_ns,
         })
     });
-    Change {
+    ReplayChange {
         lengths: lengths.collect(),
         inserted: inserted.collect(),
     }
 }
 
 /// The jobs of some programs, each with the indices of its programs: ranks of one job together, every other program alone.
-pub(super) fn jobs<'a>(programs: &[Program<'a>]) -> Vec<(Job<'a>, Vec<usize>)> {
+pub(super) fn jobs<'a>(programs: &[ProgramModel<'a>]) -> Vec<(ReplayJob<'a>, Vec<usize>)> {
     let timelines: Vec<&'a Timeline> = programs.iter().map(|own| own.timeline).collect();
     let found = ranks::jobs(&timelines).jobs;
     let of_ranks = found.iter().map(|job| {
         let members = job.members.iter().map(|member| member.timeline);
         (job.job(&timelines), members.collect::<Vec<usize>>())
     });
-    let mut jobs: Vec<(Job<'a>, Vec<usize>)> = of_ranks.collect();
-    let alone: Vec<(Job<'a>, Vec<usize>)> = timelines
+    let mut jobs: Vec<(ReplayJob<'a>, Vec<usize>)> = of_ranks.collect();
+    let alone: Vec<(ReplayJob<'a>, Vec<usize>)> = timelines
         .iter()
         .enumerate()
         .filter(|(index, _)| !jobs.iter().any(|(_, own)| own.contains(index)))
-        .map(|(index, timeline)| (Job::single(timeline), vec![index]))
+        .map(|(index, timeline)| (ReplayJob::single(timeline), vec![index]))
         .collect();
     jobs.extend(alone);
     jobs

@@ -1,20 +1,20 @@
 //! From everything recorded to the programs that the predictions are about.
 
-use super::Learned;
-use super::Plan;
-use super::Program;
-use super::Replays;
-use super::Rerun;
+use super::JobReplays;
+use super::LearnedJob;
+use super::PausePlan;
+use super::ProgramModel;
+use super::RunModel;
 use super::predict;
 use super::replayed::jobs;
 use super::without_any;
 use crate::analysis::Analysis;
-use crate::gpu::replay::Model;
+use crate::gpu::replay::ReplayModel;
 use crate::gpu::timeline::Timeline;
 use crate::gpu_cost::GpuCost;
 use crate::report::CauseReport;
-use crate::report::Effort;
-use crate::report::GpuWork;
+use crate::report::GpuWorkReport;
+use crate::report::PauseTotal;
 use crate::report::ProcessReport;
 use crate::report::WhatIf;
 use crate::tally::ratio;
@@ -25,7 +25,7 @@ const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
 /// What is predicted, and what the pauses cost as they were.
 #[derive(Debug, Default)]
-pub(crate) struct Outlook {
+pub(crate) struct WhatIfReport {
     pub(crate) what_if: Vec<WhatIf>,
     /// `None` without the GPU's times, or without pauses.
     pub(crate) cost: Option<GpuCost>,
@@ -37,29 +37,31 @@ pub(crate) fn outlook(
     analysis: &Analysis,
     timelines: &[Timeline],
     processes: &[ProcessReport],
-    work: Option<&GpuWork>,
-) -> Outlook {
+    work: Option<&GpuWorkReport>,
+) -> WhatIfReport {
     let programs = programs(analysis, timelines, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
     // Learning a model of a long run takes seconds, so only where there is something to ask it.
     let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
     if !with_gpu || !pauses {
-        return Outlook {
+        return WhatIfReport {
             what_if: predict(&programs, None),
             cost: None,
         };
     }
-    let learned = jobs(&programs).into_iter().map(|(job, programs)| Learned {
-        model: Model::learn(&job),
-        offsets_ns: job.offsets_ns,
-        programs,
-    });
-    let replays = Replays {
+    let learned = jobs(&programs)
+        .into_iter()
+        .map(|(job, programs)| LearnedJob {
+            model: ReplayModel::learn(&job),
+            offsets_ns: job.offsets_ns,
+            programs,
+        });
+    let replays = JobReplays {
         programs: &programs,
         jobs: learned.collect(),
         error_ratio: work.and_then(error_ratio),
     };
-    Outlook {
+    WhatIfReport {
         what_if: predict(&programs, Some(&replays)),
         cost: cost(&programs, &replays),
     }
@@ -68,7 +70,7 @@ pub(crate) fn outlook(
 /// How far the cost of all pauses may be off, as a share of their length: two standard errors, or what steps with pauses
 /// leave unexplained if that is more; of the process or job where it is largest. Of ranks that wait for each other only the
 /// job as a whole tells: replayed alone, one rank's steps keep what the others' pauses did to them.
-fn error_ratio(work: &GpuWork) -> Option<f64> {
+fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
     let in_job = |cause: &&CauseReport| {
         let mut ranks = jobs().flat_map(|job| &job.ranks);
@@ -90,14 +92,14 @@ fn error_ratio(work: &GpuWork) -> Option<f64> {
 }
 
 /// `None` where all pauses are those of interpreters that end.
-fn cost(programs: &[Program<'_>], replays: &Replays<'_>) -> Option<GpuCost> {
-    let mut all = Effort::default();
+fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCost> {
+    let mut all = PauseTotal::default();
     let mut longest_ns = 0;
-    for (_, pause) in programs.iter().flat_map(Program::pauses) {
+    for (_, pause) in programs.iter().flat_map(ProgramModel::pauses) {
         all.add(pause.duration_ns());
         longest_ns = pause.duration_ns().max(longest_ns);
     }
-    let measured = replays.run(&Plan::default());
+    let measured = replays.run(&PausePlan::default());
     let without = replays.run(&without_any(programs));
     (all.count > 0).then(|| GpuCost {
         run_ns: measured.length_ns,
@@ -112,7 +114,7 @@ fn programs<'a>(
     analysis: &Analysis,
     timelines: &'a [Timeline],
     processes: &[ProcessReport],
-) -> Vec<Program<'a>> {
+) -> Vec<ProgramModel<'a>> {
     let with_gpu = timelines.iter().any(Timeline::has_gpu_times);
     let relevant = |timeline: &&Timeline| match with_gpu {
         true => timeline.has_gpu_times(),
@@ -136,7 +138,7 @@ fn program<'a>(
     analysis: &Analysis,
     timeline: &'a Timeline,
     process: Option<&ProcessReport>,
-) -> Program<'a> {
+) -> ProgramModel<'a> {
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
     let trace = analysis.traces.get(timeline.process_trace);
@@ -152,7 +154,7 @@ fn program<'a>(
             span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
         }
     }
-    Program {
+    ProgramModel {
         timeline,
         span_ns,
         free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),

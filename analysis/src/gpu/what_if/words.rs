@@ -1,24 +1,24 @@
 //! The words of the predictions.
 
-use super::program::Known;
-use super::program::Program;
+use super::program::Certainty;
+use super::program::ProgramModel;
 use crate::report::Garbage;
 use crate::units::bytes;
 use crate::units::count;
 use crate::units::duration;
 use crate::units::short_count;
 
-pub(super) fn freeze(programs: &[Program<'_>]) -> String {
+pub(super) fn freeze(programs: &[ProgramModel<'_>]) -> String {
     let steps = programs.iter().any(|program| program.steps().len() > 1);
-    let moment = if steps {
+    let timestamp = if steps {
         "after the first step"
     } else {
         "after a tenth of the run"
     };
-    format!("gc.freeze() {moment}")
+    format!("gc.freeze() {timestamp}")
 }
 
-pub(super) fn thresholds(programs: &[Program<'_>]) -> String {
+pub(super) fn thresholds(programs: &[ProgramModel<'_>]) -> String {
     let thresholds = programs.first().map(|program| program.thresholds);
     match thresholds.map(raised) {
         Some([young, middle, old]) => format!("gc.set_threshold({young}, {middle}, {old})"),
@@ -76,7 +76,7 @@ pub(super) fn assumes(id: &str, replayed: bool) -> String {
     format!("{specific}{general}")
 }
 
-pub(super) fn risk(id: &str, programs: &[Program<'_>], garbage: Option<&Garbage>) -> String {
+pub(super) fn risk(id: &str, programs: &[ProgramModel<'_>], garbage: Option<&Garbage>) -> String {
     match id {
         "freeze" => freeze_risk(programs),
         "thresholds" => format!(
@@ -132,12 +132,12 @@ fn gathers(garbage: Option<&Garbage>) -> String {
 
 /// CPython's rule for full collections (`gc.c`, `gc_select_generation`, 3.8 - 3.13 and from 3.14.5 on) counts against the
 /// objects of the oldest generation, which frozen ones have left.
-fn freeze_risk(programs: &[Program<'_>]) -> String {
+fn freeze_risk(programs: &[ProgramModel<'_>]) -> String {
     let counts = programs.iter().map(|program| {
         let own = |generation| {
             let own = program.pauses();
             own.filter(|(_, pause)| {
-                pause.generation == generation && program.automatic(pause) != Known::No
+                pause.generation == generation && program.automatic(pause) != Certainty::No
             })
             .count() as u64
         };

@@ -1,13 +1,13 @@
 //! More about one process.
 
+use super::CodeLine;
 use super::CountAndTime;
-use super::Line;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// More about one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Detail {
+pub struct ProcessDetail {
     /// Which.
     pub pid: u32,
     /// Lines that collections began in, most time first; the first [`crate::live::LINES`].
@@ -33,10 +33,10 @@ pub struct Detail {
 pub struct LineFigures {
     /// Which: the innermost line that is neither of the standard library nor of an installed package; where
     /// all are, the innermost.
-    pub line: Line,
+    pub line: CodeLine,
     /// The library line below it that most of the time was spent under; absent where it is `line` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub below: Option<Line>,
+    pub below: Option<CodeLine>,
     /// Pauses that began there.
     pub pauses: CountAndTime,
 }

@@ -36,7 +36,7 @@ pub const GENERATIONS: usize = 4;
 
 /// Collections, counted since the begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Collections {
+pub struct CollectionCounts {
     /// How many, by generation ([`GENERATIONS`]).
     pub pauses: [u64; GENERATIONS],
     /// Their time together, by generation.
@@ -106,17 +106,17 @@ pub struct LongPause {
     /// Where the program was, where known: its innermost line that is neither of the standard library nor of
     /// an installed package; where all are, the innermost.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<Line>,
+    pub line: Option<CodeLine>,
     /// The library line that was running below `line`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub below: Option<Line>,
+    pub below: Option<CodeLine>,
     /// The thread or process ended inside it.
     pub unfinished: bool,
 }
 
 /// A line of Python.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Line {
+pub struct CodeLine {
     /// Function, qualified where the interpreter tells it.
     pub function: String,
     /// File, as the interpreter names it.

@@ -3,7 +3,7 @@
 //!
 //! Types are those of `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
 
-use super::find::Library;
+use super::find::CuptiLibrary;
 use std::ffi::CStr;
 use std::ffi::c_char;
 use std::ffi::c_void;
@@ -37,14 +37,14 @@ macro_rules! functions {
         optional { $($(#[$meta:meta])* $optional:ident: $optional_name:literal fn($($optional_type:ty),*);)* }
     ) => {
         /// An open CUPTI.
-        pub(super) struct Api {
+        pub(super) struct CuptiApi {
             $(pub(super) $needed: extern "C" fn($($needed_type),*) -> Code,)*
             $($(#[$meta])* pub(super) $optional: Option<extern "C" fn($($optional_type),*) -> Code>,)*
         }
 
-        impl Api {
+        impl CuptiApi {
             /// All functions of a library.
-            fn resolve(library: &Library) -> Result<Self, String> {
+            fn resolve(library: &CuptiLibrary) -> Result<Self, String> {
                 Ok(Self {
                     $($needed: {
                         let address = library
@@ -90,12 +90,12 @@ functions! {
     }
 }
 
-impl Api {
+impl CuptiApi {
     /// The functions of a CUPTI that is new enough.
     ///
     /// # Errors
     /// What it lacks.
-    pub(super) fn of(library: &Library) -> Result<Self, String> {
+    pub(super) fn of(library: &CuptiLibrary) -> Result<Self, String> {
         let api = Self::resolve(library)?;
         match api.version() {
             // Without a driver it may not say.

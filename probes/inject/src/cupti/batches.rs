@@ -1,30 +1,30 @@
 //! Hands calls from the threads on which CUPTI completes buffers to the one that sorts them, without
 //! a lock: whoever completes a buffer never waits.
 
-use super::decode::Call;
+use super::decode::ApiCall;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering;
 
-struct Batch {
-    calls: Vec<Call>,
-    next: *mut Batch,
+struct CallBatch {
+    calls: Vec<ApiCall>,
+    next: *mut CallBatch,
 }
 
 /// Batches of calls, the last one first. Emptied only as a whole, so no batch comes back while
 /// somebody still looks at it.
-pub(super) struct Batches(AtomicPtr<Batch>);
+pub(super) struct CallBatches(AtomicPtr<CallBatch>);
 
-impl Batches {
+impl CallBatches {
     pub(super) const fn new() -> Self {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    pub(super) fn push(&self, calls: Vec<Call>) {
+    pub(super) fn push(&self, calls: Vec<ApiCall>) {
         if calls.is_empty() {
             return;
         }
         let mut next = self.0.load(Ordering::Relaxed);
-        let batch = Box::into_raw(Box::new(Batch { calls, next }));
+        let batch = Box::into_raw(Box::new(CallBatch { calls, next }));
         while let Err(now) =
             self.0
                 .compare_exchange_weak(next, batch, Ordering::Release, Ordering::Relaxed)
@@ -36,7 +36,7 @@ impl Batches {
     }
 
     /// All calls, in no particular order.
-    pub(super) fn take(&self) -> Vec<Call> {
+    pub(super) fn take(&self) -> Vec<ApiCall> {
         let mut batch = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
         let mut all = Vec::new();
         while !batch.is_null() {
@@ -51,15 +51,15 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::Span;
+    use super::super::decode::CuptiSpan;
     use super::*;
     use gctrace_ring::ApiLayer;
 
     #[test]
     fn nothing_is_lost_or_doubled_between_threads() {
-        let batches = Batches::new();
-        let call = |correlation| Call {
-            span: Span {
+        let batches = CallBatches::new();
+        let call = |correlation| ApiCall {
+            span: CuptiSpan {
                 start_ns: 1,
                 end_ns: 2,
             },

@@ -16,9 +16,9 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 const KEPT: usize = 16;
 
 /// Buffers that nobody uses.
-pub(super) struct Pool([AtomicPtr<u8>; KEPT]);
+pub(super) struct BufferPool([AtomicPtr<u8>; KEPT]);
 
-impl Pool {
+impl BufferPool {
     pub(super) const fn new() -> Self {
         Self([const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT])
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn buffers_are_zeroed_aligned_and_used_again() {
-        let pool = Pool::new();
+        let pool = BufferPool::new();
         let buffers: Vec<_> = (0..KEPT + 3).map(|_| pool.take()).collect();
         for buffer in &buffers {
             assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));

@@ -12,7 +12,7 @@
 //! What stays: an inner call of one that returns, or whose buffer comes, later than that is kept as well.
 //! Readers must expect calls within calls, rarely.
 
-use super::decode::Call;
+use super::decode::ApiCall;
 use gctrace_ring::ApiLayer;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -23,8 +23,8 @@ const TURNS: u32 = 4;
 /// Calls of the edges, remembered or held back. Half a million: 20 MB, reached in no program seen.
 const MOST: usize = 1 << 19;
 
-struct Known {
-    call: Call,
+struct SeenCall {
+    call: ApiCall,
     /// Flushes since it came.
     turns: u32,
     /// It was kept, or dropped: only there to show which others are within it.
@@ -33,20 +33,20 @@ struct Known {
 
 /// Decides which calls are kept.
 #[derive(Default)]
-pub(super) struct Outermost(Vec<Known>);
+pub(super) struct OutermostFilter(Vec<SeenCall>);
 
-impl Outermost {
+impl OutermostFilter {
     /// The calls that came since the last flush are these; gives those to be kept now. `last`: nothing
     /// comes any more.
-    pub(super) fn turn(&mut self, calls: Vec<Call>, last: bool) -> Vec<Call> {
+    pub(super) fn turn(&mut self, calls: Vec<ApiCall>, last: bool) -> Vec<ApiCall> {
         self.0.iter_mut().for_each(|known| known.turns += 1);
-        self.0.extend(calls.into_iter().map(|call| Known {
+        self.0.extend(calls.into_iter().map(|call| SeenCall {
             call,
             turns: 0,
             is_decided: false,
         }));
         // Outer calls before those within them: they begin no later and end no earlier.
-        self.0.sort_by_key(|Known { call, .. }| {
+        self.0.sort_by_key(|SeenCall { call, .. }| {
             let layer = Reverse(call.layer as u8);
             (
                 call.tid,
@@ -60,10 +60,10 @@ impl Outermost {
         kept
     }
 
-    fn decide(&mut self, last: bool) -> Vec<Call> {
+    fn decide(&mut self, last: bool) -> Vec<ApiCall> {
         let newest = self.newest();
         let mut kept = Vec::new();
-        let mut outer: Option<Call> = None;
+        let mut outer: Option<ApiCall> = None;
         for known in &mut self.0 {
             let call = known.call;
             if outer.is_some_and(|outer| is_within(&call, &outer)) {
@@ -73,8 +73,8 @@ impl Outermost {
             outer = Some(call);
             let is_newest = newest.get(&call.tid) == Some(&call.correlation);
             let patience = if is_newest { TURNS } else { 1 };
-            let may_be_within = call.layer == ApiLayer::Driver && known.turns < patience;
-            if !known.is_decided && (last || !may_be_within) {
+            let may_be_nested = call.layer == ApiLayer::Driver && known.turns < patience;
+            if !known.is_decided && (last || !may_be_nested) {
                 known.is_decided = true;
                 kept.push(call);
             }
@@ -85,7 +85,7 @@ impl Outermost {
     /// The correlation id of each thread's last call.
     fn newest(&self) -> HashMap<u32, u32> {
         let mut newest: HashMap<u32, (u64, u32)> = HashMap::new();
-        for Known { call, .. } in &self.0 {
+        for SeenCall { call, .. } in &self.0 {
             let last = newest.entry(call.tid).or_default();
             *last = (*last).max((call.span.end_ns, call.correlation));
         }
@@ -105,7 +105,7 @@ impl Outermost {
     }
 }
 
-fn is_within(inner: &Call, outer: &Call) -> bool {
+fn is_within(inner: &ApiCall, outer: &ApiCall) -> bool {
     inner.tid == outer.tid
         && inner.correlation == outer.correlation
         && inner.span.start_ns >= outer.span.start_ns

@@ -3,7 +3,7 @@
 //! CUPTI is asked to take its time from a callback; its own default is CLOCK_REALTIME. Where it refuses,
 //! or says yes and goes on with its own clock, the two clocks are compared: at the begin and at each flush.
 
-use crate::process::now_ns;
+use crate::process_ring::now_ns;
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU64;
@@ -31,14 +31,14 @@ pub(super) extern "C" fn monotonic() -> u64 {
 pub(super) type Read<'a> = &'a dyn Fn() -> Option<u64>;
 
 /// From CUPTI's clock to ours.
-pub(super) struct Clock {
+pub(super) struct CuptiClock {
     state: AtomicU8,
     begun_ns: u64,
     offset_ns: AtomicI64,
     error_ns: AtomicU64,
 }
 
-impl Clock {
+impl CuptiClock {
     /// After the callback was offered. `is_taken`: CUPTI said yes.
     pub(super) fn new(is_taken: bool, read: Read) -> Self {
         let begun_ns = now_ns();
@@ -78,24 +78,24 @@ impl Clock {
 
     /// Whether a converted moment can be: not long before the begin, not after `latest_ns`. Somebody else may register
     /// a clock of his own with CUPTI while it records.
-    pub(super) fn is_plausible(&self, moment_ns: u64, latest_ns: u64) -> bool {
+    pub(super) fn is_plausible(&self, timestamp_ns: u64, latest_ns: u64) -> bool {
         let earliest_ns = self.begun_ns.saturating_sub(BEFORE_NS);
-        (earliest_ns..=latest_ns).contains(&moment_ns)
+        (earliest_ns..=latest_ns).contains(&timestamp_ns)
     }
 
     /// A moment of CUPTI's in CLOCK_MONOTONIC.
-    pub(super) fn convert(&self, moment_ns: u64) -> u64 {
+    pub(super) fn convert(&self, timestamp_ns: u64) -> u64 {
         let state = self.state.load(Ordering::Acquire);
-        if state == OURS || (state == UNPROVEN && self.is_proven_by(moment_ns)) {
-            return moment_ns;
+        if state == OURS || (state == UNPROVEN && self.is_proven_by(timestamp_ns)) {
+            return timestamp_ns;
         }
-        moment_ns.saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))
+        timestamp_ns.saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))
     }
 
     /// Whether records have moments of our clock: the first of them lies between the begin and now.
     /// CLOCK_REALTIME is decades away from that.
-    fn is_proven_by(&self, moment_ns: u64) -> bool {
-        let is_ours = self.is_plausible(moment_ns, now_ns());
+    fn is_proven_by(&self, timestamp_ns: u64) -> bool {
+        let is_ours = self.is_plausible(timestamp_ns, now_ns());
         let state = if is_ours { OURS } else { CALIBRATED };
         // Another thread may have decided at the same time, by a record of the same clock.
         self.state.store(state, Ordering::Release);
@@ -109,13 +109,13 @@ fn compare(read: Read) -> (i64, u64) {
     for _ in 0..PAIRS {
         let before_ns = now_ns();
         // CUPTI's own default, where it does not say.
-        let said_ns = read().unwrap_or_else(realtime_ns);
+        let reported_ns = read().unwrap_or_else(realtime_ns);
         let after_ns = now_ns();
         let width_ns = after_ns.saturating_sub(before_ns);
         let error_ns = width_ns.div_ceil(2);
         if error_ns < best.1 {
             let middle_ns = before_ns + width_ns / 2;
-            best = (middle_ns.wrapping_sub(said_ns).cast_signed(), error_ns);
+            best = (middle_ns.wrapping_sub(reported_ns).cast_signed(), error_ns);
         }
     }
     best
@@ -150,13 +150,13 @@ mod tests {
 
     #[test]
     fn a_callback_that_is_used_needs_no_conversion() {
-        let clock = Clock::new(true, &ours);
+        let clock = CuptiClock::new(true, &ours);
         assert_eq!((clock.convert(7), clock.error_ns()), (7, None));
     }
 
     #[test]
     fn a_refused_callback_is_made_up_for() {
-        let clock = Clock::new(false, &ahead);
+        let clock = CuptiClock::new(false, &ahead);
         let error_ns = clock.error_ns().expect("calibrated");
         for _ in 0..3 {
             let before_ns = now_ns();
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn records_decide_where_the_clock_contradicts_the_answer() {
-        let clock = Clock::new(true, &ahead);
+        let clock = CuptiClock::new(true, &ahead);
         assert_eq!(clock.error_ns(), None);
         let now = now_ns();
         assert_eq!(clock.convert(now), now);
         clock.calibrate(&ahead);
         assert_eq!(clock.convert(now), now, "proven for good");
 
-        let clock = Clock::new(true, &ahead);
+        let clock = CuptiClock::new(true, &ahead);
         let converted = clock.convert(now + AHEAD_NS);
         let error_ns = clock.error_ns().expect("calibrated");
         assert!(converted.abs_diff(now) <= error_ns);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn moments_of_another_clock_are_not_believed() {
-        let clock = Clock::new(true, &ours);
+        let clock = CuptiClock::new(true, &ours);
         let now = now_ns();
         assert!(clock.is_plausible(clock.convert(now), now));
         assert!(!clock.is_plausible(clock.convert(now + AHEAD_NS), now + 1_000_000_000));
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn without_an_answer_it_is_taken_for_its_default() {
-        let clock = Clock::new(false, &|| None);
+        let clock = CuptiClock::new(false, &|| None);
         let converted_ns = clock.convert(realtime_ns());
         assert!(converted_ns.abs_diff(now_ns()) < 1_000_000_000);
     }

@@ -2,7 +2,7 @@
 //! compiled against their headers: later ones only append). Pure: follows no pointer, calls nothing.
 
 use gctrace_ring::ApiLayer;
-use gctrace_ring::GpuWork;
+use gctrace_ring::GpuRecord;
 
 /// `CUpti_ActivityKind`, in the order in which gctrace asks for them. Kernels as 10, concurrent ones: 3
 /// would serialise them.
@@ -30,15 +30,15 @@ const SYNCHRONIZATION: u32 = 38;
 
 /// From `start_ns` to `end_ns` of CUPTI's clock; 0: it could not be measured, or has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct CuptiSpan {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
 }
 
 /// A call of a function of CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) span: Span,
+pub(super) struct ApiCall {
+    pub(super) span: CuptiSpan,
     pub(super) layer: ApiLayer,
     /// Number of the function in its layer.
     pub(super) function: u32,
@@ -48,9 +48,9 @@ pub(super) struct Call {
 
 /// A kernel, a copy or a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Work {
-    pub(super) span: Span,
-    pub(super) work: GpuWork,
+pub(super) struct DeviceActivity {
+    pub(super) span: CuptiSpan,
+    pub(super) work: GpuRecord,
     pub(super) copy_kind: u8,
     pub(super) device: u32,
     pub(super) context: u32,
@@ -65,11 +65,11 @@ pub(super) struct Work {
 
 /// What a record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Activity {
-    Work(Work),
-    Call(Call),
+pub(super) enum ActivityRecord {
+    Work(DeviceActivity),
+    Call(ApiCall),
     Synchronization {
-        span: Span,
+        span: CuptiSpan,
         kind: u32,
         correlation: u32,
         context: u32,
@@ -83,16 +83,16 @@ pub(super) enum Activity {
         event: u32,
     },
     Overhead {
-        span: Span,
+        span: CuptiSpan,
         kind: u32,
     },
 }
 
 /// Bytes from the begin of a record to the end of its buffer.
 #[derive(Clone, Copy)]
-struct Bytes<'a>(&'a [u8]);
+struct RecordBytes<'a>(&'a [u8]);
 
-impl Bytes<'_> {
+impl RecordBytes<'_> {
     fn u8(self, at: usize) -> Option<u8> {
         self.0.get(at).copied()
     }
@@ -107,8 +107,8 @@ impl Bytes<'_> {
         Some(u64::from_ne_bytes(*bytes))
     }
 
-    fn span(self, at: usize) -> Option<Span> {
-        Some(Span {
+    fn span(self, at: usize) -> Option<CuptiSpan> {
+        Some(CuptiSpan {
             start_ns: self.u64(at)?,
             end_ns: self.u64(at + 8)?,
         })
@@ -117,16 +117,16 @@ impl Bytes<'_> {
 
 /// The record that begins where `bytes` do; these go on to the end of its buffer. `None` for kinds that
 /// were not asked for, and where the buffer ends within the fields.
-pub(super) fn decode(bytes: &[u8]) -> Option<Activity> {
-    let bytes = Bytes(bytes);
+pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
+    let bytes = RecordBytes(bytes);
     match bytes.u32(0)? {
         KERNEL => kernel(bytes),
-        MEMCPY => copy(bytes, GpuWork::Memcpy, bytes.u8(4)?, 44),
-        MEMSET => copy(bytes, GpuWork::Memset, 0, 44),
-        PEER_MEMCPY => copy(bytes, GpuWork::PeerCopy, bytes.u8(4)?, 60),
+        MEMCPY => copy(bytes, GpuRecord::Memcpy, bytes.u8(4)?, 44),
+        MEMSET => copy(bytes, GpuRecord::Memset, 0, 44),
+        PEER_MEMCPY => copy(bytes, GpuRecord::PeerCopy, bytes.u8(4)?, 60),
         DRIVER => call(bytes, ApiLayer::Driver),
         RUNTIME => call(bytes, ApiLayer::Runtime),
-        SYNCHRONIZATION => Some(Activity::Synchronization {
+        SYNCHRONIZATION => Some(ActivityRecord::Synchronization {
             span: bytes.span(8)?,
             kind: bytes.u32(4)?,
             correlation: bytes.u32(24)?,
@@ -134,13 +134,13 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Activity> {
             stream: bytes.u32(32)?,
             event: bytes.u32(36)?,
         }),
-        EVENT => Some(Activity::Event {
+        EVENT => Some(ActivityRecord::Event {
             correlation: bytes.u32(4)?,
             context: bytes.u32(8)?,
             stream: bytes.u32(12)?,
             event: bytes.u32(16)?,
         }),
-        OVERHEAD => Some(Activity::Overhead {
+        OVERHEAD => Some(ActivityRecord::Overhead {
             span: bytes.span(24)?,
             kind: bytes.u32(4)?,
         }),
@@ -148,10 +148,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Activity> {
     }
 }
 
-fn kernel(bytes: Bytes) -> Option<Activity> {
-    Some(Activity::Work(Work {
+fn kernel(bytes: RecordBytes) -> Option<ActivityRecord> {
+    Some(ActivityRecord::Work(DeviceActivity {
         span: bytes.span(16)?,
-        work: GpuWork::Kernel,
+        work: GpuRecord::Kernel,
         copy_kind: 0,
         device: bytes.u32(40)?,
         context: bytes.u32(44)?,
@@ -163,8 +163,13 @@ fn kernel(bytes: Bytes) -> Option<Activity> {
     }))
 }
 
-fn copy(bytes: Bytes, work: GpuWork, copy_kind: u8, correlation_at: usize) -> Option<Activity> {
-    Some(Activity::Work(Work {
+fn copy(
+    bytes: RecordBytes,
+    work: GpuRecord,
+    copy_kind: u8,
+    correlation_at: usize,
+) -> Option<ActivityRecord> {
+    Some(ActivityRecord::Work(DeviceActivity {
         span: bytes.span(16)?,
         work,
         copy_kind,
@@ -178,8 +183,8 @@ fn copy(bytes: Bytes, work: GpuWork, copy_kind: u8, correlation_at: usize) -> Op
     }))
 }
 
-fn call(bytes: Bytes, layer: ApiLayer) -> Option<Activity> {
-    Some(Activity::Call(Call {
+fn call(bytes: RecordBytes, layer: ApiLayer) -> Option<ActivityRecord> {
+    Some(ActivityRecord::Call(ApiCall {
         span: bytes.span(8)?,
         layer,
         function: bytes.u32(4)?,

@@ -2,7 +2,7 @@
 
 use super::find;
 use super::guarded;
-use super::session::Session;
+use super::session::CuptiSession;
 use std::ffi::c_int;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -21,16 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 // Who may call CUPTI: the thread and the end of the program must not meet there, nor may the thread come after it,
 // when CUDA has been taken down.
-const NOBODY: u8 = 0;
+const OPEN: u8 = 0;
 const FLUSHING: u8 = 1;
 const ENDED: u8 = 2;
 
-static GATE: AtomicU8 = AtomicU8::new(NOBODY);
+static GATE: AtomicU8 = AtomicU8::new(OPEN);
 static THREAD: OnceLock<Thread> = OnceLock::new();
 
 /// Arranges for the flushes. From within the driver's initialisation: the handler runs before CUDA's own, which was
 /// registered earlier.
-pub(super) fn prepare(session: &'static Session) {
+pub(super) fn prepare(session: &'static CuptiSession) {
     stay_loaded();
     // SAFETY: a function of this library, which stays loaded.
     unsafe { libc::atexit(at_exit) };
@@ -48,7 +48,7 @@ fn stay_loaded() {
     }
 }
 
-fn start_thread(session: &'static Session) {
+fn start_thread(session: &'static CuptiSession) {
     // Without it, buffers come when they are full, and at the end.
     let thread = spawn_quietly("gctrace-cupti", move || flush_regularly(session));
     if let Some(thread) = thread {
@@ -72,15 +72,15 @@ pub(super) fn spawn_quietly(name: &str, work: impl FnOnce() + Send + 'static) ->
     spawned.ok().map(|handle| handle.thread().clone())
 }
 
-fn flush_regularly(session: &Session) {
+fn flush_regularly(session: &CuptiSession) {
     loop {
         std::thread::park_timeout(INTERVAL);
-        let taken = GATE.compare_exchange(NOBODY, FLUSHING, Ordering::AcqRel, Ordering::Acquire);
+        let taken = GATE.compare_exchange(OPEN, FLUSHING, Ordering::AcqRel, Ordering::Acquire);
         if taken.is_err() {
             return;
         }
         session.flush(false);
-        GATE.store(NOBODY, Ordering::Release);
+        GATE.store(OPEN, Ordering::Release);
     }
 }
 
@@ -88,7 +88,7 @@ fn flush_regularly(session: &Session) {
 extern "C" fn at_exit() {
     guarded(|| {
         // Not in children of a fork, which inherit the handler.
-        if let Some(session) = Session::current()
+        if let Some(session) = CuptiSession::current()
             && close_gate()
         {
             session.flush(true);
@@ -101,7 +101,7 @@ fn close_gate() -> bool {
     const STEP: Duration = Duration::from_millis(1);
     let mut waited = Duration::ZERO;
     loop {
-        match GATE.compare_exchange(NOBODY, ENDED, Ordering::AcqRel, Ordering::Acquire) {
+        match GATE.compare_exchange(OPEN, ENDED, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(FLUSHING) if waited < PATIENCE => {}
             Err(_) => return false,
@@ -120,7 +120,7 @@ pub(super) extern "C" fn notice(
     _details: *const c_void,
 ) {
     guarded(|| {
-        if let (Some(_), Some(thread)) = (Session::current(), THREAD.get()) {
+        if let (Some(_), Some(thread)) = (CuptiSession::current(), THREAD.get()) {
             thread.unpark();
         }
     });

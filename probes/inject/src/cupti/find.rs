@@ -19,13 +19,13 @@ const SONAMES: [(&str, u32); 3] = [
 ];
 
 /// An open library. Never closed.
-pub(super) struct Library {
+pub(super) struct CuptiLibrary {
     handle: *mut c_void,
     /// Its file, as the loader knows it.
     pub(super) file: String,
 }
 
-impl Library {
+impl CuptiLibrary {
     fn open(name: &str, flags: c_int) -> Option<Self> {
         let c_name = CString::new(name).ok()?;
         // SAFETY: a C string; libcupti's initialisers are part of what is asked for.
@@ -69,7 +69,7 @@ pub(super) fn file_of(address: *mut c_void) -> Option<String> {
 
 /// Files of the libraries in the process whose name begins so.
 fn mapped(prefix: &str) -> Vec<String> {
-    struct Search<'a> {
+    struct CuptiSearch<'a> {
         prefix: &'a str,
         found: Vec<String>,
     }
@@ -79,7 +79,7 @@ fn mapped(prefix: &str) -> Vec<String> {
         search: *mut c_void,
     ) -> c_int {
         // SAFETY: the loader's structure, and the search below; both live during the call.
-        let (info, search) = unsafe { (&*info, &mut *search.cast::<Search<'_>>()) };
+        let (info, search) = unsafe { (&*info, &mut *search.cast::<CuptiSearch<'_>>()) };
         if !info.dlpi_name.is_null() {
             // SAFETY: a C string of the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
@@ -91,7 +91,7 @@ fn mapped(prefix: &str) -> Vec<String> {
         }
         0
     }
-    let mut search = Search {
+    let mut search = CuptiSearch {
         prefix,
         found: Vec::new(),
     };
@@ -101,41 +101,41 @@ fn mapped(prefix: &str) -> Vec<String> {
 }
 
 /// The driver, if it is in the process.
-pub(super) fn driver() -> Option<Library> {
+pub(super) fn driver() -> Option<CuptiLibrary> {
     // By its path: by its name, the loader would look into all its folders.
     let files = mapped("libcuda.so");
     files
         .iter()
-        .find_map(|file| Library::open(file, libc::RTLD_NOLOAD))
+        .find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
 }
 
 /// CUPTI, loaded where it was not; `None` where there is none to be found.
-pub(super) fn cupti() -> Option<Library> {
+pub(super) fn cupti() -> Option<CuptiLibrary> {
     let loaded = mapped("libcupti.so");
     if let Some(library) = loaded
         .iter()
-        .find_map(|file| Library::open(file, libc::RTLD_NOLOAD))
+        .find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
     {
         return Some(library);
     }
     // Under another path, or in another namespace of the loader.
     let by_name = SONAMES
         .iter()
-        .find_map(|(name, _)| Library::open(name, libc::RTLD_NOLOAD));
-    by_name.map(Library::located).or_else(load)
+        .find_map(|(name, _)| CuptiLibrary::open(name, libc::RTLD_NOLOAD));
+    by_name.map(CuptiLibrary::located).or_else(load)
 }
 
 /// The CUPTI that belongs to the mapped runtime, else the toolkit's, else what the loader finds.
-fn load() -> Option<Library> {
+fn load() -> Option<CuptiLibrary> {
     let near = mapped("libcudart").into_iter().flat_map(near_runtime);
     let beside = near.chain(toolkit()).flat_map(|folder| {
         let files = usable().map(move |name| folder.join(name));
         files.filter(|file| file.exists()).collect::<Vec<_>>()
     });
-    let mut found = beside.filter_map(|file| Library::open(file.to_str()?, 0));
-    found
-        .next()
-        .or_else(|| usable().find_map(|name| Library::open(name, 0).map(Library::located)))
+    let mut found = beside.filter_map(|file| CuptiLibrary::open(file.to_str()?, 0));
+    found.next().or_else(|| {
+        usable().find_map(|name| CuptiLibrary::open(name, 0).map(CuptiLibrary::located))
+    })
 }
 
 /// Sonames of versions that are not newer than the driver, which could not serve them.

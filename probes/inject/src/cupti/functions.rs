@@ -1,10 +1,10 @@
 //! Names of CUDA's functions, and which of them are worth recording.
 
-use super::api::Api;
-use crate::process::Ring;
-use Class::Chatter;
-use Class::Launch;
-use Class::Wait;
+use super::api::CuptiApi;
+use crate::process_ring::ProcessRing;
+use FunctionClass::Chatter;
+use FunctionClass::Launch;
+use FunctionClass::Wait;
 use gctrace_ring::ApiLayer;
 use gctrace_ring::ApiLayer::Driver;
 use gctrace_ring::ApiLayer::Runtime;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 /// What a function is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum FunctionClass {
     /// Asks for kernels: left out where only waits, copies and fills are wanted.
     Launch,
     /// Waits, copies or fills.
@@ -26,7 +26,7 @@ enum Class {
 
 /// Functions by their numbers in `cupti_runtime_cbid.h` and `cupti_driver_cbid.h` of CUPTI 12.4, whose
 /// numbers are never changed, only added. Names are for a CUPTI that does not tell them.
-const FUNCTIONS: [(ApiLayer, u32, Class, &str); 69] = [
+const FUNCTIONS: [(ApiLayer, u32, FunctionClass, &str); 69] = [
     (Runtime, 211, Launch, "cudaLaunchKernel"),
     (Runtime, 214, Launch, "cudaLaunchKernel_ptsz"),
     (Runtime, 269, Launch, "cudaLaunchCooperativeKernel"),
@@ -117,12 +117,12 @@ const KNOWN: u64 = 1 << 32;
 const WANTED: u64 = 1 << 33;
 
 /// What was found out about functions, by layer and number: their text in the ring, and the flags above.
-pub(super) struct Functions {
+pub(super) struct FunctionClasses {
     entries: [[AtomicU64; REMEMBERED]; 2],
     only_waits: bool,
 }
 
-impl Functions {
+impl FunctionClasses {
     pub(super) const fn new(only_waits: bool) -> Self {
         Self {
             entries: [const { [const { AtomicU64::new(0) }; REMEMBERED] }; 2],
@@ -135,8 +135,8 @@ impl Functions {
         &self,
         layer: ApiLayer,
         function: u32,
-        api: &Api,
-        ring: &Ring,
+        api: &CuptiApi,
+        ring: &ProcessRing,
     ) -> Option<TextId> {
         let entries = self.entries.get(layer as usize - 1)?;
         let entry = entries.get(function as usize);
@@ -150,7 +150,7 @@ impl Functions {
         (value & WANTED != 0).then_some(value as TextId)
     }
 
-    fn look_up(&self, layer: ApiLayer, function: u32, api: &Api, ring: &Ring) -> u64 {
+    fn look_up(&self, layer: ApiLayer, function: u32, api: &CuptiApi, ring: &ProcessRing) -> u64 {
         let name = name(layer, function, api);
         if !is_wanted(layer, function, &name, self.only_waits) {
             return KNOWN;
@@ -166,7 +166,7 @@ impl Functions {
     }
 
     /// Has CUPTI itself leave out what is never wanted, where it can.
-    pub(super) fn mute(&self, api: &Api) {
+    pub(super) fn mute(&self, api: &CuptiApi) {
         for (layer, function, class, _) in FUNCTIONS {
             let is_muted = class == Chatter || (class == Launch && self.only_waits);
             let enable = match layer {
@@ -202,7 +202,7 @@ fn is_wanted(layer: ApiLayer, function: u32, name: &str, only_waits: bool) -> bo
 }
 
 /// The exported name of a function; `cuda_runtime#N` or `cuda_driver#N` where nobody tells.
-fn name(layer: ApiLayer, function: u32, api: &Api) -> Cow<'static, str> {
+fn name(layer: ApiLayer, function: u32, api: &CuptiApi) -> Cow<'static, str> {
     // `CUPTI_CB_DOMAIN_DRIVER_API` is 1, `_RUNTIME_API` 2: as the layers here.
     if let Some(name) = api.callback_name(layer as u32, function) {
         return Cow::Borrowed(exported(layer, name));

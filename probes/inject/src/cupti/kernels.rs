@@ -1,6 +1,6 @@
 //! Names of kernels: CUPTI's memory, read as soon as a record that points there has come.
 
-use crate::process::Ring;
+use crate::process_ring::ProcessRing;
 use gctrace_ring::NO_TEXT;
 use gctrace_ring::TextId;
 use std::collections::HashMap;
@@ -9,14 +9,14 @@ use std::ffi::c_char;
 
 /// Names of one buffer, by address: an address may be another name in the next one.
 #[derive(Default)]
-pub(super) struct Names(HashMap<u64, TextId>);
+pub(super) struct KernelNames(HashMap<u64, TextId>);
 
-impl Names {
+impl KernelNames {
     /// The text of the name at an address; 0 is no name.
     ///
     /// # Safety
     /// The address is 0 or that of a C string.
-    pub(super) unsafe fn text(&mut self, address: u64, ring: &Ring) -> TextId {
+    pub(super) unsafe fn text(&mut self, address: u64, ring: &ProcessRing) -> TextId {
         if address == 0 {
             return NO_TEXT;
         }

@@ -3,27 +3,27 @@
 //! Three kinds of thread come through here: CUPTI's own and the program's, which take and complete buffers and never
 //! wait; ours, which flushes; and the one that ends the program. None holds a lock of ours while it is in CUPTI.
 
-use super::api::Api;
 use super::api::Code;
-use super::batches::Batches;
+use super::api::CuptiApi;
+use super::batches::CallBatches;
 use super::buffers::BUFFER_BYTES;
-use super::buffers::Pool;
-use super::calls::Outermost;
-use super::clock::Clock;
-use super::decode::Activity;
-use super::decode::Call;
-use super::decode::Span;
-use super::decode::Work;
+use super::buffers::BufferPool;
+use super::calls::OutermostFilter;
+use super::clock::CuptiClock;
+use super::decode::ActivityRecord;
+use super::decode::ApiCall;
+use super::decode::CuptiSpan;
+use super::decode::DeviceActivity;
 use super::decode::decode;
-use super::functions::Functions;
-use super::kernels::Names;
-use super::say;
-use crate::process;
-use crate::process::Ring;
+use super::functions::FunctionClasses;
+use super::kernels::KernelNames;
+use super::report;
+use crate::process_ring;
+use crate::process_ring::ProcessRing;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Moment;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::TimeInterval;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::OnceLock;
@@ -38,32 +38,32 @@ use std::time::Duration;
 const FORCED: u32 = 1;
 
 /// What is kept while CUPTI records.
-pub(super) struct Session {
-    pub(super) api: Api,
-    pub(super) ring: &'static Ring,
-    pub(super) clock: Clock,
-    pub(super) functions: Functions,
+pub(super) struct CuptiSession {
+    pub(super) api: CuptiApi,
+    pub(super) ring: &'static ProcessRing,
+    pub(super) clock: CuptiClock,
+    pub(super) functions: FunctionClasses,
     /// Calls carry the kernel's thread ids.
     names_threads: bool,
-    calls: Batches,
-    outermost: Mutex<Outermost>,
+    calls: CallBatches,
+    outermost: Mutex<OutermostFilter>,
     /// Threads that read a buffer.
     readers: AtomicU32,
     /// Work without an end or without times: not yet told.
     unmeasured: AtomicU64,
     flush_failed: AtomicBool,
-    calibration_told: AtomicU64,
+    reported_error_ns: AtomicU64,
 }
 
-static POOL: Pool = Pool::new();
-static SESSION: OnceLock<Session> = OnceLock::new();
+static POOL: BufferPool = BufferPool::new();
+static SESSION: OnceLock<CuptiSession> = OnceLock::new();
 
-impl Session {
+impl CuptiSession {
     pub(super) fn new(
-        api: Api,
-        ring: &'static Ring,
-        clock: Clock,
-        functions: Functions,
+        api: CuptiApi,
+        ring: &'static ProcessRing,
+        clock: CuptiClock,
+        functions: FunctionClasses,
         names_threads: bool,
     ) -> Self {
         Self {
@@ -72,12 +72,12 @@ impl Session {
             clock,
             functions,
             names_threads,
-            calls: Batches::new(),
-            outermost: Mutex::new(Outermost::default()),
+            calls: CallBatches::new(),
+            outermost: Mutex::new(OutermostFilter::default()),
             readers: AtomicU32::new(0),
             unmeasured: AtomicU64::new(0),
             flush_failed: AtomicBool::new(false),
-            calibration_told: AtomicU64::new(0),
+            reported_error_ns: AtomicU64::new(0),
         }
     }
 
@@ -90,14 +90,14 @@ impl Session {
     pub(super) fn current() -> Option<&'static Self> {
         SESSION
             .get()
-            .filter(|_| process::existing_ring(Role::Gpu).is_some())
+            .filter(|_| process_ring::existing_ring(RingRole::Gpu).is_some())
     }
 
     /// Reads CUPTI's clock.
-    pub(super) fn read_clock(api: &Api) -> Option<u64> {
-        let mut moment = 0;
-        let code = (api.get_timestamp?)(&raw mut moment);
-        (code == 0 && moment != 0).then_some(moment)
+    pub(super) fn read_clock(api: &CuptiApi) -> Option<u64> {
+        let mut timestamp = 0;
+        let code = (api.get_timestamp?)(&raw mut timestamp);
+        (code == 0 && timestamp != 0).then_some(timestamp)
     }
 
     /// Has everything delivered that has ended, and writes down what only makes sense together. `last`: what has
@@ -106,7 +106,7 @@ impl Session {
     /// CUPTI keeps a buffer back as long as anything in it has not ended: what ended in it before comes with it, later
     /// than `Flushed` says. Buffers are small for that reason.
     pub(super) fn flush(&self, last: bool) {
-        let at_ns = process::now_ns();
+        let at_ns = process_ring::now_ns();
         self.clock.calibrate(&|| Self::read_clock(&self.api));
         let mut code = (self.api.flush_all)(0);
         if last {
@@ -115,9 +115,9 @@ impl Session {
         self.await_readers();
         self.write_calls(last);
         self.count_dropped();
-        self.tell_calibration();
+        self.report_calibration();
         if code == 0 {
-            self.ring.push(&Record::Flushed { at_ns });
+            self.ring.push(&RingRecord::Flushed { at_ns });
         } else if !self.flush_failed.swap(true, Ordering::Relaxed) {
             self.refused("cuptiActivityFlushAll", code);
         }
@@ -134,7 +134,7 @@ impl Session {
     }
 
     fn refused(&self, function: &str, code: Code) {
-        say(self.ring, CuptiState::Refused, i64::from(code), function);
+        report(self.ring, CuptiState::Refused, i64::from(code), function);
     }
 
     fn write_calls(&self, last: bool) {
@@ -150,14 +150,14 @@ impl Session {
         }
     }
 
-    fn write_call(&self, call: &Call) {
+    fn write_call(&self, call: &ApiCall) {
         let function = call.function;
         let wanted = self
             .functions
             .wanted(call.layer, function, &self.api, self.ring);
         let Some(name) = wanted else { return };
-        self.ring.push(&Record::Api {
-            moment: Moment {
+        self.ring.push(&RingRecord::Api {
+            interval: TimeInterval {
                 begin_ns: call.span.start_ns,
                 end_ns: call.span.end_ns,
             },
@@ -178,22 +178,22 @@ impl Session {
         }
         let count = self.unmeasured.swap(0, Ordering::Relaxed) + dropped as u64;
         if count > 0 {
-            let at_ns = process::now_ns();
-            self.ring.push(&Record::Dropped { at_ns, count });
+            let at_ns = process_ring::now_ns();
+            self.ring.push(&RingRecord::Dropped { at_ns, count });
         }
     }
 
     /// Says that moments are converted: once, and again when their error has doubled.
-    pub(super) fn tell_calibration(&self) {
+    pub(super) fn report_calibration(&self) {
         let Some(error_ns) = self.clock.error_ns() else {
             return;
         };
-        let told_ns = self.calibration_told.load(Ordering::Relaxed);
-        if told_ns == 0 || error_ns >= told_ns.saturating_mul(2) {
-            self.calibration_told
+        let last_error_ns = self.reported_error_ns.load(Ordering::Relaxed);
+        if last_error_ns == 0 || error_ns >= last_error_ns.saturating_mul(2) {
+            self.reported_error_ns
                 .store(error_ns.max(1), Ordering::Relaxed);
             let error_ns = i64::try_from(error_ns).unwrap_or(i64::MAX);
-            say(self.ring, CuptiState::Calibrated, error_ns, "");
+            report(self.ring, CuptiState::Calibrated, error_ns, "");
         }
     }
 
@@ -201,11 +201,11 @@ impl Session {
     fn read_buffer(&self, buffer: *mut u8, valid: usize) {
         // SAFETY: of the pool, so many bytes long, initialised, and ours until it is given back.
         let bytes = unsafe { std::slice::from_raw_parts(buffer, valid) };
-        let mut reading = Reading {
-            names: Names::default(),
+        let mut reading = BufferReading {
+            names: KernelNames::default(),
             calls: Vec::new(),
             // A calibrated clock may be off by a little.
-            latest_ns: process::now_ns().saturating_add(1_000_000_000),
+            latest_ns: process_ring::now_ns().saturating_add(1_000_000_000),
         };
         let mut record = std::ptr::null_mut();
         let mut before = None;
@@ -226,59 +226,61 @@ impl Session {
         self.calls.push(reading.calls);
     }
 
-    fn take(&self, activity: Activity, reading: &mut Reading) {
+    fn take(&self, activity: ActivityRecord, reading: &mut BufferReading) {
         let record = match activity {
-            Activity::Work(work) => self.work(&work, reading),
-            Activity::Call(mut call) => {
-                let moment = self.measured(call.span, reading);
-                if let Some(moment) = moment {
-                    call.span.start_ns = moment.begin_ns;
-                    call.span.end_ns = moment.end_ns;
+            ActivityRecord::Work(work) => self.work(&work, reading),
+            ActivityRecord::Call(mut call) => {
+                let interval = self.measured(call.span, reading);
+                if let Some(interval) = interval {
+                    call.span.start_ns = interval.begin_ns;
+                    call.span.end_ns = interval.end_ns;
                     reading.calls.push(call);
                 }
                 return;
             }
-            Activity::Synchronization {
+            ActivityRecord::Synchronization {
                 span,
                 kind,
                 correlation,
                 context,
                 stream,
                 event,
-            } => self.moment(span, reading).map(|moment| Record::Sync {
-                moment,
-                kind: u8::try_from(kind).unwrap_or(0),
+            } => self
+                .interval(span, reading)
+                .map(|interval| RingRecord::Sync {
+                    interval,
+                    kind: u8::try_from(kind).unwrap_or(0),
+                    correlation,
+                    context,
+                    stream,
+                    event,
+                }),
+            ActivityRecord::Event {
+                correlation,
+                context,
+                stream,
+                event,
+            } => Some(RingRecord::Event {
                 correlation,
                 context,
                 stream,
                 event,
             }),
-            Activity::Event {
-                correlation,
-                context,
-                stream,
-                event,
-            } => Some(Record::Event {
-                correlation,
-                context,
-                stream,
-                event,
-            }),
-            Activity::Overhead { span, kind } => self
-                .moment(span, reading)
-                .map(|moment| Record::Overhead { moment, kind }),
+            ActivityRecord::Overhead { span, kind } => self
+                .interval(span, reading)
+                .map(|interval| RingRecord::Overhead { interval, kind }),
         };
         if let Some(record) = record {
             self.ring.push(&record);
         }
     }
 
-    fn work(&self, work: &Work, reading: &mut Reading) -> Option<Record> {
-        let moment = self.measured(work.span, reading)?;
+    fn work(&self, work: &DeviceActivity, reading: &mut BufferReading) -> Option<RingRecord> {
+        let interval = self.measured(work.span, reading)?;
         // SAFETY: the address comes from a record that CUPTI has just handed over.
         let name = unsafe { reading.names.text(work.name, self.ring) };
-        Some(Record::Gpu {
-            moment,
+        Some(RingRecord::Gpu {
+            interval,
             work: work.work,
             copy_kind: work.copy_kind,
             device: work.device,
@@ -291,33 +293,33 @@ impl Session {
         })
     }
 
-    /// As [`moment`](Self::moment); what has none is counted.
-    fn measured(&self, span: Span, reading: &Reading) -> Option<Moment> {
-        let moment = self.moment(span, reading);
-        if moment.is_none() {
+    /// As [`interval`](Self::moment); what has none is counted.
+    fn measured(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
+        let interval = self.interval(span, reading);
+        if interval.is_none() {
             self.unmeasured.fetch_add(1, Ordering::Relaxed);
         }
-        moment
+        interval
     }
 
     /// In our clock; `None` for what has no times, because it has not ended or CUPTI had no memory for them, and for
     /// times that cannot be.
-    fn moment(&self, span: Span, reading: &Reading) -> Option<Moment> {
+    fn interval(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
         if span.start_ns == 0 || span.end_ns == 0 {
             return None;
         }
         let begin_ns = self.clock.convert(span.start_ns);
         let end_ns = self.clock.convert(span.end_ns);
-        let is_plausible = |moment_ns| self.clock.is_plausible(moment_ns, reading.latest_ns);
+        let is_plausible = |timestamp_ns| self.clock.is_plausible(timestamp_ns, reading.latest_ns);
         let is_measured = is_plausible(begin_ns) && is_plausible(end_ns);
-        is_measured.then_some(Moment { begin_ns, end_ns })
+        is_measured.then_some(TimeInterval { begin_ns, end_ns })
     }
 }
 
 /// What is kept while a buffer is read.
-struct Reading {
-    names: Names,
-    calls: Vec<Call>,
+struct BufferReading {
+    names: KernelNames,
+    calls: Vec<ApiCall>,
     /// No moment in it is later.
     latest_ns: u64,
 }
@@ -348,7 +350,7 @@ pub(super) extern "C" fn complete(
         return;
     }
     super::guarded(|| {
-        if let Some(session) = Session::current() {
+        if let Some(session) = CuptiSession::current() {
             session.readers.fetch_add(1, Ordering::AcqRel);
             session.read_buffer(buffer, valid.min(BUFFER_BYTES));
             session.readers.fetch_sub(1, Ordering::AcqRel);

@@ -7,17 +7,17 @@
 //!
 //! Whoever sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps what was there.
 
-use super::api::Allocator;
-use super::api::Api;
-use crate::process;
-use crate::process::Ring;
-use crate::process::existing_ring;
-use crate::process::now_ns;
-use crate::process::ring;
+use super::api::MemAllocator;
+use super::api::PythonApi;
+use crate::process_ring;
+use crate::process_ring::ProcessRing;
+use crate::process_ring::existing_ring;
+use crate::process_ring::now_ns;
+use crate::process_ring::ring;
 use gctrace_ring::HookState;
 use gctrace_ring::NO_TEXT;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicBool;
@@ -33,15 +33,15 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 static ALONE: AtomicBool = AtomicBool::new(false);
 
 /// Begins to count, in the first interpreter; the lock is held, and nothing else runs yet.
-pub(super) fn install(api: &'static Api) {
+pub(super) fn install(api: &'static PythonApi) {
     if INSTALLED.swap(true, Ordering::Relaxed) {
         ALONE.store(false, Ordering::Relaxed);
         return;
     }
-    let Some(ring) = ring(Role::Python) else {
+    let Some(ring) = ring(RingRole::Python) else {
         return;
     };
-    super::say_interpreter(api, ring);
+    super::report_interpreter(api, ring);
     ALONE.store(!api.is_free_threaded(), Ordering::Relaxed);
     let (state, detail) = match wrap(api) {
         Some(()) => (HookState::CountingAllocations, NO_TEXT),
@@ -50,7 +50,7 @@ pub(super) fn install(api: &'static Api) {
             (HookState::NotCountingAllocations, ring.text(reason))
         }
     };
-    ring.push(&Record::Hook {
+    ring.push(&RingRecord::Hook {
         at_ns: now_ns(),
         state,
         interpreter: api.interpreter_id(),
@@ -59,17 +59,17 @@ pub(super) fn install(api: &'static Api) {
     });
 }
 
-fn wrap(api: &Api) -> Option<()> {
+fn wrap(api: &PythonApi) -> Option<()> {
     let (get, set) = (api.PyMem_GetAllocator?, api.PyMem_SetAllocator?);
-    process::count_allocations();
+    process_ring::count_allocations();
     for domain in DOMAINS {
-        let mut before = MaybeUninit::<Allocator>::uninit();
+        let mut before = MaybeUninit::<MemAllocator>::uninit();
         // SAFETY: the domains exist since 3.5, and their allocators are always set; what was there before lives
         // on in a place that is never freed.
         unsafe {
             get(domain, before.as_mut_ptr());
             let before = Box::leak(Box::new(before.assume_init()));
-            let wrapper = Allocator {
+            let wrapper = MemAllocator {
                 context: std::ptr::from_mut(before).cast(),
                 malloc,
                 calloc,
@@ -84,8 +84,8 @@ fn wrap(api: &Api) -> Option<()> {
 
 /// The ring that counts; a forked child's is made when it first allocates.
 #[inline]
-fn counting() -> Option<&'static Ring> {
-    existing_ring(Role::Python).or_else(|| ring(Role::Python))
+fn counting() -> Option<&'static ProcessRing> {
+    existing_ring(RingRole::Python).or_else(|| ring(RingRole::Python))
 }
 
 #[inline]
@@ -110,9 +110,9 @@ fn count_free() {
 /// # Safety
 /// The context that `wrap` gave.
 #[inline]
-unsafe fn before(context: *mut c_void) -> &'static Allocator {
+unsafe fn before(context: *mut c_void) -> &'static MemAllocator {
     // SAFETY: as the caller promises; never freed.
-    unsafe { &*context.cast::<Allocator>() }
+    unsafe { &*context.cast::<MemAllocator>() }
 }
 
 unsafe extern "C" fn malloc(context: *mut c_void, size: usize) -> *mut c_void {

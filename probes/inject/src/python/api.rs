@@ -17,7 +17,7 @@ pub(crate) const NULL: Object = std::ptr::null_mut();
 
 /// `PyMethodDef` (Include/methodobject.h).
 #[repr(C)]
-pub(crate) struct Method {
+pub(crate) struct MethodDef {
     pub(crate) name: *const c_char,
     pub(crate) function: FastCall,
     pub(crate) flags: c_int,
@@ -25,7 +25,7 @@ pub(crate) struct Method {
 }
 
 // SAFETY: points to static text only.
-unsafe impl Sync for Method {}
+unsafe impl Sync for MethodDef {}
 
 /// `_PyCFunctionFast`: self, arguments, their number.
 pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
@@ -36,7 +36,7 @@ pub(crate) const FASTCALL: c_int = 0x0080;
 /// `PyMemAllocatorEx` (Include/cpython/pymem.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Allocator {
+pub(crate) struct MemAllocator {
     pub(crate) context: *mut c_void,
     pub(crate) malloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
     pub(crate) calloc: unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut c_void,
@@ -51,13 +51,13 @@ macro_rules! functions {
     ) => {
         /// The functions. Each may be called as CPython's manual says; most need the interpreter's lock.
         #[expect(non_snake_case, reason = "names of the C API")]
-        pub(crate) struct Api {
+        pub(crate) struct PythonApi {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
             $(pub(crate) $optional: Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>,)*
             none: Object,
         }
 
-        impl Api {
+        impl PythonApi {
             fn find(library: *mut c_void) -> Option<Self> {
                 // SAFETY: functions of these names have these types in every CPython since 3.8.
                 unsafe {
@@ -102,7 +102,7 @@ functions! {
         fn PySequence_GetItem(Object, isize) -> Object;
         fn PyCapsule_New(*mut c_void, *const c_char, Option<unsafe extern "C" fn(Object)>) -> Object;
         fn PyCapsule_GetPointer(Object, *const c_char) -> *mut c_void;
-        fn PyCFunction_NewEx(*const Method, Object, Object) -> Object;
+        fn PyCFunction_NewEx(*const MethodDef, Object, Object) -> Object;
         fn PyEval_GetFrame() -> Object;
         fn PyFrame_GetLineNumber(Object) -> c_int;
         fn PyInterpreterState_GetID(*mut c_void) -> c_longlong;
@@ -121,17 +121,17 @@ functions! {
         // All versions.
         fn PyThreadState_Get() -> *mut c_void;
         fn PyCode_Addr2Line(Object, c_int) -> c_int;
-        fn PyMem_GetAllocator(c_int, *mut Allocator);
-        fn PyMem_SetAllocator(c_int, *const Allocator);
+        fn PyMem_GetAllocator(c_int, *mut MemAllocator);
+        fn PyMem_SetAllocator(c_int, *const MemAllocator);
     }
 }
 
 // SAFETY: addresses of functions, and of None, which is only ever handed out.
-unsafe impl Send for Api {}
+unsafe impl Send for PythonApi {}
 // SAFETY: as above.
-unsafe impl Sync for Api {}
+unsafe impl Sync for PythonApi {}
 
-static API: OnceLock<Api> = OnceLock::new();
+static API: OnceLock<PythonApi> = OnceLock::new();
 
 /// The address of a symbol whose name ends in a zero; null where there is none.
 fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
@@ -141,24 +141,24 @@ fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
 
 /// Looks a CPython up, in a library or (`RTLD_DEFAULT`) in all that the program sees; `None` if there is none, or
 /// it lacks what is needed.
-pub(crate) fn find(library: *mut c_void) -> Option<&'static Api> {
+pub(crate) fn find(library: *mut c_void) -> Option<&'static PythonApi> {
     if let Some(known) = API.get() {
         return Some(known);
     }
     if symbol(library, "Py_IsInitialized\0").is_null() {
         return None;
     }
-    let _ = API.set(Api::find(library)?);
+    let _ = API.set(PythonApi::find(library)?);
     API.get()
 }
 
 /// The CPython that was found.
 #[inline]
-pub(crate) fn api() -> Option<&'static Api> {
+pub(crate) fn api() -> Option<&'static PythonApi> {
     API.get()
 }
 
-impl Api {
+impl PythonApi {
     /// None, owned by the caller.
     pub(crate) fn none(&self) -> Object {
         // SAFETY: needs the lock, which callbacks have.

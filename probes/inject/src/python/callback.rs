@@ -3,24 +3,24 @@
 //! Called by the collector with the interpreter's lock held and no exception set (`invoke_gc_callback` in
 //! Modules/gcmodule.c, Python/gc.c), and with `collecting` set: what is allocated here triggers no collection.
 
-use super::api::Api;
-use super::api::Method;
+use super::api::MethodDef;
 use super::api::NULL;
 use super::api::Object;
+use super::api::PythonApi;
 use super::api::api;
-use super::interpreter::Interpreter;
-use super::interpreter::State;
+use super::interpreter::HookedInterpreter;
+use super::interpreter::InterpreterState;
 use super::interpreter::behind;
 use super::interpreter::method;
 use super::object::number;
-use crate::process::Ring;
-use crate::process::existing_ring;
-use crate::process::now_ns;
-use crate::process::tid;
+use crate::process_ring::ProcessRing;
+use crate::process_ring::existing_ring;
+use crate::process_ring::now_ns;
+use crate::process_ring::tid;
 use gctrace_ring::LostKind;
-use gctrace_ring::Moment;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::TimeInterval;
 use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
 
@@ -28,7 +28,7 @@ use std::panic::AssertUnwindSafe;
 const NAME: &CStr = c"gctrace_callback";
 pub(crate) const NAME_TEXT: &str = "gctrace_callback";
 
-pub(crate) static METHOD: Method = method(NAME, callback);
+pub(crate) static METHOD: MethodDef = method(NAME, callback);
 
 /// Pauses from which on the whole stack and the settings are looked at, in ns: some microseconds more do not
 /// matter then.
@@ -56,7 +56,7 @@ unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: 
 }
 
 /// The third letter of "start" and "stop".
-unsafe fn third_letter(api: &Api, phase: Object) -> Option<u8> {
+unsafe fn third_letter(api: &PythonApi, phase: Object) -> Option<u8> {
     let mut length = 0;
     // SAFETY: the lock is held; the text lives as long as the object.
     unsafe {
@@ -69,7 +69,7 @@ unsafe fn third_letter(api: &Api, phase: Object) -> Option<u8> {
     }
 }
 
-impl Interpreter {
+impl HookedInterpreter {
     /// # Safety
     /// The lock is held, the objects are alive.
     unsafe fn called(&'static self, phase: Object, info: Object) {
@@ -79,7 +79,7 @@ impl Interpreter {
         let end_ns = if letter == Some(b'o') { now_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
             if letter == Some(b'o')
-                && let Some(ring) = existing_ring(Role::Python)
+                && let Some(ring) = existing_ring(RingRole::Python)
             {
                 ring.lose(LostKind::Pauses, 1);
             }
@@ -94,8 +94,8 @@ impl Interpreter {
         match letter {
             Some(b'a') => self.begun(&mut state, ring, generation),
             Some(b'o') => {
-                let record = Record::Pause {
-                    moment: Moment {
+                let record = RingRecord::Pause {
+                    interval: TimeInterval {
                         begin_ns: state.begin_ns,
                         end_ns,
                     },
@@ -115,21 +115,21 @@ impl Interpreter {
 
     /// This process's ring, which knows of the interpreter.
     #[inline]
-    fn own_ring(&self, state: &mut State) -> Option<&'static Ring> {
-        match existing_ring(Role::Python) {
+    fn own_ring(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
+        match existing_ring(RingRole::Python) {
             Some(ring) if ring.number() == state.introduced => Some(ring),
             _ => self.introduce(state),
         }
     }
 
-    fn begun(&self, state: &mut State, ring: &Ring, generation: u8) {
+    fn begun(&self, state: &mut InterpreterState, ring: &ProcessRing, generation: u8) {
         if std::mem::take(&mut state.settings_are_due) || generation == OLDEST {
-            self.look_at_settings(ring, state);
+            self.read_settings(ring, state);
         }
         let tid = tid();
         let at_ns = now_ns();
         state.begin_ns = at_ns;
-        ring.push(&Record::PauseBegin {
+        ring.push(&RingRecord::PauseBegin {
             at_ns,
             tid,
             generation,
@@ -137,15 +137,18 @@ impl Interpreter {
         });
     }
 
-    fn ended(&self, state: &mut State, ring: &Ring, mut record: Record) {
-        let Record::Pause { moment, frame, .. } = &mut record else {
+    fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut record: RingRecord) {
+        let RingRecord::Pause {
+            interval, frame, ..
+        } = &mut record
+        else {
             return;
         };
         // Its begin was not seen: the entry was put in within the collection.
         if std::mem::take(&mut state.begin_ns) == 0 {
-            moment.begin_ns = moment.end_ns;
+            interval.begin_ns = interval.end_ns;
         }
-        let is_long = moment.end_ns.saturating_sub(moment.begin_ns) > LONG;
+        let is_long = interval.end_ns.saturating_sub(interval.begin_ns) > LONG;
         if state.live.is_some() && self.stack_depth > 0 {
             *frame = if is_long && self.stack_depth > 1 {
                 state.frames.stack(self.api, ring, self.stack_depth)
@@ -163,7 +166,7 @@ impl Interpreter {
 ///
 /// # Safety
 /// The lock is held, the objects are alive.
-unsafe fn value(api: &Api, info: Object, key: Object) -> i64 {
+unsafe fn value(api: &PythonApi, info: Object, key: Object) -> i64 {
     // SAFETY: as the caller promises; the value is borrowed from the dictionary.
     unsafe {
         let value = (api.PyDict_GetItemWithError)(info, key);

@@ -4,12 +4,12 @@
 //! the one place that its address gives it. Frames are read by `raw_frame` where that is possible, else by the C
 //! API, which does not say in 3.8 which code a frame runs.
 
-use super::api::Api;
 use super::api::Object;
-use super::object::Owned;
-use super::raw_frame::Layout;
+use super::api::PythonApi;
+use super::object::OwnedRef;
 use super::raw_frame::RawFrame;
-use crate::process::Ring;
+use super::raw_frame::RawFrameLayout;
+use crate::process_ring::ProcessRing;
 use gctrace_ring::TextId;
 
 /// Places for lines, and for code objects.
@@ -22,33 +22,33 @@ const DEEPEST: u32 = 1024;
 const BACK_3_8: usize = 24;
 const CODE_3_8: usize = 32;
 
-struct Line {
-    code: Owned,
+struct CachedLine {
+    code: OwnedRef,
     /// Last instruction.
     at: i32,
     frame: u32,
 }
 
-struct Code {
-    code: Owned,
+struct CachedCode {
+    code: OwnedRef,
     function: TextId,
     file: TextId,
 }
 
 /// What is remembered of one interpreter's code, for one ring.
-pub(crate) struct Frames {
+pub(crate) struct FrameCache {
     ring: u32,
-    lines: Vec<Option<Line>>,
-    codes: Vec<Option<Code>>,
+    lines: Vec<Option<CachedLine>>,
+    codes: Vec<Option<CachedCode>>,
     /// How frames are read without making objects of them; `None`: the C API is asked.
-    layout: Option<&'static Layout>,
+    layout: Option<&'static RawFrameLayout>,
 }
 
-impl Frames {
+impl FrameCache {
     /// Nothing is remembered. The lock must be held.
-    pub(crate) fn new(api: &'static Api) -> Self {
+    pub(crate) fn new(api: &'static PythonApi) -> Self {
         let mut frames = Self {
-            layout: Layout::verified(api),
+            layout: RawFrameLayout::verified(api),
             ring: 0,
             lines: Vec::new(),
             codes: Vec::new(),
@@ -67,7 +67,7 @@ impl Frames {
 
     /// The number of the innermost frame of this thread, its callers left out; 0: there is none. The lock must
     /// be held.
-    pub(crate) fn innermost(&mut self, api: &'static Api, ring: &Ring) -> u32 {
+    pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &ProcessRing) -> u32 {
         self.belong_to(ring);
         let Some(frame) = self.running(api) else {
             return 0;
@@ -89,14 +89,14 @@ impl Frames {
             let previous = self
                 .lines
                 .get_mut(place)
-                .map(|line| line.replace(Line { code, at, frame }));
+                .map(|line| line.replace(CachedLine { code, at, frame }));
             drop(previous);
         }
         frame
     }
 
     /// The same, with up to so many frames in all.
-    pub(crate) fn stack(&mut self, api: &'static Api, ring: &Ring, depth: u32) -> u32 {
+    pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &ProcessRing, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
         let mut next = self.running(api);
@@ -121,18 +121,18 @@ impl Frames {
     }
 
     /// The innermost frame of this thread.
-    fn running(&self, api: &'static Api) -> Option<Frame> {
+    fn running(&self, api: &'static PythonApi) -> Option<ThreadFrame> {
         if let Some(layout) = self.layout {
-            return layout.innermost(api).map(Frame::Raw);
+            return layout.innermost(api).map(ThreadFrame::Raw);
         }
         // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
         let frame = unsafe { (api.PyEval_GetFrame)() };
         // SAFETY: as above.
-        (!frame.is_null()).then(|| Frame::Object(unsafe { Owned::share(api, frame) }))
+        (!frame.is_null()).then(|| ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
     }
 
     /// Numbers are of one ring: a forked child has another.
-    fn belong_to(&mut self, ring: &Ring) {
+    fn belong_to(&mut self, ring: &ProcessRing) {
         if self.ring != ring.number() {
             self.ring = ring.number();
             self.forget();
@@ -140,7 +140,12 @@ impl Frames {
     }
 
     /// Function and file of a code object.
-    fn names(&mut self, api: &'static Api, ring: &Ring, code: &Owned) -> (TextId, TextId) {
+    fn names(
+        &mut self,
+        api: &'static PythonApi,
+        ring: &ProcessRing,
+        code: &OwnedRef,
+    ) -> (TextId, TextId) {
         let place = code.object().addr() / 16 % PLACES;
         if let Some(Some(known)) = self.codes.get(place)
             && known.code.object() == code.object()
@@ -149,7 +154,7 @@ impl Frames {
         }
         let text = |name| {
             let text = code.attribute(name);
-            ring.text(text.as_ref().and_then(Owned::text).unwrap_or("?"))
+            ring.text(text.as_ref().and_then(OwnedRef::text).unwrap_or("?"))
         };
         // Qualified names: 3.11.
         let qualified = api.PyFrame_GetLasti.is_some();
@@ -159,9 +164,9 @@ impl Frames {
             c"co_name"
         });
         let file = text(c"co_filename");
-        let kept = Code {
+        let kept = CachedCode {
             // SAFETY: alive, the caller holds it.
-            code: unsafe { Owned::share(api, code.object()) },
+            code: unsafe { OwnedRef::share(api, code.object()) },
             function,
             file,
         };
@@ -172,19 +177,21 @@ impl Frames {
 }
 
 /// A frame of this thread, which runs. The lock must be held.
-enum Frame {
+enum ThreadFrame {
     /// By the C API.
-    Object(Owned),
+    Object(OwnedRef),
     /// Where the interpreter keeps it.
     Raw(RawFrame),
 }
 
-impl Frame {
-    fn code(&self, api: &'static Api) -> Option<Owned> {
+impl ThreadFrame {
+    fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
         match (self, api.PyFrame_GetCode) {
             (Self::Raw(frame), _) => frame.code(api),
             // SAFETY: the lock is held, the frame alive.
-            (Self::Object(frame), Some(code)) => unsafe { Owned::new(api, code(frame.object())) },
+            (Self::Object(frame), Some(code)) => unsafe {
+                OwnedRef::new(api, code(frame.object()))
+            },
             // SAFETY: as above.
             (Self::Object(frame), None) => unsafe { field(api, frame.object(), CODE_3_8) },
         }
@@ -192,7 +199,7 @@ impl Frame {
 
     /// The last instruction within the code object. (Its line would do as well, but is found by a walk through the
     /// code's table of lines.)
-    fn last_instruction(&self, api: &'static Api) -> i32 {
+    fn last_instruction(&self, api: &'static PythonApi) -> i32 {
         match (self, api.PyFrame_GetLasti) {
             (Self::Raw(frame), _) => frame.last_instruction(),
             // SAFETY: the lock is held, the frame alive.
@@ -204,7 +211,7 @@ impl Frame {
         }
     }
 
-    fn line(&self, api: &Api, code: &Owned) -> u32 {
+    fn line(&self, api: &PythonApi, code: &OwnedRef) -> u32 {
         // SAFETY: the lock is held, frame and code are alive.
         let line = unsafe {
             match (self, api.PyCode_Addr2Line) {
@@ -216,7 +223,7 @@ impl Frame {
         u32::try_from(line).unwrap_or(0)
     }
 
-    fn caller(&self, api: &'static Api) -> Option<Self> {
+    fn caller(&self, api: &'static PythonApi) -> Option<Self> {
         let frame = match self {
             Self::Raw(frame) => return frame.caller().map(Self::Raw),
             Self::Object(frame) => frame.object(),
@@ -226,7 +233,7 @@ impl Frame {
             match api.PyFrame_GetBack {
                 Some(back) => {
                     let caller = back(frame);
-                    (!caller.is_null()).then(|| Owned::new(api, caller))?
+                    (!caller.is_null()).then(|| OwnedRef::new(api, caller))?
                 }
                 None => field(api, frame, BACK_3_8),
             }
@@ -239,13 +246,13 @@ impl Frame {
 ///
 /// # Safety
 /// The lock is held, the frame alive.
-unsafe fn field(api: &'static Api, frame: Object, offset: usize) -> Option<Owned> {
+unsafe fn field(api: &'static PythonApi, frame: Object, offset: usize) -> Option<OwnedRef> {
     if !api.is_series("3.8.") {
         return None;
     }
     // SAFETY: as the caller promises; the offset is within the structure and aligned.
     unsafe {
         let object = frame.byte_add(offset).cast::<Object>().read();
-        (!object.is_null()).then(|| Owned::share(api, object))
+        (!object.is_null()).then(|| OwnedRef::share(api, object))
     }
 }

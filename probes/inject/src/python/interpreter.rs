@@ -1,23 +1,23 @@
 //! One interpreter (main or sub): what is hooked into it, and what is known of it.
 
-use super::api::Api;
 use super::api::FASTCALL;
 use super::api::FastCall;
-use super::api::Method;
+use super::api::MethodDef;
 use super::api::NULL;
 use super::api::Object;
+use super::api::PythonApi;
 use super::callback;
-use super::frames::Frames;
-use super::object::Owned;
+use super::frames::FrameCache;
+use super::object::OwnedRef;
 use super::watch;
-use crate::process::Ring;
-use crate::process::now_ns;
-use crate::process::options;
-use crate::process::ring;
+use crate::process_ring::ProcessRing;
+use crate::process_ring::now_ns;
+use crate::process_ring::options;
+use crate::process_ring::ring;
 use gctrace_ring::HookState;
 use gctrace_ring::NO_TEXT;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
 use std::ffi::CStr;
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -27,7 +27,7 @@ pub(crate) type Settings = ([i32; 3], bool);
 
 /// What changes. Behind a lock that is never waited for: only builds without the interpreter's lock, or user
 /// code run from within ours, can find it taken.
-pub(crate) struct State {
+pub(crate) struct InterpreterState {
     /// When the collection that is running began; 0: none is.
     pub(crate) begin_ns: u64,
     /// The ring that was told of this interpreter.
@@ -39,52 +39,52 @@ pub(crate) struct State {
     pub(crate) before: u64,
     pub(crate) seen: u64,
     pub(crate) was_restored: bool,
-    pub(crate) frames: Frames,
+    pub(crate) frames: FrameCache,
     /// `None` once the interpreter ends.
-    pub(crate) live: Option<Live>,
+    pub(crate) live: Option<InterpreterObjects>,
 }
 
 /// Objects of the interpreter, held until it ends.
-pub(crate) struct Live {
+pub(crate) struct InterpreterObjects {
     /// The list that the collector reads, whatever `gc.callbacks` names by now.
-    pub(crate) callbacks: Owned,
+    pub(crate) callbacks: OwnedRef,
     /// Our entry in it. Not held: that it dies says that the program took it out.
     pub(crate) entry: Object,
-    get_threshold: Owned,
-    is_enabled: Owned,
-    get_stats: Owned,
-    collections: Owned,
+    get_threshold: OwnedRef,
+    is_enabled: OwnedRef,
+    get_stats: OwnedRef,
+    collections: OwnedRef,
 }
 
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
-unsafe impl Send for State {}
+unsafe impl Send for InterpreterState {}
 
 /// Keys of the dictionary that callbacks get.
-pub(crate) struct Keys {
+pub(crate) struct CallbackKeys {
     pub(crate) generation: Object,
     pub(crate) collected: Object,
     pub(crate) uncollectable: Object,
 }
 
 /// One interpreter. Lives until its entry in `gc.callbacks` is gone for good.
-pub(crate) struct Interpreter {
-    pub(crate) api: &'static Api,
+pub(crate) struct HookedInterpreter {
+    pub(crate) api: &'static PythonApi,
     pub(crate) id: i64,
     pub(crate) stack_depth: u32,
-    pub(crate) keys: Keys,
-    pub(crate) state: Mutex<State>,
+    pub(crate) keys: CallbackKeys,
+    pub(crate) state: Mutex<InterpreterState>,
 }
 
 /// Tells our capsules from others'.
 pub(crate) const CAPSULE: &CStr = c"gctrace";
 
 /// Hooks into the interpreter whose lock is held; `Err`: why not.
-pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
+pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     let options = options().ok_or("not asked for")?;
     if !is_first_time(api) {
         return Ok(());
     }
-    let gc = Owned::import(api, c"gc").ok_or("there is no module gc")?;
+    let gc = OwnedRef::import(api, c"gc").ok_or("there is no module gc")?;
     let missing = "the module gc lacks a function";
     let callbacks = gc.attribute(c"callbacks").ok_or(missing)?;
     let id = api.interpreter_id();
@@ -93,7 +93,7 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
             "it shares the list gc.callbacks of the main interpreter, which its collector does not read (3.9)",
         );
     }
-    let live = Live {
+    let live = InterpreterObjects {
         callbacks,
         entry: NULL,
         get_threshold: gc.attribute(c"get_threshold").ok_or(missing)?,
@@ -102,17 +102,17 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
         collections: text(api, c"collections").ok_or(missing)?,
     };
     let before = live.collections();
-    let key = |name| text(api, name).map(Owned::release).ok_or(missing);
-    let interpreter = Interpreter {
+    let key = |name| text(api, name).map(OwnedRef::release).ok_or(missing);
+    let interpreter = HookedInterpreter {
         api,
         id,
         stack_depth: options.stack_depth,
-        keys: Keys {
+        keys: CallbackKeys {
             generation: key(c"generation")?,
             collected: key(c"collected")?,
             uncollectable: key(c"uncollectable")?,
         },
-        state: Mutex::new(State {
+        state: Mutex::new(InterpreterState {
             begin_ns: 0,
             introduced: 0,
             settings: None,
@@ -120,12 +120,12 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
             before,
             seen: 0,
             was_restored: false,
-            frames: Frames::new(api),
+            frames: FrameCache::new(api),
             live: Some(live),
         }),
     };
     // From now on it belongs to its capsule.
-    let interpreter: &'static Interpreter = Box::leak(Box::new(interpreter));
+    let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
     interpreter
         .put_in(&mut state)
@@ -136,7 +136,7 @@ pub(crate) fn install(api: &'static Api) -> Result<(), &'static str> {
 }
 
 /// Whether this is the first call in the interpreter: a module can be imported again.
-fn is_first_time(api: &'static Api) -> bool {
+fn is_first_time(api: &'static PythonApi) -> bool {
     let dictionary = api.interpreter_dictionary();
     let Some(mark) = text(api, CAPSULE) else {
         return true;
@@ -146,7 +146,7 @@ fn is_first_time(api: &'static Api) -> bool {
     }
     // SAFETY: the lock is held; the interpreter owns the dictionary.
     unsafe {
-        let dictionary = Owned::share(api, dictionary);
+        let dictionary = OwnedRef::share(api, dictionary);
         let is_first = dictionary.value(&mark).is_none();
         if (api.PyDict_SetItemString)(dictionary.object(), CAPSULE.as_ptr(), mark.object()) != 0 {
             (api.PyErr_Clear)();
@@ -155,29 +155,29 @@ fn is_first_time(api: &'static Api) -> bool {
     }
 }
 
-fn text(api: &'static Api, text: &CStr) -> Option<Owned> {
+fn text(api: &'static PythonApi, text: &CStr) -> Option<OwnedRef> {
     // SAFETY: the lock is held.
-    unsafe { Owned::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
+    unsafe { OwnedRef::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
 }
 
 /// A C function for Python to call, with the interpreter as its self. `end`: called when nobody holds it any more.
 pub(crate) fn callable(
-    interpreter: &'static Interpreter,
-    method: &'static Method,
+    interpreter: &'static HookedInterpreter,
+    method: &'static MethodDef,
     end: Option<unsafe extern "C" fn(Object)>,
-) -> Option<Owned> {
+) -> Option<OwnedRef> {
     let api = interpreter.api;
     let pointer = std::ptr::from_ref(interpreter).cast_mut().cast::<c_void>();
     // SAFETY: the lock is held; name and method are static.
     unsafe {
-        let capsule = Owned::new(api, (api.PyCapsule_New)(pointer, CAPSULE.as_ptr(), end))?;
-        Owned::new(api, (api.PyCFunction_NewEx)(method, capsule.object(), NULL))
+        let capsule = OwnedRef::new(api, (api.PyCapsule_New)(pointer, CAPSULE.as_ptr(), end))?;
+        OwnedRef::new(api, (api.PyCFunction_NewEx)(method, capsule.object(), NULL))
     }
 }
 
 /// How Python sees a function of ours.
-pub(crate) const fn method(name: &'static CStr, function: FastCall) -> Method {
-    Method {
+pub(crate) const fn method(name: &'static CStr, function: FastCall) -> MethodDef {
+    MethodDef {
         name: name.as_ptr(),
         function,
         flags: FASTCALL,
@@ -190,30 +190,33 @@ pub(crate) const fn method(name: &'static CStr, function: FastCall) -> Method {
 /// # Safety
 /// The lock is held; the capsule was made by `callable`.
 #[inline]
-pub(crate) unsafe fn behind(api: &Api, capsule: Object) -> Option<&'static Interpreter> {
+pub(crate) unsafe fn behind(
+    api: &PythonApi,
+    capsule: Object,
+) -> Option<&'static HookedInterpreter> {
     // SAFETY: as the caller promises; the pointer is to a leaked interpreter.
     unsafe {
         (api.PyCapsule_GetPointer)(capsule, CAPSULE.as_ptr())
-            .cast::<Interpreter>()
+            .cast::<HookedInterpreter>()
             .as_ref()
     }
 }
 
 /// Whether a list of callbacks has an entry of ours, of whichever interpreter.
-fn has_entry(callbacks: &Owned) -> bool {
+fn has_entry(callbacks: &OwnedRef) -> bool {
     callbacks.items().any(|item| {
         let name = item.attribute(c"__name__");
-        name.as_ref().and_then(Owned::text) == Some(callback::NAME_TEXT)
+        name.as_ref().and_then(OwnedRef::text) == Some(callback::NAME_TEXT)
     })
 }
 
-impl Live {
+impl InterpreterObjects {
     /// Collections of all generations so far, as the collector counts them.
     pub(crate) fn collections(&self) -> u64 {
         let Some(all) = self.get_stats.call(None) else {
             return 0;
         };
-        let count = |one: Owned| {
+        let count = |one: OwnedRef| {
             one.value(&self.collections)
                 .map_or(0, |value| value.number())
         };
@@ -237,11 +240,11 @@ impl Live {
     }
 }
 
-impl Interpreter {
+impl HookedInterpreter {
     /// Puts our entry into the list.
-    pub(crate) fn put_in(&'static self, state: &mut State) -> Option<()> {
+    pub(crate) fn put_in(&'static self, state: &mut InterpreterState) -> Option<()> {
         let live = state.live.as_mut()?;
-        let entry = callable(self, &callback::METHOD, Some(watch::taken_out))?;
+        let entry = callable(self, &callback::METHOD, Some(watch::removed_by_program))?;
         // SAFETY: the lock is held, both are alive; the list holds the entry from now on.
         let failed =
             unsafe { (self.api.PyList_Append)(live.callbacks.object(), entry.object()) } != 0;
@@ -255,21 +258,21 @@ impl Interpreter {
     }
 
     /// Tells this process's ring of the interpreter, once.
-    pub(crate) fn introduce(&self, state: &mut State) -> Option<&'static Ring> {
-        let ring = ring(Role::Python)?;
+    pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
+        let ring = ring(RingRole::Python)?;
         if state.introduced != ring.number() {
             state.introduced = ring.number();
-            super::say_interpreter(self.api, ring);
-            self.say(ring, HookState::Installed, "", 0);
+            super::report_interpreter(self.api, ring);
+            self.report(ring, HookState::Installed, "", 0);
             state.settings = None;
-            self.look_at_settings(ring, state);
+            self.read_settings(ring, state);
         }
         Some(ring)
     }
 
     /// Writes what became of the hook.
-    pub(crate) fn say(&self, ring: &Ring, hook: HookState, detail: &str, count: u64) {
-        ring.push(&Record::Hook {
+    pub(crate) fn report(&self, ring: &ProcessRing, hook: HookState, detail: &str, count: u64) {
+        ring.push(&RingRecord::Hook {
             at_ns: now_ns(),
             state: hook,
             interpreter: self.id,
@@ -283,8 +286,8 @@ impl Interpreter {
     }
 
     /// Writes the collector's settings if they are not as they were.
-    pub(crate) fn look_at_settings(&self, ring: &Ring, state: &mut State) {
-        let Some(settings) = state.live.as_ref().and_then(Live::settings) else {
+    pub(crate) fn read_settings(&self, ring: &ProcessRing, state: &mut InterpreterState) {
+        let Some(settings) = state.live.as_ref().and_then(InterpreterObjects::settings) else {
             return;
         };
         if state.settings == Some(settings) {
@@ -292,7 +295,7 @@ impl Interpreter {
         }
         state.settings = Some(settings);
         let (thresholds, enabled) = settings;
-        ring.push(&Record::Settings {
+        ring.push(&RingRecord::Settings {
             at_ns: now_ns(),
             interpreter: self.id,
             thresholds,

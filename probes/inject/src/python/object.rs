@@ -1,23 +1,23 @@
 //! References that are given back when they go out of scope, and the few things done with them. All of it needs
 //! the interpreter's lock; an exception that a call here leaves is cleared here.
 
-use super::api::Api;
 use super::api::NULL;
 use super::api::Object;
+use super::api::PythonApi;
 use std::ffi::CStr;
 
 /// A reference of ours.
-pub(crate) struct Owned {
-    api: &'static Api,
+pub(crate) struct OwnedRef {
+    api: &'static PythonApi,
     object: Object,
 }
 
-impl Owned {
+impl OwnedRef {
     /// Takes over a new reference; `None`, and the exception cleared, if it is none.
     ///
     /// # Safety
     /// A reference that the caller owns, or null.
-    pub(crate) unsafe fn new(api: &'static Api, object: Object) -> Option<Self> {
+    pub(crate) unsafe fn new(api: &'static PythonApi, object: Object) -> Option<Self> {
         if object.is_null() {
             // SAFETY: the lock is held; the failed call is ours, so is its exception.
             unsafe { (api.PyErr_Clear)() };
@@ -30,13 +30,13 @@ impl Owned {
     ///
     /// # Safety
     /// An object that is alive, not null.
-    pub(crate) unsafe fn share(api: &'static Api, object: Object) -> Self {
+    pub(crate) unsafe fn share(api: &'static PythonApi, object: Object) -> Self {
         // SAFETY: as the caller promises.
         unsafe { (api.Py_IncRef)(object) };
         Self { api, object }
     }
 
-    pub(crate) fn import(api: &'static Api, name: &CStr) -> Option<Self> {
+    pub(crate) fn import(api: &'static PythonApi, name: &CStr) -> Option<Self> {
         // SAFETY: the lock is held.
         unsafe { Self::new(api, (api.PyImport_ImportModule)(name.as_ptr())) }
     }
@@ -138,7 +138,7 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedRef {
     fn drop(&mut self) {
         // SAFETY: a reference of ours, given back once, with the lock held.
         unsafe { (self.api.Py_DecRef)(self.object) };
@@ -146,7 +146,7 @@ impl Drop for Owned {
 }
 
 /// An integer that somebody else holds; 0 where it is none, or does not fit.
-pub(crate) fn number(api: &Api, object: Object) -> i64 {
+pub(crate) fn number(api: &PythonApi, object: Object) -> i64 {
     // SAFETY: the lock is held, the object alive.
     let value = unsafe { (api.PyLong_AsLong)(object) };
     if value == -1 {

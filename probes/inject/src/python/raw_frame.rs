@@ -3,16 +3,16 @@
 //! There the C API makes a frame object for every frame that is asked for, which lives as long as the frame: a
 //! program's `gc.get_count()` and its memory would be other than without gctrace. So the frames are read where the
 //! interpreter keeps them (`struct _PyInterpreterFrame`). Its offsets are those of the version, and are believed
-//! only where they give what the C API says ([`Layout::verified`], once, before the user's code).
+//! only where they give what the C API says ([`RawFrameLayout::verified`], once, before the user's code).
 
-use super::api::Api;
 use super::api::Object;
-use super::object::Owned;
+use super::api::PythonApi;
+use super::object::OwnedRef;
 use std::ffi::c_void;
 
 /// Offsets in bytes.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct RawFrameLayout {
     /// In the thread state: where the current frame is, or where the place is in which it is.
     thread: usize,
     /// In that place, if there is one (3.11, 3.12).
@@ -31,12 +31,12 @@ pub(super) struct Layout {
 const SHIM: u8 = 3;
 
 /// More frames that are not shown in a row than there can be: one for each call from C.
-const MOST_SHIMS: u32 = 1 << 16;
+const MAX_SHIMS: u32 = 1 << 16;
 
-const LAYOUTS: [(&str, Layout); 5] = [
+const LAYOUTS: [(&str, RawFrameLayout); 5] = [
     (
         "3.11.",
-        Layout {
+        RawFrameLayout {
             thread: 56,
             place: Some(8),
             code: 32,
@@ -48,7 +48,7 @@ const LAYOUTS: [(&str, Layout); 5] = [
     ),
     (
         "3.12.",
-        Layout {
+        RawFrameLayout {
             thread: 56,
             place: Some(0),
             code: 0,
@@ -60,7 +60,7 @@ const LAYOUTS: [(&str, Layout); 5] = [
     ),
     (
         "3.13.",
-        Layout {
+        RawFrameLayout {
             thread: 72,
             place: None,
             code: 0,
@@ -74,7 +74,7 @@ const LAYOUTS: [(&str, Layout); 5] = [
     ("3.15.", LATER),
 ];
 
-const LATER: Layout = Layout {
+const LATER: RawFrameLayout = RawFrameLayout {
     thread: 72,
     place: None,
     code: 0,
@@ -87,14 +87,14 @@ const LATER: Layout = Layout {
 /// A frame of the calling thread.
 #[derive(Clone, Copy)]
 pub(super) struct RawFrame {
-    layout: &'static Layout,
+    layout: &'static RawFrameLayout,
     address: *const c_void,
 }
 
-impl Layout {
+impl RawFrameLayout {
     /// That of this interpreter, if it agrees with what the C API says of the frames that run now. `None` in free-threaded
     /// builds, whose `gc.get_count()` is another thread's business.
-    pub(super) fn verified(api: &'static Api) -> Option<&'static Self> {
+    pub(super) fn verified(api: &'static PythonApi) -> Option<&'static Self> {
         let version = LAYOUTS.iter().find(|(version, _)| api.is_series(version));
         let layout = version
             .map(|(_, layout)| layout)
@@ -107,7 +107,7 @@ impl Layout {
         let mut raw = layout.innermost(api)?;
         // SAFETY: the lock is held; the frame is borrowed and runs on this thread.
         let mut frame = unsafe {
-            Owned::share(
+            OwnedRef::share(
                 api,
                 Some((api.PyEval_GetFrame)()).filter(|frame| !frame.is_null())?,
             )
@@ -115,7 +115,7 @@ impl Layout {
         let mut compared = 0;
         loop {
             // SAFETY: the lock is held, the frame alive.
-            let code = unsafe { Owned::new(api, get_code(frame.object())) }?;
+            let code = unsafe { OwnedRef::new(api, get_code(frame.object())) }?;
             // SAFETY: as above.
             let last = unsafe { get_last(frame.object()) };
             if code.object() != raw.code_address() || last != raw.last_instruction() {
@@ -128,13 +128,13 @@ impl Layout {
                 (true, None) => return (compared > 1).then_some(layout),
                 (false, Some(caller)) => {
                     // SAFETY: a new reference.
-                    frame = unsafe { Owned::new(api, back) }?;
+                    frame = unsafe { OwnedRef::new(api, back) }?;
                     raw = caller;
                 }
                 (is_outermost, _) => {
                     if !is_outermost {
                         // SAFETY: a new reference, given back.
-                        drop(unsafe { Owned::new(api, back) });
+                        drop(unsafe { OwnedRef::new(api, back) });
                     }
                     return None;
                 }
@@ -143,7 +143,7 @@ impl Layout {
     }
 
     /// The calling thread's innermost frame of a function.
-    pub(super) fn innermost(&'static self, api: &Api) -> Option<RawFrame> {
+    pub(super) fn innermost(&'static self, api: &PythonApi) -> Option<RawFrame> {
         let get = api.PyThreadState_Get?;
         // SAFETY: the lock is held, so there is a thread state; its offsets were verified.
         let address = unsafe {
@@ -159,7 +159,7 @@ impl Layout {
 
     /// This frame, or the next of its callers that is a function's.
     fn of_function(&'static self, mut address: *const c_void) -> Option<RawFrame> {
-        for _ in 0..MOST_SHIMS {
+        for _ in 0..MAX_SHIMS {
             if address.is_null() {
                 return None;
             }
@@ -206,10 +206,10 @@ impl RawFrame {
     }
 
     /// Its code object, held.
-    pub(super) fn code(&self, api: &'static Api) -> Option<Owned> {
+    pub(super) fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
         let code = self.code_address();
         // SAFETY: a frame holds its code; the lock is held.
-        (!code.is_null()).then(|| unsafe { Owned::share(api, code) })
+        (!code.is_null()).then(|| unsafe { OwnedRef::share(api, code) })
     }
 
     fn code_address(&self) -> Object {

@@ -8,11 +8,11 @@
 //! code of the user's. The lock is held then. That costs nothing afterwards. (An audit hook would be as early, but stays for good and has an argument
 //! tuple made for each audited event; a thread that polls comes milliseconds late, and `os.fork` warns of it.)
 
-use super::api::Api;
 use super::api::NULL;
 use super::api::Object;
+use super::api::PythonApi;
 use super::api::find;
-use super::object::Owned;
+use super::object::OwnedRef;
 use std::ffi::CStr;
 use std::ffi::c_char;
 use std::ffi::c_int;
@@ -28,7 +28,7 @@ type Init = unsafe extern "C" fn() -> *mut c_void;
 /// `struct _inittab` (Include/cpython/import.h). The last has no name.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Builtin {
+struct InittabEntry {
     name: *const c_char,
     init: Option<Init>,
 }
@@ -86,7 +86,7 @@ unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
 fn exchange(library: *mut c_void) -> bool {
     // SAFETY: a variable of this name has this type in every CPython; nobody uses it before Py_Initialize.
     unsafe {
-        let place = libc::dlsym(library, c"PyImport_Inittab".as_ptr()).cast::<*mut Builtin>();
+        let place = libc::dlsym(library, c"PyImport_Inittab".as_ptr()).cast::<*mut InittabEntry>();
         if place.is_null() || (*place).is_null() {
             return false;
         }
@@ -127,7 +127,7 @@ unsafe extern "C" fn init() -> *mut c_void {
 
 /// Appends a step to how the module is made: from 3.13 on `init` always runs in the main interpreter, the steps
 /// (`Py_mod_exec`, PEP 489) in the one that imports. `false` where there are no steps (3.8).
-fn extend(api: &'static Api, definition: Object) -> bool {
+fn extend(api: &'static PythonApi, definition: Object) -> bool {
     static STEPS: OnceLock<usize> = OnceLock::new();
     let Some(place) = slots_of(api, definition) else {
         return false;
@@ -141,11 +141,11 @@ fn extend(api: &'static Api, definition: Object) -> bool {
             std::slice::from_raw_parts(first, length.count())
         };
         let mut steps = own.to_vec();
-        steps.push(Slot {
+        steps.push(ModuleSlot {
             kind: EXEC,
             value: step as *mut c_void,
         });
-        steps.push(Slot {
+        steps.push(ModuleSlot {
             kind: 0,
             value: NULL,
         });
@@ -159,7 +159,7 @@ fn extend(api: &'static Api, definition: Object) -> bool {
 /// `PyModuleDef_Slot` (Include/moduleobject.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Slot {
+struct ModuleSlot {
     kind: c_int,
     value: *mut c_void,
 }
@@ -170,13 +170,13 @@ const EXEC: c_int = 2;
 /// Where a `PyModuleDef` (part of the stable ABI) says how the module is made: after the object's head, which is
 /// larger in free-threaded builds, come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`, `m_methods`.
 /// `None` if it is not one: a module that is made already.
-fn slots_of(api: &'static Api, object: Object) -> Option<*mut *mut Slot> {
+fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleSlot> {
     // SAFETY: the lock is held, the object alive.
-    let kind = unsafe { Owned::new(api, (api.PyObject_Type)(object)) }?;
+    let kind = unsafe { OwnedRef::new(api, (api.PyObject_Type)(object)) }?;
     if kind.attribute(c"__name__")?.text()? != "moduledef" {
         return None;
     }
-    let plain = Owned::import(api, c"builtins")?.attribute(c"object")?;
+    let plain = OwnedRef::import(api, c"builtins")?.attribute(c"object")?;
     let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()).ok()?;
     // SAFETY: within the definition, as its type says.
     unsafe {

@@ -4,34 +4,34 @@
 //! one to hold our entry, so taking it out destroys it, and that is noticed at once. A program that takes it out
 //! and keeps it somewhere (to put it back later, say) is noticed at the end, by the collector's own statistics.
 
-use super::api::Method;
+use super::api::MethodDef;
 use super::api::Object;
 use super::api::api;
-use super::interpreter::Interpreter;
+use super::interpreter::HookedInterpreter;
 use super::interpreter::behind;
 use super::interpreter::callable;
 use super::interpreter::method;
-use super::object::Owned;
-use crate::process::existing_ring;
+use super::object::OwnedRef;
+use crate::process_ring::existing_ring;
 use gctrace_ring::HookState;
-use gctrace_ring::Role;
+use gctrace_ring::RingRole;
 use std::panic::AssertUnwindSafe;
 
-static FORKED: Method = method(c"gctrace_forked", forked);
-static ENDING: Method = method(c"gctrace_ending", ending);
+static FORKED: MethodDef = method(c"gctrace_forked", forked);
+static ENDING: MethodDef = method(c"gctrace_ending", ending);
 
 /// Asks to be called in forked children and at the end. An interpreter without these modules is one that does
 /// not fork, or does not end.
-pub(crate) fn begin(interpreter: &'static Interpreter) {
+pub(crate) fn begin(interpreter: &'static HookedInterpreter) {
     let api = interpreter.api;
     if let Some(register) =
-        Owned::import(api, c"posix").and_then(|posix| posix.attribute(c"register_at_fork"))
+        OwnedRef::import(api, c"posix").and_then(|posix| posix.attribute(c"register_at_fork"))
         && let Some(forked) = callable(interpreter, &FORKED, None)
     {
         register.call_by_keyword(c"after_in_child", &forked);
     }
     if let Some(register) =
-        Owned::import(api, c"atexit").and_then(|atexit| atexit.attribute(c"register"))
+        OwnedRef::import(api, c"atexit").and_then(|atexit| atexit.attribute(c"register"))
         && let Some(ending) = callable(interpreter, &ENDING, None)
     {
         register.call(Some(&ending));
@@ -55,10 +55,10 @@ unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Obje
 /// The interpreter ends (`atexit`): what is missing is said, and its objects are given back while it can take them.
 unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Object {
     // SAFETY: as above.
-    unsafe { with(capsule, Interpreter::end) }
+    unsafe { with(capsule, HookedInterpreter::end) }
 }
 
-unsafe fn with(capsule: Object, act: impl FnOnce(&'static Interpreter)) -> Object {
+unsafe fn with(capsule: Object, act: impl FnOnce(&'static HookedInterpreter)) -> Object {
     let Some(api) = api() else {
         return super::api::NULL; // Cannot be: the function was made by it.
     };
@@ -72,7 +72,7 @@ unsafe fn with(capsule: Object, act: impl FnOnce(&'static Interpreter)) -> Objec
 }
 
 /// Our entry dies: the program took it out of the list. An exception that is set stays so.
-pub(crate) unsafe extern "C" fn taken_out(capsule: Object) {
+pub(crate) unsafe extern "C" fn removed_by_program(capsule: Object) {
     let Some(api) = api() else { return };
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let mut exception = [std::ptr::null_mut(); 3];
@@ -81,15 +81,15 @@ pub(crate) unsafe extern "C" fn taken_out(capsule: Object) {
         unsafe {
             (api.PyErr_Fetch)(kind, value, traceback);
             if let Some(interpreter) = behind(api, capsule) {
-                interpreter.taken_out();
+                interpreter.removed_by_program();
             }
             (api.PyErr_Restore)(*kind, *value, *traceback);
         }
     }));
 }
 
-impl Interpreter {
-    fn taken_out(&'static self) {
+impl HookedInterpreter {
+    fn removed_by_program(&'static self) {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
@@ -103,11 +103,11 @@ impl Interpreter {
         state.begin_ns = 0;
         state.before += missed;
         if state.was_restored || self.put_in(&mut state).is_none() {
-            self.say(ring, HookState::GivenUp, "", missed);
+            self.report(ring, HookState::GivenUp, "", missed);
             state.frames.forget();
         } else {
             state.was_restored = true;
-            self.say(ring, HookState::Restored, "", missed);
+            self.report(ring, HookState::Restored, "", missed);
         }
     }
 
@@ -115,19 +115,19 @@ impl Interpreter {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
-        if let (Some(live), Some(ring)) = (&state.live, existing_ring(Role::Python)) {
+        if let (Some(live), Some(ring)) = (&state.live, existing_ring(RingRole::Python)) {
             let missed = live.collections().saturating_sub(state.before + state.seen);
             let has_entry = live.has_entry();
             // 3.8 counts collections without callbacks too, at the ends of subinterpreters.
             if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
                 if has_entry {
-                    self.say(ring, HookState::Bypassed, "", missed);
+                    self.report(ring, HookState::Bypassed, "", missed);
                 } else {
                     let kept = "taken out by the program and kept by it";
-                    self.say(ring, HookState::GivenUp, kept, missed);
+                    self.report(ring, HookState::GivenUp, kept, missed);
                 }
             }
-            self.look_at_settings(ring, &mut state);
+            self.read_settings(ring, &mut state);
         }
         state.frames.forget();
         // Given back outside of the state: the list may hold the last reference to our entry.

@@ -12,18 +12,18 @@
 #[path = "../../../../tests/limit.rs"]
 pub mod limit;
 
-use self::limit::InTime as _;
+use self::limit::WithTimeout as _;
 use gctrace_ring::AllocationTotals;
 use gctrace_ring::CLASSES;
-use gctrace_ring::Consumer;
-use gctrace_ring::Hello;
 use gctrace_ring::HookState;
-use gctrace_ring::Listener;
-use gctrace_ring::Lost;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::LostRecords;
 use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::Options;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::Record;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -37,13 +37,13 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A ring, and all that was in it.
-pub struct Seen {
-    pub hello: Hello,
+pub struct SeenRecords {
+    pub hello: RingHello,
     pub pid: u32,
-    pub records: Vec<Record>,
-    pub lost: Lost,
+    pub records: Vec<RingRecord>,
+    pub lost: LostRecords,
     pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
-    consumer: Consumer,
+    consumer: RingConsumer,
 }
 
 /// What a program did.
@@ -51,19 +51,19 @@ pub struct Run {
     pub status: ExitStatus,
     pub output: String,
     pub errors: String,
-    pub rings: Vec<Seen>,
+    pub rings: Vec<SeenRecords>,
 }
 
 /// Runs a program with the library, and reads until it and (`settle` later) its rings are at their end.
-pub fn run(options: Options, command: &mut Command) -> Run {
+pub fn run(options: InjectOptions, command: &mut Command) -> Run {
     run_with_children(options, command, Duration::ZERO)
 }
 
 /// The same for programs whose children outlive them by some time.
-pub fn run_with_children(options: Options, command: &mut Command, settle: Duration) -> Run {
+pub fn run_with_children(options: InjectOptions, command: &mut Command, settle: Duration) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    let listener = Listener::bind(&socket).unwrap();
+    let listener = RingListener::bind(&socket).unwrap();
     let out = folder.path().join("out");
     let err = folder.path().join("err");
     let library = gctrace_inject::find_library().unwrap();
@@ -98,14 +98,14 @@ pub fn run_with_children(options: Options, command: &mut Command, settle: Durati
     }
 }
 
-fn read(listener: &Listener, rings: &mut Vec<Seen>, dead: bool) {
+fn read(listener: &RingListener, rings: &mut Vec<SeenRecords>, dead: bool) {
     while let Some(connection) = listener.accept().unwrap() {
         let Some(offered) = connection.receive_within(PATIENCE) else {
             continue;
         };
-        let records = offered.hello.role.records(&Options::default());
-        let consumer = Consumer::open(offered.ring.as_fd(), records).unwrap();
-        rings.push(Seen {
+        let records = offered.hello.role.records(&InjectOptions::default());
+        let consumer = RingConsumer::open(offered.ring.as_fd(), records).unwrap();
+        rings.push(SeenRecords {
             hello: offered.hello,
             pid: offered.pid,
             records: Vec::new(),
@@ -127,13 +127,13 @@ fn read(listener: &Listener, rings: &mut Vec<Seen>, dead: bool) {
 
 impl Run {
     /// The only ring.
-    pub fn only(&self) -> &Seen {
+    pub fn only(&self) -> &SeenRecords {
         assert_eq!(self.rings.len(), 1, "{}", self.errors);
         &self.rings[0]
     }
 
     /// The ring of a process, by its id.
-    pub fn of(&self, pid: u32) -> &Seen {
+    pub fn of(&self, pid: u32) -> &SeenRecords {
         let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
         let ring = own
             .next()
@@ -167,11 +167,11 @@ pub struct Pause {
     pub at_exit: bool,
 }
 
-impl Seen {
+impl SeenRecords {
     pub fn pauses(&self) -> Vec<Pause> {
-        let pause = |record: &Record| match *record {
-            Record::Pause {
-                moment,
+        let pause = |record: &RingRecord| match *record {
+            RingRecord::Pause {
+                interval,
                 tid,
                 generation,
                 interpreter,
@@ -180,8 +180,8 @@ impl Seen {
                 frame,
                 at_exit,
             } => Some(Pause {
-                begin_ns: moment.begin_ns,
-                end_ns: moment.end_ns,
+                begin_ns: interval.begin_ns,
+                end_ns: interval.end_ns,
                 tid,
                 generation,
                 interpreter,
@@ -196,15 +196,15 @@ impl Seen {
     }
 
     pub fn begins(&self) -> usize {
-        let is_begin = |record: &&Record| matches!(record, Record::PauseBegin { .. });
+        let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseBegin { .. });
         self.records.iter().filter(is_begin).count()
     }
 
     /// States of hooks, with their counts and details.
     pub fn hooks(&self) -> Vec<(HookState, i64, u64, String)> {
         let texts = self.texts();
-        let hook = |record: &Record| match *record {
-            Record::Hook {
+        let hook = |record: &RingRecord| match *record {
+            RingRecord::Hook {
                 state,
                 interpreter,
                 detail,
@@ -222,8 +222,8 @@ impl Seen {
     }
 
     pub fn settings(&self) -> Vec<([i32; 3], bool)> {
-        let settings = |record: &Record| match *record {
-            Record::Settings {
+        let settings = |record: &RingRecord| match *record {
+            RingRecord::Settings {
                 thresholds,
                 enabled,
                 ..
@@ -236,7 +236,7 @@ impl Seen {
     pub fn texts(&self) -> BTreeMap<u32, String> {
         let mut texts = BTreeMap::<u32, Vec<u8>>::new();
         for record in &self.records {
-            if let Record::Text(piece) = record {
+            if let RingRecord::Text(piece) = record {
                 texts.entry(piece.id).or_default().extend(piece.used());
             }
         }
@@ -249,7 +249,7 @@ impl Seen {
         let texts = self.texts();
         let mut frames = BTreeMap::new();
         for record in &self.records {
-            if let Record::Frame {
+            if let RingRecord::Frame {
                 id,
                 parent,
                 function,
@@ -276,7 +276,7 @@ impl Seen {
     pub fn interpreter(&self) -> Option<(String, String, bool)> {
         let texts = self.texts();
         self.records.iter().find_map(|record| match *record {
-            Record::Interpreter {
+            RingRecord::Interpreter {
                 version,
                 file,
                 free_threaded,
@@ -349,12 +349,12 @@ fn python(test: &str, line: &str) -> Option<Python> {
 
 fn system_python() -> Option<Python> {
     let ask = "import sys; print(*sys.version_info[:3], getattr(sys, 'abiflags', ''))";
-    let said = Command::new("python3")
+    let printed = Command::new("python3")
         .args(["-c", ask])
         .output_in_time()
         .ok()?;
-    let said = String::from_utf8(said.stdout).ok()?;
-    let mut words = said.split_whitespace();
+    let printed = String::from_utf8(printed.stdout).ok()?;
+    let mut words = printed.split_whitespace();
     let mut number = || words.next()?.parse().ok();
     let version = (number()?, number()?, number()?);
     let free = words.next().is_some_and(|flags| flags.contains('t'));

@@ -14,15 +14,15 @@ pub(crate) mod work;
 
 use crate::common;
 use crate::common::log::Log;
-use gctrace_ring::Consumer;
 use gctrace_ring::CuptiState;
-use gctrace_ring::Hello;
-use gctrace_ring::Listener;
+use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
-use gctrace_ring::Options;
 use gctrace_ring::RENDEZVOUS_VARIABLE;
-use gctrace_ring::Record;
-use gctrace_ring::Role;
+use gctrace_ring::RingConsumer;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingListener;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
 use gctrace_ring::TextId;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -39,10 +39,10 @@ use std::time::Instant;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What asks for GPU work and nothing else.
-pub(crate) fn options() -> Options {
-    Options {
+pub(crate) fn options() -> InjectOptions {
+    InjectOptions {
         collections: false,
-        ..Options::default()
+        ..InjectOptions::default()
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn library() -> PathBuf {
 }
 
 /// Sets what the driver and the library look at.
-pub(crate) fn injected(command: &mut Command, folder: &Path, options: &Options) {
+pub(crate) fn injected(command: &mut Command, folder: &Path, options: &InjectOptions) {
     command
         .env("CUDA_INJECTION64_PATH", library())
         .env("LD_LIBRARY_PATH", common::libraries())
@@ -66,11 +66,11 @@ pub(crate) fn injected(command: &mut Command, folder: &Path, options: &Options) 
 
 /// A ring and what came out of it.
 pub(crate) struct Ring {
-    pub(crate) hello: Hello,
+    pub(crate) hello: RingHello,
     pub(crate) pid: u32,
-    pub(crate) records: Vec<Record>,
+    pub(crate) records: Vec<RingRecord>,
     pub(crate) lost: u64,
-    consumer: Consumer,
+    consumer: RingConsumer,
     texts: BTreeMap<TextId, Vec<u8>>,
 }
 
@@ -79,7 +79,7 @@ impl Ring {
         let (records, texts) = (&mut self.records, &mut self.texts);
         let read = self.consumer.read(dead, |record| {
             let record = record.expect("only whole records");
-            if let Record::Text(piece) = record {
+            if let RingRecord::Text(piece) = record {
                 let text = texts.entry(piece.id).or_default();
                 assert_eq!(
                     text.len(),
@@ -103,7 +103,7 @@ impl Ring {
     /// What was said of CUPTI: state, code, detail.
     pub(crate) fn states(&self) -> Vec<(CuptiState, i64, &str)> {
         let states = self.records.iter().filter_map(|record| match record {
-            Record::Cupti {
+            RingRecord::Cupti {
                 state,
                 code,
                 detail,
@@ -116,7 +116,7 @@ impl Ring {
 
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = self.records.iter().map(|record| match record {
-            Record::Dropped { count, .. } => *count,
+            RingRecord::Dropped { count, .. } => *count,
             _ => 0,
         });
         dropped.sum()
@@ -124,7 +124,7 @@ impl Ring {
 
     pub(crate) fn flushed_ns(&self) -> Vec<u64> {
         let flushed = self.records.iter().filter_map(|record| match record {
-            Record::Flushed { at_ns } => Some(*at_ns),
+            RingRecord::Flushed { at_ns } => Some(*at_ns),
             _ => None,
         });
         flushed.collect()
@@ -145,7 +145,7 @@ impl Recorded {
         let [ring] = self.rings.as_slice() else {
             panic!("one ring, not {}: {}", self.rings.len(), self.output);
         };
-        assert_eq!(ring.hello.role, Role::Gpu);
+        assert_eq!(ring.hello.role, RingRole::Gpu);
         ring
     }
 }
@@ -154,7 +154,7 @@ impl Recorded {
 pub(crate) fn recorded(
     test: &str,
     settings: &[(&str, &str)],
-    options: &Options,
+    options: &InjectOptions,
     play: impl FnOnce(&Path),
 ) -> Option<Recorded> {
     if let Some(folder) = common::playing() {
@@ -173,7 +173,7 @@ pub(crate) fn record(
     folder: &Path,
     mut watch: impl FnMut(&mut Child, &[Ring]),
 ) -> Recorded {
-    let listener = Listener::bind(&folder.join("rendezvous")).expect("bound");
+    let listener = RingListener::bind(&folder.join("rendezvous")).expect("bound");
     let output = std::fs::File::create(folder.join("output")).expect("created");
     let errors = output.try_clone().expect("cloned");
     let mut child = command
@@ -205,18 +205,18 @@ pub(crate) fn record(
     }
 }
 
-fn accept(listener: &Listener, rings: &mut Vec<Ring>) {
+fn accept(listener: &RingListener, rings: &mut Vec<Ring>) {
     while let Some(connection) = listener.accept().expect("no error") {
         let Some(offered) = connection.receive_within(PATIENCE) else {
             continue;
         };
-        let records = offered.hello.role.records(&Options::default());
+        let records = offered.hello.role.records(&InjectOptions::default());
         rings.push(Ring {
             hello: offered.hello,
             pid: offered.pid,
             records: Vec::new(),
             lost: 0,
-            consumer: Consumer::open(offered.ring.as_fd(), records).expect("a ring"),
+            consumer: RingConsumer::open(offered.ring.as_fd(), records).expect("a ring"),
             texts: BTreeMap::new(),
         });
     }

@@ -4,8 +4,8 @@ use super::Ring;
 use crate::common::log::Call;
 use crate::common::log::Log;
 use gctrace_ring::ApiLayer;
-use gctrace_ring::GpuWork;
-use gctrace_ring::Record;
+use gctrace_ring::GpuRecord;
+use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
@@ -44,8 +44,8 @@ pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
 pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
     let mut count = 0;
     let work = ring.records.iter().filter_map(|record| {
-        let Record::Gpu {
-            moment,
+        let RingRecord::Gpu {
+            interval,
             work,
             device,
             correlation,
@@ -57,9 +57,9 @@ pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
             return None;
         };
         let kind = match work {
-            GpuWork::Kernel => "kernel",
-            GpuWork::Memcpy | GpuWork::PeerCopy => "memcpy",
-            GpuWork::Memset => "memset",
+            GpuRecord::Kernel => "kernel",
+            GpuRecord::Memcpy | GpuRecord::PeerCopy => "memcpy",
+            GpuRecord::Memset => "memset",
         };
         count += 1;
         let name = ring.text(*name).to_owned();
@@ -67,8 +67,8 @@ pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
             kind,
             name,
             *device,
-            moment.begin_ns,
-            moment.end_ns,
+            interval.begin_ns,
+            interval.end_ns,
             *correlation,
             *bytes,
         ))
@@ -92,8 +92,8 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
     let is_outermost = |call: &&Call| {
         let mut others = together[&(call.tid, call.correlation)].iter();
         !others.any(|outer| {
-            let is_around = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
-            is_around && outer.function != call.function
+            let encloses = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
+            encloses && outer.function != call.function
         })
     };
     let calls = cuda().filter(|call| functions.contains(&call.function.as_str()));
@@ -120,8 +120,8 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
 pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
     let mut count = 0;
     let calls = ring.records.iter().filter_map(|record| {
-        let Record::Api {
-            moment,
+        let RingRecord::Api {
+            interval,
             layer,
             tid,
             correlation,
@@ -141,8 +141,8 @@ pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
             name,
             layer,
             *tid,
-            moment.begin_ns,
-            moment.end_ns,
+            interval.begin_ns,
+            interval.end_ns,
             *correlation,
         ))
     });

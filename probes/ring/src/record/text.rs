@@ -2,7 +2,7 @@
 
 use super::words::first;
 use super::words::high;
-use crate::Record;
+use crate::RingRecord;
 use crate::layout::PAYLOAD_WORDS;
 
 /// No text.
@@ -28,7 +28,7 @@ pub struct TextPiece {
 }
 
 /// The records of a text. One that is too long is cut at the end of a character.
-pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = Record> {
+pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = RingRecord> {
     let end = (0..=text.len().min(LONGEST)).rfind(|end| text.is_char_boundary(*end));
     let text = text.get(..end.unwrap_or(0)).unwrap_or_default();
     let total = text.len() as u16;
@@ -41,7 +41,7 @@ pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = Record> {
         for (to, from) in bytes.iter_mut().zip(rest) {
             *to = *from;
         }
-        Record::Text(TextPiece {
+        RingRecord::Text(TextPiece {
             id,
             offset: offset as u16,
             total,

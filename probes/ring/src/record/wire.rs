@@ -2,12 +2,12 @@
 
 use super::ApiLayer;
 use super::CuptiState;
-use super::GpuWork;
+use super::GpuRecord;
 use super::HookState;
-use super::Malformed;
-use super::Moment;
-use super::Record;
+use super::MalformedRecord;
+use super::RingRecord;
 use super::TextPiece;
+use super::TimeInterval;
 use super::words::first;
 use super::words::high;
 use super::words::low;
@@ -32,7 +32,7 @@ const FLUSHED: u8 = 15;
 
 type Words = [u64; PAYLOAD_WORDS];
 
-impl Record {
+impl RingRecord {
     /// As it lies in a slot.
     #[must_use]
     #[inline]
@@ -97,7 +97,7 @@ impl Record {
                 0,
             ],
             Self::Pause {
-                moment,
+                interval,
                 tid,
                 generation,
                 interpreter,
@@ -107,8 +107,8 @@ impl Record {
                 at_exit,
             } => [
                 first(PAUSE, generation, tid) | u64::from(at_exit) << 16,
-                moment.begin_ns,
-                moment.end_ns,
+                interval.begin_ns,
+                interval.end_ns,
                 collected,
                 uncollectable,
                 interpreter.cast_unsigned(),
@@ -136,7 +136,7 @@ impl Record {
     fn encode_gpu(&self) -> Words {
         match *self {
             Self::Gpu {
-                moment,
+                interval,
                 work,
                 copy_kind,
                 device,
@@ -148,15 +148,15 @@ impl Record {
                 graph,
             } => [
                 first(GPU, work as u8, correlation) | u64::from(copy_kind) << 16,
-                moment.begin_ns,
-                moment.end_ns,
+                interval.begin_ns,
+                interval.end_ns,
                 bytes,
                 pair(device, context),
                 pair(stream, name),
                 u64::from(graph),
             ],
             Self::Sync {
-                moment,
+                interval,
                 kind,
                 correlation,
                 context,
@@ -164,8 +164,8 @@ impl Record {
                 event,
             } => [
                 first(SYNC, kind, correlation),
-                moment.begin_ns,
-                moment.end_ns,
+                interval.begin_ns,
+                interval.end_ns,
                 pair(context, stream),
                 u64::from(event),
                 0,
@@ -186,7 +186,7 @@ impl Record {
                 0,
             ],
             Self::Api {
-                moment,
+                interval,
                 layer,
                 tid,
                 correlation,
@@ -194,17 +194,17 @@ impl Record {
                 name,
             } => [
                 first(API, layer as u8, correlation),
-                moment.begin_ns,
-                moment.end_ns,
+                interval.begin_ns,
+                interval.end_ns,
                 pair(tid, function),
                 u64::from(name),
                 0,
                 0,
             ],
-            Self::Overhead { moment, kind } => [
+            Self::Overhead { interval, kind } => [
                 first(OVERHEAD, 0, kind),
-                moment.begin_ns,
-                moment.end_ns,
+                interval.begin_ns,
+                interval.end_ns,
                 0,
                 0,
                 0,
@@ -234,14 +234,14 @@ impl Record {
     /// What lies in a slot.
     ///
     /// # Errors
-    /// [`Malformed`] where no producer of this version would have written that.
-    pub fn decode(words: Words) -> Result<Self, Malformed> {
+    /// [`MalformedRecord`] where no producer of this version would have written that.
+    pub fn decode(words: Words) -> Result<Self, MalformedRecord> {
         let [head, a, b, c, d, e, f] = words;
         let kind = head as u8;
         let byte = (head >> 8) as u8;
         let number = high(head);
-        let malformed = Malformed { kind };
-        let moment = Moment {
+        let malformed = MalformedRecord { kind };
+        let interval = TimeInterval {
             begin_ns: a,
             end_ns: b,
         };
@@ -273,7 +273,7 @@ impl Record {
                 interpreter: b.cast_signed(),
             },
             PAUSE => Self::Pause {
-                moment,
+                interval,
                 tid: number,
                 generation: byte,
                 collected: c,
@@ -290,8 +290,8 @@ impl Record {
                 count: c,
             },
             GPU => Self::Gpu {
-                moment,
-                work: GpuWork::from_byte(byte).ok_or(malformed)?,
+                interval,
+                work: GpuRecord::from_byte(byte).ok_or(malformed)?,
                 copy_kind: (head >> 16) as u8,
                 correlation: number,
                 bytes: c,
@@ -302,7 +302,7 @@ impl Record {
                 graph: low(f),
             },
             SYNC => Self::Sync {
-                moment,
+                interval,
                 kind: byte,
                 correlation: number,
                 context: low(c),
@@ -316,7 +316,7 @@ impl Record {
                 event: low(b),
             },
             API => Self::Api {
-                moment,
+                interval,
                 layer: ApiLayer::from_byte(byte).ok_or(malformed)?,
                 correlation: number,
                 tid: low(c),
@@ -324,7 +324,7 @@ impl Record {
                 name: low(d),
             },
             OVERHEAD => Self::Overhead {
-                moment,
+                interval,
                 kind: number,
             },
             CUPTI => Self::Cupti {

@@ -1,22 +1,22 @@
 //! All streams of all devices of one process.
 
 use super::Completion;
-use super::Finished;
+use super::FinishedOperation;
+use super::HardwareTiming;
 use super::Operation;
 use super::StreamKind;
-use super::Timing;
-use super::stream::Stream;
+use super::stream::SimStream;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
-pub(crate) struct Machine {
-    timing: Timing,
-    streams: BTreeMap<u32, Stream>,
-    finished: Vec<Finished>,
+pub(crate) struct SimMachine {
+    timing: HardwareTiming,
+    streams: BTreeMap<u32, SimStream>,
+    finished: Vec<FinishedOperation>,
 }
 
-impl Machine {
-    pub(crate) fn new(timing: Timing) -> Self {
+impl SimMachine {
+    pub(crate) fn new(timing: HardwareTiming) -> Self {
         Self {
             timing,
             streams: BTreeMap::new(),
@@ -26,7 +26,7 @@ impl Machine {
 
     /// Adds a stream under a number that is not in use.
     pub(crate) fn add_stream(&mut self, id: u32, device: u32, kind: StreamKind) {
-        self.streams.insert(id, Stream::new(id, device, kind));
+        self.streams.insert(id, SimStream::new(id, device, kind));
     }
 
     /// `None` while the stream has room for one more launch, otherwise what to wait for.
@@ -68,7 +68,7 @@ impl Machine {
             .streams
             .values()
             .filter(|other| other.device == target.device && other.kind == joined);
-        Some(others.map(Stream::last).collect())
+        Some(others.map(SimStream::last).collect())
     }
 
     /// Gives times to all operations whose times can be known by now.
@@ -84,17 +84,17 @@ impl Machine {
 
     /// No operation waits for something that is not known yet.
     pub(crate) fn all_settled(&self) -> bool {
-        self.streams.values().all(Stream::is_settled)
+        self.streams.values().all(SimStream::is_settled)
     }
 
     /// The operations that got their times since the last call.
-    pub(crate) fn take_finished(&mut self) -> Vec<Finished> {
+    pub(crate) fn take_finished(&mut self) -> Vec<FinishedOperation> {
         std::mem::take(&mut self.finished)
     }
 
     /// The end of everything enqueued so far in a stream.
     pub(crate) fn last(&self, stream: u32) -> Option<Completion> {
-        self.streams.get(&stream).map(Stream::last)
+        self.streams.get(&stream).map(SimStream::last)
     }
 
     /// The same for all streams of a device.
@@ -102,7 +102,7 @@ impl Machine {
         let streams = self.streams.values();
         streams
             .filter(|stream| stream.device == device)
-            .map(Stream::last)
+            .map(SimStream::last)
             .collect()
     }
 
@@ -111,7 +111,7 @@ impl Machine {
         let streams = self.streams.values();
         streams
             .filter(|stream| stream.device == device)
-            .filter_map(Stream::running_since)
+            .filter_map(SimStream::running_since)
             .min()
     }
 }

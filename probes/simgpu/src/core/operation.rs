@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// The kinds of operation, with the names they have in the truth log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Kernel,
     /// The value is the vendor's `CUpti_ActivityMemcpyKind`: 1 host to device, 2 device to host,
     /// 8 device to device, 10 peer to peer, 0 unknown.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Wait,
 }
 
-impl Kind {
+impl OperationKind {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -38,7 +38,7 @@ impl Kind {
 }
 
 /// Where ranks meet: the part of a collective that other processes decide.
-pub(crate) trait Meeting: Send + fmt::Debug {
+pub(crate) trait Rendezvous: Send + fmt::Debug {
     /// This rank's kernel starts at `start_ns`. Called once.
     fn arrive(&mut self, start_ns: u64);
     /// When the last rank has started, once all have arrived.
@@ -50,7 +50,7 @@ pub(crate) trait Meeting: Send + fmt::Debug {
 /// One operation of a stream.
 #[derive(Debug)]
 pub(crate) struct Operation {
-    pub(crate) kind: Kind,
+    pub(crate) kind: OperationKind,
     pub(crate) name: Arc<str>,
     /// Of a collective: from the last rank's start to the common end.
     pub(crate) duration_ns: u64,
@@ -64,12 +64,17 @@ pub(crate) struct Operation {
     pub(crate) after: Vec<Completion>,
     /// Of a wait for an event: correlation id of the call that recorded it; 0 of all others.
     pub(crate) awaited: u32,
-    pub(crate) meeting: Option<Box<dyn Meeting>>,
+    pub(crate) meeting: Option<Box<dyn Rendezvous>>,
 }
 
 impl Operation {
     /// An operation without geometry, bytes and dependencies.
-    pub(crate) fn new(kind: Kind, name: Arc<str>, duration_ns: u64, launched_ns: u64) -> Self {
+    pub(crate) fn new(
+        kind: OperationKind,
+        name: Arc<str>,
+        duration_ns: u64,
+        launched_ns: u64,
+    ) -> Self {
         Self {
             kind,
             name,
@@ -86,14 +91,14 @@ impl Operation {
     }
 
     /// A mark: takes no time.
-    pub(crate) fn mark(kind: Kind, launched_ns: u64) -> Self {
+    pub(crate) fn mark(kind: OperationKind, launched_ns: u64) -> Self {
         Self::new(kind, Arc::from(""), 0, launched_ns)
     }
 }
 
 /// An operation whose times are known; its end may still lie ahead.
 #[derive(Debug)]
-pub(crate) struct Finished {
+pub(crate) struct FinishedOperation {
     pub(crate) operation: Operation,
     pub(crate) device: u32,
     pub(crate) stream: u32,

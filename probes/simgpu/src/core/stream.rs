@@ -1,10 +1,10 @@
 //! One stream: a FIFO whose operations get their times in order.
 
 use super::Completion;
-use super::Finished;
+use super::FinishedOperation;
+use super::HardwareTiming;
 use super::Operation;
 use super::QUEUE_LIMIT;
-use super::Timing;
 use std::collections::VecDeque;
 
 /// How a stream behaves towards the legacy default stream.
@@ -19,19 +19,19 @@ pub(crate) enum StreamKind {
 }
 
 #[derive(Debug)]
-struct Queued {
+struct QueuedOperation {
     operation: Operation,
     start_ns: Option<u64>,
     completion: Completion,
 }
 
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct SimStream {
     pub(crate) id: u32,
     pub(crate) device: u32,
     pub(crate) kind: StreamKind,
     /// Operations whose end is not known yet.
-    waiting: VecDeque<Queued>,
+    waiting: VecDeque<QueuedOperation>,
     /// One entry per launch that may be unfinished, oldest first.
     launches: VecDeque<Completion>,
     last: Completion,
@@ -40,7 +40,7 @@ pub(crate) struct Stream {
     free_ns: u64,
 }
 
-impl Stream {
+impl SimStream {
     pub(super) fn new(id: u32, device: u32, kind: StreamKind) -> Self {
         Self {
             id,
@@ -81,7 +81,7 @@ impl Stream {
     pub(super) fn push(&mut self, operation: Operation) -> Completion {
         let completion = Completion::default();
         self.last = completion.clone();
-        self.waiting.push_back(Queued {
+        self.waiting.push_back(QueuedOperation {
             operation,
             start_ns: None,
             completion: completion.clone(),
@@ -95,7 +95,11 @@ impl Stream {
     }
 
     /// Gives times to the operations at the front as far as they can be known; whether any got one.
-    pub(super) fn settle(&mut self, timing: Timing, finished: &mut Vec<Finished>) -> bool {
+    pub(super) fn settle(
+        &mut self,
+        timing: HardwareTiming,
+        finished: &mut Vec<FinishedOperation>,
+    ) -> bool {
         let mut progress = false;
         while let Some((start_ns, end_ns)) = self.front_times(timing) {
             let Some(front) = self.waiting.pop_front() else {
@@ -109,7 +113,7 @@ impl Stream {
             };
             front.completion.settle(end_ns);
             progress = true;
-            finished.push(Finished {
+            finished.push(FinishedOperation {
                 operation: front.operation,
                 device: self.device,
                 stream: self.id,
@@ -121,7 +125,7 @@ impl Stream {
     }
 
     /// Start and end of the first operation, if they can be known.
-    fn front_times(&mut self, timing: Timing) -> Option<(u64, u64)> {
+    fn front_times(&mut self, timing: HardwareTiming) -> Option<(u64, u64)> {
         let earliest_ns = (self.end_ns, self.free_ns);
         let front = self.waiting.front_mut()?;
         let start_ns = match front.start_ns {
@@ -151,7 +155,11 @@ impl Stream {
 }
 
 /// When an operation at the front starts; `None` while something it waits for is open.
-fn start(operation: &Operation, timing: Timing, (end_ns, free_ns): (u64, u64)) -> Option<u64> {
+fn start(
+    operation: &Operation,
+    timing: HardwareTiming,
+    (end_ns, free_ns): (u64, u64),
+) -> Option<u64> {
     let previous_ns = if operation.kind.is_mark() {
         end_ns
     } else {

@@ -5,17 +5,22 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-const TIMING: Timing = Timing {
+const TIMING: HardwareTiming = HardwareTiming {
     latency_ns: 50,
     gap_ns: 7,
 };
 
 fn kernel(duration_ns: u64, launched_ns: u64) -> Operation {
-    Operation::new(Kind::Kernel, Arc::from("k"), duration_ns, launched_ns)
+    Operation::new(
+        OperationKind::Kernel,
+        Arc::from("k"),
+        duration_ns,
+        launched_ns,
+    )
 }
 
-fn machine(streams: u32) -> Machine {
-    let mut machine = Machine::new(TIMING);
+fn machine(streams: u32) -> SimMachine {
+    let mut machine = SimMachine::new(TIMING);
     for id in 0..streams {
         machine.add_stream(id, 0, StreamKind::NonBlocking);
     }
@@ -53,8 +58,8 @@ proptest! {
     #[test]
     fn a_wait_holds_back_what_follows(first in 1_u64..5000, second in 1_u64..5000) {
         let mut machine = machine(2);
-        let event = machine.launch(0, vec![kernel(first, 100), Operation::mark(Kind::Event, 100)]);
-        let mut wait = Operation::mark(Kind::Wait, 101);
+        let event = machine.launch(0, vec![kernel(first, 100), Operation::mark(OperationKind::Event, 100)]);
+        let mut wait = Operation::mark(OperationKind::Wait, 101);
         wait.after = event.clone().into_iter().collect();
         machine.launch(1, vec![wait]);
         machine.launch(1, vec![kernel(second, 102)]);
@@ -91,12 +96,12 @@ fn a_graph_takes_one_place() {
 
 #[test]
 fn the_legacy_stream_joins_blocking_streams_only() {
-    let mut machine = Machine::new(TIMING);
+    let mut machine = SimMachine::new(TIMING);
     machine.add_stream(0, 0, StreamKind::Legacy);
     machine.add_stream(1, 0, StreamKind::Blocking);
     machine.add_stream(2, 0, StreamKind::NonBlocking);
     machine.add_stream(3, 1, StreamKind::Legacy);
-    let starts = |machine: &mut Machine, stream| {
+    let starts = |machine: &mut SimMachine, stream| {
         machine
             .launch(stream, vec![kernel(1000, 100)])
             .expect("exists");
@@ -115,7 +120,7 @@ struct Table {
     starts: Arc<Mutex<[Option<u64>; 2]>>,
 }
 
-impl Meeting for Table {
+impl Rendezvous for Table {
     fn arrive(&mut self, start_ns: u64) {
         self.starts.lock().expect("not poisoned")[self.rank] = Some(start_ns);
     }
@@ -135,7 +140,7 @@ fn a_collective_ends_for_all_after_the_last_has_started() {
     let starts = Arc::new(Mutex::new([None; 2]));
     let collective = |rank, launched_ns| {
         let name = Arc::from("ncclDevKernel_AllReduce");
-        let mut operation = Operation::new(Kind::Collective, name, 300, launched_ns);
+        let mut operation = Operation::new(OperationKind::Collective, name, 300, launched_ns);
         let starts = Arc::clone(&starts);
         operation.meeting = Some(Box::new(Table { rank, starts }));
         operation

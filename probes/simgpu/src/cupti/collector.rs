@@ -1,17 +1,17 @@
 //! What CUPTI has been asked to collect, and what it has collected.
 
-use super::layout::Bytes;
-use super::layout::Version;
+use super::layout::CuptiVersion;
+use super::layout::RecordBuilder;
 use super::records;
-use super::records::Writing;
+use super::records::RecordFormat;
 use crate::call;
 use crate::clock;
-use crate::core::Finished;
+use crate::core::FinishedOperation;
 use crate::link;
 use crate::log::CallLine;
-use crate::settings::Fault;
-use crate::settings::Settings;
-use crate::sync::Lock;
+use crate::settings::SimFault;
+use crate::settings::SimSettings;
+use crate::sync::LockExt;
 use nix::time::ClockId;
 use nix::time::clock_gettime;
 use std::collections::BTreeMap;
@@ -36,16 +36,16 @@ const DROPPED: u64 = 10;
 const NEVER_COMPLETING: u64 = 100;
 
 #[derive(Debug)]
-struct Pending {
+struct PendingRecord {
     /// Not delivered before, unless forced.
     end_ns: u64,
-    bytes: Bytes,
+    bytes: RecordBuilder,
 }
 
 #[derive(Debug)]
-pub(super) struct Collector {
-    pub(super) settings: Settings,
-    pub(super) version: Version,
+pub(super) struct ActivityCollector {
+    pub(super) settings: SimSettings,
+    pub(super) version: CuptiVersion,
     pub(super) subscribed: bool,
     pub(super) enabled: BTreeSet<u32>,
     /// API functions whose records are not wanted: kind of record and number.
@@ -56,22 +56,22 @@ pub(super) struct Collector {
     pub(super) dropped: u64,
     /// From CLOCK_MONOTONIC to the clock of the records.
     offset_ns: i128,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingRecord>,
     names: BTreeMap<String, CString>,
     seen: u64,
     kernels: u64,
 }
 
-static COLLECTOR: Mutex<Option<Collector>> = Mutex::new(None);
+static COLLECTOR: Mutex<Option<ActivityCollector>> = Mutex::new(None);
 
 /// The one collector, created when CUPTI is first called.
-pub(super) fn with<R>(work: impl FnOnce(&mut Collector) -> R) -> R {
-    let mut guard: MutexGuard<'_, Option<Collector>> = COLLECTOR.hold();
-    work(guard.get_or_insert_with(Collector::new))
+pub(super) fn with<R>(work: impl FnOnce(&mut ActivityCollector) -> R) -> R {
+    let mut guard: MutexGuard<'_, Option<ActivityCollector>> = COLLECTOR.hold();
+    work(guard.get_or_insert_with(ActivityCollector::new))
 }
 
 /// The collector where CUPTI has been asked to collect anything.
-fn active(work: impl FnOnce(&mut Collector)) {
+fn active(work: impl FnOnce(&mut ActivityCollector)) {
     if let Some(collector) = COLLECTOR.hold().as_mut()
         && !collector.enabled.is_empty()
     {
@@ -87,11 +87,11 @@ fn realtime_offset_ns() -> i128 {
     })
 }
 
-impl Collector {
+impl ActivityCollector {
     fn new() -> Self {
         Self {
-            settings: Settings::from_environment(&link::folder()),
-            version: Version::from_name(&std::env::var("SIMGPU_CUPTI").unwrap_or_default()),
+            settings: SimSettings::from_environment(&link::folder()),
+            version: CuptiVersion::from_name(&std::env::var("SIMGPU_CUPTI").unwrap_or_default()),
             subscribed: false,
             enabled: BTreeSet::new(),
             muted: BTreeSet::new(),
@@ -108,17 +108,17 @@ impl Collector {
 
     /// Takes the clock of the records from a callback.
     pub(super) fn set_clock(&mut self, clock: Timestamp) {
-        if self.settings.has(Fault::WrongClock) {
+        if self.settings.has(SimFault::WrongClock) {
             return;
         }
         let before_ns = clock::now_ns();
-        let said_ns = clock();
+        let reported_ns = clock();
         let after_ns = clock::now_ns();
-        let same = (before_ns..=after_ns).contains(&said_ns);
+        let same = (before_ns..=after_ns).contains(&reported_ns);
         self.offset_ns = if same {
             0
         } else {
-            i128::from(said_ns) - i128::from(after_ns)
+            i128::from(reported_ns) - i128::from(after_ns)
         };
     }
 
@@ -132,35 +132,40 @@ impl Collector {
     }
 
     /// Makes a record of a kind that is enabled.
-    fn add(&mut self, kind: u32, end_ns: u64, make: impl FnOnce(&mut Writing) -> Option<Bytes>) {
+    fn add(
+        &mut self,
+        kind: u32,
+        end_ns: u64,
+        make: impl FnOnce(&mut RecordFormat) -> Option<RecordBuilder>,
+    ) {
         if !self.enabled.contains(&kind) {
             return;
         }
         self.seen += 1;
-        if self.settings.has(Fault::DroppedRecords) && self.seen.is_multiple_of(DROPPED) {
+        if self.settings.has(SimFault::DroppedRecords) && self.seen.is_multiple_of(DROPPED) {
             self.dropped += 1;
             return;
         }
         let offset_ns = self.offset_ns;
         let names = &mut self.names;
-        let mut writing = Writing {
+        let mut writing = RecordFormat {
             version: self.version,
-            moment: &|moment_ns| shifted(offset_ns, moment_ns),
+            timestamp: &|timestamp_ns| shifted(offset_ns, timestamp_ns),
             name: &mut |name| interned(names, name),
         };
         if let Some(bytes) = make(&mut writing) {
-            self.pending.push_back(Pending { end_ns, bytes });
+            self.pending.push_back(PendingRecord { end_ns, bytes });
         }
     }
 
-    fn add_operation(&mut self, finished: &Finished) {
+    fn add_operation(&mut self, finished: &FinishedOperation) {
         let Some(kind) = records::kind(finished) else {
             return;
         };
         let mut never = false;
         if kind == super::layout::KERNEL {
             self.kernels += 1;
-            let fault = self.settings.has(Fault::NeverCompleting);
+            let fault = self.settings.has(SimFault::NeverCompleting);
             never = fault && self.kernels.is_multiple_of(NEVER_COMPLETING);
         }
         let end_ns = if never { u64::MAX } else { finished.end_ns };
@@ -207,7 +212,7 @@ impl Collector {
     }
 
     /// Records that may be delivered now.
-    fn take_ready(&mut self, forced: bool) -> VecDeque<Bytes> {
+    fn take_ready(&mut self, forced: bool) -> VecDeque<RecordBuilder> {
         let now_ns = clock::now_ns();
         let pending = std::mem::take(&mut self.pending);
         let (ready, waiting): (VecDeque<_>, VecDeque<_>) = pending
@@ -225,8 +230,8 @@ impl Collector {
     }
 }
 
-fn shifted(offset_ns: i128, moment_ns: u64) -> u64 {
-    u64::try_from(i128::from(moment_ns) + offset_ns).unwrap_or(0)
+fn shifted(offset_ns: i128, timestamp_ns: u64) -> u64 {
+    u64::try_from(i128::from(timestamp_ns) + offset_ns).unwrap_or(0)
 }
 
 /// The address of a name; names are never freed, as little as CUPTI frees them while it is active.
@@ -238,7 +243,7 @@ fn interned(names: &mut BTreeMap<String, CString>, name: &str) -> u64 {
 }
 
 /// Operations that got their times.
-pub(crate) fn operations(finished: &[Finished]) {
+pub(crate) fn operations(finished: &[FinishedOperation]) {
     active(|collector| finished.iter().for_each(|one| collector.add_operation(one)));
 }
 
@@ -302,13 +307,13 @@ pub(super) fn deliver(forced: bool) {
 }
 
 /// Writes records while they fit; returns the bytes written.
-fn fill(buffer: *mut u8, size: usize, most: usize, ready: &mut VecDeque<Bytes>) -> usize {
+fn fill(buffer: *mut u8, size: usize, most: usize, ready: &mut VecDeque<RecordBuilder>) -> usize {
     // SAFETY: the buffer and its size come from the request callback, whose contract this is; it
     // belongs to CUPTI until the completion callback.
     let target = unsafe { std::slice::from_raw_parts_mut(buffer, size) };
     let mut written = 0;
     for _ in 0..most {
-        let Some(record) = ready.front().map(Bytes::as_slice) else {
+        let Some(record) = ready.front().map(RecordBuilder::as_slice) else {
             break;
         };
         let Some(place) = target.get_mut(written..written + record.len()) else {

@@ -190,9 +190,9 @@ mod tests {
         assert!(IDS.is_sorted_by_key(|(name, ..)| *name));
         assert_eq!(callback_id("cuLaunchKernel"), Some(307));
         assert_eq!(callback_id("ncclAllReduce"), None);
-        let said = |domain, id| callback_name(domain, id).unwrap_or_default();
-        assert_eq!(said(1, 307), "cuLaunchKernel");
-        assert_eq!(said(2, 211), "cudaLaunchKernel_v7000");
+        let reported = |domain, id| callback_name(domain, id).unwrap_or_default();
+        assert_eq!(reported(1, 307), "cuLaunchKernel");
+        assert_eq!(reported(2, 211), "cudaLaunchKernel_v7000");
         assert_eq!(callback_name(2, 307), None);
     }
 }

@@ -18,7 +18,7 @@ pub(super) const SYNCHRONIZATION: u32 = 38;
 
 /// The version that the simulator plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum CuptiVersion {
     V11_8,
     V12_4,
     V13_0,
@@ -26,7 +26,7 @@ pub(super) enum Version {
     Future,
 }
 
-impl Version {
+impl CuptiVersion {
     /// Of `SIMGPU_CUPTI`.
     pub(super) fn from_name(name: &str) -> Self {
         match name {
@@ -76,11 +76,11 @@ impl Version {
 
 /// A record under construction.
 #[derive(Clone, Debug)]
-pub(super) struct Bytes(Vec<u8>);
+pub(super) struct RecordBuilder(Vec<u8>);
 
-impl Bytes {
+impl RecordBuilder {
     /// Poisoned but for its kind; `None` for kinds that the simulator does not write.
-    pub(super) fn new(version: Version, kind: u32) -> Option<Self> {
+    pub(super) fn new(version: CuptiVersion, kind: u32) -> Option<Self> {
         Some(Self(vec![POISON; version.size(kind)?]).u32(0, kind))
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_tail_is_poisoned() {
-        let record = Bytes::new(Version::V13_0, KERNEL)
+        let record = RecordBuilder::new(CuptiVersion::V13_0, KERNEL)
             .expect("known kind")
             .u64(16, 5);
         let bytes = record.as_slice();

@@ -2,10 +2,10 @@
 
 use super::ids::callback_id;
 use super::layout;
-use super::layout::Bytes;
-use super::layout::Version;
-use crate::core::Finished;
-use crate::core::Kind;
+use super::layout::CuptiVersion;
+use super::layout::RecordBuilder;
+use crate::core::FinishedOperation;
+use crate::core::OperationKind;
 use crate::handles;
 use crate::log::CallLine;
 use crate::simulator;
@@ -21,22 +21,22 @@ const NO_ID: u32 = u32::MAX;
 const PEER: u8 = 10;
 
 /// How moments and names are written.
-pub(super) struct Writing<'a> {
-    pub(super) version: Version,
+pub(super) struct RecordFormat<'a> {
+    pub(super) version: CuptiVersion,
     /// From CLOCK_MONOTONIC to CUPTI's clock.
-    pub(super) moment: &'a dyn Fn(u64) -> u64,
+    pub(super) timestamp: &'a dyn Fn(u64) -> u64,
     /// Address of a name that stays.
     pub(super) name: &'a mut dyn FnMut(&str) -> u64,
 }
 
 /// The kind of the record of an operation; marks have none of their own.
-pub(super) fn kind(operation: &Finished) -> Option<u32> {
+pub(super) fn kind(operation: &FinishedOperation) -> Option<u32> {
     match operation.operation.kind {
-        Kind::Kernel | Kind::Collective => Some(layout::KERNEL),
-        Kind::Memcpy(PEER) => Some(layout::PEER_MEMCPY),
-        Kind::Memcpy(_) => Some(layout::MEMCPY),
-        Kind::Memset => Some(layout::MEMSET),
-        Kind::Event | Kind::Wait => None,
+        OperationKind::Kernel | OperationKind::Collective => Some(layout::KERNEL),
+        OperationKind::Memcpy(PEER) => Some(layout::PEER_MEMCPY),
+        OperationKind::Memcpy(_) => Some(layout::MEMCPY),
+        OperationKind::Memset => Some(layout::MEMSET),
+        OperationKind::Event | OperationKind::Wait => None,
     }
 }
 
@@ -45,14 +45,17 @@ fn context(device: u32) -> u32 {
     device.saturating_add(1)
 }
 
-pub(super) fn operation(finished: &Finished, writing: &mut Writing) -> Option<Bytes> {
+pub(super) fn operation(
+    finished: &FinishedOperation,
+    writing: &mut RecordFormat,
+) -> Option<RecordBuilder> {
     let kind = kind(finished)?;
     let operation = &finished.operation;
     let (start, end) = (
-        (writing.moment)(finished.start_ns),
-        (writing.moment)(finished.end_ns),
+        (writing.timestamp)(finished.start_ns),
+        (writing.timestamp)(finished.end_ns),
     );
-    let record = Bytes::new(writing.version, kind)?
+    let record = RecordBuilder::new(writing.version, kind)?
         .u64(16, start)
         .u64(24, end);
     if kind == layout::KERNEL {
@@ -71,7 +74,7 @@ pub(super) fn operation(finished: &Finished, writing: &mut Writing) -> Option<By
         );
     }
     let copy_kind = match operation.kind {
-        Kind::Memcpy(kind) => kind,
+        OperationKind::Memcpy(kind) => kind,
         _ => 0,
     };
     let correlation_at = if kind == layout::PEER_MEMCPY { 60 } else { 44 };
@@ -96,13 +99,17 @@ pub(super) fn call_kind(call: &CallLine) -> Option<(u32, u32)> {
     Some((kind, callback_id(call.function)?))
 }
 
-pub(super) fn call(call: &CallLine, thread: u32, writing: &mut Writing) -> Option<Bytes> {
+pub(super) fn call(
+    call: &CallLine,
+    thread: u32,
+    writing: &mut RecordFormat,
+) -> Option<RecordBuilder> {
     let (kind, id) = call_kind(call)?;
     Some(
-        Bytes::new(writing.version, kind)?
+        RecordBuilder::new(writing.version, kind)?
             .u32(4, id)
-            .u64(8, (writing.moment)(call.begin_ns))
-            .u64(16, (writing.moment)(call.end_ns))
+            .u64(8, (writing.timestamp)(call.begin_ns))
+            .u64(16, (writing.timestamp)(call.end_ns))
             .u32(24, std::process::id())
             .u32(28, thread)
             .u32(32, call.correlation)
@@ -130,7 +137,10 @@ pub(super) fn is_event_record(call: &CallLine) -> bool {
 }
 
 /// The record of a synchronisation, if the call was one.
-pub(super) fn synchronization(call: &CallLine, writing: &mut Writing) -> Option<Bytes> {
+pub(super) fn synchronization(
+    call: &CallLine,
+    writing: &mut RecordFormat,
+) -> Option<RecordBuilder> {
     let kind = synchronization_type(call.function)?;
     let stream = if matches!(kind, 2 | 3) {
         stream_id(call)
@@ -138,10 +148,10 @@ pub(super) fn synchronization(call: &CallLine, writing: &mut Writing) -> Option<
         NO_ID
     };
     Some(
-        Bytes::new(writing.version, layout::SYNCHRONIZATION)?
+        RecordBuilder::new(writing.version, layout::SYNCHRONIZATION)?
             .u32(4, kind)
-            .u64(8, (writing.moment)(call.begin_ns))
-            .u64(16, (writing.moment)(call.end_ns))
+            .u64(8, (writing.timestamp)(call.begin_ns))
+            .u64(16, (writing.timestamp)(call.end_ns))
             .u32(24, call.correlation)
             .u32(28, context(call.device))
             .u32(32, stream)
@@ -150,9 +160,9 @@ pub(super) fn synchronization(call: &CallLine, writing: &mut Writing) -> Option<
 }
 
 /// The record of a call that recorded an event.
-pub(super) fn event(call: &CallLine, writing: &mut Writing) -> Option<Bytes> {
+pub(super) fn event(call: &CallLine, writing: &mut RecordFormat) -> Option<RecordBuilder> {
     Some(
-        Bytes::new(writing.version, layout::EVENT)?
+        RecordBuilder::new(writing.version, layout::EVENT)?
             .u32(4, call.correlation)
             .u32(8, context(call.device))
             .u32(12, stream_id(call))
@@ -165,16 +175,16 @@ pub(super) fn full_queue(
     begin_ns: u64,
     end_ns: u64,
     thread: u32,
-    writing: &Writing,
-) -> Option<Bytes> {
+    writing: &RecordFormat,
+) -> Option<RecordBuilder> {
     Some(
-        Bytes::new(writing.version, layout::OVERHEAD)?
+        RecordBuilder::new(writing.version, layout::OVERHEAD)?
             .u32(4, COMMAND_BUFFER_FULL)
             .u32(8, OBJECT_THREAD)
             .u32(12, std::process::id())
             .u32(16, thread)
-            .u64(24, (writing.moment)(begin_ns))
-            .u64(32, (writing.moment)(end_ns)),
+            .u64(24, (writing.timestamp)(begin_ns))
+            .u64(32, (writing.timestamp)(end_ns)),
     )
 }
 

@@ -6,8 +6,8 @@ use super::stream::resolve;
 use crate::call;
 use crate::call::exported;
 use crate::core::Completion;
-use crate::core::Kind;
 use crate::core::Operation;
+use crate::core::OperationKind;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::simulator;
@@ -26,12 +26,14 @@ const COPY_NS: u64 = 1_000;
 /// Speed of a device's own memory, bytes per nanosecond (an A100's, rounded).
 const MEMORY_BYTES_PER_NS: u64 = 1_500;
 
-fn enqueue(kind: Kind, bytes: u64, stream: u64) -> Result<Completion, CudaError> {
+fn enqueue(kind: OperationKind, bytes: u64, stream: u64) -> Result<Completion, CudaError> {
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
     let speed = match kind {
-        Kind::Memcpy(UNKNOWN | TO_DEVICE | TO_HOST) => simulator.settings.copy_bytes_per_ns,
-        Kind::Memcpy(PEER) => simulator.settings.link_bytes_per_ns,
+        OperationKind::Memcpy(UNKNOWN | TO_DEVICE | TO_HOST) => {
+            simulator.settings.copy_bytes_per_ns
+        }
+        OperationKind::Memcpy(PEER) => simulator.settings.link_bytes_per_ns,
         _ => MEMORY_BYTES_PER_NS,
     };
     let mut operation = Operation::new(kind, Arc::from(name(kind)), COPY_NS + bytes / speed, 0);
@@ -41,30 +43,30 @@ fn enqueue(kind: Kind, bytes: u64, stream: u64) -> Result<Completion, CudaError>
 }
 
 /// Names as the PyTorch profiler writes them.
-fn name(kind: Kind) -> &'static str {
+fn name(kind: OperationKind) -> &'static str {
     match kind {
-        Kind::Memcpy(TO_DEVICE) => "Memcpy HtoD",
-        Kind::Memcpy(TO_HOST) => "Memcpy DtoH",
-        Kind::Memcpy(ON_DEVICE) => "Memcpy DtoD",
-        Kind::Memcpy(PEER) => "Memcpy PtoP",
-        Kind::Memcpy(_) => "Memcpy",
+        OperationKind::Memcpy(TO_DEVICE) => "Memcpy HtoD",
+        OperationKind::Memcpy(TO_HOST) => "Memcpy DtoH",
+        OperationKind::Memcpy(ON_DEVICE) => "Memcpy DtoD",
+        OperationKind::Memcpy(PEER) => "Memcpy PtoP",
+        OperationKind::Memcpy(_) => "Memcpy",
         _ => "Memset",
     }
 }
 
 fn copy(kind: u8, bytes: u64, stream: u64) -> Status {
-    enqueue(Kind::Memcpy(kind), bytes, stream).map(drop)
+    enqueue(OperationKind::Memcpy(kind), bytes, stream).map(drop)
 }
 
 fn copy_and_wait(kind: u8, bytes: u64) -> Status {
     context::device()?;
-    let end = enqueue(Kind::Memcpy(kind), bytes, 0)?;
+    let end = enqueue(OperationKind::Memcpy(kind), bytes, 0)?;
     simulator::simulator()?.wait(&end);
     Ok(())
 }
 
 fn set(bytes: u64, stream: u64) -> Status {
-    enqueue(Kind::Memset, bytes, stream).map(drop)
+    enqueue(OperationKind::Memset, bytes, stream).map(drop)
 }
 
 exported! { Driver;

@@ -6,8 +6,8 @@ use crate::c;
 use crate::call;
 use crate::call::exported;
 use crate::clock;
-use crate::core::Kind;
 use crate::core::Operation;
+use crate::core::OperationKind;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
@@ -42,7 +42,7 @@ fn record(handle: u64, stream: u64) -> Status {
     recorded(handle)?;
     let stream = resolve(stream)?;
     let simulator = simulator::simulator()?;
-    let mut mark = Operation::mark(Kind::Event, 0);
+    let mut mark = Operation::mark(OperationKind::Event, 0);
     let correlation = call::correlation();
     mark.correlation = correlation;
     let completion = simulator.launch(stream, vec![mark])?;
@@ -70,7 +70,7 @@ fn query(handle: u64) -> Status {
 
 fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
     let now_ns = clock::now_ns();
-    let moment = |handle| -> Result<u64, CudaError> {
+    let timestamp = |handle| -> Result<u64, CudaError> {
         let record = recorded(handle)?.ok_or(CudaError::INVALID_HANDLE)?;
         let end_ns = record
             .completion
@@ -78,7 +78,7 @@ fn elapsed(milliseconds: *mut f32, start: u64, end: u64) -> Status {
             .filter(|end_ns| *end_ns <= now_ns);
         end_ns.ok_or(CudaError::NOT_READY)
     };
-    let (start_ns, end_ns) = (moment(start)?, moment(end)?);
+    let (start_ns, end_ns) = (timestamp(start)?, timestamp(end)?);
     let elapsed_ns = i128::from(end_ns) - i128::from(start_ns);
     c::write(milliseconds, (elapsed_ns as f64 / 1e6) as f32)
 }

@@ -5,15 +5,15 @@ use super::stream::resolve;
 use crate::c;
 use crate::call;
 use crate::call::exported;
-use crate::core::Kind;
 use crate::core::Operation;
+use crate::core::OperationKind;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::handles;
 use crate::simulator;
-use crate::simulator::Kernel;
 use crate::simulator::KernelLaunch;
-use crate::simulator::State;
+use crate::simulator::SimKernel;
+use crate::simulator::SimulatorState;
 use std::ffi::c_char;
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn register(name: *const c_char, duration_ns: Option<u64>, target: *mut u64) -> 
     let name = Arc::from(name.replace([',', '\n'], ";"));
     state.kernels.insert(
         id,
-        Kernel {
+        SimKernel {
             name,
             duration_ns,
             bytes: 0,
@@ -87,16 +87,19 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Status
 }
 
 /// What the stream executes for a launch.
-pub(crate) fn operation(state: &mut State, launch: KernelLaunch) -> Result<Operation, CudaError> {
+pub(crate) fn operation(
+    state: &mut SimulatorState,
+    launch: KernelLaunch,
+) -> Result<Operation, CudaError> {
     let kernel = state
         .kernels
         .get_mut(&launch.function)
         .ok_or(CudaError::INVALID_HANDLE)?;
     let meeting = kernel.meeting.take();
     let kind = if meeting.is_some() {
-        Kind::Collective
+        OperationKind::Collective
     } else {
-        Kind::Kernel
+        OperationKind::Kernel
     };
     let mut operation = Operation::new(kind, Arc::clone(&kernel.name), kernel.duration_ns, 0);
     operation.bytes = kernel.bytes;
@@ -104,7 +107,7 @@ pub(crate) fn operation(state: &mut State, launch: KernelLaunch) -> Result<Opera
     operation.grid = launch.grid;
     operation.block = launch.block;
     operation.meeting = meeting;
-    if kind == Kind::Collective {
+    if kind == OperationKind::Collective {
         // Its one launch.
         state.kernels.remove(&launch.function);
     }

@@ -14,7 +14,7 @@ const PAGE: usize = 4096;
 fn allocate(target: *mut u64, bytes: u64) -> Status {
     let device = context::device()?;
     let simulator = simulator::simulator()?;
-    let others = simulator.memory_of_others(device);
+    let others = simulator.other_processes_memory(device);
     let mut state = simulator.state();
     let address = state.memory.allocate(device, bytes, others)?;
     simulator.publish_memory(&state, device);
@@ -48,7 +48,7 @@ fn free(address: u64) -> Status {
 fn info(free: *mut u64, total: *mut u64) -> Status {
     let device = context::device()?;
     let simulator = simulator::simulator()?;
-    let others = simulator.memory_of_others(device);
+    let others = simulator.other_processes_memory(device);
     let state = simulator.state();
     let limit = state.memory.limit();
     let used = state.memory.used(device).saturating_add(others);

@@ -6,8 +6,8 @@ use crate::call;
 use crate::call::exported;
 use crate::clock;
 use crate::core::Completion;
-use crate::core::Kind;
 use crate::core::Operation;
+use crate::core::OperationKind;
 use crate::core::StreamKind;
 use crate::error::CudaError;
 use crate::error::Status;
@@ -101,7 +101,7 @@ fn wait_event(stream: u64, event: u64) -> Status {
     let Some(recorded) = recorded.ok_or(CudaError::INVALID_HANDLE)? else {
         return Ok(());
     };
-    let mut wait = Operation::mark(Kind::Wait, 0);
+    let mut wait = Operation::mark(OperationKind::Wait, 0);
     wait.correlation = call::correlation();
     wait.after.push(recorded.completion);
     wait.awaited = recorded.correlation;

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::usage;
-use crate::usage::Snapshot;
+use crate::usage::ProcessUsage;
 
 /// The shortest window that NVML documents for `utilization.gpu`.
 const WINDOW_NS: u64 = 1_000_000_000 / 6;
@@ -90,13 +90,13 @@ struct FieldValue {
     value: u64,
 }
 
-fn snapshots(handle: u64) -> Result<Vec<Snapshot>, CudaError> {
+fn snapshots(handle: u64) -> Result<Vec<ProcessUsage>, CudaError> {
     let (device, settings) = device(handle)?;
     Ok(usage::snapshots(&settings.shared, device))
 }
 
 /// Percent of the window in which a kernel of these processes ran.
-fn percent(snapshots: &[Snapshot]) -> u64 {
+fn percent(snapshots: &[ProcessUsage]) -> u64 {
     let now_ns = clock::now_ns();
     let busy_ns = usage::busy_ns(snapshots, now_ns.saturating_sub(WINDOW_NS), now_ns);
     (busy_ns * 100 + WINDOW_NS / 2) / WINDOW_NS
@@ -225,16 +225,16 @@ fn pcie(handle: u64, counter: u32, target: *mut u32) -> Status {
     let now_ns = clock::now_ns();
     let from_ns = now_ns.saturating_sub(PCIE_WINDOW_NS);
     let snapshots = snapshots(handle)?;
-    let stretches = snapshots.iter().flat_map(|snapshot| &snapshot.stretches);
-    let bytes: u128 = stretches
-        .filter(|stretch| !stretch.is_kernel() && stretch.bytes().1 == direction)
-        .map(|stretch| {
-            let inside = stretch
+    let intervals = snapshots.iter().flat_map(|snapshot| &snapshot.intervals);
+    let bytes: u128 = intervals
+        .filter(|interval| !interval.is_kernel() && interval.bytes().1 == direction)
+        .map(|interval| {
+            let inside = interval
                 .end_ns
                 .min(now_ns)
-                .saturating_sub(stretch.start_ns.max(from_ns));
-            let whole = stretch.end_ns.saturating_sub(stretch.start_ns).max(1);
-            u128::from(stretch.bytes().0) * u128::from(inside) / u128::from(whole)
+                .saturating_sub(interval.start_ns.max(from_ns));
+            let whole = interval.end_ns.saturating_sub(interval.start_ns).max(1);
+            u128::from(interval.bytes().0) * u128::from(inside) / u128::from(whole)
         })
         .sum();
     let kilobytes_per_second = bytes * 1_000_000 / u128::from(PCIE_WINDOW_NS);

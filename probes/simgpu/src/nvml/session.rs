@@ -10,9 +10,9 @@ use crate::c;
 use crate::error::CudaError;
 use crate::error::Status;
 use crate::link;
-use crate::settings::Fault;
-use crate::settings::Settings;
-use crate::sync::Lock;
+use crate::settings::SimFault;
+use crate::settings::SimSettings;
+use crate::sync::LockExt;
 use std::ffi::c_char;
 use std::sync::Mutex;
 
@@ -23,13 +23,13 @@ const QUERIES_UNTIL_LOST: u64 = 10;
 const DEVICE: u64 = 0x5700_0000_0000;
 
 #[derive(Debug)]
-struct Session {
+struct NvmlSession {
     users: u32,
-    settings: Settings,
+    settings: SimSettings,
     queries: u64,
 }
 
-static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+static SESSION: Mutex<Option<NvmlSession>> = Mutex::new(None);
 
 fn begin() -> Status {
     let mut session = SESSION.hold();
@@ -38,10 +38,10 @@ fn begin() -> Status {
         return Ok(());
     }
     let settings = settings();
-    if settings.has(Fault::NoNvml) {
+    if settings.has(SimFault::NoNvml) {
         return Err(DRIVER_NOT_LOADED);
     }
-    *session = Some(Session {
+    *session = Some(NvmlSession {
         users: 1,
         settings,
         queries: 0,
@@ -50,11 +50,11 @@ fn begin() -> Status {
 }
 
 /// What the environment says; where it is silent, what the processes that use the devices said.
-fn settings() -> Settings {
-    let mut settings = Settings::from_environment(&link::folder());
+fn settings() -> SimSettings {
+    let mut settings = SimSettings::from_environment(&link::folder());
     let text = std::fs::read_to_string(settings.shared.join("devices")).unwrap_or_default();
-    let mut said = text.split_whitespace().map(str::parse::<u64>);
-    if let (Some(Ok(devices)), Some(Ok(memory))) = (said.next(), said.next()) {
+    let mut reported = text.split_whitespace().map(str::parse::<u64>);
+    if let (Some(Ok(devices)), Some(Ok(memory))) = (reported.next(), reported.next()) {
         if std::env::var_os("SIMGPU_DEVICES").is_none() {
             settings.devices = u32::try_from(devices).unwrap_or(1);
         }
@@ -76,7 +76,7 @@ fn end() -> Status {
 }
 
 /// The settings, between `nvmlInit` and `nvmlShutdown`.
-pub(super) fn current() -> Result<Settings, CudaError> {
+pub(super) fn current() -> Result<SimSettings, CudaError> {
     let session = SESSION.hold();
     session
         .as_ref()
@@ -89,7 +89,7 @@ pub(super) fn device_handle(device: u32) -> u64 {
 }
 
 /// The device of a handle, and the settings.
-pub(super) fn device(handle: u64) -> Result<(u32, Settings), CudaError> {
+pub(super) fn device(handle: u64) -> Result<(u32, SimSettings), CudaError> {
     let settings = current()?;
     if lost(&settings) {
         return Err(GPU_IS_LOST);
@@ -103,9 +103,9 @@ pub(super) fn device(handle: u64) -> Result<(u32, Settings), CudaError> {
     Ok((device, settings))
 }
 
-fn lost(settings: &Settings) -> bool {
+fn lost(settings: &SimSettings) -> bool {
     let queries = SESSION.hold().as_ref().map_or(0, |session| session.queries);
-    settings.has(Fault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
+    settings.has(SimFault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
 }
 
 /// Counts a query of utilisation.

@@ -16,7 +16,7 @@ pub(crate) mod log;
 #[path = "../../../../tests/limit.rs"]
 pub mod limit;
 
-use self::limit::InTime as _;
+use self::limit::WithTimeout as _;
 use log::Log;
 use std::path::Path;
 use std::path::PathBuf;

@@ -13,8 +13,8 @@ use super::line_table;
 use super::line_table::LineTableFormat;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
-use crate::memory::Reader;
-use unicode::Header;
+use crate::memory::MemoryReader;
+use unicode::StringHeader;
 
 /// What gctrace tells of a code object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl CodeObject {
         address: u64,
         layout: &FrameLayout,
     ) -> Result<Self, CodeObjectError> {
-        let reader = Reader::new(memory);
+        let reader = MemoryReader::new(memory);
         if !is_code(&reader, address, layout)? {
             return Err(CodeObjectError::NotCode { address });
         }
@@ -137,7 +137,7 @@ impl CodeObject {
 
 /// By the name of its type: the type's own address is another in each process and file.
 fn is_code<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     address: u64,
     layout: &FrameLayout,
 ) -> Result<bool, MemoryError> {
@@ -149,7 +149,7 @@ fn is_code<M: Memory + ?Sized>(
 }
 
 fn text<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     what: &'static str,
     code: u64,
     offset: u32,
@@ -157,9 +157,9 @@ fn text<M: Memory + ?Sized>(
 ) -> Result<String, CodeObjectError> {
     let not_text = || CodeObjectError::NotText { what };
     let address = reader.word("code object", code, offset)?;
-    let mut bytes = vec![0; Header::size(layout).min(LONGEST_NAME)];
+    let mut bytes = vec![0; StringHeader::size(layout).min(LONGEST_NAME)];
     reader.fill(what, address, &mut bytes)?;
-    let header = Header::read(&bytes, layout).ok_or_else(not_text)?;
+    let header = StringHeader::read(&bytes, layout).ok_or_else(not_text)?;
     let size = header.bytes().min(LONGEST_NAME).saturating_add(header.data);
     bytes.resize(size, 0);
     reader.fill(what, address, &mut bytes)?;
@@ -167,7 +167,7 @@ fn text<M: Memory + ?Sized>(
 }
 
 fn table<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     code: u64,
     layout: &FrameLayout,
 ) -> Result<Vec<u8>, CodeObjectError> {

@@ -6,14 +6,14 @@ use super::decode_unicode;
 use crate::python::frames::FrameLayout;
 use crate::python::frames::frame_layout;
 use crate::python::frames::walk;
-use crate::python::version::Version;
+use crate::python::version::PythonVersion;
 use proptest::prelude::any;
 use proptest::proptest;
 
 fn layouts() -> Vec<FrameLayout> {
     (8..=12)
         .map(|minor| {
-            let version = Version {
+            let version = PythonVersion {
                 major: 3,
                 minor,
                 micro: None,

@@ -9,7 +9,7 @@ use crate::python::frames::FrameLayout;
 /// it is not one of a compact string (code objects have no other).
 #[must_use]
 pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
-    let header = Header::read(bytes, layout)?;
+    let header = StringHeader::read(bytes, layout)?;
     let text = bytes.get(header.data..).unwrap_or_default();
     let text = text.get(..header.bytes()).unwrap_or(text);
     let points = text.chunks_exact(header.width).map(|unit| {
@@ -23,7 +23,7 @@ pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
 }
 
 /// What the header of a compact string says.
-pub(super) struct Header {
+pub(super) struct StringHeader {
     /// Number of code points.
     length: usize,
     /// Bytes per code point: 1, 2 or 4.
@@ -32,7 +32,7 @@ pub(super) struct Header {
     pub(super) data: usize,
 }
 
-impl Header {
+impl StringHeader {
     /// How many bytes hold any string's header.
     pub(super) fn size(layout: &FrameLayout) -> usize {
         let fields = [

@@ -37,7 +37,7 @@ pub struct FrameLayout {
     /// Bits of `frame_code` that are not part of the address (3.14 and later: 3, `_PyStackRef`).
     pub code_tag_mask: u64,
     /// Which instruction the frame executes.
-    pub instruction: Instruction,
+    pub instruction: InstructionPointer,
     /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`FrameLayout::OWNER_SHIM`] and
     /// above: no Python frame but an entry from C; skip it.
     pub frame_owner: Option<u32>,
@@ -46,7 +46,7 @@ pub struct FrameLayout {
     /// `*(code + code_tlbc) + 8 + 8 * i`.
     pub frame_tlbc_index: Option<u32>,
 
-    /// In the code object: its instructions, where [`Instruction::Pointer`] points into them; 0
+    /// In the code object: its instructions, where [`InstructionPointer::Pointer`] points into them; 0
     /// otherwise.
     pub code_bytes: u32,
     /// In the code object: pointer to the array of the threads' copies of the code, a 64-bit count and
@@ -106,8 +106,8 @@ impl FrameLayout {
     #[must_use]
     pub fn frame_bytes(&self) -> u32 {
         let instruction = match self.instruction {
-            Instruction::Index { offset, .. } => offset.saturating_add(4),
-            Instruction::Pointer { offset } => offset.saturating_add(8),
+            InstructionPointer::Index { offset, .. } => offset.saturating_add(4),
+            InstructionPointer::Pointer { offset } => offset.saturating_add(8),
         };
         let ends = [
             self.frame_code.saturating_add(8),
@@ -123,7 +123,7 @@ impl FrameLayout {
 /// How a frame says which instruction it executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Instruction {
+pub enum InstructionPointer {
     /// `int f_lasti` (3.8 - 3.10): times `scale` it is the offset in bytes; -1: not begun.
     Index {
         /// In the frame.

@@ -10,9 +10,9 @@ mod walk;
 
 pub use layout::FrameLayout;
 pub use layout::GilHolder;
-pub use layout::Instruction;
+pub use layout::InstructionPointer;
 pub use threads::current_thread;
 pub use threads::thread_by_id;
 pub(crate) use versions::frame_layout;
-pub use walk::StackFrame;
+pub use walk::WalkedFrame;
 pub use walk::walk;

@@ -3,8 +3,8 @@
 use super::layout::FrameLayout;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
-use crate::memory::Reader;
-use crate::python::layout::Layout;
+use crate::memory::MemoryReader;
+use crate::python::layout::CollectorLayout;
 
 /// More interpreters or threads than this are a list that changed while it was walked.
 const MOST: usize = 100_000;
@@ -18,10 +18,10 @@ const MOST: usize = 100_000;
 pub fn current_thread<M: Memory + ?Sized>(
     memory: &M,
     runtime: u64,
-    layout: &Layout,
+    layout: &CollectorLayout,
     frames: &FrameLayout,
 ) -> Result<Option<u64>, MemoryError> {
-    let reader = Reader::new(memory);
+    let reader = MemoryReader::new(memory);
     if let Some(offset) = frames.runtime_tstate_current {
         return Ok(not_null(reader.word("_PyRuntime", runtime, offset)?));
     }
@@ -45,11 +45,11 @@ pub fn current_thread<M: Memory + ?Sized>(
 pub fn thread_by_id<M: Memory + ?Sized>(
     memory: &M,
     runtime: u64,
-    layout: &Layout,
+    layout: &CollectorLayout,
     frames: &FrameLayout,
     thread_id: u64,
 ) -> Result<Option<u64>, MemoryError> {
-    let reader = Reader::new(memory);
+    let reader = MemoryReader::new(memory);
     let mut interpreter = reader.word("_PyRuntime", runtime, layout.interpreters_head)?;
     let mut left = MOST;
     while interpreter != 0 {

@@ -6,14 +6,17 @@
 
 use super::layout::FrameLayout;
 use super::layout::GilHolder;
-use super::layout::Instruction;
+use super::layout::InstructionPointer;
 use crate::python::debug_offsets::DebugOffsets;
 use crate::python::debug_offsets::FrameOffsets;
 use crate::python::line_table::LineTableFormat;
-use crate::python::version::Version;
+use crate::python::version::PythonVersion;
 
 /// The layout of a version; `None` where it is not known.
-pub(crate) fn frame_layout(version: &Version, debug: Option<&DebugOffsets>) -> Option<FrameLayout> {
+pub(crate) fn frame_layout(
+    version: &PythonVersion,
+    debug: Option<&DebugOffsets>,
+) -> Option<FrameLayout> {
     match (version.minor, debug) {
         (13..=15, Some(debug)) => said(version.minor, debug),
         (8..=10, None) => by_table(version.minor),
@@ -42,7 +45,7 @@ fn by_table(minor: u8) -> Option<FrameLayout> {
         frame_code: 32,
         frame_back: 24,
         code_tag_mask: 0,
-        instruction: Instruction::Index {
+        instruction: InstructionPointer::Index {
             offset: lasti,
             scale,
         },
@@ -108,7 +111,7 @@ fn twelve() -> FrameLayout {
         frame_code: 0,
         frame_back: 8,
         code_tag_mask: 0,
-        instruction: Instruction::Pointer { offset: 56 },
+        instruction: InstructionPointer::Pointer { offset: 56 },
         frame_owner: Some(70),
         frame_tlbc_index: None,
         code_bytes: 192,
@@ -149,7 +152,7 @@ fn said(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
         frame_code: frames.frame_code,
         frame_back: frames.frame_back,
         code_tag_mask: if minor == 13 { 0 } else { 3 },
-        instruction: Instruction::Pointer {
+        instruction: InstructionPointer::Pointer {
             offset: frames.frame_instruction,
         },
         frame_owner: Some(frames.frame_owner),

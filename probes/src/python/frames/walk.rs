@@ -1,14 +1,14 @@
 //! From a thread state along its frames.
 
 use super::layout::FrameLayout;
-use super::layout::Instruction;
+use super::layout::InstructionPointer;
 use crate::memory::Memory;
 use crate::memory::MemoryError;
-use crate::memory::Reader;
+use crate::memory::MemoryReader;
 
 /// A Python frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StackFrame {
+pub struct WalkedFrame {
     /// Address of its code object.
     pub code: u64,
     /// Offset in the code, in bytes, of the instruction that it executes; `None` before the first.
@@ -31,8 +31,8 @@ pub fn walk<M: Memory + ?Sized>(
     tstate: u64,
     layout: &FrameLayout,
     depth: usize,
-) -> Result<Vec<StackFrame>, MemoryError> {
-    let reader = Reader::new(memory);
+) -> Result<Vec<WalkedFrame>, MemoryError> {
+    let reader = MemoryReader::new(memory);
     let mut next = innermost(&reader, tstate, layout)?;
     let mut frames = Vec::new();
     for _ in 0..depth.saturating_add(EXTRA_STEPS) {
@@ -47,7 +47,7 @@ pub fn walk<M: Memory + ?Sized>(
 
 /// Address of the innermost frame, 0 if there is none.
 fn innermost<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     tstate: u64,
     layout: &FrameLayout,
 ) -> Result<u64, MemoryError> {
@@ -60,10 +60,10 @@ fn innermost<M: Memory + ?Sized>(
 
 /// The frame at that address if Python shows it.
 fn visible<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     frame: u64,
     layout: &FrameLayout,
-) -> Result<Option<StackFrame>, MemoryError> {
+) -> Result<Option<WalkedFrame>, MemoryError> {
     let owner = match layout.frame_owner {
         Some(offset) => reader.byte("frame", frame, offset)?,
         None => 0,
@@ -79,7 +79,7 @@ fn visible<M: Memory + ?Sized>(
     if owner != FrameLayout::OWNER_GENERATOR && is_incomplete(reader, code, offset, layout)? {
         return Ok(None);
     }
-    Ok(Some(StackFrame {
+    Ok(Some(WalkedFrame {
         code,
         byte_offset: offset.try_into().ok(),
     }))
@@ -87,17 +87,17 @@ fn visible<M: Memory + ?Sized>(
 
 /// In bytes from the start of the code; negative before the first instruction.
 fn instruction_offset<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     frame: u64,
     code: u64,
     layout: &FrameLayout,
 ) -> Result<i64, MemoryError> {
     match layout.instruction {
-        Instruction::Index { offset, scale } => {
+        InstructionPointer::Index { offset, scale } => {
             let index = reader.int("frame", frame, offset)?;
             Ok(i64::from(index).saturating_mul(scale.into()))
         }
-        Instruction::Pointer { offset } => {
+        InstructionPointer::Pointer { offset } => {
             let instruction = reader.word("frame", frame, offset)?;
             let start = instructions(reader, frame, code, layout)?;
             Ok(instruction.wrapping_sub(start).cast_signed())
@@ -107,7 +107,7 @@ fn instruction_offset<M: Memory + ?Sized>(
 
 /// Where the instructions start that the frame executes.
 fn instructions<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     frame: u64,
     code: u64,
     layout: &FrameLayout,
@@ -131,7 +131,7 @@ const TLBC_ENTRIES: u32 = 8;
 
 /// `_PyFrame_IsIncomplete` (pycore_frame.h, pycore_interpframe.h): the frame is being set up.
 fn is_incomplete<M: Memory + ?Sized>(
-    reader: &Reader<'_, M>,
+    reader: &MemoryReader<'_, M>,
     code: u64,
     offset: i64,
     layout: &FrameLayout,

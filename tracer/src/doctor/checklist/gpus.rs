@@ -1,9 +1,9 @@
 //! The line about NVIDIA's management library. Recording works without it.
 
-use super::Line;
-use super::Machine;
-use super::Verdict;
-use crate::doctor::machine::Gpus;
+use super::CheckLine;
+use super::CheckStatus;
+use super::HostFacts;
+use crate::doctor::machine::GpuFacts;
 use gctrace_event::GpuDevice;
 use gctrace_probes::nvml::NvmlError;
 use std::collections::BTreeMap;
@@ -11,19 +11,18 @@ use std::collections::BTreeMap;
 const WHAT: &str = "GPUs (NVML)";
 const WITHOUT: &str = "Recording works without; how the GPUs do will not be in traces.";
 
-pub(super) fn line(machine: &Machine) -> Line {
+pub(super) fn line(machine: &HostFacts) -> CheckLine {
     match &machine.gpus {
         Ok(gpus) => there(gpus),
         Err(NvmlError::NoLibrary { reason, .. }) => {
-            Line::new(Verdict::Note, WHAT, format!("none: {reason}")).mend(WITHOUT)
+            CheckLine::new(CheckStatus::Note, WHAT, format!("none: {reason}")).with_fix(WITHOUT)
         }
-        Err(error) => {
-            Line::new(Verdict::Note, WHAT, "cannot be asked").mend(format!("{error}\n{WITHOUT}"))
-        }
+        Err(error) => CheckLine::new(CheckStatus::Note, WHAT, "cannot be asked")
+            .with_fix(format!("{error}\n{WITHOUT}")),
     }
 }
 
-fn there(gpus: &Gpus) -> Line {
+fn there(gpus: &GpuFacts) -> CheckLine {
     let version = |version: &Option<String>| version.clone().unwrap_or("not known".to_owned());
     let versions = format!(
         "driver {}, NVML {}",
@@ -31,11 +30,11 @@ fn there(gpus: &Gpus) -> Line {
         version(&gpus.nvml)
     );
     if gpus.devices.is_empty() {
-        return Line::new(Verdict::Note, WHAT, format!("{versions}: no GPU"))
-            .mend("nvidia-smi -L lists those that the driver has.");
+        return CheckLine::new(CheckStatus::Note, WHAT, format!("{versions}: no GPU"))
+            .with_fix("nvidia-smi -L lists those that the driver has.");
     }
-    Line::new(
-        Verdict::Ok,
+    CheckLine::new(
+        CheckStatus::Ok,
         WHAT,
         format!("{versions}\n{}", models(&gpus.devices)),
     )
@@ -60,7 +59,7 @@ fn models(devices: &[GpuDevice]) -> String {
 mod tests {
     use super::*;
 
-    fn drawn(gpus: Gpus) -> (Verdict, String) {
+    fn drawn(gpus: GpuFacts) -> (CheckStatus, String) {
         let line = there(&gpus);
         (line.verdict, line.value)
     }
@@ -73,7 +72,7 @@ mod tests {
             mig,
             ..GpuDevice::default()
         };
-        let gpus = Gpus {
+        let gpus = GpuFacts {
             driver: Some("570.86".to_owned()),
             nvml: None,
             devices: vec![
@@ -83,9 +82,9 @@ mod tests {
             ],
         };
         let text = "driver 570.86, NVML not known\nH100: GPU 0, 2\nH100, split by MIG: GPU 1";
-        assert_eq!(drawn(gpus), (Verdict::Ok, text.to_owned()));
-        let (verdict, text) = drawn(Gpus::default());
-        assert_eq!(verdict, Verdict::Note);
+        assert_eq!(drawn(gpus), (CheckStatus::Ok, text.to_owned()));
+        let (verdict, text) = drawn(GpuFacts::default());
+        assert_eq!(verdict, CheckStatus::Note);
         assert!(text.ends_with(": no GPU"), "{text}");
     }
 

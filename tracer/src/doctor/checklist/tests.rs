@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::args::usual_recording;
-use crate::doctor::machine::Gpus;
-use crate::doctor::machine::Within;
+use crate::doctor::machine::GpuFacts;
+use crate::doctor::machine::InProcessFacts;
 use crate::launch::LibraryError;
 use crate::privileges::Capabilities;
 use crate::record::mode;
@@ -11,18 +11,18 @@ use crate::record::mode::NoProbes;
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::Counter;
 use gctrace_event::GpuDevice;
-use gctrace_probes::Collector;
-use gctrace_probes::Point;
-use gctrace_probes::PointKind;
+use gctrace_probes::CollectorKind;
+use gctrace_probes::ProbePoint;
+use gctrace_probes::ProbePointKind;
+use gctrace_probes::PythonVersion;
 use gctrace_probes::Resolution;
-use gctrace_probes::Rung;
-use gctrace_probes::RungOutcome;
-use gctrace_probes::Version;
+use gctrace_probes::SearchStrategy;
+use gctrace_probes::StrategyOutcome;
 use gctrace_probes::nvml::NvmlError;
 use std::path::PathBuf;
 
-fn good_machine() -> Machine {
-    Machine {
+fn good_machine() -> HostFacts {
+    HostFacts {
         kernel: KernelSupport {
             release: "6.18.5".into(),
             machine: "x86_64".into(),
@@ -34,7 +34,7 @@ fn good_machine() -> Machine {
             perf_events: true,
             permitted: true,
         },
-        rights: Facts {
+        rights: PrivilegeFacts {
             user: "root".into(),
             group: "root".into(),
             effective: Capabilities(u64::MAX),
@@ -52,7 +52,7 @@ fn good_machine() -> Machine {
         perf_event_paranoid: Some(2),
         locked_memory: Some(8 << 20),
         counters: vec![(Counter::Cycles, Ok(())), (Counter::BranchMisses, Ok(()))],
-        gpus: Ok(Gpus {
+        gpus: Ok(GpuFacts {
             driver: Some("570.86.10".into()),
             nvml: Some("12.570.86.10".into()),
             devices: vec![GpuDevice {
@@ -65,17 +65,17 @@ fn good_machine() -> Machine {
 }
 
 /// What follows with a library, a driver and CUPTI, for probes or without.
-fn within(no_probes: Option<NoProbes>) -> Within {
+fn within(no_probes: Option<NoProbes>) -> InProcessFacts {
     let library: PathBuf = "/usr/local/lib/gctrace/libgctrace_inject.so".into();
     let driver: PathBuf = "/usr/lib/x86_64-linux-gnu/libcuda.so.1".into();
-    let facts = mode::Facts {
+    let facts = mode::ModeFacts {
         no_probes,
         cuda: Some(driver.clone()),
         foreign_injection: None,
         library: Some(Ok(library.clone())),
         obstacles: vec![],
     };
-    Within {
+    InProcessFacts {
         library: Ok(library),
         cuda: Some(driver),
         cupti: vec!["/venv/nvidia/cuda_cupti/lib/libcupti.so.12".into()],
@@ -84,19 +84,19 @@ fn within(no_probes: Option<NoProbes>) -> Within {
 }
 
 /// The same without a library.
-fn nothing(no_probes: NoProbes) -> Within {
+fn nothing(no_probes: NoProbes) -> InProcessFacts {
     let error = LibraryError::Unusable {
         path: "/opt/libgctrace_inject.so".into(),
         reason: "it is no file".into(),
     };
-    let facts = mode::Facts {
+    let facts = mode::ModeFacts {
         no_probes: Some(no_probes),
         cuda: None,
         foreign_injection: None,
         library: Some(Err(error.clone())),
         obstacles: vec![],
     };
-    Within {
+    InProcessFacts {
         library: Err(error),
         cuda: None,
         cupti: vec![],
@@ -110,7 +110,7 @@ fn kernel_refuses() -> NoProbes {
 
 /// Debian's interpreter, numbers made up.
 fn resolution() -> Resolution {
-    let point = |kind, function: &str, offset, instruction: &str, emulated| Point {
+    let point = |kind, function: &str, offset, instruction: &str, emulated| ProbePoint {
         kind,
         function: function.into(),
         address: 0x5a_1000,
@@ -121,7 +121,7 @@ fn resolution() -> Resolution {
         emulated,
         semaphore_file_offset: None,
     };
-    let outcome = |rung, found, detail: &str| RungOutcome {
+    let outcome = |rung, found, detail: &str| StrategyOutcome {
         rung,
         found,
         detail: detail.into(),
@@ -129,29 +129,29 @@ fn resolution() -> Resolution {
     Resolution {
         file: "/usr/bin/python3.11".into(),
         build_id: Some("0123456789abcdef".into()),
-        version: Version {
+        version: PythonVersion {
             major: 3,
             minor: 11,
             micro: Some(2),
             level: String::new(),
         },
         free_threaded: false,
-        collector: Collector::Generational,
-        rung: Rung::CodeAnalysis,
+        collector: CollectorKind::Generational,
+        rung: SearchStrategy::CodeAnalysis,
         tried: vec![
-            outcome(Rung::SymbolTable, false, "no .symtab"),
-            outcome(Rung::CodeAnalysis, true, "1 function"),
+            outcome(SearchStrategy::SymbolTable, false, "no .symtab"),
+            outcome(SearchStrategy::CodeAnalysis, true, "1 function"),
         ],
         points: vec![
             point(
-                PointKind::Collect(Default::default()),
+                ProbePointKind::Collect(Default::default()),
                 "gc_collect_main",
                 4,
                 "push r15",
                 true,
             ),
             point(
-                PointKind::GcCollectBuiltin,
+                ProbePointKind::GcCollectBuiltin,
                 "gc_collect",
                 0,
                 "sub rsp, 8",
@@ -166,14 +166,14 @@ fn resolution() -> Resolution {
     }
 }
 
-fn interpreters() -> Found {
-    let interpreter = |file: &str, met: &[&'static str], pids: &[u32], outcome| Interpreter {
+fn interpreters() -> FoundInterpreters {
+    let interpreter = |file: &str, met: &[&'static str], pids: &[u32], outcome| InterpreterFile {
         file: file.into(),
         met: met.iter().copied().collect(),
         pids: pids.to_vec(),
         outcome,
     };
-    Found {
+    FoundInterpreters {
         interpreters: vec![
             interpreter(
                 "/usr/bin/python3.11",
@@ -214,7 +214,7 @@ fn an_old_kernel() {
             .into(),
     });
     machine.within = nothing(kernel_refuses());
-    let list = draw(&machine, &Found::default());
+    let list = draw(&machine, &FoundInterpreters::default());
     assert!(!list.recording_works());
     // Where others may write /usr/local, the other place is named.
     let text = list.to_string();
@@ -237,7 +237,7 @@ fn without_privileges() {
     let mut found = interpreters();
     found.interpreters.truncate(1);
     found.hidden_processes = 31;
-    let denied = Denied::from_facts(machine.rights.clone()).expect("denied");
+    let denied = PrivilegeError::from_facts(machine.rights.clone()).expect("denied");
     machine.within = within(Some(NoProbes::Denied(denied)));
     machine.within.cupti.clear();
     let list = draw(&machine, &found);
@@ -256,7 +256,7 @@ fn a_container_with_a_seccomp_filter() {
     });
     machine.within = within(Some(kernel_refuses()));
     machine.within.cuda = None;
-    let list = draw(&machine, &Found::default());
+    let list = draw(&machine, &FoundInterpreters::default());
     assert!(list.recording_works(), "from within");
     insta::assert_snapshot!(list.to_string());
 }
@@ -269,7 +269,7 @@ fn one_interpreter_explained() {
 #[test]
 fn missing_counters_are_named_and_do_not_stop_a_recording() {
     let value = |counters: Vec<(Counter, Result<(), CounterError>)>| {
-        let machine = Machine {
+        let machine = HostFacts {
             counters,
             ..good_machine()
         };
@@ -278,7 +278,7 @@ fn missing_counters_are_named_and_do_not_stop_a_recording() {
         (line.verdict, line.value)
     };
     let (verdict, text) = value(vec![(Counter::Cycles, Err(CounterError::NoUnit))]);
-    assert_eq!(verdict, Verdict::Note);
+    assert_eq!(verdict, CheckStatus::Note);
     assert!(text.starts_with("none: the kernel sees no"), "{text}");
     let (verdict, text) = value(vec![
         (Counter::Cycles, Ok(())),
@@ -289,8 +289,8 @@ fn missing_counters_are_named_and_do_not_stop_a_recording() {
     ]);
     assert_eq!(
         (verdict, text.as_str()),
-        (Verdict::Note, "all but LLC-load-misses")
+        (CheckStatus::Note, "all but LLC-load-misses")
     );
     let (verdict, _) = value(vec![(Counter::Cycles, Err(CounterError::Denied))]);
-    assert_eq!(verdict, Verdict::Unknown);
+    assert_eq!(verdict, CheckStatus::Unknown);
 }

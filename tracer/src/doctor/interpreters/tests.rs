@@ -1,7 +1,7 @@
 //! Names, and the interpreters of whatever machine the tests run on.
 
 use super::*;
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use std::process::Command;
 use std::process::Stdio;
 
@@ -49,8 +49,8 @@ fn the_interpreter_in_path_is_understood() {
         eprintln!("skipped the_interpreter_in_path_is_understood: there is no python3 in PATH");
         return;
     };
-    let found = Examiner::new()
-        .examine(&Python::File("python3".into()))
+    let found = InterpreterExaminer::new()
+        .examine(&InterpreterArg::File("python3".into()))
         .expect("examined");
     for resolution in &found {
         assert!(
@@ -80,8 +80,8 @@ fn a_running_interpreter_is_understood() {
     let output = child.stdout.take().expect("its output");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut version)
         .expect("a version");
-    let found = Examiner::new()
-        .examine(&Python::Process(child.id()))
+    let found = InterpreterExaminer::new()
+        .examine(&InterpreterArg::Process(child.id()))
         .expect("examined");
     drop(child.stdin.take());
     child.status_in_time().expect("wait");
@@ -95,19 +95,19 @@ fn a_running_interpreter_is_understood() {
 
 #[test]
 fn what_is_no_python_is_said_so() {
-    let examiner = Examiner::new();
-    let said = |python| format!("{:#}", examiner.examine(&python).expect_err("no Python"));
+    let examiner = InterpreterExaminer::new();
+    let details = |python| format!("{:#}", examiner.examine(&python).expect_err("no Python"));
     assert_eq!(
-        said(Python::File("/bin/cat".into())),
+        details(InterpreterArg::File("/bin/cat".into())),
         "/bin/cat: holds no CPython"
     );
-    assert!(said(Python::File("no-such-python".into())).contains("not found in PATH"));
-    assert!(said(Python::Process(u32::MAX >> 1)).contains("process"));
+    assert!(details(InterpreterArg::File("no-such-python".into())).contains("not found in PATH"));
+    assert!(details(InterpreterArg::Process(u32::MAX >> 1)).contains("process"));
 }
 
 #[test]
 fn a_program_that_does_not_answer_is_no_python() {
-    let error =
-        ask::mapped_files(Path::new("/bin/true"), &Invoker::detect()).expect_err("no answer");
+    let error = child_query::mapped_files(Path::new("/bin/true"), &Invoker::detect())
+        .expect_err("no answer");
     assert!(error.to_string().contains("did not answer"), "{error}");
 }

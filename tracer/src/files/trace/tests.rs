@@ -1,7 +1,7 @@
 use super::*;
-use gctrace_event::End;
-use gctrace_event::Header;
+use gctrace_event::TraceEnd;
 use gctrace_event::TraceFile;
+use gctrace_event::TraceHeader;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -22,14 +22,14 @@ fn refused(path: &Path, command: &[&str]) -> String {
 
 /// Writes a trace whose header has this host.
 fn record(path: &Path, host: &str) -> Option<PathBuf> {
-    let header = Header {
+    let header = TraceHeader {
         host: host.to_owned(),
-        ..Header::default()
+        ..TraceHeader::default()
     };
     let trace = create(path).expect("a file");
     let compressed = gctrace_event::compressed_by_name(path);
     let file = TraceFile::create(trace.writer().expect("open"), path, compressed, &header);
-    file.and_then(|file| file.finish(&End::default()))
+    file.and_then(|file| file.finish(&TraceEnd::default()))
         .expect("written");
     trace.keep().expect("kept")
 }
@@ -88,15 +88,15 @@ fn nothing_else_is_overwritten() {
     for (index, content) in contents.iter().enumerate() {
         let path = place.path().join(format!("{index}.json"));
         std::fs::write(&path, content).expect("written");
-        let said = refused(&path, &[]);
-        assert!(said.contains("not a trace of gctrace"), "{said}");
+        let printed = refused(&path, &[]);
+        assert!(printed.contains("not a trace of gctrace"), "{printed}");
         assert_eq!(std::fs::read(&path).expect("there"), *content);
     }
     let path = place.path().join("trace.json");
     record(&path, "first");
     std::fs::write(place.path().join("trace.json.old"), "mine").expect("written");
-    let said = refused(&path, &[]);
-    assert!(said.contains("trace.json.old"), "{said}");
+    let printed = refused(&path, &[]);
+    assert!(printed.contains("trace.json.old"), "{printed}");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn files_of_the_command_are_refused() {
     });
     let option = format!("--log={}", path.display());
     for word in [path.to_str().expect("text"), &other, &option] {
-        let said = refused(&path, &["python", "train.py", word]);
-        assert!(said.contains("the command names this file"), "{said}");
+        let printed = refused(&path, &["python", "train.py", word]);
+        assert!(printed.contains("the command names this file"), "{printed}");
         refused(&path, &[word]);
     }
     assert!(names(place.path()).is_empty());
@@ -156,8 +156,8 @@ fn a_pipe_without_a_reader_is_not_waited_for() {
     let name = CString::new(path.as_os_str().as_bytes()).expect("a name");
     // SAFETY: a path that ends in a zero byte.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let said = refused(&path, &[]);
-    assert!(said.contains("nothing reads"), "{said}");
+    let printed = refused(&path, &[]);
+    assert!(printed.contains("nothing reads"), "{printed}");
     let reader = std::fs::OpenOptions::new()
         .read(true)
         .write(true)

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::launch::Invoker;
-use crate::launch::invoker::Tool;
-use gctrace_ring::Options;
+use crate::launch::invoker::PrivilegeTool;
+use gctrace_ring::InjectOptions;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,10 +19,10 @@ fn plan(environment: &[(&str, &str)]) -> LaunchPlan {
     plan
 }
 
-fn injection(library: &Path) -> Injection {
-    Injection {
+fn injection(library: &Path) -> InjectionPlan {
+    InjectionPlan {
         library: library.to_owned(),
-        options: Options::default(),
+        options: InjectOptions::default(),
     }
 }
 
@@ -47,7 +47,10 @@ fn the_users_own_libraries_stay_first() {
         assert_eq!(plan.variable(CUDA_INJECTION), Some(library.as_os_str()));
         assert_eq!(plan.variable(RENDEZVOUS_VARIABLE), Some(OsStr::new(SOCKET)));
         let options = plan.variable(OPTIONS_VARIABLE).expect("options");
-        assert_eq!(Options::parse(options.as_bytes()), Options::default());
+        assert_eq!(
+            InjectOptions::parse(options.as_bytes()),
+            InjectOptions::default()
+        );
     }
 }
 
@@ -72,17 +75,17 @@ fn another_tool_of_cuda_stays() {
 #[test]
 fn without_cupti_the_driver_loads_nothing() {
     for options in [
-        Options {
+        InjectOptions {
             cuda: false,
-            ..Options::default()
+            ..InjectOptions::default()
         },
-        Options {
+        InjectOptions {
             yields: true,
-            ..Options::default()
+            ..InjectOptions::default()
         },
     ] {
         let mut plan = plan(&[]);
-        let injection = Injection {
+        let injection = InjectionPlan {
             library: "/x/libgctrace_inject.so".into(),
             options,
         };
@@ -177,7 +180,7 @@ fn as_root_files_of_others_are_refused() {
         return;
     }
     let mut plan = plan(&[]);
-    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(Tool::Sudo)));
+    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo)));
     let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).expect("chmod");
     let file = place.path().join(LIBRARY);
@@ -211,7 +214,7 @@ fn as_root_files_of_others_are_refused() {
     let file = place.path().join(LIBRARY);
     fs::copy(built(), &file).expect("copy");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
-    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(Tool::Sudo)));
+    plan.identity = Some(Invoker::from_ids(65534, 65534, Some(PrivilegeTool::Sudo)));
     usable(&file, &plan).expect("only root writes there");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).expect("chmod");
     let refused = usable(&file, &plan).expect_err("refused");

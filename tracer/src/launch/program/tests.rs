@@ -5,12 +5,12 @@ use crate::launch::Invoker;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-fn obstacles(words: &[&str]) -> Vec<Obstacle> {
+fn obstacles(words: &[&str]) -> Vec<PreloadObstacle> {
     let words: Vec<OsString> = words.iter().map(OsString::from).collect();
     LaunchPlan::new(&words, &Invoker::detect(), false).obstacles()
 }
 
-fn kinds(words: &[&str]) -> Vec<What> {
+fn kinds(words: &[&str]) -> Vec<ObstacleKind> {
     obstacles(words)
         .into_iter()
         .map(|obstacle| obstacle.what)
@@ -78,9 +78,9 @@ fn files_tell() {
     let arm = executable(place.path(), "arm", &elf(LOAD, AARCH64, ""));
     let glibc = "/lib64/ld-linux-x86-64.so.2";
     let usual = executable(place.path(), "usual", &elf(INTERPRETER, X86_64, glibc));
-    assert_eq!(kinds(&[&static_]), [What::Static]);
-    assert_eq!(kinds(&[&musl]), [What::Musl(loader.into())]);
-    assert_eq!(kinds(&[&arm]), [What::Machine("aarch64".into())]);
+    assert_eq!(kinds(&[&static_]), [ObstacleKind::Static]);
+    assert_eq!(kinds(&[&musl]), [ObstacleKind::Musl(loader.into())]);
+    assert_eq!(kinds(&[&arm]), [ObstacleKind::Machine("aarch64".into())]);
     assert_eq!(kinds(&[&usual]), []);
     assert_eq!(kinds(&["env", "-i", &musl]).len(), 2);
 
@@ -97,7 +97,7 @@ fn files_tell() {
 
 #[test]
 fn words_of_env() {
-    let drops = |word: &str| vec![What::Drops(word.to_owned())];
+    let drops = |word: &str| vec![ObstacleKind::Drops(word.to_owned())];
     assert_eq!(kinds(&["env", "-i", "sh"]), drops("env -i"));
     assert_eq!(kinds(&["env", "-", "sh"]), drops("env -"));
     assert_eq!(
@@ -140,10 +140,16 @@ fn programs_with_other_rights() {
         eprintln!("setuid was not tried: {} is mounted nosuid", file);
         return;
     }
-    assert_eq!(other_rights(path, other), Some(What::OtherRights("setuid")));
+    assert_eq!(
+        other_rights(path, other),
+        Some(ObstacleKind::OtherRights("setuid"))
+    );
     mode(0o2755).expect("chmod");
     let group = (own.uid(), own.gid() + 1);
-    assert_eq!(other_rights(path, group), Some(What::OtherRights("setgid")));
+    assert_eq!(
+        other_rights(path, group),
+        Some(ObstacleKind::OtherRights("setgid"))
+    );
     mode(0o2745).expect("chmod");
     assert_eq!(other_rights(path, group), None, "mandatory locking");
 }
@@ -152,12 +158,12 @@ fn programs_with_other_rights() {
 fn certain_or_not() {
     let certain = |what, follow| {
         let file = "/x".into();
-        Obstacle { file, what }.is_certain(follow)
+        PreloadObstacle { file, what }.is_certain(follow)
     };
-    assert!(certain(What::StaticPython, true));
-    assert!(certain(What::OtherRights("setuid"), true));
-    assert!(certain(What::Musl("/m".into()), true));
-    assert!(!certain(What::Static, true));
-    assert!(certain(What::Static, false));
-    assert!(!certain(What::Drops("sudo".into()), false));
+    assert!(certain(ObstacleKind::StaticPython, true));
+    assert!(certain(ObstacleKind::OtherRights("setuid"), true));
+    assert!(certain(ObstacleKind::Musl("/m".into()), true));
+    assert!(!certain(ObstacleKind::Static, true));
+    assert!(certain(ObstacleKind::Static, false));
+    assert!(!certain(ObstacleKind::Drops("sudo".into()), false));
 }

@@ -6,13 +6,13 @@
 //! disturbed, the marker's steps are timed. Their product is the rate; its error is found by leaving
 //! out one window at a time.
 
-use super::local;
-use super::local::Local;
-use super::local::Window;
+use super::local_rate;
+use super::local_rate::LocalRate;
+use super::local_rate::WindowSample;
+use super::steps::MarkerReading;
+use super::steps::MarkerSteps;
 use super::steps::NEVER_TORN;
-use super::steps::Reading;
 use super::steps::SCALES;
-use super::steps::Steps;
 use super::steps::TORN;
 use super::steps::between_steps;
 use super::steps::by_distance;
@@ -25,7 +25,7 @@ use std::collections::HashMap;
 const COVERAGE: f64 = 0.6;
 
 /// And these must be this part of all: what a program does at its start (imports) is another program.
-const LEAST_PART: f64 = 0.3;
+const MIN_PART: f64 = 0.3;
 
 /// Units counted over one distance that make shorter ones needless.
 const ENOUGH_UNITS: f64 = 300.0;
@@ -53,9 +53,9 @@ const GOOD: f64 = 0.04;
 
 /// A marker around one window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cycle {
-    free: [Steps; SCALES],
-    window: Steps,
+struct WindowCycle {
+    free: [MarkerSteps; SCALES],
+    window: MarkerSteps,
     /// Undisturbed readings in which it was there, and all.
     there: f64,
     readings: f64,
@@ -63,35 +63,35 @@ struct Cycle {
 
 /// The estimate of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Estimate {
+pub(crate) struct RateEstimate {
     /// Allocations per second of the undisturbed program.
     pub per_second: f64,
     /// Standard error of it, as a part of it.
     pub relative_error: f64,
     /// On what it rests.
-    pub basis: Basis,
+    pub basis: RateBasis,
     /// It rests on so many windows, of so many.
     pub windows: (usize, usize),
 }
 
 /// What told the progress of the undisturbed program.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Basis {
+pub(crate) enum RateBasis {
     /// One marker, in all of the last windows together.
     Marker(MarkerKind),
     /// Around each window the marker that tells most there.
     EachWindow,
 }
 
-impl Estimate {
+impl RateEstimate {
     /// In words.
     pub(crate) fn basis(&self) -> String {
         let (used, all) = self.windows;
         match self.basis {
-            Basis::EachWindow => {
+            RateBasis::EachWindow => {
                 format!("told around {used} of {all} windows by loops, variables or CPU time")
             }
-            Basis::Marker(kind) => {
+            RateBasis::Marker(kind) => {
                 let what = match kind {
                     MarkerKind::Integer => "an integer variable",
                     MarkerKind::Iterator => "the iterator of a loop",
@@ -106,27 +106,32 @@ impl Estimate {
 
 /// A marker in the windows in which it moved.
 #[derive(Default)]
-struct Seen {
+struct MarkerSamples {
     /// How many windows there were before the first of them.
     first: usize,
-    cycles: Vec<Cycle>,
+    cycles: Vec<WindowCycle>,
 }
 
 /// Everything seen of one process.
 #[derive(Default)]
-pub(crate) struct Observations {
+pub(crate) struct WindowObservations {
     windows: usize,
-    markers: HashMap<MarkerKey, Seen>,
+    markers: HashMap<MarkerKey, MarkerSamples>,
     /// The rate around each window, where a marker told it.
-    local: Vec<Option<Local>>,
+    local: Vec<Option<LocalRate>>,
     /// What a hit cost in windows of which a marker told the rate, in nanoseconds.
     costs: Vec<f64>,
 }
 
-impl Observations {
+impl WindowObservations {
     /// Adds one window and the undisturbed time before it, both read at the same markers.
-    pub(crate) fn add(&mut self, keys: &[MarkerKey], free: &[Reading], window: &Window<'_>) {
-        let local = local::rate(keys, free, window);
+    pub(crate) fn add(
+        &mut self,
+        keys: &[MarkerKey],
+        free: &[MarkerReading],
+        window: &WindowSample<'_>,
+    ) {
+        let local = local_rate::rate(keys, free, window);
         self.costs.extend(local.and_then(|local| local.hit_ns));
         self.local.push(local);
         let window = window.readings;
@@ -135,7 +140,7 @@ impl Observations {
             if key.kind != MarkerKind::Iterator && !is_readable(free, index) {
                 continue;
             }
-            let cycle = Cycle {
+            let cycle = WindowCycle {
                 free: by_distance(free, index),
                 window: between_steps(window, index),
                 there: match key.kind {
@@ -151,7 +156,7 @@ impl Observations {
                 .any(|steps| steps.forward > 0)
             {
                 let first = self.windows;
-                let seen = self.markers.entry(*key).or_insert_with(|| Seen {
+                let seen = self.markers.entry(*key).or_insert_with(|| MarkerSamples {
                     first,
                     cycles: Vec::new(),
                 });
@@ -169,9 +174,9 @@ impl Observations {
     }
 
     /// The best estimate so far; `None` while no marker is good for one.
-    pub(crate) fn estimate(&self) -> Option<Estimate> {
+    pub(crate) fn estimate(&self) -> Option<RateEstimate> {
         let estimates = [self.of_each_window(), self.of_all_windows()];
-        let error = |estimate: &Estimate| estimate.relative_error;
+        let error = |estimate: &RateEstimate| estimate.relative_error;
         estimates
             .into_iter()
             .flatten()
@@ -188,12 +193,12 @@ impl Observations {
 
     /// The mean of the rates around the windows, where nearly all of them tell one: of all windows, or of the last
     /// ones if these agree much better (what a program does at its start is another program).
-    fn of_each_window(&self) -> Option<Estimate> {
+    fn of_each_window(&self) -> Option<RateEstimate> {
         let count = self.local.len();
         let all = self.mean_since(0);
         let last = (1..TENTHS)
             .map(|tenth| count * tenth / TENTHS)
-            .filter(|first| (count - first) as f64 >= LEAST_PART * count as f64)
+            .filter(|first| (count - first) as f64 >= MIN_PART * count as f64)
             .filter_map(|first| self.mean_since(first))
             .min_by(|a, b| a.relative_error.total_cmp(&b.relative_error));
         match (all, last) {
@@ -205,30 +210,30 @@ impl Observations {
     }
 
     /// The mean of the rates around the windows from this one on.
-    fn mean_since(&self, first: usize) -> Option<Estimate> {
+    fn mean_since(&self, first: usize) -> Option<RateEstimate> {
         let windows = self.local.get(first..)?;
-        let told: Vec<Local> = windows.iter().filter_map(|local| *local).collect();
-        let count = told.len() as f64;
-        if told.len() < FEWEST_WINDOWS || count < NEARLY_ALL * windows.len() as f64 {
+        let estimated: Vec<LocalRate> = windows.iter().filter_map(|local| *local).collect();
+        let count = estimated.len() as f64;
+        if estimated.len() < FEWEST_WINDOWS || count < NEARLY_ALL * windows.len() as f64 {
             return None;
         }
-        let mean = told.iter().map(|local| local.rate).sum::<f64>() / count;
-        let squares = told.iter().map(|local| (local.rate - mean).powi(2));
+        let mean = estimated.iter().map(|local| local.rate).sum::<f64>() / count;
+        let squares = estimated.iter().map(|local| (local.rate - mean).powi(2));
         let chance = (squares.sum::<f64>() / (count - 1.0) / count).sqrt();
         // What is not known of the cost of a hit is the same in all windows.
-        let by_cost = told.iter().map(|local| local.error).sum::<f64>() / count;
+        let by_cost = estimated.iter().map(|local| local.error).sum::<f64>() / count;
         let error = chance.hypot(by_cost);
-        (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| Estimate {
+        (mean > 0.0 && error <= WORST_LOCAL * mean).then(|| RateEstimate {
             per_second: mean,
             relative_error: error / mean,
-            basis: Basis::EachWindow,
-            windows: (told.len(), self.local.len()),
+            basis: RateBasis::EachWindow,
+            windows: (estimated.len(), self.local.len()),
         })
     }
 
     /// By one marker's steps in all windows together: for steps so long that a window holds few.
-    pub(crate) fn of_all_windows(&self) -> Option<Estimate> {
-        let mut candidates: Vec<(usize, Estimate)> = self
+    pub(crate) fn of_all_windows(&self) -> Option<RateEstimate> {
+        let mut candidates: Vec<(usize, RateEstimate)> = self
             .markers
             .iter()
             .filter_map(|(key, seen)| self.of_marker(*key, seen))
@@ -249,8 +254,8 @@ impl Observations {
         tracing::debug!("rates around the windows: {:?}", self.local);
         for (key, seen) in &self.markers {
             let cycles = without_torn(&seen.cycles);
-            let in_words = |steps: Steps| {
-                let Steps {
+            let in_words = |steps: MarkerSteps| {
+                let MarkerSteps {
                     forward,
                     backward,
                     units,
@@ -260,7 +265,7 @@ impl Observations {
             };
             let free: Vec<String> = (0..SCALES)
                 .map(|scale| {
-                    move |cycle: &Cycle| cycle.free.get(scale).copied().unwrap_or_default()
+                    move |cycle: &WindowCycle| cycle.free.get(scale).copied().unwrap_or_default()
                 })
                 .map(|of| in_words(total(&cycles, of, None)))
                 .collect();
@@ -274,12 +279,12 @@ impl Observations {
         }
     }
 
-    fn of_marker(&self, key: MarkerKey, seen: &Seen) -> Option<(usize, Estimate)> {
+    fn of_marker(&self, key: MarkerKey, seen: &MarkerSamples) -> Option<(usize, RateEstimate)> {
         let cycles = &without_torn(&seen.cycles);
         let since_first = self.windows - seen.first;
         if cycles.len() < FEWEST_WINDOWS
             || (cycles.len() as f64) < COVERAGE * since_first as f64
-            || (since_first as f64) < LEAST_PART * self.windows as f64
+            || (since_first as f64) < MIN_PART * self.windows as f64
         {
             return None;
         }
@@ -291,10 +296,10 @@ impl Observations {
             .map(|index| Some((rate(Some(index))? / per_second - 1.0).powi(2)))
             .collect();
         let variance = squares?.iter().sum::<f64>() * (count - 1.0) / count;
-        let estimate = Estimate {
+        let estimate = RateEstimate {
             per_second,
             relative_error: variance.sqrt(),
-            basis: Basis::Marker(key.kind),
+            basis: RateBasis::Marker(key.kind),
             windows: (since_first, self.windows),
         };
         Some((scale, estimate))
@@ -302,13 +307,16 @@ impl Observations {
 }
 
 /// Leaves out steps that no program makes.
-fn without_torn(cycles: &[Cycle]) -> Vec<Cycle> {
+fn without_torn(cycles: &[WindowCycle]) -> Vec<WindowCycle> {
     let mut clean = cycles.to_vec();
     clear_torn(&mut clean, |cycle| &mut cycle.free);
     clean
 }
 
-fn clear_torn(cycles: &mut [Cycle], of: impl Fn(&mut Cycle) -> &mut [Steps; SCALES]) {
+fn clear_torn(
+    cycles: &mut [WindowCycle],
+    of: impl Fn(&mut WindowCycle) -> &mut [MarkerSteps; SCALES],
+) {
     let mut speeds: Vec<f64> = cycles
         .iter_mut()
         .flat_map(|cycle| *of(cycle))
@@ -319,15 +327,15 @@ fn clear_torn(cycles: &mut [Cycle], of: impl Fn(&mut Cycle) -> &mut [Steps; SCAL
     let usual = speeds.get(speeds.len() / 2).copied().unwrap_or(0.0);
     for steps in cycles.iter_mut().flat_map(&of) {
         if steps.units > NEVER_TORN + TORN * usual * steps.length {
-            *steps = Steps::default();
+            *steps = MarkerSteps::default();
         }
     }
 }
 
 /// A variable that changes faster than it is read can be read only while the program stands still: what such
 /// readings say is too slow.
-fn is_readable(readings: &[Reading], index: usize) -> bool {
-    let value = |reading: &Reading| reading.values.get(index).copied().flatten();
+fn is_readable(readings: &[MarkerReading], index: usize) -> bool {
+    let value = |reading: &MarkerReading| reading.values.get(index).copied().flatten();
     let there = readings
         .iter()
         .filter(|reading| value(reading).is_some())
@@ -335,8 +343,12 @@ fn is_readable(readings: &[Reading], index: usize) -> bool {
     there as f64 >= READABLE * readings.len() as f64
 }
 
-fn total(cycles: &[Cycle], of: impl Fn(&Cycle) -> Steps, left_out: Option<usize>) -> Steps {
-    let mut sum = Steps::default();
+fn total(
+    cycles: &[WindowCycle],
+    of: impl Fn(&WindowCycle) -> MarkerSteps,
+    left_out: Option<usize>,
+) -> MarkerSteps {
+    let mut sum = MarkerSteps::default();
     for (index, cycle) in cycles.iter().enumerate() {
         if left_out != Some(index) {
             sum.add(&of(cycle));
@@ -346,7 +358,10 @@ fn total(cycles: &[Cycle], of: impl Fn(&Cycle) -> Steps, left_out: Option<usize>
 }
 
 /// The longest distance over which a marker goes forward, as fast as over shorter ones.
-fn longest(cycles: &[Cycle], of: impl Fn(&Cycle) -> &[Steps; SCALES]) -> Option<usize> {
+fn longest(
+    cycles: &[WindowCycle],
+    of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],
+) -> Option<usize> {
     let scale = |scale: usize| {
         total(
             cycles,
@@ -354,7 +369,7 @@ fn longest(cycles: &[Cycle], of: impl Fn(&Cycle) -> &[Steps; SCALES]) -> Option<
             None,
         )
     };
-    let mut shorter = Steps::default();
+    let mut shorter = MarkerSteps::default();
     let mut found = None;
     for (index, steps) in (0..SCALES).map(scale).enumerate() {
         if steps.length <= 0.0 {
@@ -374,14 +389,14 @@ fn longest(cycles: &[Cycle], of: impl Fn(&Cycle) -> &[Steps; SCALES]) -> Option<
 /// The steps over the longest distance, and over shorter ones as far as needed: the longer, the less a reading
 /// disturbs what it times.
 fn enough(
-    cycles: &[Cycle],
-    of: impl Fn(&Cycle) -> &[Steps; SCALES],
+    cycles: &[WindowCycle],
+    of: impl Fn(&WindowCycle) -> &[MarkerSteps; SCALES],
     longest: usize,
     left_out: Option<usize>,
-) -> Steps {
-    let mut sum = Steps::default();
+) -> MarkerSteps {
+    let mut sum = MarkerSteps::default();
     for scale in (0..=longest).rev() {
-        let steps = |cycle: &Cycle| of(cycle).get(scale).copied().unwrap_or_default();
+        let steps = |cycle: &WindowCycle| of(cycle).get(scale).copied().unwrap_or_default();
         sum.add(&total(cycles, steps, left_out));
         if sum.units >= ENOUGH_UNITS {
             break;
@@ -391,7 +406,7 @@ fn enough(
 }
 
 /// Hits per step in the windows times steps per second outside.
-fn rate(cycles: &[Cycle], scale: usize, left_out: Option<usize>) -> Option<f64> {
+fn rate(cycles: &[WindowCycle], scale: usize, left_out: Option<usize>) -> Option<f64> {
     let free = enough(cycles, |cycle| &cycle.free, scale, left_out);
     let window = total(cycles, |cycle| cycle.window, left_out);
     let kept = || {

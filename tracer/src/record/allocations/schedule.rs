@@ -5,28 +5,28 @@ use std::time::Duration;
 /// No window is planned shorter than this many hits: fewer tell nothing.
 pub(crate) const FEWEST_HITS: u64 = 300;
 /// And none longer: the error falls with the number of windows, not with their length.
-pub(crate) const MOST_HITS: u64 = 6000;
+pub(crate) const MAX_HITS: u64 = 6000;
 /// The longest windows are so many times as long, where those tell nothing.
-const LONGEST_STRETCH: u32 = 8;
+const MAX_LENGTH_FACTOR: u32 = 8;
 /// A window ends after this in any case: a program that hardly allocates costs nothing by then.
 pub(crate) const LONGEST: Duration = Duration::from_millis(40);
 /// Least undisturbed CPU time between two windows.
-const LEAST_GAP_NS: u64 = 150_000_000;
+const MIN_GAP_NS: u64 = 150_000_000;
 /// How much of what a window cost more than planned is believed the next time.
 const LEARNING: f64 = 0.3;
 
 /// Holds the cost of windows within a part of the CPU time.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct WindowSchedule {
     budget: f64,
     spent_ns: f64,
     /// What a window is expected to cost.
     expected_ns: f64,
     opened_at_ns: u64,
-    stretch: u32,
+    length_factor: u32,
 }
 
-impl Schedule {
+impl WindowSchedule {
     /// `budget`: part of the CPU time.
     pub(crate) fn new(budget: f64) -> Self {
         Self {
@@ -35,34 +35,34 @@ impl Schedule {
             // 2,000 hits at a microsecond
             expected_ns: 2e6,
             opened_at_ns: 0,
-            stretch: 1,
+            length_factor: 1,
         }
     }
 
     /// Whether a window may open when the process has used so much CPU time in all: afterwards the cost is
     /// still within the budget, as far as can be expected.
     pub(crate) fn may_open(&self, cpu_ns: u64) -> bool {
-        cpu_ns.saturating_sub(self.opened_at_ns) >= LEAST_GAP_NS
+        cpu_ns.saturating_sub(self.opened_at_ns) >= MIN_GAP_NS
             && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
     }
 
     /// Longer windows, and fewer: for a program whose steps are longer than a window.
     pub(crate) fn lengthen(&mut self) {
-        self.stretch = (2 * self.stretch).min(LONGEST_STRETCH);
+        self.length_factor = (2 * self.length_factor).min(MAX_LENGTH_FACTOR);
     }
 
     /// How many times as long windows are as they would be.
-    pub(crate) fn stretch(&self) -> u32 {
-        self.stretch
+    pub(crate) fn length_factor(&self) -> u32 {
+        self.length_factor
     }
 
     /// Hits after which the window that opens now is to end.
     pub(crate) fn hits(&self) -> u64 {
         // A window that costs more than a tenth of a second's budget is shortened.
         let affordable = self.budget * 1e8 / self.expected_ns.max(1.0);
-        let stretch = f64::from(self.stretch);
-        let hits = MOST_HITS as f64 * (affordable * stretch).max(0.2) * stretch;
-        (hits as u64).clamp(FEWEST_HITS, MOST_HITS * u64::from(self.stretch))
+        let length_factor = f64::from(self.length_factor);
+        let hits = MAX_HITS as f64 * (affordable * length_factor).max(0.2) * length_factor;
+        (hits as u64).clamp(FEWEST_HITS, MAX_HITS * u64::from(self.length_factor))
     }
 
     /// A window has cost so much, when the process had used so much CPU time in all.
@@ -94,14 +94,14 @@ mod tests {
         /// dearest window cost above what was expected of it.
         #[test]
         fn the_budget_is_held(budget in 0.001..0.1f64, costs in proptest::collection::vec(1_000..20_000_000u64, 1..200)) {
-            let mut schedule = Schedule::new(budget);
+            let mut schedule = WindowSchedule::new(budget);
             let (mut cpu, mut spent) = (0u64, 0u64);
             for cost in costs {
                 while !schedule.may_open(cpu) {
                     cpu += 10_000_000;
                 }
                 prop_assert!(spent as f64 <= budget * cpu as f64);
-                prop_assert!((FEWEST_HITS..=MOST_HITS).contains(&schedule.hits()));
+                prop_assert!((FEWEST_HITS..=MAX_HITS).contains(&schedule.hits()));
                 cpu += cost;
                 spent += cost;
                 schedule.closed(cost, cpu);
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn a_dear_window_puts_off_the_next() {
-        let (mut cheap, mut dear) = (Schedule::new(0.01), Schedule::new(0.01));
+        let (mut cheap, mut dear) = (WindowSchedule::new(0.01), WindowSchedule::new(0.01));
         cheap.closed(1_000_000, 500_000_000);
         dear.closed(9_000_000, 500_000_000);
         let wait =
-            |schedule: &Schedule| (500..5000u64).find(|ms| schedule.may_open(ms * 1_000_000));
+            |schedule: &WindowSchedule| (500..5000u64).find(|ms| schedule.may_open(ms * 1_000_000));
         assert!(wait(&dear) > wait(&cheap));
     }
 }

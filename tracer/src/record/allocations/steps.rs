@@ -8,7 +8,7 @@ pub(crate) const SCALES: usize = 10;
 const SHORTEST_NS: f64 = 20_000.0;
 
 /// More of its steps back than this and a distance is too long for a marker.
-const MOST_BACK: f64 = 0.2;
+const MAX_BACKWARD: f64 = 0.2;
 
 /// A step so many times the usual one is a torn read: an object freed and used again in between.
 pub(crate) const TORN: f64 = 6.0;
@@ -18,14 +18,14 @@ pub(crate) const NEVER_TORN: f64 = 5.0;
 
 /// All markers at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct MarkerReading {
     /// Nanoseconds of undisturbed time, or hits, up to this moment.
     pub at: f64,
     /// In the order of the markers.
     pub values: Vec<Option<i64>>,
 }
 
-impl Reading {
+impl MarkerReading {
     /// That of one marker.
     pub(crate) fn value(&self, index: usize) -> Option<i64> {
         self.values.get(index).copied().flatten()
@@ -34,7 +34,7 @@ impl Reading {
 
 /// Steps of a marker over one distance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Steps {
+pub(crate) struct MarkerSteps {
     pub forward: u32,
     pub backward: u32,
     pub units: f64,
@@ -42,7 +42,7 @@ pub(crate) struct Steps {
     pub length: f64,
 }
 
-impl Steps {
+impl MarkerSteps {
     pub(crate) fn add(&mut self, other: &Self) {
         self.forward += other.forward;
         self.backward += other.backward;
@@ -53,13 +53,13 @@ impl Steps {
     /// Set back neither often nor by more than chance: one torn read goes back once.
     pub(crate) fn is_usable(&self) -> bool {
         let (forward, backward) = (f64::from(self.forward), f64::from(self.backward));
-        backward <= 1.0 + MOST_BACK * (forward + backward)
+        backward <= 1.0 + MAX_BACKWARD * (forward + backward)
     }
 }
 
 /// The step from each reading of the undisturbed program to the next, by its length.
-pub(crate) fn by_distance(readings: &[Reading], index: usize) -> [Steps; SCALES] {
-    let mut found = [Steps::default(); SCALES];
+pub(crate) fn by_distance(readings: &[MarkerReading], index: usize) -> [MarkerSteps; SCALES] {
+    let mut found = [MarkerSteps::default(); SCALES];
     for pair in readings.windows(2) {
         let [before, after] = pair else { continue };
         let length = (after.at - before.at).max(0.0);
@@ -88,7 +88,7 @@ fn scale_of(length: f64) -> usize {
 }
 
 /// Part of the readings in which the marker was there: a loop that is over cannot be read.
-pub(crate) fn presence(readings: &[Reading], index: usize) -> f64 {
+pub(crate) fn presence(readings: &[MarkerReading], index: usize) -> f64 {
     let there = readings
         .iter()
         .filter(|reading| reading.value(index).is_some());
@@ -97,13 +97,13 @@ pub(crate) fn presence(readings: &[Reading], index: usize) -> f64 {
 
 /// The steps inside a window, from the first to the last that was seen. What lies before the first and behind the
 /// last says nothing: a window opens more likely in those steps that take long.
-pub(crate) fn between_steps(readings: &[Reading], index: usize) -> Steps {
+pub(crate) fn between_steps(readings: &[MarkerReading], index: usize) -> MarkerSteps {
     let known: Vec<(f64, i64)> = readings
         .iter()
         .filter_map(|reading| Some((reading.at, reading.value(index)?)))
         .collect();
     let usual = usual_speed(&known);
-    let mut sum = Steps::default();
+    let mut sum = MarkerSteps::default();
     let mut first: Option<(f64, i64)> = None;
     for pair in known.windows(2) {
         let [(at, value), (next_at, next)] = pair else {
@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn readings(values: &[(f64, Option<i64>)]) -> Vec<Reading> {
-        let reading = |(at, value): &(f64, Option<i64>)| Reading {
+    fn readings(values: &[(f64, Option<i64>)]) -> Vec<MarkerReading> {
+        let reading = |(at, value): &(f64, Option<i64>)| MarkerReading {
             at: *at,
             values: vec![*value],
         };
@@ -193,6 +193,6 @@ mod tests {
             (20.0, Some(2)),
             (30.0, Some(2)),
         ];
-        assert_eq!(between_steps(&readings(&all), 0), Steps::default());
+        assert_eq!(between_steps(&readings(&all), 0), MarkerSteps::default());
     }
 }

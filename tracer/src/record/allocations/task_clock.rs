@@ -3,14 +3,14 @@
 //! The CPU clocks of other processes are brought up to date by the timer tick only; the software counter
 //! task-clock is exact at each reading.
 
-use gctrace_probes::process;
+use gctrace_probes::proc_status;
 use perf_event::Builder;
 use perf_event::Counter;
 use perf_event::events::Software;
 use std::collections::HashMap;
 
 /// Threads whose time is counted.
-const MOST_THREADS: usize = 256;
+const MAX_THREADS: usize = 256;
 
 /// The task clocks of all threads of a process.
 pub(crate) struct TaskClock {
@@ -30,8 +30,8 @@ impl TaskClock {
 
     /// Counts threads that are new, too.
     pub(crate) fn meet_threads(&mut self) {
-        for tid in process::threads(self.pid).unwrap_or_default() {
-            if self.threads.len() < MOST_THREADS && !self.threads.contains_key(&tid) {
+        for tid in proc_status::threads(self.pid).unwrap_or_default() {
+            if self.threads.len() < MAX_THREADS && !self.threads.contains_key(&tid) {
                 self.threads.extend(open(tid).map(|counter| (tid, counter)));
             }
         }

@@ -1,11 +1,11 @@
 //! The thread of the windows: which process is next.
 
-use super::Command;
-use super::Message;
-use super::process::Interpreter;
-use super::process::Watched;
+use super::WindowCommand;
+use super::WindowMessage;
+use super::sampled_process::SampledInterpreter;
+use super::sampled_process::SampledProcess;
 use gctrace_ebpf::AllocationProbe;
-use gctrace_ebpf::Allocations;
+use gctrace_ebpf::AllocationPrograms;
 use gctrace_ebpf::SharedMaps;
 use gctrace_ebpf::SizeSource;
 use gctrace_probes::AllocationSize;
@@ -14,7 +14,7 @@ use gctrace_probes::GcBase;
 use gctrace_probes::Memory as _;
 use gctrace_probes::ProcessMemory;
 use gctrace_probes::Resolution;
-use gctrace_probes::maps::Candidate;
+use gctrace_probes::maps::MappedFile;
 use gctrace_probes::progress::ProgressLayout;
 use gctrace_probes::progress::TypeAddresses;
 use std::collections::HashMap;
@@ -39,25 +39,25 @@ pub(super) fn run(
     budget: f64,
     stack_depth: u32,
     shared: &SharedMaps,
-    commands: &Receiver<Command>,
-    messages: &Sender<Message>,
+    commands: &Receiver<WindowCommand>,
+    messages: &Sender<WindowMessage>,
 ) {
     // Readings are tens of microseconds apart; usually a sleep lasts 50 us longer than asked for.
     if let Err(errno) = nix::sys::prctl::set_timerslack(1000) {
         tracing::debug!("readings are further apart than wanted: {errno}");
     }
-    let allocations = match Allocations::load(shared, stack_depth) {
+    let allocations = match AllocationPrograms::load(shared, stack_depth) {
         Ok(allocations) => allocations,
         Err(error) => {
             let why = crate::hints::chain(&error.into());
-            let _ = messages.send(Message::Note(
+            let _ = messages.send(WindowMessage::Note(
                 None,
                 format!("allocations are not counted: {why}"),
             ));
             return;
         }
     };
-    let mut worker = Worker {
+    let mut worker = WindowWorker {
         budget,
         allocations,
         messages,
@@ -65,7 +65,7 @@ pub(super) fn run(
         waiting: Vec::new(),
         watched: Vec::new(),
         next: 0,
-        told: Instant::now(),
+        summarized: Instant::now(),
     };
     loop {
         match commands.recv_timeout(TICK) {
@@ -74,46 +74,46 @@ pub(super) fn run(
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    worker.tell_all();
+    worker.report_all();
 }
 
-struct Worker<'a> {
+struct WindowWorker<'a> {
     budget: f64,
-    allocations: Allocations,
-    messages: &'a Sender<Message>,
+    allocations: AllocationPrograms,
+    messages: &'a Sender<WindowMessage>,
     /// By the index of their layout; `None`: allocations cannot be counted in it.
-    interpreters: HashMap<u32, Option<(Arc<Interpreter>, TypeAddresses)>>,
-    waiting: Vec<Waiting>,
-    watched: Vec<Watched>,
+    interpreters: HashMap<u32, Option<(Arc<SampledInterpreter>, TypeAddresses)>>,
+    waiting: Vec<WaitingProcess>,
+    watched: Vec<SampledProcess>,
     next: usize,
-    told: Instant,
+    summarized: Instant,
 }
 
 /// A process whose interpreter is not initialised yet.
-struct Waiting {
+struct WaitingProcess {
     pid: u32,
     layout: u32,
     resolution: Box<Resolution>,
     since: Instant,
 }
 
-impl Worker<'_> {
-    fn command(&mut self, command: Command) {
+impl WindowWorker<'_> {
+    fn command(&mut self, command: WindowCommand) {
         match command {
-            Command::Watch {
+            WindowCommand::Watch {
                 pid,
                 layout,
                 resolution,
             } => {
                 self.end(pid);
-                self.waiting.push(Waiting {
+                self.waiting.push(WaitingProcess {
                     pid,
                     layout,
                     resolution,
                     since: Instant::now(),
                 });
             }
-            Command::Ended(pid) => self.end(pid),
+            WindowCommand::Ended(pid) => self.end(pid),
         }
     }
 
@@ -121,7 +121,7 @@ impl Worker<'_> {
         self.waiting.retain(|waiting| waiting.pid != pid);
         for watched in self.watched.iter_mut().filter(|watched| watched.pid == pid) {
             if let Some(summary) = watched.summary() {
-                let _ = self.messages.send(Message::Summary(summary));
+                let _ = self.messages.send(WindowMessage::Summary(summary));
             }
         }
         self.watched.retain(|watched| watched.pid != pid);
@@ -135,8 +135,8 @@ impl Worker<'_> {
             watched.observe();
         }
         self.open_one();
-        if self.told.elapsed() >= SUMMARY {
-            self.tell_all();
+        if self.summarized.elapsed() >= SUMMARY {
+            self.report_all();
         }
     }
 
@@ -168,18 +168,18 @@ impl Worker<'_> {
         }
     }
 
-    fn tell_all(&mut self) {
-        self.told = Instant::now();
-        for summary in self.watched.iter_mut().filter_map(Watched::summary) {
-            let _ = self.messages.send(Message::Summary(summary));
+    fn report_all(&mut self) {
+        self.summarized = Instant::now();
+        for summary in self.watched.iter_mut().filter_map(SampledProcess::summary) {
+            let _ = self.messages.send(WindowMessage::Summary(summary));
         }
     }
 
     fn note(&self, pid: Option<u32>, message: String) {
-        let _ = self.messages.send(Message::Note(pid, message));
+        let _ = self.messages.send(WindowMessage::Note(pid, message));
     }
 
-    fn begin(&mut self, waiting: Waiting) {
+    fn begin(&mut self, waiting: WaitingProcess) {
         if !self.interpreters.contains_key(&waiting.layout) {
             let found = self.examine(&waiting);
             self.interpreters.insert(waiting.layout, found);
@@ -202,7 +202,10 @@ impl Worker<'_> {
     }
 
     /// Finds the allocator of an interpreter, once.
-    fn examine(&self, waiting: &Waiting) -> Option<(Arc<Interpreter>, TypeAddresses)> {
+    fn examine(
+        &self,
+        waiting: &WaitingProcess,
+    ) -> Option<(Arc<SampledInterpreter>, TypeAddresses)> {
         let resolution = &waiting.resolution;
         let name = format!("CPython {}", resolution.version);
         if resolution.free_threaded {
@@ -229,7 +232,7 @@ impl Worker<'_> {
             }
         };
         self.limits(&name, &allocator);
-        let interpreter = Interpreter {
+        let interpreter = SampledInterpreter {
             file: candidate.openable,
             layout_index: waiting.layout,
             probes: allocator.points.iter().map(probe).collect(),
@@ -260,14 +263,15 @@ fn probe(point: &gctrace_probes::AllocationPoint) -> AllocationProbe {
 }
 
 /// The mapping of the interpreter's file in a process.
-fn candidate(pid: u32, resolution: &Resolution) -> Option<Candidate> {
+fn candidate(pid: u32, resolution: &Resolution) -> Option<MappedFile> {
     let identity = |path: &Path| {
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))
     };
     let wanted = identity(&resolution.file);
     let all = gctrace_probes::maps::candidates(pid).ok()?;
-    let same = |candidate: &&Candidate| wanted.is_some() && identity(&candidate.openable) == wanted;
+    let same =
+        |candidate: &&MappedFile| wanted.is_some() && identity(&candidate.openable) == wanted;
     let found = all.iter().find(same).or(match all.as_slice() {
         [only] => Some(only),
         _ => None,
@@ -279,10 +283,10 @@ fn candidate(pid: u32, resolution: &Resolution) -> Option<Candidate> {
 fn start(
     pid: u32,
     resolution: &Resolution,
-    interpreter: &Arc<Interpreter>,
+    interpreter: &Arc<SampledInterpreter>,
     types: &TypeAddresses,
     budget: f64,
-) -> Option<Watched> {
+) -> Option<SampledProcess> {
     let memory = ProcessMemory::open(pid).ok()?;
     let bias = candidate(pid, resolution)?
         .start
@@ -315,7 +319,7 @@ fn start(
     // In struct gc_generation the count lies behind the threshold, in every version.
     let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
     let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
-    Some(Watched::new(
+    Some(SampledProcess::new(
         pid,
         runtime,
         Arc::clone(interpreter),

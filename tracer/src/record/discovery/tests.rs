@@ -4,7 +4,7 @@
 )]
 
 use super::*;
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use std::io::BufRead as _;
 use std::io::BufReader;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use std::process::Command;
 use std::process::Stdio;
 
 const PYTHON: &str = "/usr/bin/python3";
-const SAYS_READY: &str = "import sys; print('ready', flush=True); sys.stdin.read()";
+const PRINTS_READY: &str = "import sys; print('ready', flush=True); sys.stdin.read()";
 
 /// A child that is ended with its test.
 struct Running(Child);
@@ -33,7 +33,7 @@ impl Running {
     }
 
     fn python(program: &Path) -> Self {
-        let mut python = Self::start(Command::new(program).args(["-I", "-c", SAYS_READY]));
+        let mut python = Self::start(Command::new(program).args(["-I", "-c", PRINTS_READY]));
         python.ready();
         python
     }
@@ -94,7 +94,7 @@ fn library(pid: u32) -> PathBuf {
 fn python_is_told_once_and_other_programs_never() {
     let python = Running::python(Path::new(PYTHON));
     let other = Running::start(Command::new("cat").arg("-"));
-    let mut discovery = Discovery::new(None);
+    let mut discovery = ProcessDiscovery::new(None);
     let found = discovery.look();
     assert!(found.contains(&python.pid()), "{found:?}");
     for not in [other.pid(), std::process::id(), 1] {
@@ -115,17 +115,17 @@ fn python_is_told_once_and_other_programs_never() {
 fn interpreters_in_shared_libraries_are_found() {
     for program in shared_interpreters("interpreters_in_shared_libraries_are_found") {
         let python = Running::python(&program);
-        let found = Discovery::new(None).look();
+        let found = ProcessDiscovery::new(None).look();
         assert!(found.contains(&python.pid()), "{}", program.display());
     }
 }
 
 #[test]
 fn a_process_that_becomes_python_later_is_found() {
-    let script = format!("echo ready; read line; exec {PYTHON} -I -c \"{SAYS_READY}\"");
+    let script = format!("echo ready; read line; exec {PYTHON} -I -c \"{PRINTS_READY}\"");
     let mut shell = Running::start(Command::new("sh").args(["-c", &script]));
     shell.ready();
-    let mut discovery = Discovery::new(None);
+    let mut discovery = ProcessDiscovery::new(None);
     assert!(!discovery.look().contains(&shell.pid()));
     // However often it was looked at, and at once: as a shim does.
     let now = Instant::now();
@@ -158,7 +158,7 @@ fn a_program_that_loads_libpython_late_is_found() {
     }
     let mut host = Running::start(Command::new(perl).args(["-e", script]).arg(&library));
     host.ready();
-    let mut discovery = Discovery::new(None);
+    let mut discovery = ProcessDiscovery::new(None);
     assert!(!discovery.look().contains(&host.pid()));
     host.go_on();
     host.ready();
@@ -171,12 +171,12 @@ fn others_are_left_out_where_one_user_is_asked_for() {
     let own = nix::unistd::geteuid();
     let python = Running::python(Path::new(PYTHON));
     assert!(
-        Discovery::new(Some(own.as_raw()))
+        ProcessDiscovery::new(Some(own.as_raw()))
             .look()
             .contains(&python.pid())
     );
     assert!(
-        !Discovery::new(Some(own.as_raw() + 1))
+        !ProcessDiscovery::new(Some(own.as_raw() + 1))
             .look()
             .contains(&python.pid())
     );
@@ -184,23 +184,27 @@ fn others_are_left_out_where_one_user_is_asked_for() {
         eprintln!("skipped a part of others_are_left_out..: another user needs root");
         return;
     }
-    let mut nobody = Command::new(PYTHON);
-    let mut nobody = Running::start(nobody.uid(65534).args(["-I", "-c", SAYS_READY]));
-    nobody.ready();
-    assert!(Discovery::new(Some(65534)).look().contains(&nobody.pid()));
+    let mut other_user = Command::new(PYTHON);
+    let mut other_user = Running::start(other_user.uid(65534).args(["-I", "-c", PRINTS_READY]));
+    other_user.ready();
+    assert!(
+        ProcessDiscovery::new(Some(65534))
+            .look()
+            .contains(&other_user.pid())
+    );
 }
 
 #[test]
 fn zombies_and_kernel_threads_are_not_looked_at_again() {
     let mut zombie = Command::new("true").spawn().unwrap();
-    while std::fs::metadata(process::executable_link(zombie.id())).is_ok() {
+    while std::fs::metadata(proc_status::executable_link(zombie.id())).is_ok() {
         std::thread::yield_now();
     }
-    let mut discovery = Discovery::new(None);
+    let mut discovery = ProcessDiscovery::new(None);
     assert!(!discovery.look().contains(&zombie.id()));
-    let settled = |pid: u32| matches!(discovery.known[&pid].state, State::Settled);
+    let settled = |pid: u32| matches!(discovery.known[&pid].state, ScanState::Settled);
     assert!(settled(zombie.id()));
-    if process::thread_name(2, 2).is_ok_and(|name| name == "kthreadd") {
+    if proc_status::thread_name(2, 2).is_ok_and(|name| name == "kthreadd") {
         assert!(settled(2));
     }
     zombie.status_in_time().unwrap();
@@ -209,11 +213,11 @@ fn zombies_and_kernel_threads_are_not_looked_at_again() {
 #[test]
 fn old_processes_are_looked_at_a_few_at_a_time() {
     let now = Instant::now();
-    let mut discovery = Discovery::new(None);
-    let waiting = |looked, age| Known {
+    let mut discovery = ProcessDiscovery::new(None);
+    let waiting = |looked, age| ScannedProcess {
         inode: 0,
         started_ns: 0,
-        state: State::Waiting {
+        state: ScanState::Waiting {
             due: now - Duration::from_secs(age),
             looked,
             program: None,
@@ -226,7 +230,7 @@ fn old_processes_are_looked_at_a_few_at_a_time() {
         discovery.known.insert(pid, waiting(1, 1));
     }
     let due = discovery.waited(now);
-    assert_eq!(due.len(), OLD_ONES_PER_LOOK + 500);
+    assert_eq!(due.len(), OLD_PROCESSES_PER_SCAN + 500);
     assert!(
         (900..1500).all(|pid| due.contains(&pid)),
         "longest waiting first"
@@ -241,7 +245,7 @@ fn cost_of_a_look() {
     let sleepers: Vec<Running> = (0..2000)
         .map(|_| Running::start(Command::new("sleep").arg("1000")))
         .collect();
-    let mut discovery = Discovery::new(None);
+    let mut discovery = ProcessDiscovery::new(None);
     let start = Instant::now();
     for look in 0..40 {
         let before = cpu_time();

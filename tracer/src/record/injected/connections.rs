@@ -2,10 +2,10 @@
 //!
 //! Nothing here waits: the thread that takes rings also continues held programs.
 
-use gctrace_ring::Connection;
-use gctrace_ring::Listener;
-use gctrace_ring::Offered;
-use gctrace_ring::Received;
+use gctrace_ring::OfferState;
+use gctrace_ring::OfferedRing;
+use gctrace_ring::RingConnection;
+use gctrace_ring::RingListener;
 use nix::sys::epoll::Epoll;
 use nix::sys::epoll::EpollEvent;
 use nix::sys::epoll::EpollFlags;
@@ -20,33 +20,33 @@ const CONNECTION: u64 = u64::MAX - 1;
 /// Connections accepted in a tick. More wake gctrace again at once; held programs come first.
 pub(super) const ACCEPTED_AT_ONCE: usize = 8;
 /// Connections open without an offer; beyond that the oldest is closed.
-const MOST_OPEN: usize = 64;
+const MAX_OPEN: usize = 64;
 /// Of them, those of one process, which has two rings to offer; beyond that its oldest is closed.
-const MOST_OF_ONE: usize = 4;
+const MAX_PER_PROCESS: usize = 4;
 /// How long a connection may stay silent. The library sends at once, but on a machine with more to do than
 /// processors its thread may wait in between.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The listener, and who has connected.
-pub(super) struct Connections {
-    listener: Listener,
+pub(super) struct RingConnections {
+    listener: RingListener,
     is_listening: bool,
     /// More may be waiting to be accepted.
     has_more: bool,
     /// Oldest first.
-    open: Vec<(Connection, Instant)>,
-    reserve: Reserve,
+    open: Vec<(RingConnection, Instant)>,
+    reserve: DescriptorReserve,
 }
 
-impl Connections {
+impl RingConnections {
     /// Nobody has connected.
-    pub(super) fn new(listener: Listener) -> Self {
+    pub(super) fn new(listener: RingListener) -> Self {
         Self {
             listener,
             is_listening: false,
             has_more: false,
             open: Vec::new(),
-            reserve: Reserve::default(),
+            reserve: DescriptorReserve::default(),
         }
     }
 
@@ -64,15 +64,15 @@ impl Connections {
     }
 
     /// Takes the rings that were offered, and closes what offers none in time. `true`: there are no descriptors
-    /// left to accept more; nothing is accepted until [`Connections::listen`].
-    pub(super) fn take(&mut self, waiting: &Epoll, offers: &mut Vec<Offered>) -> bool {
+    /// left to accept more; nothing is accepted until [`RingConnections::listen`].
+    pub(super) fn take(&mut self, waiting: &Epoll, offers: &mut Vec<OfferedRing>) -> bool {
         let now = Instant::now();
         self.has_more = false;
         for (connection, until) in std::mem::take(&mut self.open) {
             match connection.receive() {
-                Received::Offer(offered) => offers.push(offered),
-                Received::Nothing if now < until => self.open.push((connection, until)),
-                Received::Nothing | Received::Other => {}
+                OfferState::Offer(offered) => offers.push(offered),
+                OfferState::Nothing if now < until => self.open.push((connection, until)),
+                OfferState::Nothing | OfferState::Other => {}
             }
         }
         for _ in 0..ACCEPTED_AT_ONCE {
@@ -84,9 +84,9 @@ impl Connections {
             self.reserve.empty();
             match self.listener.accept() {
                 Ok(Some(connection)) => match connection.receive() {
-                    Received::Offer(offered) => offers.push(offered),
-                    Received::Nothing => self.keep(connection, waiting, now + PATIENCE),
-                    Received::Other => {}
+                    OfferState::Offer(offered) => offers.push(offered),
+                    OfferState::Nothing => self.keep(connection, waiting, now + PATIENCE),
+                    OfferState::Other => {}
                 },
                 Ok(None) => return false,
                 Err(error) => {
@@ -100,16 +100,16 @@ impl Connections {
         false
     }
 
-    /// Whether the last [`Connections::take`] left some that wait to be accepted.
+    /// Whether the last [`RingConnections::take`] left some that wait to be accepted.
     pub(super) fn has_more(&self) -> bool {
         self.has_more
     }
 
-    fn keep(&mut self, connection: Connection, waiting: &Epoll, until: Instant) {
-        let is_own = |(open, _): &(Connection, Instant)| open.pid == connection.pid;
+    fn keep(&mut self, connection: RingConnection, waiting: &Epoll, until: Instant) {
+        let is_own = |(open, _): &(RingConnection, Instant)| open.pid == connection.pid;
         let oldest = match self.open.iter().filter(|open| is_own(open)).count() {
-            MOST_OF_ONE.. => self.open.iter().position(is_own),
-            _ if self.open.len() >= MOST_OPEN => Some(0),
+            MAX_PER_PROCESS.. => self.open.iter().position(is_own),
+            _ if self.open.len() >= MAX_OPEN => Some(0),
             _ => None,
         };
         if let Some(oldest) = oldest {
@@ -131,9 +131,9 @@ impl Connections {
 
 /// Descriptors kept free for taking a ring: the socket, what comes over it, a file of `/proc`.
 #[derive(Default)]
-struct Reserve(Vec<std::fs::File>);
+struct DescriptorReserve(Vec<std::fs::File>);
 
-impl Reserve {
+impl DescriptorReserve {
     /// Whether there is room for all.
     fn fill(&mut self) -> bool {
         const KEPT: usize = 4;

@@ -4,7 +4,7 @@
 //! killed, at the next start. It holds the socket, and what the command is to find
 //! there by a path without a space.
 
-use crate::variables::Decides;
+use crate::variables::VariableEffect;
 use crate::variables::variable;
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -36,11 +36,11 @@ const SOCKET: &str = "socket";
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Most folders of others that are looked at when leftovers are removed.
-const LOOKED_AT: usize = 1000;
+const MAX_FOLDERS: usize = 1000;
 
 /// Whose programs connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct FolderOwner {
     /// User.
     pub uid: u32,
     /// Group.
@@ -49,7 +49,7 @@ pub(super) struct Owner {
 
 /// The folder; removed when dropped.
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct InjectFolder {
     path: PathBuf,
     parent: File,
     name: String,
@@ -57,10 +57,10 @@ pub(super) struct Folder {
     locked: Flock<File>,
 }
 
-impl Folder {
+impl InjectFolder {
     /// Makes a folder that `owner` and root alone can enter, in the first of these places that will do, after
     /// removing what killed gctraces of the same user left there.
-    pub(super) fn make(places: &[PathBuf], owner: Owner) -> anyhow::Result<Self> {
+    pub(super) fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
         let mut refusals = Vec::new();
         for place in places {
             match open_place(place) {
@@ -127,7 +127,7 @@ impl Folder {
     }
 
     /// Makes a file in it, for programs of `owner` to write to.
-    pub(super) fn make_file(&self, name: &str, owner: Owner) -> anyhow::Result<File> {
+    pub(super) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let file = nix::fcntl::openat(&*self.locked, name, flags, mode).context("openat")?;
@@ -139,7 +139,7 @@ impl Folder {
     }
 
     /// Hands the folder and the socket in it to its user, where gctrace is another (root).
-    pub(super) fn hand_to(&self, owner: Owner) -> anyhow::Result<()> {
+    pub(super) fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
         if owner.uid == Uid::effective().as_raw() {
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Folder {
 /// `sun_path` without the zero at its end (unix(7)).
 const LONGEST_PATH: usize = 107;
 
-impl Drop for Folder {
+impl Drop for InjectFolder {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.parent, OsStr::new(&self.name), &self.locked) {
             tracing::warn!("{} could not be removed: {error}", self.path.display());
@@ -171,9 +171,9 @@ impl Drop for Folder {
 
 /// Places in the order in which they are tried: in memory, and the user's own, first. Those of root's
 /// environment are not the user's.
-pub(super) fn places(owner: Owner) -> Vec<PathBuf> {
+pub(super) fn places(owner: FolderOwner) -> Vec<PathBuf> {
     let named = |name| {
-        let value = variable(name, Decides::Place).map(PathBuf::from);
+        let value = variable(name, VariableEffect::Place).map(PathBuf::from);
         value.filter(|path| path.is_absolute() && owner.uid == Uid::effective().as_raw())
     };
     let fixed = |path: &str| Some(PathBuf::from(path));
@@ -214,10 +214,10 @@ fn open_folder(parent: &File, name: &OsStr) -> nix::Result<File> {
 }
 
 /// Removes folders whose gctrace is gone: nobody holds their lock.
-fn remove_leftovers(place: &Path, parent: &File, owner: Owner) {
+fn remove_leftovers(place: &Path, parent: &File, owner: FolderOwner) {
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| is_our_name(&entry.file_name()));
-    for entry in ours.take(LOOKED_AT) {
+    for entry in ours.take(MAX_FOLDERS) {
         if let Err(error) = remove_leftover(parent, &entry.file_name(), owner) {
             tracing::debug!("{}: {error}", entry.path().display());
         }
@@ -232,7 +232,7 @@ fn is_our_name(name: &OsStr) -> bool {
     })
 }
 
-fn remove_leftover(parent: &File, name: &OsStr, owner: Owner) -> io::Result<()> {
+fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Result<()> {
     let folder = open_folder(parent, name)?;
     let found = folder.metadata()?;
     let is_same_user = [owner.uid, Uid::effective().as_raw()].contains(&found.uid());

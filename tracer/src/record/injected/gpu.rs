@@ -3,11 +3,11 @@
 //! Calls and waits are kept until CUPTI has handed over everything of their time: of nested calls the
 //! outermost is written, and an event that is waited for was recorded before, in a record that may come later.
 
-use super::said::Notice;
-use super::said::Said;
-use super::said::Weight;
+use super::ring_event::InjectedNotice;
+use super::ring_event::NoticeLevel;
+use super::ring_event::RingEvent;
 use super::texts::NAME_LOST;
-use super::texts::Texts;
+use super::texts::RingTexts;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
@@ -17,10 +17,10 @@ use gctrace_event::GpuSyncKind;
 use gctrace_event::Record;
 use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
-use gctrace_ring::GpuWork;
-use gctrace_ring::Moment;
-use gctrace_ring::Record as Raw;
+use gctrace_ring::GpuRecord;
+use gctrace_ring::RingRecord as Raw;
 use gctrace_ring::TextId;
+use gctrace_ring::TimeInterval;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -29,13 +29,13 @@ use std::collections::HashMap;
 pub(super) const DROPPED: &str = "GPU work: dropped by CUPTI";
 
 /// Calls and waits kept for a flush that does not come: what a second of launches makes.
-const MOST_KEPT: usize = 1 << 18;
+const MAX_KEPT: usize = 1 << 18;
 /// Names demangled of one ring.
-const MOST_NAMES: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 /// Recordings of one event that are kept: a wait is for the last one before it.
 const RECORDINGS: usize = 64;
 /// Events that are kept.
-const MOST_EVENTS: usize = 1 << 16;
+const MAX_EVENTS: usize = 1 << 16;
 /// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
 const QUEUE_FULL: u32 = 6 << 16;
 
@@ -43,21 +43,21 @@ const QUEUE_FULL: u32 = 6 << 16;
 #[derive(Debug)]
 pub(super) struct GpuRing {
     pid: u32,
-    texts: Texts,
+    texts: RingTexts,
     names: HashMap<TextId, String>,
     /// Device of each context.
     devices: HashMap<u32, u32>,
     /// By context and event: what recorded it into which stream, by correlation id.
     events: HashMap<(u32, u32), BTreeMap<u32, u32>>,
-    calls: HashMap<u32, Call>,
-    waits: Vec<Wait>,
+    calls: HashMap<u32, CorrelatedCall>,
+    waits: Vec<CorrelatedWait>,
     /// Everything up to then was handed over.
     flushed_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Call {
-    moment: Moment,
+struct CorrelatedCall {
+    interval: TimeInterval,
     layer: ApiLayer,
     tid: u32,
     function: u32,
@@ -65,8 +65,8 @@ struct Call {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wait {
-    moment: Moment,
+struct CorrelatedWait {
+    interval: TimeInterval,
     kind: GpuSyncKind,
     correlation: u32,
     context: u32,
@@ -79,7 +79,7 @@ impl GpuRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: Texts::default(),
+            texts: RingTexts::default(),
             names: HashMap::new(),
             devices: HashMap::new(),
             events: HashMap::new(),
@@ -90,12 +90,12 @@ impl GpuRing {
     }
 
     /// What follows from a record.
-    pub(super) fn take(&mut self, record: &Raw, said: &mut Vec<Said>) {
+    pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
-            Raw::Gpu { .. } => self.work(record, said),
+            Raw::Gpu { .. } => self.work(record, ring_events),
             Raw::Sync {
-                moment,
+                interval,
                 kind,
                 correlation,
                 context,
@@ -103,8 +103,8 @@ impl GpuRing {
                 event,
             } => {
                 if let Some(kind) = wait_kind(kind) {
-                    self.waits.push(Wait {
-                        moment,
+                    self.waits.push(CorrelatedWait {
+                        interval,
                         kind,
                         correlation,
                         context,
@@ -120,24 +120,24 @@ impl GpuRing {
                 event,
             } => self.recorded(context, event, correlation, stream),
             Raw::Api {
-                moment,
+                interval,
                 layer,
                 tid,
                 correlation,
                 function,
                 name,
             } => {
-                let call = Call {
-                    moment,
+                let call = CorrelatedCall {
+                    interval,
                     layer,
                     tid,
                     function,
                     name,
                 };
-                self.call(correlation, call, said);
+                self.call(correlation, call, ring_events);
             }
-            Raw::Overhead { moment, kind } => said.push(Said::Overhead {
-                ns: moment.end_ns.saturating_sub(moment.begin_ns),
+            Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
+                ns: interval.end_ns.saturating_sub(interval.begin_ns),
                 queue_full: kind == QUEUE_FULL,
             }),
             Raw::Cupti {
@@ -145,24 +145,24 @@ impl GpuRing {
                 state,
                 code,
                 detail,
-            } => self.cupti(at_ns, state, code, detail, said),
-            Raw::Dropped { count, .. } => said.push(Said::Missed(DROPPED, count)),
-            Raw::Flushed { at_ns } => self.flushed(at_ns, said),
+            } => self.cupti(at_ns, state, code, detail, ring_events),
+            Raw::Dropped { count, .. } => ring_events.push(RingEvent::Missed(DROPPED, count)),
+            Raw::Flushed { at_ns } => self.flushed(at_ns, ring_events),
             _ => {}
         }
-        if self.calls.len() + self.waits.len() > MOST_KEPT {
-            self.write_until(u64::MAX, said);
+        if self.calls.len() + self.waits.len() > MAX_KEPT {
+            self.write_until(u64::MAX, ring_events);
         }
     }
 
     /// Nothing more comes: what is kept is written.
-    pub(super) fn finish(&mut self, said: &mut Vec<Said>) {
-        self.write_until(u64::MAX, said);
+    pub(super) fn finish(&mut self, ring_events: &mut Vec<RingEvent>) {
+        self.write_until(u64::MAX, ring_events);
     }
 
-    fn work(&mut self, record: &Raw, said: &mut Vec<Said>) {
+    fn work(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
         let Raw::Gpu {
-            moment,
+            interval,
             work,
             copy_kind,
             device,
@@ -178,25 +178,25 @@ impl GpuRing {
         };
         self.devices.insert(context, device);
         let kind = match work {
-            GpuWork::Kernel => GpuOpKind::Kernel,
-            GpuWork::Memcpy | GpuWork::PeerCopy => GpuOpKind::Memcpy,
-            GpuWork::Memset => GpuOpKind::Memset,
+            GpuRecord::Kernel => GpuOpKind::Kernel,
+            GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
+            GpuRecord::Memset => GpuOpKind::Memset,
         };
-        said.push(Said::Record(Record::GpuOp(GpuOp {
+        ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
             pid: Some(self.pid),
             device,
             stream: u64::from(stream),
             kind,
             name: match work {
-                GpuWork::Kernel => self.kernel(name),
-                GpuWork::Memcpy => copy_name(copy_kind).to_owned(),
-                GpuWork::PeerCopy => copy_name(PEER).to_owned(),
-                GpuWork::Memset => "Memset (Device)".to_owned(),
+                GpuRecord::Kernel => self.kernel(name),
+                GpuRecord::Memcpy => copy_name(copy_kind).to_owned(),
+                GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
+                GpuRecord::Memset => "Memset (Device)".to_owned(),
             },
-            begin_ns: moment.begin_ns,
-            end_ns: moment.end_ns.max(moment.begin_ns),
+            begin_ns: interval.begin_ns,
+            end_ns: interval.end_ns.max(interval.begin_ns),
             correlation: (correlation != 0).then_some(u64::from(correlation)),
-            bytes: (work != GpuWork::Kernel).then_some(bytes),
+            bytes: (work != GpuRecord::Kernel).then_some(bytes),
             collective: None,
         })));
     }
@@ -210,7 +210,7 @@ impl GpuRing {
             return NAME_LOST.to_owned();
         };
         let name = demangled(mangled);
-        if self.names.len() < MOST_NAMES {
+        if self.names.len() < MAX_NAMES {
             self.names.insert(id, name.clone());
         }
         name
@@ -218,7 +218,7 @@ impl GpuRing {
 
     fn recorded(&mut self, context: u32, event: u32, correlation: u32, stream: u32) {
         let key = (context, event);
-        if self.events.len() >= MOST_EVENTS && !self.events.contains_key(&key) {
+        if self.events.len() >= MAX_EVENTS && !self.events.contains_key(&key) {
             self.events.clear();
         }
         let recordings = self.events.entry(key).or_default();
@@ -229,41 +229,45 @@ impl GpuRing {
     }
 
     /// Driver and runtime records of nested calls have one correlation id; 0 is none.
-    fn call(&mut self, correlation: u32, call: Call, said: &mut Vec<Said>) {
+    fn call(&mut self, correlation: u32, call: CorrelatedCall, ring_events: &mut Vec<RingEvent>) {
         if correlation == 0 {
-            said.push(Said::Record(call.record(self.pid, None, &self.texts)));
+            ring_events.push(RingEvent::Record(call.record(self.pid, None, &self.texts)));
             return;
         }
         let known = self.calls.entry(correlation).or_insert(call);
-        if call.moment.begin_ns < known.moment.begin_ns || call.layer == ApiLayer::Runtime {
+        if call.interval.begin_ns < known.interval.begin_ns || call.layer == ApiLayer::Runtime {
             *known = call;
         }
     }
 
     /// What ended before the flush before: a call may have ended after one, and those within it before.
-    fn flushed(&mut self, at_ns: u64, said: &mut Vec<Said>) {
+    fn flushed(&mut self, at_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let until_ns = std::mem::replace(&mut self.flushed_ns, at_ns);
-        self.write_until(until_ns, said);
+        self.write_until(until_ns, ring_events);
     }
 
-    fn write_until(&mut self, until_ns: u64, said: &mut Vec<Said>) {
+    fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let (pid, texts) = (self.pid, &self.texts);
         self.calls.retain(|correlation, call| {
-            let is_due = call.moment.end_ns <= until_ns;
+            let is_due = call.interval.end_ns <= until_ns;
             if is_due {
-                said.push(Said::Record(call.record(pid, Some(*correlation), texts)));
+                ring_events.push(RingEvent::Record(call.record(
+                    pid,
+                    Some(*correlation),
+                    texts,
+                )));
             }
             !is_due
         });
         let due = self
             .waits
-            .extract_if(.., |wait| wait.moment.end_ns <= until_ns);
+            .extract_if(.., |wait| wait.interval.end_ns <= until_ns);
         for wait in due.collect::<Vec<_>>() {
-            said.push(Said::Record(Record::GpuSync(self.wait(&wait))));
+            ring_events.push(RingEvent::Record(Record::GpuSync(self.wait(&wait))));
         }
     }
 
-    fn wait(&self, wait: &Wait) -> GpuSync {
+    fn wait(&self, wait: &CorrelatedWait) -> GpuSync {
         let for_event = matches!(wait.kind, GpuSyncKind::Event | GpuSyncKind::StreamWaitEvent);
         let recordings = self.events.get(&(wait.context, wait.event));
         let recording = recordings
@@ -275,8 +279,8 @@ impl GpuRing {
             kind: wait.kind,
             device: self.devices.get(&wait.context).copied(),
             stream: has_stream.then_some(u64::from(wait.stream)),
-            begin_ns: wait.moment.begin_ns,
-            end_ns: wait.moment.end_ns.max(wait.moment.begin_ns),
+            begin_ns: wait.interval.begin_ns,
+            end_ns: wait.interval.end_ns.max(wait.interval.begin_ns),
             correlation: Some(u64::from(wait.correlation)),
             event_stream: recording.map(|(_, stream)| u64::from(*stream)),
             event_correlation: recording.map(|(correlation, _)| u64::from(*correlation)),
@@ -289,35 +293,35 @@ impl GpuRing {
         state: CuptiState,
         code: i64,
         detail: TextId,
-        said: &mut Vec<Said>,
+        ring_events: &mut Vec<RingEvent>,
     ) {
         match state {
-            CuptiState::Recording => said.push(Said::CuptiSince(at_ns)),
+            CuptiState::Recording => ring_events.push(RingEvent::CuptiSince(at_ns)),
             CuptiState::Calibrated | CuptiState::Partial => {}
-            _ => said.push(Said::NoCupti),
+            _ => ring_events.push(RingEvent::NoCupti),
         }
         let detail = self.texts.get(detail).unwrap_or_default();
-        said.push(Said::Notice(Notice {
+        ring_events.push(RingEvent::Notice(InjectedNotice {
             at_ns,
             weight: match state {
-                CuptiState::Recording => Weight::Detail,
-                CuptiState::Calibrated | CuptiState::Yielded => Weight::Note,
-                _ => Weight::Warning,
+                CuptiState::Recording => NoticeLevel::Detail,
+                CuptiState::Calibrated | CuptiState::Yielded => NoticeLevel::Note,
+                _ => NoticeLevel::Warning,
             },
             text: cupti_text(state, code, detail),
         }));
     }
 }
 
-impl Call {
-    fn record(&self, pid: u32, correlation: Option<u32>, texts: &Texts) -> Record {
+impl CorrelatedCall {
+    fn record(&self, pid: u32, correlation: Option<u32>, texts: &RingTexts) -> Record {
         Record::CudaCall(CudaCall {
             pid,
             tid: self.tid,
             layer: layer(self.layer),
             function: function(self, texts),
-            begin_ns: self.moment.begin_ns,
-            end_ns: self.moment.end_ns.max(self.moment.begin_ns),
+            begin_ns: self.interval.begin_ns,
+            end_ns: self.interval.end_ns.max(self.interval.begin_ns),
             stream: None,
             bytes: None,
             grid: None,
@@ -384,7 +388,7 @@ fn layer(layer: ApiLayer) -> CudaLayer {
 
 /// The function's name without the version that CUPTI adds (`cudaLaunchKernel_v7000`); its number where
 /// CUPTI tells no name.
-fn function(call: &Call, texts: &Texts) -> Cow<'static, str> {
+fn function(call: &CorrelatedCall, texts: &RingTexts) -> Cow<'static, str> {
     let Some(name) = texts.get(call.name) else {
         let library = match call.layer {
             ApiLayer::Driver => "driver",

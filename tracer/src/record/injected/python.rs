@@ -1,46 +1,46 @@
 //! What the ring of an interpreter says -> records of the trace. Pure.
 
-use super::said::Notice;
-use super::said::Said;
-use super::said::Weight;
+use super::ring_event::InjectedNotice;
+use super::ring_event::NoticeLevel;
+use super::ring_event::RingEvent;
 use super::texts::NAME_LOST;
-use super::texts::Texts;
-use crate::record::frames::Frames;
-use crate::record::frames::Node;
+use super::texts::RingTexts;
+use crate::record::frames::FrameNode;
+use crate::record::frames::FrameTree;
 use gctrace_event::Counters;
+use gctrace_event::EventSource;
 use gctrace_event::FrameId;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::Interpreter;
 use gctrace_event::Pause;
-use gctrace_event::Reason;
 use gctrace_event::Record;
-use gctrace_event::Settings;
-use gctrace_event::Source;
 use gctrace_ring::HookState;
-use gctrace_ring::Moment;
 use gctrace_ring::TextId;
+use gctrace_ring::TimeInterval;
 use std::collections::HashMap;
 
 /// Where collections are counted that ran while the program had our callback out.
 pub(super) const MISSED: &str = "collections of which gctrace's entry in gc.callbacks was not told";
 
 /// Frames remembered of one ring; stacks of the others end where they would begin.
-const MOST_FRAMES: usize = 1 << 20;
+const MAX_FRAMES: usize = 1 << 20;
 /// Collections that can be under way at once: one for each thread.
-const MOST_OPEN: usize = 1 << 14;
+const MAX_OPEN: usize = 1 << 14;
 
 /// What is known of one ring.
 #[derive(Debug)]
 pub(super) struct PythonRing {
     pid: u32,
-    texts: Texts,
+    texts: RingTexts,
     /// By the ring's name of it.
     frames: HashMap<u32, FrameId>,
     /// Collections that have begun, by thread and interpreter.
-    open: HashMap<(u32, i64), Begun>,
+    open: HashMap<(u32, i64), OpenPause>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct OpenPause {
     at_ns: u64,
     generation: u8,
 }
@@ -50,7 +50,7 @@ impl PythonRing {
     pub(super) fn new(pid: u32) -> Self {
         Self {
             pid,
-            texts: Texts::default(),
+            texts: RingTexts::default(),
             frames: HashMap::new(),
             open: HashMap::new(),
         }
@@ -59,11 +59,11 @@ impl PythonRing {
     /// What follows from a record.
     pub(super) fn take(
         &mut self,
-        record: &gctrace_ring::Record,
-        frames: &mut Frames,
-        said: &mut Vec<Said>,
+        record: &gctrace_ring::RingRecord,
+        frames: &mut FrameTree,
+        ring_events: &mut Vec<RingEvent>,
     ) {
-        use gctrace_ring::Record as From;
+        use gctrace_ring::RingRecord as From;
         match *record {
             From::Text(piece) => self.texts.take(&piece),
             From::Frame {
@@ -73,14 +73,14 @@ impl PythonRing {
                 file,
                 line,
             } => {
-                let node = Node {
+                let node = FrameNode {
                     parent: self.frames.get(&parent).copied(),
                     function: frames.name(self.name(function)),
                     file: frames.name(self.texts.or_empty(file)),
                     line: (line > 0).then_some(line),
                 };
-                let placed = frames.place(node, said);
-                if self.frames.len() < MOST_FRAMES {
+                let placed = frames.place(node, ring_events);
+                if self.frames.len() < MAX_FRAMES {
                     self.frames.insert(id, placed);
                 }
             }
@@ -89,7 +89,7 @@ impl PythonRing {
                 file,
                 free_threaded,
                 ..
-            } => said.push(Said::Interpreter(self.interpreter(
+            } => ring_events.push(RingEvent::Interpreter(self.interpreter(
                 version,
                 file,
                 free_threaded,
@@ -100,7 +100,7 @@ impl PythonRing {
                 interpreter: 0,
                 thresholds,
                 enabled,
-            } => said.push(Said::Record(Record::Settings(Settings {
+            } => ring_events.push(RingEvent::Record(Record::Settings(GcSettings {
                 pid: self.pid,
                 at_ns,
                 enabled: Some(enabled),
@@ -111,12 +111,12 @@ impl PythonRing {
                 tid,
                 generation,
                 interpreter,
-            } if self.open.len() < MOST_OPEN => {
-                let begun = Begun { at_ns, generation };
+            } if self.open.len() < MAX_OPEN => {
+                let begun = OpenPause { at_ns, generation };
                 self.open.insert((tid, interpreter), begun);
             }
             From::Pause {
-                moment,
+                interval,
                 tid,
                 generation,
                 interpreter,
@@ -126,15 +126,15 @@ impl PythonRing {
                 at_exit,
             } => {
                 self.open.remove(&(tid, interpreter));
-                said.push(Said::Record(Record::Pause(Pause {
+                ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     reason: match at_exit {
-                        true => Reason::Shutdown,
-                        false => Reason::Unknown,
+                        true => GcReason::Shutdown,
+                        false => GcReason::Unknown,
                     },
                     collected: Some(collected),
                     uncollectable: Some(uncollectable),
                     stack: self.frames.get(&frame).copied(),
-                    ..self.pause(moment, tid, generation, interpreter)
+                    ..self.pause(interval, tid, generation, interpreter)
                 })));
             }
             From::Hook {
@@ -143,36 +143,36 @@ impl PythonRing {
                 detail,
                 count,
                 ..
-            } => self.hook(at_ns, state, detail, count, said),
+            } => self.hook(at_ns, state, detail, count, ring_events),
             _ => {}
         }
     }
 
     /// The process has ended: collections that it died in. `lost`: records of collections were lost, so that
     /// what is open may have ended.
-    pub(super) fn ended(&mut self, at_ns: u64, lost: bool, said: &mut Vec<Said>) {
+    pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
-            let moment = Moment {
+            let interval = TimeInterval {
                 begin_ns: begun.at_ns,
                 end_ns: at_ns,
             };
             if !lost {
-                said.push(Said::Record(Record::Pause(Pause {
+                ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     unfinished: true,
-                    ..self.pause(moment, tid, begun.generation, interpreter)
+                    ..self.pause(interval, tid, begun.generation, interpreter)
                 })));
             }
         }
     }
 
-    fn pause(&self, moment: Moment, tid: u32, generation: u8, interpreter: i64) -> Pause {
+    fn pause(&self, interval: TimeInterval, tid: u32, generation: u8, interpreter: i64) -> Pause {
         Pause {
             pid: self.pid,
             tid,
-            begin_ns: moment.begin_ns,
-            end_ns: moment.end_ns.max(moment.begin_ns),
+            begin_ns: interval.begin_ns,
+            end_ns: interval.end_ns.max(interval.begin_ns),
             generation,
-            reason: Reason::Unknown,
+            reason: GcReason::Unknown,
             collected: None,
             uncollectable: None,
             interpreter: Some(interpreter),
@@ -184,7 +184,7 @@ impl PythonRing {
             stack: None,
             young_count: None,
             counters: Counters::default(),
-            source: Source::Injected,
+            source: EventSource::Injected,
         }
     }
 
@@ -206,11 +206,18 @@ impl PythonRing {
         }
     }
 
-    fn hook(&self, at_ns: u64, state: HookState, detail: TextId, count: u64, said: &mut Vec<Said>) {
+    fn hook(
+        &self,
+        at_ns: u64,
+        state: HookState,
+        detail: TextId,
+        count: u64,
+        ring_events: &mut Vec<RingEvent>,
+    ) {
         let why = self.texts.get(detail);
         let why = why.map_or(String::new(), |why| format!(": {why}"));
         let text = match state {
-            HookState::Installed => return said.push(Said::SeenSince(at_ns)),
+            HookState::Installed => return ring_events.push(RingEvent::SeenSince(at_ns)),
             HookState::CountingAllocations => return,
             HookState::Restored => format!(
                 "the program took gctrace out of gc.callbacks; it was put back, and the collections in \
@@ -227,14 +234,14 @@ impl PythonRing {
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };
         if count > 0 {
-            said.push(Said::Missed(MISSED, count));
+            ring_events.push(RingEvent::Missed(MISSED, count));
         }
         if matches!(state, HookState::Failed | HookState::GivenUp) {
-            said.push(Said::Unhooked);
+            ring_events.push(RingEvent::Unhooked);
         }
-        said.push(Said::Notice(Notice {
+        ring_events.push(RingEvent::Notice(InjectedNotice {
             at_ns,
-            weight: Weight::Warning,
+            weight: NoticeLevel::Warning,
             text,
         }));
     }

@@ -9,19 +9,19 @@ use std::collections::HashMap;
 pub(super) const NAME_LOST: &str = "[name lost]";
 
 /// Bytes of texts kept of one ring: names of all kernels of the largest frameworks are some megabytes.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// Texts of which a part is there: one for each thread that is writing.
-const MOST_PARTS: usize = 4096;
+const MAX_PARTS: usize = 4096;
 
 /// What a ring's texts say.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct RingTexts {
     whole: HashMap<TextId, Box<str>>,
     parts: HashMap<TextId, Vec<u8>>,
     bytes: usize,
 }
 
-impl Texts {
+impl RingTexts {
     /// Takes a piece. One that does not continue what is there was preceded by a lost one: the text is lost.
     pub(super) fn take(&mut self, piece: &TextPiece) {
         let mut text = self.parts.remove(&piece.id).unwrap_or_default();
@@ -30,12 +30,12 @@ impl Texts {
         }
         text.extend_from_slice(piece.used());
         if text.len() < usize::from(piece.total) {
-            if self.parts.len() < MOST_PARTS {
+            if self.parts.len() < MAX_PARTS {
                 self.parts.insert(piece.id, text);
             }
             return;
         }
-        if self.bytes.saturating_add(text.len()) <= MOST_BYTES {
+        if self.bytes.saturating_add(text.len()) <= MAX_BYTES {
             self.bytes += text.len();
             let text = String::from_utf8_lossy(&text).into();
             self.whole.insert(piece.id, text);
@@ -56,13 +56,13 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_ring::Record;
+    use gctrace_ring::RingRecord;
     use proptest::prelude::*;
 
     fn pieces(id: u32, text: &str) -> Vec<TextPiece> {
         let records = gctrace_ring::pieces(id, text);
         let piece = |record| match record {
-            Record::Text(piece) => Some(piece),
+            RingRecord::Text(piece) => Some(piece),
             _ => None,
         };
         records.filter_map(piece).collect()
@@ -72,7 +72,7 @@ mod tests {
         #[test]
         fn texts_of_several_threads_come_whole(first in ".{0,200}", second in ".{0,200}") {
             let (one, two) = (pieces(1, &first), pieces(2, &second));
-            let mut texts = Texts::default();
+            let mut texts = RingTexts::default();
             for index in 0..one.len().max(two.len()) {
                 one.get(index).iter().for_each(|piece| texts.take(piece));
                 two.get(index).iter().for_each(|piece| texts.take(piece));
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn what_lacks_a_piece_is_lost() {
         let long = "x".repeat(100);
-        let mut texts = Texts::default();
+        let mut texts = RingTexts::default();
         for (index, piece) in pieces(1, &long).iter().enumerate() {
             if index != 1 {
                 texts.take(piece);

@@ -1,29 +1,29 @@
 //! The decision, drawn from facts. Pure.
 
-use super::Collections;
-use super::Decision;
-use super::Facts;
-use super::Injection;
+use super::CollectionSource;
+use super::InjectionPlan;
+use super::ModeDecision;
+use super::ModeFacts;
+use super::ModeSummary;
 use super::NoProbes;
-use super::Opening;
 use crate::args::CudaMode;
-use crate::args::Mode;
 use crate::args::RecordConfig;
-use crate::args::Target;
+use crate::args::RecordMode;
+use crate::args::RecordTarget;
 use crate::hints::shell_line;
 use crate::launch::LibraryError;
-use crate::launch::Obstacle;
-use crate::privileges::Denied;
-use gctrace_ring::Options;
+use crate::launch::PreloadObstacle;
+use crate::privileges::PrivilegeError;
+use gctrace_ring::InjectOptions;
 
 /// Why what was asked for is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum ModeError {
     /// Probes need rights that this process has not.
     #[error("{denied}")]
     Denied {
         /// Which.
-        denied: Denied,
+        denied: PrivilegeError,
         /// What can be done without, or why not even that.
         instead: String,
     },
@@ -50,11 +50,11 @@ pub(crate) enum Refused {
     #[error("the command cannot be recorded from within: {obstacle}")]
     Command {
         /// Why not.
-        obstacle: Obstacle,
+        obstacle: PreloadObstacle,
     },
 }
 
-impl Refused {
+impl ModeError {
     /// The commands that mend it, ready to print after the error.
     pub(crate) fn remedy(&self) -> String {
         match self {
@@ -75,40 +75,40 @@ impl Refused {
 ///
 /// # Errors
 /// Where what was asked for is not possible.
-pub(crate) fn choose(config: &RecordConfig, facts: &Facts) -> Result<Decision, Refused> {
+pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
     match config.mode {
-        Mode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
-        Mode::Inject => within(config, facts, Collections::Injected),
-        Mode::Both => {
+        RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
+        RecordMode::Inject => within(config, facts, CollectionSource::Injected),
+        RecordMode::Both => {
             attached(config).map_or(Ok(()), Err)?;
             from_kernel(config, facts)?;
-            within(config, facts, Collections::Both)
+            within(config, facts, CollectionSource::Both)
         }
-        Mode::Auto => match &facts.no_probes {
+        RecordMode::Auto => match &facts.no_probes {
             None => Ok(privileged(config, facts)),
             Some(no_probes) => unprivileged(config, facts, no_probes),
         },
     }
 }
 
-fn probes_alone() -> Decision {
-    Decision {
-        collections: Collections::Probes,
+fn probes_alone() -> ModeDecision {
+    ModeDecision {
+        collections: CollectionSource::Probes,
         injection: None,
         notes: Vec::new(),
         opening: None,
     }
 }
 
-fn attached(config: &RecordConfig) -> Option<Refused> {
+fn attached(config: &RecordConfig) -> Option<ModeError> {
     let mode = config.mode.as_str();
-    (!matches!(config.target, Target::Command(_))).then_some(Refused::Attach { mode })
+    (!matches!(config.target, RecordTarget::Command(_))).then_some(ModeError::Attach { mode })
 }
 
 /// Whether probes can be placed.
-fn from_kernel(config: &RecordConfig, facts: &Facts) -> Result<(), Refused> {
+fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError> {
     match &facts.no_probes {
-        Some(NoProbes::Denied(denied)) => Err(Refused::Denied {
+        Some(NoProbes::Denied(denied)) => Err(ModeError::Denied {
             denied: denied.clone(),
             instead: instead(config),
         }),
@@ -120,11 +120,11 @@ fn from_kernel(config: &RecordConfig, facts: &Facts) -> Result<(), Refused> {
 /// What works without privileges.
 fn instead(config: &RecordConfig) -> String {
     match &config.target {
-        Target::Command(words) => format!(
+        RecordTarget::Command(words) => format!(
             "Or, without them, from within the program:\n    gctrace --mode inject -- {}",
             shell_line(words)
         ),
-        Target::Process { .. } | Target::Everything => {
+        RecordTarget::Process { .. } | RecordTarget::Everything => {
             "Without them gctrace records commands that it starts itself:\n    gctrace -- COMMAND\n    \
              gctrace top -- COMMAND"
                 .to_owned()
@@ -135,56 +135,56 @@ fn instead(config: &RecordConfig) -> String {
 /// Collections seen from within, alone or besides.
 fn within(
     config: &RecordConfig,
-    facts: &Facts,
-    collections: Collections,
-) -> Result<Decision, Refused> {
+    facts: &ModeFacts,
+    collections: CollectionSource,
+) -> Result<ModeDecision, ModeError> {
     let Some(library) = facts
         .library
         .as_ref()
         .filter(|_| attached(config).is_none())
     else {
         let mode = config.mode.as_str();
-        return Err(Refused::Attach { mode });
+        return Err(ModeError::Attach { mode });
     };
-    let library = library.clone().map_err(Refused::Library)?;
+    let library = library.clone().map_err(ModeError::Library)?;
     if let Some(obstacle) = certain(config, facts) {
-        return Err(Refused::Command { obstacle });
+        return Err(ModeError::Command { obstacle });
     }
-    let options = Options {
+    let options = InjectOptions {
         collections: true,
         // Besides probes, allocations are estimated as without the library.
-        allocations: config.alloc_budget.is_some() && collections == Collections::Injected,
+        allocations: config.alloc_budget.is_some() && collections == CollectionSource::Injected,
         ..options(config)
     };
-    Ok(Decision {
+    Ok(ModeDecision {
         collections,
-        injection: Some(Injection { library, options }),
+        injection: Some(InjectionPlan { library, options }),
         notes: warnings(config, facts),
         opening: None,
     })
 }
 
-fn options(config: &RecordConfig) -> Options {
-    Options {
+fn options(config: &RecordConfig) -> InjectOptions {
+    InjectOptions {
         collections: false,
         stack_depth: config.stack_depth,
         allocations: false,
         cuda: config.cuda != CudaMode::Off,
         only_waits: config.cuda == CudaMode::Sync,
         yields: config.gpu_yield,
-        gpu_records: Options::gpu_ring_of(config.ring_size),
+        gpu_records: InjectOptions::gpu_ring_of(config.ring_size),
         follow: config.follow,
-        ..Options::default()
+        ..InjectOptions::default()
     }
 }
 
-fn certain(config: &RecordConfig, facts: &Facts) -> Option<Obstacle> {
-    let certain = |obstacle: &&Obstacle| obstacle.is_certain(config.follow);
+fn certain(config: &RecordConfig, facts: &ModeFacts) -> Option<PreloadObstacle> {
+    let certain = |obstacle: &&PreloadObstacle| obstacle.is_certain(config.follow);
     facts.obstacles.iter().find(certain).cloned()
 }
 
 /// What may be missing, though the library is loaded.
-fn warnings(config: &RecordConfig, facts: &Facts) -> Vec<String> {
+fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
     let mut notes: Vec<String> = facts.obstacles.iter().map(ToString::to_string).collect();
     if let Some(other) = &facts.foreign_injection
         && config.cuda != CudaMode::Off
@@ -199,21 +199,21 @@ fn warnings(config: &RecordConfig, facts: &Facts) -> Vec<String> {
 }
 
 /// Auto, where probes can be placed: the library only brings GPU times.
-fn privileged(config: &RecordConfig, facts: &Facts) -> Decision {
+fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     let decision = probes_alone();
     let wanted = facts.cuda.is_some() && !config.gpu_yield;
     let Some(library) = facts.library.as_ref().filter(|_| wanted) else {
         return decision;
     };
-    let without = |why: String| Decision {
+    let without = |why: String| ModeDecision {
         notes: vec![format!("GPU times will not be recorded: {why}")],
         ..probes_alone()
     };
     match (library, certain(config, facts)) {
         (_, Some(obstacle)) => without(obstacle.to_string()),
         (Err(error), None) => without(format!("{error}\n{}", error.remedy())),
-        (Ok(library), None) => Decision {
-            injection: Some(Injection {
+        (Ok(library), None) => ModeDecision {
+            injection: Some(InjectionPlan {
                 library: library.clone(),
                 options: options(config),
             }),
@@ -226,31 +226,31 @@ fn privileged(config: &RecordConfig, facts: &Facts) -> Decision {
 /// Auto, where they cannot.
 fn unprivileged(
     config: &RecordConfig,
-    facts: &Facts,
+    facts: &ModeFacts,
     no_probes: &NoProbes,
-) -> Result<Decision, Refused> {
+) -> Result<ModeDecision, ModeError> {
     let refused = |instead: String| match no_probes.clone() {
-        NoProbes::Denied(denied) => Refused::Denied { denied, instead },
-        NoProbes::Kernel(why) => Refused::Kernel { why, instead },
+        NoProbes::Denied(denied) => ModeError::Denied { denied, instead },
+        NoProbes::Kernel(why) => ModeError::Kernel { why, instead },
     };
     if attached(config).is_some() {
         return Err(refused(instead(config)));
     }
-    let mut decision = within(config, facts, Collections::Injected).map_err(|error| {
+    let mut decision = within(config, facts, CollectionSource::Injected).map_err(|error| {
         refused(format!(
             "Without, gctrace records from within programs, but: {error}\n{}",
             match &error {
-                Refused::Library(error) => error.remedy(),
+                ModeError::Library(error) => error.remedy(),
                 _ => String::new(),
             }
         ))
     })?;
-    decision.opening = Some(said(no_probes));
+    decision.opening = Some(summary_without_probes(no_probes));
     Ok(decision)
 }
 
 /// The one line at the start.
-fn said(no_probes: &NoProbes) -> Opening {
+fn summary_without_probes(no_probes: &NoProbes) -> ModeSummary {
     let (why, more) = match no_probes {
         NoProbes::Denied(denied) if denied.sudo_helps() => (
             "without privileges".to_owned(),
@@ -266,7 +266,7 @@ fn said(no_probes: &NoProbes) -> Opening {
         "recording from within the program, {why}: why collections ran is not known, and those of the first \
          milliseconds and the last at exit are not seen"
     );
-    Opening { sentence, more }
+    ModeSummary { sentence, more }
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The thread that samples: the library comes and goes, and so do GPUs.
 
-use super::Message;
+use super::SamplingMessage;
 use crate::record::clock;
 use gctrace_event::GpuDevice;
-use gctrace_probes::nvml::Absences;
-use gctrace_probes::nvml::Extras;
+use gctrace_probes::nvml::ExtraQueries;
+use gctrace_probes::nvml::NvmlAbsences;
 use gctrace_probes::nvml::NvmlError;
 use gctrace_probes::nvml::NvmlLibrary;
-use gctrace_probes::nvml::Sampler;
+use gctrace_probes::nvml::NvmlSampler;
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::path::Path;
@@ -27,47 +27,47 @@ pub(super) fn run(
     library: Option<&Path>,
     period: Duration,
     stop: &Receiver<()>,
-    messages: &Sender<Message>,
+    messages: &Sender<SamplingMessage>,
 ) {
-    let mut worker = Worker {
+    let mut worker = SamplingWorker {
         period,
         retry: RETRY,
         stop,
         messages,
-        absences: Absences::default(),
+        absences: NvmlAbsences::default(),
         known: HashMap::new(),
-        said: HashSet::new(),
+        reported: HashSet::new(),
     };
     worker.run(library);
 }
 
 /// Why no more samples are taken.
 #[derive(Debug, PartialEq)]
-enum Ended {
+enum SamplingEnd {
     /// The recording ends.
     Stopped,
     /// The GPUs are gone.
     Lost,
 }
 
-struct Worker<'a> {
+struct SamplingWorker<'a> {
     period: Duration,
     retry: Duration,
     stop: &'a Receiver<()>,
-    messages: &'a Sender<Message>,
-    absences: Absences,
+    messages: &'a Sender<SamplingMessage>,
+    absences: NvmlAbsences,
     /// GPUs as they were written.
     known: HashMap<u32, GpuDevice>,
     /// Errors that were told.
-    said: HashSet<String>,
+    reported: HashSet<String>,
 }
 
-impl Worker<'_> {
+impl SamplingWorker<'_> {
     fn run(&mut self, library: Option<&Path>) {
         loop {
             match NvmlLibrary::open(library) {
                 Ok(library) => {
-                    if self.watch(&library) == Ended::Stopped {
+                    if self.watch(&library) == SamplingEnd::Stopped {
                         return;
                     }
                 }
@@ -80,26 +80,26 @@ impl Worker<'_> {
     }
 
     /// Samples as long as a GPU answers.
-    fn watch(&mut self, library: &NvmlLibrary) -> Ended {
-        let (mut sampler, devices) = match Sampler::new(library) {
+    fn watch(&mut self, library: &NvmlLibrary) -> SamplingEnd {
+        let (mut sampler, devices) = match NvmlSampler::new(library) {
             Ok(found) => found,
             Err(error) => {
                 self.no_library(&error);
-                return Ended::Lost;
+                return SamplingEnd::Lost;
             }
         };
         self.announce(devices);
         for place in sampler.lost() {
             self.note_once(format!("GPU {place} cannot be asked how it does (NVML)"));
         }
-        let mut schedule = Schedule::new(sampler.count());
+        let mut schedule = SamplingSchedule::new(sampler.count());
         let mut next = Instant::now();
         let mut look_again = next + self.retry;
         loop {
             self.sample_all(&mut sampler, &mut schedule);
             let lost = sampler.lost().len();
             if lost == sampler.count() {
-                return Ended::Lost;
+                return SamplingEnd::Lost;
             }
             if lost > 0 && Instant::now() >= look_again {
                 self.announce(sampler.find_lost());
@@ -108,19 +108,19 @@ impl Worker<'_> {
             // What was missed is not made up for.
             next = (next + self.period).max(Instant::now());
             if self.stopped_within(next.saturating_duration_since(Instant::now())) {
-                return Ended::Stopped;
+                return SamplingEnd::Stopped;
             }
         }
     }
 
-    fn sample_all(&mut self, sampler: &mut Sampler<'_>, schedule: &mut Schedule) {
+    fn sample_all(&mut self, sampler: &mut NvmlSampler<'_>, schedule: &mut SamplingSchedule) {
         schedule.begin_round(Instant::now());
         for place in 0..sampler.count() {
             let extras = schedule.extras(place);
             let now = clock::monotonic_ns();
             match sampler.sample(place, now, extras, &mut self.absences) {
                 Ok(None) => {}
-                Ok(Some(sample)) => self.send(Message::Sample(sample)),
+                Ok(Some(sample)) => self.send(SamplingMessage::Sample(sample)),
                 Err(reason) => self.note(format!(
                     "GPU {place} does not answer any more ({reason}); asked again every {} s",
                     self.retry.as_secs()
@@ -144,10 +144,10 @@ impl Worker<'_> {
                         continue;
                     }
                 }
-                None => self.send(Message::Detail(describe(&device))),
+                None => self.send(SamplingMessage::Detail(describe(&device))),
             }
             device.at_ns = clock::monotonic_ns();
-            self.send(Message::Device(device));
+            self.send(SamplingMessage::Device(device));
         }
     }
 
@@ -155,8 +155,8 @@ impl Worker<'_> {
     fn no_library(&mut self, error: &NvmlError) {
         let message = format!("how the GPUs do is not recorded: {error}");
         if error.is_absence() {
-            if self.said.insert(message.clone()) {
-                self.send(Message::Detail(message));
+            if self.reported.insert(message.clone()) {
+                self.send(SamplingMessage::Detail(message));
             }
         } else {
             self.note_once(message);
@@ -164,19 +164,19 @@ impl Worker<'_> {
     }
 
     fn note_once(&mut self, message: String) {
-        if self.said.insert(message.clone()) {
+        if self.reported.insert(message.clone()) {
             self.note(message);
         }
     }
 
     fn note(&self, message: String) {
-        self.send(Message::Note {
+        self.send(SamplingMessage::Note {
             at_ns: clock::monotonic_ns(),
             message,
         });
     }
 
-    fn send(&self, message: Message) {
+    fn send(&self, message: SamplingMessage) {
         // Nobody listens any more once the recording has ended without waiting.
         let _ = self.messages.send(message);
     }
@@ -197,7 +197,7 @@ fn describe(device: &GpuDevice) -> String {
 
 /// Who is asked for extras in a round: everyone in the first, so that what is missing is known at once;
 /// then each once a second at most, and for PCIe, which takes long, one GPU in a round.
-struct Schedule {
+struct SamplingSchedule {
     /// When each was asked last, for memory by process and for PCIe.
     asked: Vec<[Option<Instant>; 2]>,
     now: Instant,
@@ -205,7 +205,7 @@ struct Schedule {
     pcie_taken: bool,
 }
 
-impl Schedule {
+impl SamplingSchedule {
     fn new(count: usize) -> Self {
         Self {
             asked: vec![[None; 2]; count],
@@ -220,7 +220,7 @@ impl Schedule {
         self.pcie_taken = false;
     }
 
-    fn extras(&mut self, place: usize) -> Extras {
+    fn extras(&mut self, place: usize) -> ExtraQueries {
         let longest_ago = |asked: &Vec<[Option<Instant>; 2]>| {
             let pcie = asked.iter().map(|[_, pcie]| *pcie);
             pcie.enumerate().min_by_key(|(_, at)| *at).map(|(at, _)| at)
@@ -228,12 +228,12 @@ impl Schedule {
         let turn = longest_ago(&self.asked) == Some(place) && !self.pcie_taken;
         let (now, first_round) = (self.now, self.first_round);
         let Some([processes, pcie]) = self.asked.get_mut(place) else {
-            return Extras::default();
+            return ExtraQueries::default();
         };
         let due = |last: Option<Instant>| {
             last.is_none_or(|last| now.saturating_duration_since(last) >= EXTRAS_EVERY)
         };
-        let extras = Extras {
+        let extras = ExtraQueries {
             processes: due(*processes),
             pcie: due(*pcie) && (first_round || turn),
         };

@@ -4,7 +4,7 @@ use super::Trace;
 use super::plain;
 use gctrace_analysis::Analysis;
 use gctrace_event::read::EventReader;
-use gctrace_event::read::Input;
+use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::fs::File;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn add(analysis: &mut Analysis, name: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../analysis/tests/data/kineto")
         .join(name);
-    let input = Input::new(name, File::open(file).unwrap()).unwrap();
+    let input = TraceInput::new(name, File::open(file).unwrap()).unwrap();
     let mut reader = TraceReader::new(EventReader::new(input));
     analysis.begin_trace(name);
     while let Some(item) = reader.next_item().unwrap() {

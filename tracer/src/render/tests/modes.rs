@@ -4,7 +4,7 @@ use super::*;
 
 const WITHIN: &str = r#""source":"injected","collected":3"#;
 
-fn from_within() -> String {
+fn in_process() -> String {
     let mut trace = Trace::new().mode("inject").python(10);
     for n in 0..20 {
         let at = f64::from(n) * 50.0;
@@ -31,14 +31,14 @@ fn by_both() -> String {
 
 #[test]
 fn recorded_from_within() {
-    insta::assert_snapshot!(plain(&[("trace.json", from_within())]));
+    insta::assert_snapshot!(plain(&[("trace.json", in_process())]));
 }
 
 #[test]
 fn several_modes() {
     let usual = || Trace::new().mode("ebpf").python(10).end(1000, "").json();
     let report = report(&[
-        ("a.json", from_within()),
+        ("a.json", in_process()),
         ("b.json", by_both()),
         ("c.json", usual()),
     ]);

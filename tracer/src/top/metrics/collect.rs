@@ -5,11 +5,11 @@
 mod processes;
 
 use crate::top::metrics::families;
-use crate::top::metrics::families::Family;
+use crate::top::metrics::families::MetricFamily;
 use crate::top::metrics::labels;
 use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
-use gctrace_analysis::live::Collections;
+use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::CountAndTime;
 use gctrace_analysis::live::GENERATIONS;
 use gctrace_analysis::live::Histogram;
@@ -31,29 +31,29 @@ use std::fmt::Error;
 
 /// The figures of one page.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(super) struct MetricsFigures {
     snapshot: Snapshot,
     left_out: u64,
 }
 
 /// A value.
 #[derive(Clone, Copy, Debug)]
-enum Value {
+enum MetricValue {
     Whole(u64),
     Signed(i64),
     Real(f64),
 }
 
 /// A sample of a family.
-type Sample<'a> = (Vec<Label<'a>>, Value);
+type Sample<'a> = (Vec<Label<'a>>, MetricValue);
 
-impl Figures {
+impl MetricsFigures {
     pub(super) fn new(mut snapshot: Snapshot) -> Self {
         let left_out = processes::choose(&mut snapshot.processes);
         Self { snapshot, left_out }
     }
 
-    fn recording(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn recording(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let snapshot = &self.snapshot;
         let totals = &snapshot.totals;
         let of_recording = vec![
@@ -61,70 +61,88 @@ impl Figures {
             labels::text("mode", &snapshot.mode),
             labels::text("host", &snapshot.host),
         ];
-        page.write(&families::RECORDING, [(of_recording, Value::Whole(1))])?;
+        page.write(
+            &families::RECORDING,
+            [(of_recording, MetricValue::Whole(1))],
+        )?;
         page.one(&families::STARTED, self.unix(snapshot.started_ns))?;
         let alive = totals.processes.saturating_sub(totals.ended);
-        page.one(&families::PROCESSES, Value::Whole(alive))?;
-        page.one(&families::PROCESSES_SEEN, Value::Whole(totals.processes))?;
-        page.one(&families::PROCESSES_LEFT_OUT, Value::Whole(self.left_out))
+        page.one(&families::PROCESSES, MetricValue::Whole(alive))?;
+        page.one(
+            &families::PROCESSES_SEEN,
+            MetricValue::Whole(totals.processes),
+        )?;
+        page.one(
+            &families::PROCESSES_LEFT_OUT,
+            MetricValue::Whole(self.left_out),
+        )
     }
 
-    fn totals(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn totals(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let all = &self.snapshot.totals.collections;
         let by_reason = by_reason(all, &[], self.usual_reason());
-        let count = |(labels, value): &OfReason| (labels.clone(), Value::Whole(value.count));
+        let count = |(labels, value): &OfReason| (labels.clone(), MetricValue::Whole(value.count));
         let time = |(labels, value): &OfReason| (labels.clone(), seconds(value.time_ns));
         page.write(&families::PAUSES, by_reason.iter().map(count))?;
         page.write(&families::PAUSE_TIME, by_reason.iter().map(time))?;
         page.histograms(&families::PAUSE_DURATION, all)?;
         page.one(&families::LONGEST_PAUSE, seconds(all.longest_ns))?;
-        page.one(&families::COLLECTED, Value::Whole(all.collected))?;
-        page.one(&families::UNCOLLECTABLE, Value::Whole(all.uncollectable))?;
-        page.one(&families::TELLING, Value::Whole(all.with_collected))
+        page.one(&families::COLLECTED, MetricValue::Whole(all.collected))?;
+        page.one(
+            &families::UNCOLLECTABLE,
+            MetricValue::Whole(all.uncollectable),
+        )?;
+        page.one(
+            &families::WITH_COLLECTED,
+            MetricValue::Whole(all.with_collected),
+        )
     }
 
-    fn gpus(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn gpus(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let gpus = &self.snapshot.gpus;
         let named = |index| vec![labels::number("gpu", index)];
         let described = gpus.iter().map(|gpu| {
             let name = labels::text("name", gpu.name.as_deref().unwrap_or(""));
-            (labels::with(&named(gpu.index), name), Value::Whole(1))
+            (labels::with(&named(gpu.index), name), MetricValue::Whole(1))
         });
         page.write(&families::GPU, described)?;
         let utilization = gpus.iter().filter_map(|gpu| {
             let percent = f64::from(gpu.utilization_percent?);
-            Some((named(gpu.index), Value::Real(percent / 100.0)))
+            Some((named(gpu.index), MetricValue::Real(percent / 100.0)))
         });
         page.write(&families::GPU_UTILIZATION, utilization)?;
         let used = gpus
             .iter()
-            .filter_map(|gpu| Some((named(gpu.index), Value::Whole(gpu.memory_used_bytes?))));
+            .filter_map(|gpu| Some((named(gpu.index), MetricValue::Whole(gpu.memory_used_bytes?))));
         page.write(&families::GPU_MEMORY_USED, used)?;
-        let has = gpus
-            .iter()
-            .filter_map(|gpu| Some((named(gpu.index), Value::Whole(gpu.memory_total_bytes?))));
+        let has = gpus.iter().filter_map(|gpu| {
+            Some((
+                named(gpu.index),
+                MetricValue::Whole(gpu.memory_total_bytes?),
+            ))
+        });
         page.write(&families::GPU_MEMORY_CAPACITY, has)
     }
 
-    fn recorder(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let recorder = &self.snapshot.recorder;
         // Always one series, so that an alert on losses can be told from a page without the metric.
-        let nowhere: Sample<'_> = (vec![labels::word("where", "")], Value::Whole(0));
+        let nowhere: Sample<'_> = (vec![labels::word("where", "")], MetricValue::Whole(0));
         let lost = recorder.lost.iter();
         let lost = lost.map(|(place, count)| {
             let place = labels::text("where", place);
-            (vec![place], Value::Whole(*count))
+            (vec![place], MetricValue::Whole(*count))
         });
         let none = recorder.lost.is_empty().then_some(nowhere);
         page.write(&families::LOST, lost.chain(none))?;
-        page.one(&families::HITS, Value::Whole(recorder.hits))?;
+        page.one(&families::HITS, MetricValue::Whole(recorder.hits))?;
         let cost = recorder.probe_cost_ns;
         let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
         page.write(&families::PROBE_COST, cost)?;
         page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;
         page.one(
             &families::OWN_RESIDENT,
-            Value::Whole(recorder.resident_bytes),
+            MetricValue::Whole(recorder.resident_bytes),
         )
     }
 
@@ -137,15 +155,15 @@ impl Figures {
     }
 
     /// A moment of the monotonic clock in seconds since 1970.
-    fn unix(&self, at_ns: u64) -> Value {
+    fn unix(&self, at_ns: u64) -> MetricValue {
         let ago = self.snapshot.at_ns.saturating_sub(at_ns);
         seconds(self.snapshot.at_unix_ns.saturating_sub(ago))
     }
 }
 
-impl Collector for Figures {
+impl Collector for MetricsFigures {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let page = &mut Page { encoder };
+        let page = &mut FamilyWriter { encoder };
         self.recording(page)?;
         self.totals(page)?;
         self.processes(page)?;
@@ -159,7 +177,7 @@ type OfReason = (Vec<Label<'static>>, CountAndTime);
 /// Pauses by generation and reason. A counter that appears only with its first increase would hide it from
 /// `rate()`: those of the usual reason are always there, for three generations.
 fn by_reason(
-    of: &Collections,
+    of: &CollectionCounts,
     labels: &[Label<'static>],
     usual_reason: &'static str,
 ) -> Vec<OfReason> {
@@ -181,20 +199,20 @@ fn by_reason(
 }
 
 /// Writes families.
-struct Page<'a> {
+struct FamilyWriter<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
-impl Page<'_> {
+impl FamilyWriter<'_> {
     /// A family of one sample.
-    fn one(&mut self, family: &Family, value: Value) -> Result<(), Error> {
+    fn one(&mut self, family: &MetricFamily, value: MetricValue) -> Result<(), Error> {
         self.write(family, [(Vec::new(), value)])
     }
 
     /// A family; nothing of it where it has no samples.
     fn write<'a>(
         &mut self,
-        family: &Family,
+        family: &MetricFamily,
         samples: impl IntoIterator<Item = Sample<'a>>,
     ) -> Result<(), Error> {
         let mut samples = samples.into_iter().peekable();
@@ -221,7 +239,7 @@ impl Page<'_> {
     }
 
     /// How long pauses were, by generation.
-    fn histograms(&mut self, family: &Family, of: &Collections) -> Result<(), Error> {
+    fn histograms(&mut self, family: &MetricFamily, of: &CollectionCounts) -> Result<(), Error> {
         let unit = unit(family);
         let (name, help) = (family.name, family.help);
         let mut encoder = self
@@ -245,7 +263,11 @@ impl Page<'_> {
     }
 }
 
-fn write_value(sample: &mut MetricEncoder<'_>, family: &Family, value: Value) -> Result<(), Error> {
+fn write_value(
+    sample: &mut MetricEncoder<'_>,
+    family: &MetricFamily,
+    value: MetricValue,
+) -> Result<(), Error> {
     const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
     match family.kind {
         MetricType::Counter => sample.encode_counter(&value, NO_EXEMPLAR),
@@ -262,12 +284,12 @@ fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
         .collect()
 }
 
-fn unit(family: &Family) -> Option<Unit> {
+fn unit(family: &MetricFamily) -> Option<Unit> {
     family.unit.map(|unit| Unit::Other(unit.to_owned()))
 }
 
-fn seconds(ns: u64) -> Value {
-    Value::Real(in_seconds(ns))
+fn seconds(ns: u64) -> MetricValue {
+    MetricValue::Real(in_seconds(ns))
 }
 
 /// Nanoseconds are exact in a double up to 104 days.
@@ -275,7 +297,7 @@ fn in_seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-impl EncodeCounterValue for Value {
+impl EncodeCounterValue for MetricValue {
     fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
         match self {
             Self::Whole(value) => EncodeCounterValue::encode(value, encoder),
@@ -286,7 +308,7 @@ impl EncodeCounterValue for Value {
     }
 }
 
-impl EncodeGaugeValue for Value {
+impl EncodeGaugeValue for MetricValue {
     fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
         match self {
             Self::Whole(value) => EncodeGaugeValue::encode(value, encoder),

@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 
 /// A family. OpenMetrics' name of it is `name`, then its unit.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct MetricFamily {
     /// Without unit and `_total`.
     pub(super) name: &'static str,
     /// Unit, where it has one; ends the name.
@@ -23,7 +23,7 @@ macro_rules! families {
     ($($constant:ident = $name:literal $(, $unit:literal)?; $kind:ident; $help:literal;)*) => {
         $(
             #[doc = $help]
-            pub(super) const $constant: Family = Family {
+            pub(super) const $constant: MetricFamily = MetricFamily {
                 name: $name,
                 unit: families!(@unit $($unit)?),
                 kind: MetricType::$kind,
@@ -32,7 +32,7 @@ macro_rules! families {
         )*
         /// All of them.
         #[cfg(test)]
-        pub(super) const ALL: &[Family] = &[$($constant),*];
+        pub(super) const ALL: &[MetricFamily] = &[$($constant),*];
     };
     (@unit) => { None };
     (@unit $unit:literal) => { Some($unit) };
@@ -62,7 +62,7 @@ families! {
         "Objects freed by collections of all processes, as far as they tell (measured).";
     UNCOLLECTABLE = "gctrace_uncollectable_objects"; Counter;
         "Objects found unreachable and not freed, as far as collections tell (measured).";
-    TELLING = "gctrace_pauses_with_collected"; Counter;
+    WITH_COLLECTED = "gctrace_pauses_with_collected"; Counter;
         "Collections that tell how many objects they freed.";
 
     PROCESS = "gctrace_process"; Info;

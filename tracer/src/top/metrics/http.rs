@@ -2,9 +2,9 @@
 //!
 //! Owns the limits that keep a slow, silent, greedy or confused client from costing more than a connection.
 
-use crate::top::metrics::page::Pages;
-use crate::top::metrics::text::Format;
-use crate::top::metrics::visitor;
+use crate::top::metrics::access;
+use crate::top::metrics::page::MetricsPages;
+use crate::top::metrics::text::ExpositionFormat;
 use http_body_util::Full;
 use hyper::Method;
 use hyper::Request;
@@ -45,19 +45,23 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 type Answer = Response<Full<Bytes>>;
 
 /// What is served, and to whom.
-pub(super) struct Site {
-    pub(super) pages: Pages,
+pub(super) struct MetricsSite {
+    pub(super) pages: MetricsPages,
     /// It listens at a loopback address: requests by names that others could make mean it are refused.
     pub(super) local_only: bool,
 }
 
 /// Serves until told to stop. What is under way then is cut off with the runtime.
-pub(super) async fn serve(listener: TcpListener, site: Site, stopped: oneshot::Receiver<()>) {
+pub(super) async fn serve(
+    listener: TcpListener,
+    site: MetricsSite,
+    stopped: oneshot::Receiver<()>,
+) {
     tokio::spawn(accept(listener, Arc::new(site)));
     let _told_or_forgotten = stopped.await;
 }
 
-async fn accept(listener: TcpListener, site: Arc<Site>) {
+async fn accept(listener: TcpListener, site: Arc<MetricsSite>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
@@ -65,7 +69,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
             return;
         }
     };
-    let mut connections = Connections::default();
+    let mut connections = HttpConnections::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
@@ -82,9 +86,9 @@ async fn accept(listener: TcpListener, site: Arc<Site>) {
 
 /// Connections under way, oldest first.
 #[derive(Default)]
-struct Connections(VecDeque<AbortHandle>);
+struct HttpConnections(VecDeque<AbortHandle>);
 
-impl Connections {
+impl HttpConnections {
     /// One more. Where there are too many the oldest is cut off: clients that ask and read need no time, so it is
     /// one that does neither.
     fn add(&mut self, connection: AbortHandle) {
@@ -101,7 +105,7 @@ impl Connections {
 }
 
 /// Reads one request and answers it.
-async fn converse(stream: TcpStream, site: Arc<Site>) {
+async fn converse(stream: TcpStream, site: Arc<MetricsSite>) {
     let service = service_fn(|request: Request<Incoming>| {
         let answer = answer(&request, &site);
         async move { Ok::<_, Infallible>(answer) }
@@ -120,7 +124,7 @@ async fn converse(stream: TcpStream, site: Arc<Site>) {
 }
 
 /// GET and HEAD of two paths. That a HEAD is answered without the body is hyper's doing.
-fn answer<B>(request: &Request<B>, site: &Site) -> Answer {
+fn answer<B>(request: &Request<B>, site: &MetricsSite) -> Answer {
     if site.local_only && !names_this_machine(request) {
         return plain(
             StatusCode::FORBIDDEN,
@@ -147,16 +151,16 @@ fn answer<B>(request: &Request<B>, site: &Site) -> Answer {
 
 /// By each `Host`, and by the target where that is absolute. Without any (HTTP/1.0) it is no browser.
 fn names_this_machine<B>(request: &Request<B>) -> bool {
-    let target = request.uri().host().is_none_or(visitor::is_local);
+    let target = request.uri().host().is_none_or(access::is_local);
     let hosts = request.headers().get_all(header::HOST);
-    let local = |host: &header::HeaderValue| host.to_str().is_ok_and(visitor::is_local);
+    let local = |host: &header::HeaderValue| host.to_str().is_ok_and(access::is_local);
     target && hosts.iter().all(local)
 }
 
-fn metrics<B>(request: &Request<B>, pages: &Pages) -> Answer {
+fn metrics<B>(request: &Request<B>, pages: &MetricsPages) -> Answer {
     let accepted = request.headers().get_all(header::ACCEPT);
     let accepted = accepted.iter().filter_map(|value| value.to_str().ok());
-    let format = Format::accepted(accepted);
+    let format = ExpositionFormat::accepted(accepted);
     match pages.page(format) {
         Ok(page) => of_kind(StatusCode::OK, format.content_type(), page),
         Err(error) => {

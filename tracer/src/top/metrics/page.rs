@@ -1,11 +1,11 @@
 //! The page: a snapshot as text, made anew when it is asked for, but not more often than a few times a second.
 
-use crate::top::metrics::collect::Figures;
-use crate::top::metrics::steady::Steady;
+use crate::top::live_handle::LiveHandle;
+use crate::top::metrics::access::without_arguments;
+use crate::top::metrics::collect::MetricsFigures;
+use crate::top::metrics::monotonic_maxima::MonotonicMaxima;
 use crate::top::metrics::text;
-use crate::top::metrics::text::Format;
-use crate::top::metrics::visitor::without_arguments;
-use crate::top::shared::Shared;
+use crate::top::metrics::text::ExpositionFormat;
 use gctrace_analysis::live::Snapshot;
 use hyper::body::Bytes;
 use prometheus_client::registry::Registry;
@@ -24,29 +24,29 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Makes pages.
 #[derive(Debug)]
-pub(super) struct Pages {
-    shared: Arc<Shared>,
+pub(super) struct MetricsPages {
+    shared: Arc<LiveHandle>,
     /// Command lines are shown whole.
     arguments: bool,
-    state: Mutex<State>,
+    state: Mutex<PagesState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    steady: Steady,
-    last: Option<Last>,
+struct PagesState {
+    steady: MonotonicMaxima,
+    last: Option<LastPage>,
 }
 
 /// The last page in both formats, the second made when it is asked for.
 #[derive(Debug)]
-struct Last {
+struct LastPage {
     made: Instant,
     open: Bytes,
     prometheus: Option<Bytes>,
 }
 
-impl Pages {
-    pub(super) fn new(shared: Arc<Shared>, arguments: bool) -> Self {
+impl MetricsPages {
+    pub(super) fn new(shared: Arc<LiveHandle>, arguments: bool) -> Self {
         Self {
             shared,
             arguments,
@@ -55,7 +55,7 @@ impl Pages {
     }
 
     /// The page now.
-    pub(super) fn page(&self, format: Format) -> Result<Bytes, std::fmt::Error> {
+    pub(super) fn page(&self, format: ExpositionFormat) -> Result<Bytes, std::fmt::Error> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let old = state.last.take().filter(|last| last.made.elapsed() < FRESH);
         let mut last = match old {
@@ -67,7 +67,7 @@ impl Pages {
         Ok(page)
     }
 
-    fn make(&self, steady: &mut Steady) -> Result<Last, std::fmt::Error> {
+    fn make(&self, steady: &mut MonotonicMaxima) -> Result<LastPage, std::fmt::Error> {
         let made = Instant::now();
         let mut snapshot = self.shared.snapshot(INTERVAL, None);
         steady.hold(&mut snapshot);
@@ -76,7 +76,7 @@ impl Pages {
                 process.command = without_arguments(&process.command);
             }
         }
-        Ok(Last {
+        Ok(LastPage {
             made,
             open: Bytes::from(open_metrics(snapshot)?),
             prometheus: None,
@@ -84,9 +84,9 @@ impl Pages {
     }
 }
 
-impl Last {
-    fn in_format(&mut self, format: Format) -> Bytes {
-        if format == Format::OpenMetrics {
+impl LastPage {
+    fn in_format(&mut self, format: ExpositionFormat) -> Bytes {
+        if format == ExpositionFormat::OpenMetrics {
             return self.open.clone();
         }
         let open = &self.open;
@@ -101,7 +101,7 @@ impl Last {
 /// A snapshot in OpenMetrics text.
 pub(super) fn open_metrics(snapshot: Snapshot) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Figures::new(snapshot)));
+    registry.register_collector(Box::new(MetricsFigures::new(snapshot)));
     let mut page = String::new();
     prometheus_client::encoding::text::encode(&mut page, &registry)?;
     Ok(page)

@@ -9,7 +9,7 @@ use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use crate::top::metrics::tests::parsed::Parsed;
 use crate::top::metrics::text;
-use gctrace_analysis::live::Collections;
+use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::PAUSE_CLASSES_NS;
 use gctrace_analysis::live::Snapshot;
 use std::io::Write as _;
@@ -102,7 +102,7 @@ fn figures_of_all_processes_are_those_of_the_snapshot() {
 }
 
 /// Number and time by reason and generation; the sums are those of the generations.
-fn reasons(page: &Parsed, prefix: &str, labels: &[(&str, &str)], of: &Collections) {
+fn reasons(page: &Parsed, prefix: &str, labels: &[(&str, &str)], of: &CollectionCounts) {
     for (index, generation) in ["0", "1", "2", "unknown"].into_iter().enumerate() {
         let (mut count, mut time_ns) = (0, 0);
         for (reason, figures) in &of.by_reason {
@@ -280,10 +280,10 @@ fn the_older_format_is_read_by_its_parser_and_by_promtool() {
         .unwrap()
         .write_all(page.as_bytes())
         .unwrap();
-    let said = promtool.wait_with_output().unwrap();
-    let complaints = String::from_utf8_lossy(&said.stderr).into_owned();
+    let answered = promtool.wait_with_output().unwrap();
+    let complaints = String::from_utf8_lossy(&answered.stderr).into_owned();
     assert!(
-        said.status.success() && complaints.is_empty(),
+        answered.status.success() && complaints.is_empty(),
         "{complaints}"
     );
 }

@@ -2,14 +2,14 @@
 
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum ExpositionFormat {
     /// OpenMetrics 1.0.0.
     OpenMetrics,
     /// Prometheus's own, 0.0.4, which is older.
     Prometheus,
 }
 
-impl Format {
+impl ExpositionFormat {
     /// The format for a request with these `Accept` headers: OpenMetrics, but the older one for a client that
     /// takes plain text and does not say that it takes OpenMetrics too.
     pub(super) fn accepted<'a>(headers: impl Iterator<Item = &'a str>) -> Self {
@@ -84,8 +84,8 @@ fn describe(text: &mut String, name_and_type: &str, help: Option<&str>) {
 mod tests {
     use super::*;
 
-    fn format(header: &str) -> Format {
-        Format::accepted([header].into_iter())
+    fn format(header: &str) -> ExpositionFormat {
+        ExpositionFormat::accepted([header].into_iter())
     }
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
             "application/json",
             "text/plain;q=0",
         ] {
-            assert_eq!(format(header), Format::OpenMetrics, "{header}");
+            assert_eq!(format(header), ExpositionFormat::OpenMetrics, "{header}");
         }
         for header in [
             "text/plain;version=0.0.4;q=0.3, */*;q=0.1",
@@ -107,9 +107,12 @@ mod tests {
             "Text/Plain",
             "application/openmetrics-text; q=0, text/plain",
         ] {
-            assert_eq!(format(header), Format::Prometheus, "{header}");
+            assert_eq!(format(header), ExpositionFormat::Prometheus, "{header}");
         }
-        assert_eq!(Format::accepted([].into_iter()), Format::OpenMetrics);
+        assert_eq!(
+            ExpositionFormat::accepted([].into_iter()),
+            ExpositionFormat::OpenMetrics
+        );
     }
 
     #[test]

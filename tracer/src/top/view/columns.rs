@@ -92,7 +92,7 @@ const WIDE: [(u16, u16); 2] = [(180, 30), (150, 20)];
 
 /// A column and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ColumnPosition {
     /// Which.
     pub(crate) column: Column,
     /// From here, counted from the left of the table.
@@ -194,7 +194,7 @@ impl Column {
 
 /// The columns that have room in `width`. `from`: so many were scrolled away at the left; rank and process id
 /// stay.
-pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Place> {
+pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<ColumnPosition> {
     let wanted = if from == 0 {
         by_importance(width, snapshot)
     } else {
@@ -213,7 +213,7 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Place>
             column => column.width().min(left),
         };
         let own = own.min(left);
-        places.push(Place {
+        places.push(ColumnPosition {
             column,
             x,
             width: own,

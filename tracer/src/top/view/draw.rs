@@ -12,16 +12,16 @@ mod output;
 mod processes;
 mod strips;
 
+use super::file_tail::FileTail;
 use super::state::Focus;
 use super::state::Geometry;
-use super::state::Lower;
+use super::state::LowerPane;
 use super::state::Overlay;
-use super::state::State;
-use super::tail::Tail;
+use super::state::ViewState;
 use super::text;
 use super::theme;
 use super::theme::Theme;
-use crate::top::shared::Phase;
+use crate::top::live_handle::LivePhase;
 use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
@@ -33,15 +33,15 @@ use ratatui::text::Span;
 
 /// Everything that can be seen.
 #[derive(Debug)]
-pub(crate) struct Picture<'a> {
+pub(crate) struct ViewFrame<'a> {
     /// The figures.
     pub(crate) snapshot: &'a Snapshot,
     /// What the user has chosen.
-    pub(crate) state: &'a State,
+    pub(crate) state: &'a ViewState,
     /// Whether there is something to come.
-    pub(crate) phase: &'a Phase,
+    pub(crate) phase: &'a LivePhase,
     /// The command's output, where there is any.
-    pub(crate) tail: Option<&'a Tail>,
+    pub(crate) tail: Option<&'a FileTail>,
     /// The command, where one was started.
     pub(crate) command: Option<&'a str>,
     /// Seconds that local time is ahead of Greenwich.
@@ -60,7 +60,7 @@ const WITH_BOTH: u16 = 40;
 const DETAIL: u16 = 13;
 
 /// Draws; says where things are.
-pub(crate) fn draw(picture: &Picture<'_>, buffer: &mut Buffer) -> Geometry {
+pub(crate) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer) -> Geometry {
     let screen = buffer.area;
     let mut left = screen;
     let heads = header::lines(picture, screen);
@@ -91,15 +91,15 @@ fn length<T>(lines: &[T]) -> u16 {
 }
 
 /// Lines below the table: what the table does not need, but at least what makes them worth having.
-fn lower_height(picture: &Picture<'_>, screen: u16, left: u16) -> u16 {
+fn lower_height(picture: &ViewFrame<'_>, screen: u16, left: u16) -> u16 {
     let lower = picture.state.lower;
-    if screen < WITH_LOWER && lower == Lower::Log {
+    if screen < WITH_LOWER && lower == LowerPane::Log {
         return 0;
     }
     let least = match lower {
-        Lower::Log => (left / 3).max(4),
-        Lower::Detail => DETAIL.max(left / 2),
-        Lower::Output | Lower::Notices => (left / 2).max(4),
+        LowerPane::Log => (left / 3).max(4),
+        LowerPane::Detail => DETAIL.max(left / 2),
+        LowerPane::Output | LowerPane::Notices => (left / 2).max(4),
     };
     let rows = length(&picture.state.rows).max(1);
     let spare = left.saturating_sub(rows);
@@ -108,12 +108,12 @@ fn lower_height(picture: &Picture<'_>, screen: u16, left: u16) -> u16 {
 }
 
 /// How many lines of it can be scrolled away.
-fn draw_lower(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+fn draw_lower(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     match picture.state.lower {
-        Lower::Log => log::draw(picture, buffer, area, true),
-        Lower::Output => output::draw(picture, buffer, area),
-        Lower::Notices => output::draw_notices(picture, buffer, area),
-        Lower::Detail => {
+        LowerPane::Log => log::draw(picture, buffer, area, true),
+        LowerPane::Output => output::draw(picture, buffer, area),
+        LowerPane::Notices => output::draw_notices(picture, buffer, area),
+        LowerPane::Detail => {
             if buffer.area.height >= WITH_BOTH && area.height > DETAIL + 5 {
                 let most = (area.height / 4 * 3).min(detail::wanted(picture).max(DETAIL));
                 let scrolled = detail::draw(picture, buffer, top(&mut area, most));
@@ -168,7 +168,7 @@ fn put_at(buffer: &mut Buffer, area: Rect, (x, row): (u16, u16), line: Line<'_>)
 
 /// A title with a rule through the whole width; bold where keys go there.
 fn title(
-    picture: &Picture<'_>,
+    picture: &ViewFrame<'_>,
     buffer: &mut Buffer,
     area: Rect,
     words: &str,

@@ -18,12 +18,12 @@ const LONGEST: usize = 64;
 
 /// What has been read and not been understood yet.
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(crate) struct InputBuffer {
     pending: Vec<u8>,
 }
 
 /// What the first bytes are.
-enum Taken {
+enum ParsedInput {
     /// An event, and its bytes.
     Event(Event, usize),
     /// So many bytes of nothing known.
@@ -32,20 +32,20 @@ enum Taken {
     Incomplete,
 }
 
-impl Input {
+impl InputBuffer {
     /// Takes what was read; the events that are complete.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Event> {
         self.pending.extend_from_slice(bytes);
         let mut events = Vec::new();
         while !self.pending.is_empty() {
             let used = match first(&self.pending) {
-                Taken::Event(event, used) => {
+                ParsedInput::Event(event, used) => {
                     events.push(event);
                     used
                 }
-                Taken::Nothing(used) => used,
-                Taken::Incomplete if self.pending.len() > LONGEST => self.pending.len(),
-                Taken::Incomplete => break,
+                ParsedInput::Nothing(used) => used,
+                ParsedInput::Incomplete if self.pending.len() > LONGEST => self.pending.len(),
+                ParsedInput::Incomplete => break,
             };
             self.pending.drain(..used.clamp(1, self.pending.len()));
         }
@@ -73,59 +73,59 @@ fn plain(code: KeyCode) -> Event {
     key(code, KeyModifiers::NONE)
 }
 
-fn first(bytes: &[u8]) -> Taken {
+fn first(bytes: &[u8]) -> ParsedInput {
     match *bytes {
-        [0x1b] | [0x1b, b'['] | [0x1b, b'O'] => Taken::Incomplete,
+        [0x1b] | [0x1b, b'['] | [0x1b, b'O'] => ParsedInput::Incomplete,
         [0x1b, b'[', ref rest @ ..] => control_sequence(rest),
         [0x1b, b'O', letter, ..] => match function_key(letter) {
-            Some(code) => Taken::Event(plain(code), 3),
-            None => Taken::Nothing(3),
+            Some(code) => ParsedInput::Event(plain(code), 3),
+            None => ParsedInput::Nothing(3),
         },
         // Twice ESC is the key and another sequence's begin.
-        [0x1b, 0x1b, ..] => Taken::Event(plain(KeyCode::Esc), 1),
+        [0x1b, 0x1b, ..] => ParsedInput::Event(plain(KeyCode::Esc), 1),
         [0x1b, ref rest @ ..] => with_alt(first(rest)),
-        [b'\r' | b'\n', ..] => Taken::Event(plain(KeyCode::Enter), 1),
-        [b'\t', ..] => Taken::Event(plain(KeyCode::Tab), 1),
-        [0x7f | 0x08, ..] => Taken::Event(plain(KeyCode::Backspace), 1),
-        [0, ..] => Taken::Nothing(1),
+        [b'\r' | b'\n', ..] => ParsedInput::Event(plain(KeyCode::Enter), 1),
+        [b'\t', ..] => ParsedInput::Event(plain(KeyCode::Tab), 1),
+        [0x7f | 0x08, ..] => ParsedInput::Event(plain(KeyCode::Backspace), 1),
+        [0, ..] => ParsedInput::Nothing(1),
         [control @ 0x01..=0x1a, ..] => {
             let letter = char::from(control.saturating_add(b'a' - 1));
-            Taken::Event(key(KeyCode::Char(letter), KeyModifiers::CONTROL), 1)
+            ParsedInput::Event(key(KeyCode::Char(letter), KeyModifiers::CONTROL), 1)
         }
-        [0x1c..=0x1f, ..] => Taken::Nothing(1),
+        [0x1c..=0x1f, ..] => ParsedInput::Nothing(1),
         _ => character(bytes),
     }
 }
 
-fn with_alt(taken: Taken) -> Taken {
+fn with_alt(taken: ParsedInput) -> ParsedInput {
     match taken {
-        Taken::Event(Event::Key(event), used) => {
+        ParsedInput::Event(Event::Key(event), used) => {
             let modifiers = event.modifiers | KeyModifiers::ALT;
-            Taken::Event(key(event.code, modifiers), used + 1)
+            ParsedInput::Event(key(event.code, modifiers), used + 1)
         }
-        Taken::Event(_, used) | Taken::Nothing(used) => Taken::Nothing(used + 1),
-        Taken::Incomplete => Taken::Incomplete,
+        ParsedInput::Event(_, used) | ParsedInput::Nothing(used) => ParsedInput::Nothing(used + 1),
+        ParsedInput::Incomplete => ParsedInput::Incomplete,
     }
 }
 
 /// One character of UTF-8.
-fn character(bytes: &[u8]) -> Taken {
+fn character(bytes: &[u8]) -> ParsedInput {
     let length = match bytes.first() {
         Some(0..0x80) => 1,
         Some(0xc2..0xe0) => 2,
         Some(0xe0..0xf0) => 3,
         Some(0xf0..0xf5) => 4,
-        _ => return Taken::Nothing(1),
+        _ => return ParsedInput::Nothing(1),
     };
     let Some(bytes) = bytes.get(..length) else {
-        return Taken::Incomplete;
+        return ParsedInput::Incomplete;
     };
     match std::str::from_utf8(bytes)
         .ok()
         .and_then(|text| text.chars().next())
     {
-        Some(char) => Taken::Event(plain(KeyCode::Char(char)), length),
-        None => Taken::Nothing(1),
+        Some(char) => ParsedInput::Event(plain(KeyCode::Char(char)), length),
+        None => ParsedInput::Nothing(1),
     }
 }
 
@@ -146,32 +146,34 @@ fn function_key(letter: u8) -> Option<KeyCode> {
 }
 
 /// What follows `ESC [`: parameters, then a byte that ends it (ECMA-48, 5.4).
-fn control_sequence(rest: &[u8]) -> Taken {
+fn control_sequence(rest: &[u8]) -> ParsedInput {
     // The Linux console's F1 to F5.
     if let [b'[', letter, ..] = *rest {
         return match letter {
-            b'A'..=b'E' => Taken::Event(plain(KeyCode::F(letter - b'A' + 1)), 4),
-            _ => Taken::Nothing(4),
+            b'A'..=b'E' => ParsedInput::Event(plain(KeyCode::F(letter - b'A' + 1)), 4),
+            _ => ParsedInput::Nothing(4),
         };
     }
     if rest == [b'['] {
-        return Taken::Incomplete;
+        return ParsedInput::Incomplete;
     }
     let Some(length) = rest.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
-        return Taken::Incomplete;
+        return ParsedInput::Incomplete;
     };
     let (parameters, last) = (rest.get(..length).unwrap_or_default(), rest.get(length));
     let used = length + 3;
     let last = last.copied().unwrap_or_default();
     if !(0x40..=0x7e).contains(&last) {
         // Broken off: what broke it off is read anew.
-        return Taken::Nothing(used - 1);
+        return ParsedInput::Nothing(used - 1);
     }
     let event = match parameters {
         [b'<', report @ ..] if matches!(last, b'M' | b'm') => mouse(report, last == b'M'),
         parameters => numbered(parameters, last),
     };
-    event.map_or(Taken::Nothing(used), |event| Taken::Event(event, used))
+    event.map_or(ParsedInput::Nothing(used), |event| {
+        ParsedInput::Event(event, used)
+    })
 }
 
 fn numbers(parameters: &[u8]) -> Vec<u16> {
@@ -247,7 +249,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn codes(bytes: &[u8]) -> Vec<KeyCode> {
-        let events = Input::default().take(bytes);
+        let events = InputBuffer::default().take(bytes);
         let code = |event: &Event| event.as_key_event().map(|key| key.code);
         events.iter().filter_map(code).collect()
     }
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_lone_escape_is_a_key_after_a_while() {
-        let mut input = Input::default();
+        let mut input = InputBuffer::default();
         assert!(input.take(b"\x1b").is_empty() && input.is_waiting());
         assert_eq!(input.flush(), Some(plain(KeyCode::Esc)));
         assert!(input.take(b"\x1b[").is_empty());
@@ -295,7 +297,7 @@ mod tests {
 
     #[test]
     fn clicks_and_wheel() {
-        let events = Input::default().take(b"\x1b[<0;10;5M\x1b[<0;10;5m\x1b[<65;300;2M");
+        let events = InputBuffer::default().take(b"\x1b[<0;10;5M\x1b[<0;10;5m\x1b[<65;300;2M");
         let mouse: Vec<MouseEvent> = events
             .iter()
             .filter_map(|event| event.as_mouse_event())
@@ -316,7 +318,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_in_any_portions(bytes in proptest::collection::vec(any::<u8>(), 0..400), cut in 0_usize..400) {
-            let mut input = Input::default();
+            let mut input = InputBuffer::default();
             let cut = cut.min(bytes.len());
             let mut parts = input.take(&bytes[..cut]);
             parts.extend(input.take(&bytes[cut..]));

@@ -10,7 +10,7 @@ use ratatui::crossterm::event::MouseEventKind;
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum KeyAction {
     /// The chosen row, or lines of a pane, by so many.
     Move(i32),
     /// By so many pages.
@@ -87,7 +87,7 @@ pub(crate) enum Action {
 const WHEEL: i32 = 3;
 
 /// What an event means; `typing`: in a prompt.
-pub(crate) fn action(event: &Event, typing: bool) -> Option<Action> {
+pub(crate) fn action(event: &Event, typing: bool) -> Option<KeyAction> {
     match event {
         Event::Key(key) => match common(*key) {
             Some(action) => Some(action),
@@ -100,102 +100,102 @@ pub(crate) fn action(event: &Event, typing: bool) -> Option<Action> {
 }
 
 /// The same everywhere.
-fn common(key: KeyEvent) -> Option<Action> {
+fn common(key: KeyEvent) -> Option<KeyAction> {
     if !key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::F(10) => Some(Action::Quit),
-            KeyCode::F(1) => Some(Action::Help),
-            KeyCode::Up => Some(Action::Move(-1)),
-            KeyCode::Down => Some(Action::Move(1)),
-            KeyCode::PageUp => Some(Action::Page(-1)),
-            KeyCode::PageDown => Some(Action::Page(1)),
-            KeyCode::Esc => Some(Action::Back),
+            KeyCode::F(10) => Some(KeyAction::Quit),
+            KeyCode::F(1) => Some(KeyAction::Help),
+            KeyCode::Up => Some(KeyAction::Move(-1)),
+            KeyCode::Down => Some(KeyAction::Move(1)),
+            KeyCode::PageUp => Some(KeyAction::Page(-1)),
+            KeyCode::PageDown => Some(KeyAction::Page(1)),
+            KeyCode::Esc => Some(KeyAction::Back),
             _ => None,
         };
     }
     match key.code {
-        KeyCode::Char('c') => Some(Action::Interrupt),
-        KeyCode::Char('l') => Some(Action::Redraw),
-        KeyCode::Char('z') => Some(Action::Suspend),
+        KeyCode::Char('c') => Some(KeyAction::Interrupt),
+        KeyCode::Char('l') => Some(KeyAction::Redraw),
+        KeyCode::Char('z') => Some(KeyAction::Suspend),
         _ => None,
     }
 }
 
-fn prompt(key: KeyEvent) -> Option<Action> {
+fn prompt(key: KeyEvent) -> Option<KeyAction> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('u' | 'w') => Some(Action::EraseAll),
+            KeyCode::Char('u' | 'w') => Some(KeyAction::EraseAll),
             _ => None,
         };
     }
     match key.code {
-        KeyCode::Char(char) => Some(Action::Type(char)),
-        KeyCode::Backspace => Some(Action::Erase),
-        KeyCode::Enter => Some(Action::Accept),
+        KeyCode::Char(char) => Some(KeyAction::Type(char)),
+        KeyCode::Backspace => Some(KeyAction::Erase),
+        KeyCode::Enter => Some(KeyAction::Accept),
         _ => None,
     }
 }
 
-fn command(key: KeyEvent) -> Option<Action> {
+fn command(key: KeyEvent) -> Option<KeyAction> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('f') => Some(Action::Page(1)),
-            KeyCode::Char('b') => Some(Action::Page(-1)),
-            KeyCode::Char('n') => Some(Action::Move(1)),
-            KeyCode::Char('p') => Some(Action::Move(-1)),
+            KeyCode::Char('f') => Some(KeyAction::Page(1)),
+            KeyCode::Char('b') => Some(KeyAction::Page(-1)),
+            KeyCode::Char('n') => Some(KeyAction::Move(1)),
+            KeyCode::Char('p') => Some(KeyAction::Move(-1)),
             _ => None,
         };
     }
     match key.code {
-        KeyCode::Left => Some(Action::Sideways(-1)),
-        KeyCode::Right => Some(Action::Sideways(1)),
-        KeyCode::Home => Some(Action::Home),
-        KeyCode::End => Some(Action::End),
-        KeyCode::Enter => Some(Action::Expand),
-        KeyCode::Tab | KeyCode::BackTab => Some(Action::NextPane),
-        KeyCode::F(4) => Some(Action::Filter),
-        KeyCode::F(6) => Some(Action::SortMenu),
+        KeyCode::Left => Some(KeyAction::Sideways(-1)),
+        KeyCode::Right => Some(KeyAction::Sideways(1)),
+        KeyCode::Home => Some(KeyAction::Home),
+        KeyCode::End => Some(KeyAction::End),
+        KeyCode::Enter => Some(KeyAction::Expand),
+        KeyCode::Tab | KeyCode::BackTab => Some(KeyAction::NextPane),
+        KeyCode::F(4) => Some(KeyAction::Filter),
+        KeyCode::F(6) => Some(KeyAction::SortMenu),
         KeyCode::Char(char) => letter(char),
         _ => None,
     }
 }
 
-fn letter(char: char) -> Option<Action> {
+fn letter(char: char) -> Option<KeyAction> {
     Some(match char {
-        'j' => Action::Move(1),
-        'k' => Action::Move(-1),
-        'g' => Action::Home,
-        'G' => Action::End,
-        'e' => Action::Expand,
-        '<' | ',' => Action::SortNext(-1),
-        '>' | '.' => Action::SortNext(1),
-        'P' => Action::SortBy(Column::Rate),
-        'M' => Action::SortBy(Column::Resident),
-        'N' => Action::SortBy(Column::Pid),
-        'T' => Action::SortBy(Column::Total),
-        'W' => Action::SortBy(Column::Worst),
-        'S' => Action::SortMenu,
-        'I' | 'R' => Action::Reverse,
-        '/' | '\\' => Action::Filter,
-        'p' | ' ' => Action::Pause,
-        'd' | 's' => Action::Interval,
-        '+' | '=' => Action::Step(1),
-        '-' => Action::Step(-1),
-        'h' | '?' => Action::Help,
-        'o' => Action::Output,
-        'l' => Action::Log,
-        'n' => Action::Notices,
-        'q' => Action::Quit,
+        'j' => KeyAction::Move(1),
+        'k' => KeyAction::Move(-1),
+        'g' => KeyAction::Home,
+        'G' => KeyAction::End,
+        'e' => KeyAction::Expand,
+        '<' | ',' => KeyAction::SortNext(-1),
+        '>' | '.' => KeyAction::SortNext(1),
+        'P' => KeyAction::SortBy(Column::Rate),
+        'M' => KeyAction::SortBy(Column::Resident),
+        'N' => KeyAction::SortBy(Column::Pid),
+        'T' => KeyAction::SortBy(Column::Total),
+        'W' => KeyAction::SortBy(Column::Worst),
+        'S' => KeyAction::SortMenu,
+        'I' | 'R' => KeyAction::Reverse,
+        '/' | '\\' => KeyAction::Filter,
+        'p' | ' ' => KeyAction::Pause,
+        'd' | 's' => KeyAction::Interval,
+        '+' | '=' => KeyAction::Step(1),
+        '-' => KeyAction::Step(-1),
+        'h' | '?' => KeyAction::Help,
+        'o' => KeyAction::Output,
+        'l' => KeyAction::Log,
+        'n' => KeyAction::Notices,
+        'q' => KeyAction::Quit,
         _ => return None,
     })
 }
 
-fn clicked(mouse: MouseEvent) -> Option<Action> {
+fn clicked(mouse: MouseEvent) -> Option<KeyAction> {
     let (column, row) = (mouse.column, mouse.row);
     match mouse.kind {
-        MouseEventKind::Down(_) => Some(Action::Click { column, row }),
-        MouseEventKind::ScrollUp => Some(Action::Wheel { row, by: -WHEEL }),
-        MouseEventKind::ScrollDown => Some(Action::Wheel { row, by: WHEEL }),
+        MouseEventKind::Down(_) => Some(KeyAction::Click { column, row }),
+        MouseEventKind::ScrollUp => Some(KeyAction::Wheel { row, by: -WHEEL }),
+        MouseEventKind::ScrollDown => Some(KeyAction::Wheel { row, by: WHEEL }),
         _ => None,
     }
 }
@@ -243,26 +243,26 @@ pub(crate) const HELP: [(&str, &str); 17] = [
 mod tests {
     use super::*;
 
-    fn of(code: KeyCode, modifiers: KeyModifiers, typing: bool) -> Option<Action> {
+    fn of(code: KeyCode, modifiers: KeyModifiers, typing: bool) -> Option<KeyAction> {
         action(&Event::Key(KeyEvent::new(code, modifiers)), typing)
     }
 
     #[test]
     fn letters_are_commands_or_text() {
         let q = KeyCode::Char('q');
-        assert_eq!(of(q, KeyModifiers::NONE, false), Some(Action::Quit));
-        assert_eq!(of(q, KeyModifiers::NONE, true), Some(Action::Type('q')));
+        assert_eq!(of(q, KeyModifiers::NONE, false), Some(KeyAction::Quit));
+        assert_eq!(of(q, KeyModifiers::NONE, true), Some(KeyAction::Type('q')));
         assert_eq!(
             of(KeyCode::F(10), KeyModifiers::NONE, true),
-            Some(Action::Quit)
+            Some(KeyAction::Quit)
         );
         assert_eq!(
             of(KeyCode::Enter, KeyModifiers::NONE, true),
-            Some(Action::Accept)
+            Some(KeyAction::Accept)
         );
         assert_eq!(
             of(KeyCode::Enter, KeyModifiers::NONE, false),
-            Some(Action::Expand)
+            Some(KeyAction::Expand)
         );
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn control_c_is_never_text() {
         for typing in [false, true] {
             let pressed = of(KeyCode::Char('c'), KeyModifiers::CONTROL, typing);
-            assert_eq!(pressed, Some(Action::Interrupt));
+            assert_eq!(pressed, Some(KeyAction::Interrupt));
         }
         assert_eq!(of(KeyCode::Char('c'), KeyModifiers::NONE, false), None);
     }

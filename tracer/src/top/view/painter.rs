@@ -3,7 +3,7 @@
 //! Not ratatui's `Terminal`: its `clear`, at every change of size too, asks the terminal where its cursor is and reads
 //! the answer from the keyboard (ratatui-core 0.1.2, `terminal/buffers.rs`).
 
-use super::terminal::Writer;
+use super::terminal::FrameWriter;
 use ratatui::backend::Backend as _;
 use ratatui::backend::ClearType;
 use ratatui::backend::CrosstermBackend;
@@ -19,7 +19,7 @@ const USUAL: (u16, u16) = (80, 24);
 /// What is on the screen, and how to change it.
 #[derive(Debug)]
 pub(crate) struct Painter {
-    backend: CrosstermBackend<Writer>,
+    backend: CrosstermBackend<FrameWriter>,
     shown: Buffer,
     next: Buffer,
     stale: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Painter {
 
 impl Painter {
     /// For a screen of which nothing is known.
-    pub(crate) fn new(writer: Writer) -> Self {
+    pub(crate) fn new(writer: FrameWriter) -> Self {
         Self {
             backend: CrosstermBackend::new(writer),
             shown: Buffer::default(),

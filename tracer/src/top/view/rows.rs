@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 /// The order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sort {
+pub(crate) struct SortOrder {
     /// By what is in this column.
     pub(crate) by: Column,
     /// The other way round than usual: figures from the least, text from the last.
@@ -16,7 +16,7 @@ pub(crate) struct Sort {
 }
 
 /// Indices into `snapshot.processes` of those that `filter` lets through, in order.
-pub(crate) fn rows(snapshot: &Snapshot, sort: Sort, filter: &str) -> Vec<usize> {
+pub(crate) fn rows(snapshot: &Snapshot, sort: SortOrder, filter: &str) -> Vec<usize> {
     let words = words(filter);
     let processes = snapshot.processes.iter().enumerate();
     let chosen = processes.filter(|(_, process)| passes(process, &words));
@@ -123,7 +123,7 @@ mod tests {
 
     fn pids(by: Column, reverse: bool, filter: &str) -> Vec<u32> {
         let snapshot = snapshot();
-        let rows = rows(&snapshot, Sort { by, reverse }, filter);
+        let rows = rows(&snapshot, SortOrder { by, reverse }, filter);
         rows.into_iter()
             .map(|row| snapshot.processes[row].pid)
             .collect()

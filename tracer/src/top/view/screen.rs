@@ -1,29 +1,29 @@
 //! The loop of the view: keys and pictures as they come.
 
 use super::ViewConfig;
-use super::device::Came;
 use super::draw;
-use super::draw::Picture;
-use super::input::Input;
+use super::draw::ViewFrame;
+use super::file_tail::FileTail;
+use super::input::InputBuffer;
 use super::keys;
-use super::keys::Action;
+use super::keys::KeyAction;
 use super::painter::Painter;
-use super::state::Effect;
 use super::state::Geometry;
-use super::state::Lower;
-use super::state::State;
-use super::tail::Tail;
+use super::state::LowerPane;
+use super::state::ViewEffect;
+use super::state::ViewState;
+use super::terminal::FrameWriter;
 use super::terminal::Terminal;
-use super::terminal::Writer;
+use super::terminal_device::TermEvent;
 use super::theme::Theme;
 use crate::log;
+use crate::top::live_handle::LiveHandle;
+use crate::top::live_handle::LivePhase;
+use crate::top::live_handle::UserCommand;
 use crate::top::local_time;
-use crate::top::shared::Phase;
-use crate::top::shared::Shared;
-use crate::top::shared::Wish;
-use gctrace_analysis::live::Request;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::Note;
 use gctrace_event::Record;
 use nix::sys::signal::Signal;
@@ -47,25 +47,25 @@ const STOPPING: Duration = Duration::from_millis(50);
 
 /// Whether the view goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum ScreenState {
     Stay,
     Leave,
 }
 
 /// Everything that the thread has.
 #[derive(Debug)]
-pub(super) struct Screen {
-    shared: Arc<Shared>,
+pub(super) struct ViewScreen {
+    shared: Arc<LiveHandle>,
     config: ViewConfig,
     terminal: Terminal,
     wake: Arc<OwnedFd>,
     painter: Painter,
     theme: Theme,
-    input: Input,
-    state: State,
+    input: InputBuffer,
+    state: ViewState,
     snapshot: Snapshot,
-    phase: Phase,
-    tail: Option<Tail>,
+    phase: LivePhase,
+    tail: Option<FileTail>,
     drawn: Geometry,
     size: (u16, u16),
     /// When the next picture is due.
@@ -75,22 +75,22 @@ pub(super) struct Screen {
     ended_ns: Option<u64>,
 }
 
-impl Screen {
+impl ViewScreen {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LiveHandle>,
         config: ViewConfig,
         terminal: Terminal,
         wake: Arc<OwnedFd>,
     ) -> io::Result<Self> {
-        let writer = Writer::new(terminal.device(), Arc::clone(&wake))?;
+        let writer = FrameWriter::new(terminal.device(), Arc::clone(&wake))?;
         Ok(Self {
             painter: Painter::new(writer),
             theme: Theme::detect(config.colors),
-            input: Input::default(),
-            state: State::new(config.interval),
+            input: InputBuffer::default(),
+            state: ViewState::new(config.interval),
             snapshot: Snapshot::default(),
-            phase: Phase::default(),
-            tail: config.output.clone().map(Tail::new),
+            phase: LivePhase::default(),
+            tail: config.output.clone().map(FileTail::new),
             drawn: Geometry::default(),
             size: terminal.device().size(),
             due: Instant::now(),
@@ -125,16 +125,16 @@ impl Screen {
                 self.take_again()?;
             }
             let mut changed = match came {
-                Came::Wake | Came::Gone => return Ok(()),
-                Came::Nothing => match self.input.flush() {
+                TermEvent::Wake | TermEvent::Gone => return Ok(()),
+                TermEvent::Nothing => match self.input.flush() {
                     Some(event) => vec![event],
                     None => Vec::new(),
                 },
-                Came::Bytes(bytes) => self.input.take(&bytes),
+                TermEvent::Bytes(bytes) => self.input.take(&bytes),
             };
             let typed = !changed.is_empty();
             for event in changed.drain(..) {
-                if self.take(&event)? == Next::Leave {
+                if self.take(&event)? == ScreenState::Leave {
                     return Ok(());
                 }
             }
@@ -177,7 +177,7 @@ impl Screen {
         }
         if Instant::now() >= self.due {
             self.next_due();
-            if !self.state.paused && self.phase == Phase::Recording {
+            if !self.state.paused && self.phase == LivePhase::Recording {
                 self.refresh();
                 changed = true;
             }
@@ -211,7 +211,7 @@ impl Screen {
                 self.state.arrange(&self.snapshot);
             }
         }
-        if self.state.lower == Lower::Output {
+        if self.state.lower == LowerPane::Output {
             self.tail.iter_mut().for_each(|tail| {
                 tail.refresh();
             });
@@ -223,7 +223,7 @@ impl Screen {
         let Some(now_ns) = self.ended_ns else {
             return self.shared.snapshot(self.state.interval, detail);
         };
-        self.shared.live().snapshot(&Request {
+        self.shared.live().snapshot(&SnapshotRequest {
             now_ns,
             interval_ns: crate::top::nanoseconds(self.state.interval),
             detail,
@@ -254,38 +254,38 @@ impl Screen {
         true
     }
 
-    fn take(&mut self, event: &Event) -> io::Result<Next> {
+    fn take(&mut self, event: &Event) -> io::Result<ScreenState> {
         let Some(action) = keys::action(event, self.state.is_typing()) else {
-            return Ok(Next::Stay);
+            return Ok(ScreenState::Stay);
         };
-        let over = self.phase != Phase::Recording;
-        if over && action == Action::Back && self.state.is_at_home() {
+        let over = self.phase != LivePhase::Recording;
+        if over && action == KeyAction::Back && self.state.is_at_home() {
             return Ok(self.quit());
         }
         match self.state.apply(action, &self.snapshot, &self.drawn) {
-            Effect::Draw => {}
-            Effect::Refresh => self.refresh(),
-            Effect::Interval => {
+            ViewEffect::Draw => {}
+            ViewEffect::Refresh => self.refresh(),
+            ViewEffect::Interval => {
                 self.due = Instant::now();
                 self.next_due();
                 self.refresh();
             }
-            Effect::Quit => return Ok(self.quit()),
-            Effect::Interrupt if over => return Ok(self.quit()),
-            Effect::Interrupt => self.interrupt(),
-            Effect::Redraw => self.painter.forget(),
-            Effect::Suspend => self.suspend()?,
+            ViewEffect::Quit => return Ok(self.quit()),
+            ViewEffect::Interrupt if over => return Ok(self.quit()),
+            ViewEffect::Interrupt => self.interrupt(),
+            ViewEffect::Redraw => self.painter.forget(),
+            ViewEffect::Suspend => self.suspend()?,
         }
-        Ok(Next::Stay)
+        Ok(ScreenState::Stay)
     }
 
-    fn quit(&mut self) -> Next {
-        self.shared.wish(Wish::Quit);
-        Next::Leave
+    fn quit(&mut self) -> ScreenState {
+        self.shared.submit(UserCommand::Quit);
+        ScreenState::Leave
     }
 
     fn interrupt(&mut self) {
-        self.shared.wish(Wish::Interrupt);
+        self.shared.submit(UserCommand::Interrupt);
         if self.config.command.is_some() {
             let words = "Ctrl-C: the command is interrupted; once more leaves it alone and ends.";
             self.state.message = Some(words.to_owned());
@@ -310,7 +310,7 @@ impl Screen {
     }
 
     fn paint(&mut self) -> io::Result<()> {
-        let picture = Picture {
+        let picture = ViewFrame {
             snapshot: &self.snapshot,
             state: &self.state,
             phase: &self.phase,

@@ -1,16 +1,16 @@
 //! What the user has chosen: the row, the order, the filter, the panes, the interval.
 //!
-//! Pure: an [`Action`] changes it, and what has to be done outside of it is the answer. Knows where things were
+//! Pure: an [`KeyAction`] changes it, and what has to be done outside of it is the answer. Knows where things were
 //! drawn last ([`Geometry`]), for clicks; nothing here draws.
 
 mod overlays;
 
 use super::columns;
 use super::columns::Column;
-use super::columns::Place;
-use super::keys::Action;
+use super::columns::ColumnPosition;
+use super::keys::KeyAction;
 use super::rows;
-use super::rows::Sort;
+use super::rows::SortOrder;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::Snapshot;
 use ratatui::layout::Rect;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// What has to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum ViewEffect {
     /// Nothing but to draw.
     Draw,
     /// Other figures are needed.
@@ -37,7 +37,7 @@ pub(crate) enum Effect {
 
 /// What is below the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Lower {
+pub(crate) enum LowerPane {
     /// Long pauses.
     #[default]
     Log,
@@ -85,7 +85,7 @@ pub(crate) struct Geometry {
     /// What is below the table.
     pub(crate) lower: Rect,
     /// Columns of the table.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<ColumnPosition>,
     /// Index of the first row drawn.
     pub(crate) first: usize,
     /// How many lines of the lower pane can be scrolled away.
@@ -96,11 +96,11 @@ pub(crate) struct Geometry {
 
 /// Everything that the user can change.
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct ViewState {
     /// Time between two pictures.
     pub(crate) interval: Duration,
     /// Order of the rows.
-    pub(crate) sort: Sort,
+    pub(crate) sort: SortOrder,
     /// Words to look for.
     pub(crate) filter: String,
     /// The chosen process; `None`: whichever is first.
@@ -108,7 +108,7 @@ pub(crate) struct State {
     /// Where it was, for when it has gone.
     pub(crate) row: usize,
     /// What is below the table.
-    pub(crate) lower: Lower,
+    pub(crate) lower: LowerPane,
     /// Where keys go.
     pub(crate) focus: Focus,
     /// Lines of the lower pane that were scrolled away.
@@ -125,19 +125,19 @@ pub(crate) struct State {
     pub(crate) rows: Vec<usize>,
 }
 
-impl State {
+impl ViewState {
     /// As it is at the start.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
             interval,
-            sort: Sort {
+            sort: SortOrder {
                 by: Column::Rate,
                 reverse: false,
             },
             filter: String::new(),
             selected: None,
             row: 0,
-            lower: Lower::default(),
+            lower: LowerPane::default(),
             focus: Focus::default(),
             scrolled: 0,
             columns_from: 0,
@@ -178,7 +178,7 @@ impl State {
 
     /// The process that more is to be told about.
     pub(crate) fn detail(&self, snapshot: &Snapshot) -> Option<u32> {
-        if self.lower != Lower::Detail {
+        if self.lower != LowerPane::Detail {
             return None;
         }
         self.process(snapshot).map(|process| process.pid)
@@ -187,7 +187,7 @@ impl State {
     /// Whether nothing is open that could be closed.
     pub(crate) fn is_at_home(&self) -> bool {
         self.overlay == Overlay::None
-            && self.lower == Lower::Log
+            && self.lower == LowerPane::Log
             && self.focus == Focus::Table
             && self.filter.is_empty()
             && self.columns_from == 0
@@ -201,16 +201,16 @@ impl State {
     /// Does what can be done here.
     pub(crate) fn apply(
         &mut self,
-        action: Action,
+        action: KeyAction,
         snapshot: &Snapshot,
         drawn: &Geometry,
-    ) -> Effect {
+    ) -> ViewEffect {
         self.message = None;
         match action {
-            Action::Quit => return Effect::Quit,
-            Action::Interrupt => return Effect::Interrupt,
-            Action::Redraw => return Effect::Redraw,
-            Action::Suspend => return Effect::Suspend,
+            KeyAction::Quit => return ViewEffect::Quit,
+            KeyAction::Interrupt => return ViewEffect::Interrupt,
+            KeyAction::Redraw => return ViewEffect::Redraw,
+            KeyAction::Suspend => return ViewEffect::Suspend,
             _ => {}
         }
         let before = self.detail(snapshot);
@@ -221,81 +221,81 @@ impl State {
             Overlay::Filter(_) | Overlay::Interval(_) => self.on_prompt(action, snapshot),
         };
         let after = self.detail(snapshot);
-        if effect == Effect::Draw && after.is_some() && after != before {
-            return Effect::Refresh;
+        if effect == ViewEffect::Draw && after.is_some() && after != before {
+            return ViewEffect::Refresh;
         }
         effect
     }
 
-    fn on_panes(&mut self, action: Action, snapshot: &Snapshot, drawn: &Geometry) -> Effect {
+    fn on_panes(&mut self, action: KeyAction, snapshot: &Snapshot, drawn: &Geometry) -> ViewEffect {
         let page = |area: Rect| i32::from(area.height.saturating_sub(1).max(1));
         let in_table = self.focus == Focus::Table;
         match action {
-            Action::Move(by) if in_table => self.choose(by, snapshot),
-            Action::Page(by) if in_table => {
+            KeyAction::Move(by) if in_table => self.choose(by, snapshot),
+            KeyAction::Page(by) if in_table => {
                 self.choose(by.saturating_mul(page(drawn.body)), snapshot);
             }
-            Action::Home if in_table => self.choose(i32::MIN, snapshot),
-            Action::End if in_table => self.choose(i32::MAX, snapshot),
-            Action::Move(by) => self.scroll(by, drawn),
-            Action::Page(by) => self.scroll(by.saturating_mul(page(drawn.lower)), drawn),
-            Action::Home => self.scroll(i32::MIN, drawn),
-            Action::End => self.scroll(i32::MAX, drawn),
-            Action::Sideways(by) => {
+            KeyAction::Home if in_table => self.choose(i32::MIN, snapshot),
+            KeyAction::End if in_table => self.choose(i32::MAX, snapshot),
+            KeyAction::Move(by) => self.scroll(by, drawn),
+            KeyAction::Page(by) => self.scroll(by.saturating_mul(page(drawn.lower)), drawn),
+            KeyAction::Home => self.scroll(i32::MIN, drawn),
+            KeyAction::End => self.scroll(i32::MAX, drawn),
+            KeyAction::Sideways(by) => {
                 let most = columns::most_scrolled(snapshot);
                 self.columns_from = moved(self.columns_from, by).min(most);
             }
-            Action::Click { column, row } => self.click(column, row, snapshot, drawn),
-            Action::Wheel { row, by } if drawn.lower.height > 0 && row >= drawn.lower.y => {
+            KeyAction::Click { column, row } => self.click(column, row, snapshot, drawn),
+            KeyAction::Wheel { row, by } if drawn.lower.height > 0 && row >= drawn.lower.y => {
                 self.scroll(by, drawn);
             }
-            Action::Wheel { by, .. } => self.choose(by, snapshot),
-            Action::Expand => self.toggle(Lower::Detail),
-            Action::Output => {
-                self.toggle(Lower::Output);
-                return Effect::Refresh;
+            KeyAction::Wheel { by, .. } => self.choose(by, snapshot),
+            KeyAction::Expand => self.toggle(LowerPane::Detail),
+            KeyAction::Output => {
+                self.toggle(LowerPane::Output);
+                return ViewEffect::Refresh;
             }
-            Action::Notices => self.toggle(Lower::Notices),
-            Action::Log => self.show(Lower::Log),
-            Action::NextPane => {
+            KeyAction::Notices => self.toggle(LowerPane::Notices),
+            KeyAction::Log => self.show(LowerPane::Log),
+            KeyAction::NextPane => {
                 self.focus = match self.focus {
                     Focus::Table => Focus::Lower,
                     Focus::Lower => Focus::Table,
                 }
             }
-            Action::Back => self.back(snapshot),
-            Action::Step(by) => return self.step_interval(by),
-            Action::Pause => {
+            KeyAction::Back => self.back(snapshot),
+            KeyAction::Step(by) => return self.step_interval(by),
+            KeyAction::Pause => {
                 self.paused = !self.paused;
                 return if self.paused {
-                    Effect::Draw
+                    ViewEffect::Draw
                 } else {
-                    Effect::Refresh
+                    ViewEffect::Refresh
                 };
             }
             action => self.open(action, snapshot, drawn),
         }
-        Effect::Draw
+        ViewEffect::Draw
     }
 
     /// Order, filter, help.
-    fn open(&mut self, action: Action, snapshot: &Snapshot, drawn: &Geometry) {
+    fn open(&mut self, action: KeyAction, snapshot: &Snapshot, drawn: &Geometry) {
         match action {
-            Action::SortNext(by) => self.sort_next(by, snapshot, drawn),
-            Action::SortBy(column) => self.sort_by(column, snapshot),
-            Action::Reverse => {
+            KeyAction::SortNext(by) => self.sort_next(by, snapshot, drawn),
+            KeyAction::SortBy(column) => self.sort_by(column, snapshot),
+            KeyAction::Reverse => {
                 self.sort.reverse = !self.sort.reverse;
                 self.arrange(snapshot);
             }
-            Action::SortMenu => {
+            KeyAction::SortMenu => {
                 let now = columns::ALL
                     .iter()
                     .position(|column| *column == self.sort.by);
                 self.overlay = Overlay::Sort(now.unwrap_or(0));
             }
-            Action::Filter => self.overlay = Overlay::Filter(self.filter.clone()),
-            Action::Interval => self.overlay = Overlay::Interval(String::new()),
-            Action::Help => self.overlay = Overlay::Help(0),
+            KeyAction::Filter => self.overlay = Overlay::Filter(self.filter.clone()),
+            KeyAction::Interval => self.overlay = Overlay::Interval(String::new()),
+            KeyAction::Help => self.overlay = Overlay::Help(0),
             _ => {}
         }
     }
@@ -304,14 +304,14 @@ impl State {
         let last = self.rows.len().saturating_sub(1);
         self.row = moved(self.row, by).min(last);
         self.selected = self.process(snapshot).map(|process| process.pid);
-        if self.lower == Lower::Detail {
+        if self.lower == LowerPane::Detail {
             self.scrolled = 0;
         }
     }
 
     /// Output is read from its end: there, what is scrolled away is below.
     fn scroll(&mut self, by: i32, drawn: &Geometry) {
-        let by = if self.lower == Lower::Output {
+        let by = if self.lower == LowerPane::Output {
             by.saturating_neg()
         } else {
             by
@@ -320,22 +320,22 @@ impl State {
         self.scrolled = moved(self.scrolled.min(most), by).min(most);
     }
 
-    fn show(&mut self, lower: Lower) {
+    fn show(&mut self, lower: LowerPane) {
         self.lower = lower;
         self.scrolled = 0;
     }
 
-    fn toggle(&mut self, lower: Lower) {
+    fn toggle(&mut self, lower: LowerPane) {
         if self.lower == lower {
-            self.show(Lower::Log);
+            self.show(LowerPane::Log);
         } else {
             self.show(lower);
         }
     }
 
     fn back(&mut self, snapshot: &Snapshot) {
-        if self.lower != Lower::Log {
-            self.show(Lower::Log);
+        if self.lower != LowerPane::Log {
+            self.show(LowerPane::Log);
         } else if self.focus == Focus::Lower {
             self.focus = Focus::Table;
         } else if !self.filter.is_empty() {
@@ -371,7 +371,7 @@ impl State {
     /// The column by which it is sorted already is reversed.
     fn sort_by(&mut self, column: Column, snapshot: &Snapshot) {
         let reverse = self.sort.by == column && !self.sort.reverse;
-        self.sort = Sort {
+        self.sort = SortOrder {
             by: column,
             reverse,
         };

@@ -3,7 +3,7 @@
 //! Given back on leaving, on drop, before the message of a panic, and by a process of its own should gctrace be
 //! killed ([`crate::guardian::TerminalGuardian`]).
 
-use super::device::Device;
+use super::terminal_device::TerminalDevice;
 use crate::guardian::TerminalGuardian;
 use nix::sys::termios::Termios;
 use std::io;
@@ -29,12 +29,12 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What is needed to give the terminal back.
 #[derive(Debug)]
-struct Taken {
-    device: Device,
+struct SavedTerminal {
+    device: TerminalDevice,
     mode: Termios,
 }
 
-impl Taken {
+impl SavedTerminal {
     fn give_back(&self) {
         // Where this fails the terminal is gone, and there is nothing to give back.
         let deadline = Instant::now().checked_add(LAST_WORDS);
@@ -44,21 +44,21 @@ impl Taken {
 }
 
 /// The terminal that is taken, if one is: for the panic hook, which has nothing else to go by.
-static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+static TAKEN: Mutex<Option<SavedTerminal>> = Mutex::new(None);
 static HOOK: Once = Once::new();
 
 /// A terminal that is not taken over yet, and is guarded already: its guardian is another program, which is waited for,
 /// and that must not be once programs may be held.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    device: Option<Device>,
+    device: Option<TerminalDevice>,
     guardian: Option<TerminalGuardian>,
 }
 
 impl Prepared {
     /// Opens the terminal.
     pub(crate) fn open() -> io::Result<Self> {
-        let device = Device::open()?;
+        let device = TerminalDevice::open()?;
         let guardian = TerminalGuardian::start(device.as_fd()).inspect_err(|error| {
             tracing::warn!(
                 "should gctrace be killed, the terminal stays as it is then ('reset' mends it): {error}"
@@ -83,7 +83,7 @@ impl Drop for Prepared {
 /// The terminal while it is ours.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    device: Device,
+    device: TerminalDevice,
     mode: Termios,
     mouse: bool,
     guardian: Option<TerminalGuardian>,
@@ -99,7 +99,10 @@ impl Terminal {
         }
     }
 
-    fn enter_guarded(device: Device, guardian: Option<TerminalGuardian>) -> io::Result<Self> {
+    fn enter_guarded(
+        device: TerminalDevice,
+        guardian: Option<TerminalGuardian>,
+    ) -> io::Result<Self> {
         let terminal = Self {
             mode: device.mode()?,
             device,
@@ -112,7 +115,7 @@ impl Terminal {
 
     /// Takes it over again, after [`Terminal::give_back`] or whatever happened to it.
     pub(crate) fn take(&self) -> io::Result<()> {
-        *locked() = Some(Taken {
+        *locked() = Some(SavedTerminal {
             device: self.device.again()?,
             mode: self.mode.clone(),
         });
@@ -133,7 +136,7 @@ impl Terminal {
     }
 
     /// The device.
-    pub(crate) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &TerminalDevice {
         &self.device
     }
 }
@@ -154,7 +157,7 @@ pub(crate) fn give_back_now() {
     }
 }
 
-fn locked() -> std::sync::MutexGuard<'static, Option<Taken>> {
+fn locked() -> std::sync::MutexGuard<'static, Option<SavedTerminal>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -187,15 +190,15 @@ fn give_back_before_panics() {
 
 /// Collects what is drawn, and writes a picture at once: nothing flickers.
 #[derive(Debug)]
-pub(crate) struct Writer {
-    device: Device,
+pub(crate) struct FrameWriter {
+    device: TerminalDevice,
     wake: Arc<OwnedFd>,
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl FrameWriter {
     /// To this terminal, until `wake` is readable.
-    pub(crate) fn new(device: &Device, wake: Arc<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn new(device: &TerminalDevice, wake: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             device: device.again()?,
             wake,
@@ -208,7 +211,7 @@ impl Writer {
     }
 }
 
-impl Write for Writer {
+impl Write for FrameWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())

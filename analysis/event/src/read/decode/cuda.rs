@@ -1,25 +1,25 @@
 //! Calls of CUDA and NCCL, device memory and backward passes: ours, and the PyTorch profiler's where they are
 //! of the same form.
 
-use super::Event;
+use super::ChromeEvent;
+use super::DecodeError;
+use super::JsonValue;
 use super::Problem;
-use super::Unread;
-use super::Value;
 use super::gpu_work;
 use super::id;
 use super::time;
+use crate::BackwardStep;
 use crate::CudaCall;
 use crate::CudaLaunches;
 use crate::CudaLayer;
 use crate::DeviceMemory;
 use crate::PauseMemory;
 use crate::Record;
-use crate::Step;
 use crate::line::BACKWARD;
 use serde::Deserialize;
 
 /// The record that a complete event is.
-pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
+pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     let category = event.category.raw_text().unwrap_or_default();
     let name = event.name.raw_text().unwrap_or_default();
     if let Some(layer) = CudaLayer::from_category(category) {
@@ -30,17 +30,17 @@ pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
         (b"user_annotation", name) if name == BACKWARD.as_bytes() => step(event).map(Record::Step),
         _ => return gpu_work::slice(event),
     }
-    .ok_or(Unread::Other)
+    .ok_or(DecodeError::Other)
 }
 
 /// Process, thread, begin and end.
-fn extent(event: &Event<'_>) -> Option<(u32, u32, u64, u64)> {
+fn extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
     let begin_ns = event.ts.us_as_ns()?;
     let end_ns = begin_ns.checked_add(event.dur.us_as_ns()?)?;
     Some((id(event.pid)?, id(event.tid)?, begin_ns, end_ns))
 }
 
-fn call(event: &Event<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
+fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
     let (begin_ns, end_ns) = gpu_work::extent(event)?;
     let name = event.name.text().ok_or("a call has no name")?;
     let mut call = CudaCall {
@@ -74,12 +74,12 @@ fn call(event: &Event<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
 
 /// The PyTorch profiler writes threads that it does not know, NCCL's for example, by the lower half of
 /// their `pthread_t`, as a number with sign.
-fn thread_id(value: Value<'_>) -> Option<u32> {
+fn thread_id(value: JsonValue<'_>) -> Option<u32> {
     let negative = || Some(i32::try_from(value.signed()?).ok()?.cast_unsigned());
     id(value).or_else(negative)
 }
 
-fn launches(event: &Event<'_>) -> Option<CudaLaunches> {
+fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
     let (pid, tid, first_ns, last_ns) = extent(event)?;
     Some(CudaLaunches {
         pid,
@@ -91,9 +91,9 @@ fn launches(event: &Event<'_>) -> Option<CudaLaunches> {
     })
 }
 
-fn step(event: &Event<'_>) -> Option<Step> {
+fn step(event: &ChromeEvent<'_>) -> Option<BackwardStep> {
     let (pid, tid, begin_ns, end_ns) = extent(event)?;
-    Some(Step {
+    Some(BackwardStep {
         pid,
         tid,
         begin_ns,
@@ -101,12 +101,12 @@ fn step(event: &Event<'_>) -> Option<Step> {
     })
 }
 
-fn small(value: Value<'_>) -> Option<i8> {
+fn small(value: JsonValue<'_>) -> Option<i8> {
     i8::try_from(value.signed()?).ok()
 }
 
 /// The record that an instant event `[memory]` is.
-pub(super) fn memory(event: &Event<'_>) -> Option<DeviceMemory> {
+pub(super) fn memory(event: &ChromeEvent<'_>) -> Option<DeviceMemory> {
     let argument = |name: &str| event.args.member(name);
     Some(DeviceMemory {
         pid: id(event.pid)?,
@@ -121,7 +121,7 @@ pub(super) fn memory(event: &Event<'_>) -> Option<DeviceMemory> {
 }
 
 #[derive(Deserialize)]
-struct PauseMemoryArgs {
+struct DecodedPauseMemory {
     end_ns: u64,
     device_type: i8,
     device: i8,
@@ -130,8 +130,8 @@ struct PauseMemoryArgs {
 }
 
 /// Ours alone.
-pub(super) fn pause_memory(event: &Event<'_>) -> Result<PauseMemory, super::Problem> {
-    let args: PauseMemoryArgs = event
+pub(super) fn pause_memory(event: &ChromeEvent<'_>) -> Result<PauseMemory, super::Problem> {
+    let args: DecodedPauseMemory = event
         .args
         .parse()
         .or(Err("the device memory of a pause is damaged"))?;

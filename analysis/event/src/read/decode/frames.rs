@@ -3,14 +3,14 @@
 //! Owns how frames are named. Chrome's format lets any text name a frame; in our traces it is a
 //! number.
 
-use super::Event;
-use super::Item;
+use super::ChromeEvent;
+use super::DecodedItem;
+use super::JsonValue;
 use super::Problem;
-use super::Value;
 use crate::Frame;
 use crate::FrameId;
 use crate::Record;
-use crate::read::StackFrame;
+use crate::read::StackFrameEntry;
 use serde::Deserialize;
 use std::collections::HashMap;
 
@@ -21,13 +21,13 @@ const MAX_NAME_BYTES: usize = 256;
 
 /// Numbers for the frames that are not named by one.
 #[derive(Debug, Default)]
-pub(crate) struct FrameNames(HashMap<Box<[u8]>, FrameId>);
+pub(crate) struct FrameNumbers(HashMap<Box<[u8]>, FrameId>);
 
-impl FrameNames {
+impl FrameNumbers {
     /// The frame of this name.
     pub(super) fn id(
         &mut self,
-        name: Value<'_>,
+        name: JsonValue<'_>,
         report: &mut impl FnMut(Problem),
     ) -> Option<FrameId> {
         if let Some(id) = name.unsigned().and_then(|id| FrameId::try_from(id).ok()) {
@@ -44,9 +44,9 @@ impl FrameNames {
         }
     }
 
-    /// As [`FrameNames::id`], of a key.
+    /// As [`FrameNumbers::id`], of a key.
     fn key_id(&mut self, key: &[u8], report: &mut impl FnMut(Problem)) -> Option<FrameId> {
-        match Value(key).unsigned().map(FrameId::try_from) {
+        match JsonValue(key).unsigned().map(FrameId::try_from) {
             Some(Ok(id)) => Some(id),
             _ => self.text_id(key, report),
         }
@@ -68,7 +68,7 @@ impl FrameNames {
 }
 
 #[derive(Deserialize)]
-struct FrameArgs {
+struct DecodedFrame {
     id: FrameId,
     parent: Option<FrameId>,
     function: String,
@@ -78,8 +78,8 @@ struct FrameArgs {
 }
 
 /// A frame of our traces.
-pub(super) fn frame(event: &Event<'_>) -> Result<Frame, Problem> {
-    let args: FrameArgs = event.args.parse().or(Err("a stack frame is damaged"))?;
+pub(super) fn frame(event: &ChromeEvent<'_>) -> Result<Frame, Problem> {
+    let args: DecodedFrame = event.args.parse().or(Err("a stack frame is damaged"))?;
     Ok(Frame {
         id: args.id,
         parent: args.parent,
@@ -91,20 +91,20 @@ pub(super) fn frame(event: &Event<'_>) -> Result<Frame, Problem> {
 
 /// A frame of the section `stackFrames`.
 pub(crate) fn stack_frame<'a>(
-    frame: &StackFrame<'_>,
-    names: &mut FrameNames,
+    frame: &StackFrameEntry<'_>,
+    names: &mut FrameNumbers,
     mut report: impl FnMut(Problem),
-) -> Item<'a> {
+) -> DecodedItem<'a> {
     let Some(name) = frame.value.member("name").text() else {
         report("a stack frame has no \"name\"");
-        return Item::Unusable;
+        return DecodedItem::Unusable;
     };
     let Some(id) = names.key_id(frame.key, &mut report) else {
-        return Item::Unusable;
+        return DecodedItem::Unusable;
     };
     let parent = frame.value.member("parent");
     let (function, file, line) = parts(&name);
-    Item::Record(Record::Frame(Frame {
+    DecodedItem::Record(Record::Frame(Frame {
         id,
         parent: match parent.is_missing() || parent.json() == b"null" {
             true => None,
@@ -146,9 +146,9 @@ mod tests {
 
     #[test]
     fn numbers_name_themselves_and_texts_get_one() {
-        let mut names = FrameNames::default();
+        let mut names = FrameNumbers::default();
         let mut reports = 0;
-        let mut id = |text: &str| names.id(Value(text.as_bytes()), &mut |_| reports += 1);
+        let mut id = |text: &str| names.id(JsonValue(text.as_bytes()), &mut |_| reports += 1);
         assert_eq!(id("5"), Some(5));
         assert_eq!(id("\"5\""), Some(5));
         assert_eq!(id("\"0x7f\""), Some(FrameId::MAX));

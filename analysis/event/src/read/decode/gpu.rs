@@ -1,13 +1,13 @@
 //! Figures of GPUs.
 
-use super::Event;
+use super::ChromeEvent;
 use super::Problem;
 use super::time;
 use crate::GpuDevice;
 use crate::GpuSample;
 
 /// The description of a GPU.
-pub(super) fn device(event: &Event<'_>) -> Result<GpuDevice, Problem> {
+pub(super) fn device(event: &ChromeEvent<'_>) -> Result<GpuDevice, Problem> {
     let args: GpuDevice = event
         .args
         .parse()
@@ -20,7 +20,7 @@ pub(super) fn device(event: &Event<'_>) -> Result<GpuDevice, Problem> {
 }
 
 /// One sample of a GPU.
-pub(super) fn sample(event: &Event<'_>) -> Result<GpuSample, Problem> {
+pub(super) fn sample(event: &ChromeEvent<'_>) -> Result<GpuSample, Problem> {
     let args: GpuSample = event.args.parse().or(Err("a sample of a GPU is damaged"))?;
     named(event)?;
     Ok(GpuSample {
@@ -30,7 +30,7 @@ pub(super) fn sample(event: &Event<'_>) -> Result<GpuSample, Problem> {
 }
 
 /// Without its number it would count for the first GPU.
-fn named(event: &Event<'_>) -> Result<(), Problem> {
+fn named(event: &ChromeEvent<'_>) -> Result<(), Problem> {
     match event.args.member("gpu").is_missing() {
         true => Err("which GPU is meant is missing"),
         false => Ok(()),

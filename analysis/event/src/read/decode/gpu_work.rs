@@ -3,10 +3,10 @@
 //! Owns what makes an event of that kind usable. Of the profiler's, `pid` is the device; of ours
 //! `args.process` says the process.
 
-use super::Event;
+use super::ChromeEvent;
+use super::DecodeError;
+use super::JsonValue;
 use super::Problem;
-use super::Unread;
-use super::Value;
 use super::id;
 use super::time;
 use crate::Annotation;
@@ -18,7 +18,7 @@ use crate::GpuSyncKind;
 use crate::Record;
 
 /// The record that a complete event is.
-pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
+pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     let category = event.category.raw_text().unwrap_or_default();
     if let Some(kind) = GpuOpKind::from_category(category) {
         return Ok(Record::GpuOp(op(event, kind)?));
@@ -26,12 +26,12 @@ pub(super) fn slice(event: &Event<'_>) -> Result<Record, Unread> {
     match category {
         b"cuda_sync" => sync(event).map(Record::GpuSync),
         b"user_annotation" => annotation(event).map(Record::Annotation),
-        _ => Err(Unread::Other),
+        _ => Err(DecodeError::Other),
     }
 }
 
 /// Begin and end. A length that is negative or missing is not made up.
-pub(super) fn extent(event: &Event<'_>) -> Result<(u64, u64), Problem> {
+pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     let begin_ns = time(event.ts)?;
     if event.dur.is_missing() {
         return Err("\"dur\" is missing");
@@ -44,11 +44,11 @@ pub(super) fn extent(event: &Event<'_>) -> Result<(u64, u64), Problem> {
 }
 
 /// Numbers that the profiler writes as -1 where there is none.
-fn number(value: Value<'_>) -> Option<u64> {
+fn number(value: JsonValue<'_>) -> Option<u64> {
     value.unsigned()
 }
 
-fn op(event: &Event<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
+fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
     let (begin_ns, end_ns) = extent(event)?;
     let mut op = GpuOp {
         pid: None,
@@ -84,9 +84,9 @@ fn op(event: &Event<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
     Ok(op)
 }
 
-fn sync(event: &Event<'_>) -> Result<GpuSync, Unread> {
+fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
     let name = event.name.raw_text().unwrap_or_default();
-    let kind = GpuSyncKind::from_name(name).ok_or(Unread::Other)?;
+    let kind = GpuSyncKind::from_name(name).ok_or(DecodeError::Other)?;
     let (begin_ns, end_ns) = extent(event)?;
     let argument = |name: &str| number(event.args.member(name));
     Ok(GpuSync {
@@ -102,14 +102,14 @@ fn sync(event: &Event<'_>) -> Result<GpuSync, Unread> {
     })
 }
 
-fn annotation(event: &Event<'_>) -> Result<Annotation, Unread> {
-    let pid = id(event.pid).ok_or(Unread::Other)?;
-    let tid = id(event.tid).ok_or(Unread::Other)?;
+fn annotation(event: &ChromeEvent<'_>) -> Result<Annotation, DecodeError> {
+    let pid = id(event.pid).ok_or(DecodeError::Other)?;
+    let tid = id(event.tid).ok_or(DecodeError::Other)?;
     let (begin_ns, end_ns) = extent(event)?;
     Ok(Annotation {
         pid,
         tid,
-        name: event.name.text().ok_or(Unread::Other)?.into_owned(),
+        name: event.name.text().ok_or(DecodeError::Other)?.into_owned(),
         begin_ns,
         end_ns,
     })

@@ -2,29 +2,29 @@
 //!
 //! Owns the members of a pause, ours and those of other tools.
 
-use super::Event;
-use super::FrameNames;
+use super::ChromeEvent;
+use super::DecodeError;
+use super::FrameNumbers;
+use super::JsonValue;
 use super::Problem;
-use super::Unread;
-use super::Value;
 use super::id;
 use super::time;
 use crate::Counter;
 use crate::Counters;
+use crate::EventSource;
+use crate::GcReason;
 use crate::Pause;
-use crate::Reason;
-use crate::Source;
 
-pub(super) fn is_collection(event: &Event<'_>) -> bool {
+pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
 }
 
 /// The pause that a complete event says.
 pub(super) fn pause(
-    event: &Event<'_>,
-    names: &mut FrameNames,
+    event: &ChromeEvent<'_>,
+    names: &mut FrameNumbers,
     report: &mut impl FnMut(Problem),
-) -> Result<Pause, Unread> {
+) -> Result<Pause, DecodeError> {
     let begin_ns = time(event.ts)?;
     let length_ns = event.dur.us_as_ns().ok_or(
         "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
@@ -35,7 +35,7 @@ pub(super) fn pause(
         begin_ns,
         end_ns: begin_ns.saturating_add(length_ns),
         generation: Pause::UNKNOWN_GENERATION,
-        reason: Reason::Unknown,
+        reason: GcReason::Unknown,
         collected: None,
         uncollectable: None,
         interpreter: None,
@@ -47,7 +47,7 @@ pub(super) fn pause(
         stack: None,
         young_count: None,
         counters: Counters::default(),
-        source: Source::Probes,
+        source: EventSource::Probes,
     };
     for (key, value) in event.args.members() {
         argument(&mut pause, key, value, report);
@@ -63,9 +63,9 @@ pub(super) fn pause(
 }
 
 /// Who saw a pause or a call.
-pub(super) fn source(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Source {
-    let mut name = Value(b"");
-    let (mut begin, mut length) = (Value(b""), Value(b""));
+pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
+    let mut name = JsonValue(b"");
+    let (mut begin, mut length) = (JsonValue(b""), JsonValue(b""));
     for (key, value) in event.args.members() {
         match key {
             b"source" => name = value,
@@ -75,26 +75,26 @@ pub(super) fn source(event: &Event<'_>, report: &mut impl FnMut(Problem)) -> Sou
         }
     }
     match name.raw_text() {
-        None => Source::Probes,
-        Some(b"injected") => Source::Injected,
+        None => EventSource::Probes,
+        Some(b"injected") => EventSource::Injected,
         Some(b"both") => match (time(begin), length.us_as_ns()) {
-            (Ok(begin_ns), Some(length_ns)) => Source::Both {
+            (Ok(begin_ns), Some(length_ns)) => EventSource::Both {
                 begin_ns,
                 end_ns: begin_ns.saturating_add(length_ns),
             },
             _ => {
                 report("\"injected_ts\" or \"injected_dur\" is not a time");
-                Source::Probes
+                EventSource::Probes
             }
         },
         Some(_) => {
             report("\"source\" is not a known one");
-            Source::Probes
+            EventSource::Probes
         }
     }
 }
 
-fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl FnMut(Problem)) {
+fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut impl FnMut(Problem)) {
     let mut count = |slot: &mut Option<u64>, problem| match value.unsigned() {
         Some(count) if count < MAX_COUNT => *slot = Some(count),
         _ => report(problem),
@@ -119,7 +119,7 @@ fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl F
             _ => report("\"generation\" is not 0, 1 or 2"),
         },
         b"reason" => match value.raw_text() {
-            Some(name) => pause.reason = Reason::from_name(name),
+            Some(name) => pause.reason = GcReason::from_name(name),
             None => report("\"reason\" is not a word"),
         },
         b"interpreter" => match value.signed() {
@@ -132,7 +132,7 @@ fn argument(pause: &mut Pause, key: &[u8], value: Value<'_>, report: &mut impl F
 }
 
 /// Counters by their names in `perf list`; those of another name are ignored.
-pub(super) fn counters(value: Value<'_>, report: &mut impl FnMut(Problem)) -> Counters {
+pub(super) fn counters(value: JsonValue<'_>, report: &mut impl FnMut(Problem)) -> Counters {
     let mut counters = Counters::default();
     if !value.is_missing() && value.json().first() != Some(&b'{') {
         report("\"counters\" is not an object");
@@ -155,7 +155,7 @@ pub(super) fn counters(value: Value<'_>, report: &mut impl FnMut(Problem)) -> Co
 const MAX_COUNT: u64 = 1 << 62;
 
 /// `gc gen1` says it too.
-fn generation_in_name(name: Value<'_>) -> u8 {
+fn generation_in_name(name: JsonValue<'_>) -> u8 {
     match name.raw_text() {
         Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',
         _ => Pause::UNKNOWN_GENERATION,

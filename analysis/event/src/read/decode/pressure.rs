@@ -1,6 +1,6 @@
 //! Counters of whole processes and allocation pressure.
 
-use super::Event;
+use super::ChromeEvent;
 use super::Problem;
 use super::id;
 use super::pauses;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 /// Counters of a process.
 pub(super) fn process_counters(
-    event: &Event<'_>,
+    event: &ChromeEvent<'_>,
     report: &mut impl FnMut(Problem),
 ) -> Result<ProcessCounters, Problem> {
     let at_ns = time(event.ts)?;
@@ -27,7 +27,7 @@ pub(super) fn process_counters(
 }
 
 #[derive(Deserialize)]
-struct PressureArgs {
+struct DecodedPressure {
     since_ns: u64,
     #[serde(default)]
     collections: u64,
@@ -39,8 +39,8 @@ struct PressureArgs {
 }
 
 /// Allocation pressure of a process over an interval.
-pub(super) fn pressure(event: &Event<'_>) -> Result<Pressure, Problem> {
-    let args: PressureArgs = event
+pub(super) fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
+    let args: DecodedPressure = event
         .args
         .parse()
         .or(Err("the allocation pressure of a process is damaged"))?;

@@ -2,11 +2,11 @@
 //!
 //! Owns the meaning of members of the outermost object. Ours say such things in their first line.
 
-use super::Item;
+use super::DecodedItem;
 use super::Problem;
 use super::id;
-use crate::read::events::Property;
-use crate::read::events::PropertyKey;
+use crate::read::events::TraceMember;
+use crate::read::events::TraceMemberKey;
 
 /// What a trace of another tool says of itself, before or behind its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,33 +25,36 @@ pub enum TraceProperty {
 }
 
 /// Decodes `property`; `report` is called where its value makes no sense.
-pub(crate) fn property<'a>(property: &Property<'a>, mut report: impl FnMut(Problem)) -> Item<'a> {
+pub(crate) fn property<'a>(
+    property: &TraceMember<'a>,
+    mut report: impl FnMut(Problem),
+) -> DecodedItem<'a> {
     let value = property.value;
     let text = || value.text().map(|text| text.into_owned());
     let (decoded, problem) = match property.key {
-        PropertyKey::BaseTime => (
+        TraceMemberKey::BaseTime => (
             value.unsigned().map(TraceProperty::BaseTime),
             "\"baseTimeNanoseconds\" is not a time",
         ),
-        PropertyKey::TraceId => (
+        TraceMemberKey::TraceId => (
             text().map(TraceProperty::TraceId),
             "\"trace_id\" is not text",
         ),
-        PropertyKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
-        PropertyKey::Rank => (
+        TraceMemberKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
+        TraceMemberKey::Rank => (
             id(value).map(TraceProperty::Rank),
             "\"rank\" of \"distributedInfo\" is not a rank",
         ),
-        PropertyKey::WorldSize => (
+        TraceMemberKey::WorldSize => (
             id(value).map(TraceProperty::WorldSize),
             "\"world_size\" of \"distributedInfo\" is not a count",
         ),
     };
     match decoded {
-        Some(decoded) => Item::Property(decoded),
+        Some(decoded) => DecodedItem::Property(decoded),
         None => {
             report(problem);
-            Item::Unusable
+            DecodedItem::Unusable
         }
     }
 }

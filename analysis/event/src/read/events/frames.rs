@@ -3,36 +3,36 @@
 //! Owns its frame; what a stack frame means is `decode/frames.rs`.
 
 use super::EventReader;
-use super::State;
+use super::ReaderState;
 use super::scan;
-use super::scan::Member;
-use crate::read::error::Position;
+use super::scan::ObjectMember;
 use crate::read::error::ReadError;
-use crate::read::value::Value;
+use crate::read::error::TracePosition;
+use crate::read::value::JsonValue;
 
 /// A member of the section `stackFrames`.
 #[derive(Debug, Clone, Copy)]
-pub struct StackFrame<'a> {
+pub struct StackFrameEntry<'a> {
     /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
     pub key: &'a [u8],
     /// What is said of it.
-    pub value: Value<'a>,
+    pub value: JsonValue<'a>,
     /// Where it begins.
-    pub position: Position,
+    pub position: TracePosition,
 }
 
 impl EventReader {
-    pub(super) fn take_frame(&mut self, member: Member) -> StackFrame<'_> {
+    pub(super) fn take_frame(&mut self, member: ObjectMember) -> StackFrameEntry<'_> {
         let (text, position) = self.window.take(member.value.end);
-        StackFrame {
+        StackFrameEntry {
             key: text.get(member.key).unwrap_or_default(),
-            value: Value(text.get(member.value).unwrap_or_default()),
+            value: JsonValue(text.get(member.value).unwrap_or_default()),
             position,
         }
     }
 
     /// The next member of the object of stack frames, if there is one.
-    pub(super) fn frame(&mut self) -> Result<Option<Member>, ReadError> {
+    pub(super) fn frame(&mut self) -> Result<Option<ObjectMember>, ReadError> {
         match self.window.peek()? {
             Some(b'"') => {}
             Some(b',') => {
@@ -41,7 +41,7 @@ impl EventReader {
             }
             Some(b'}') => {
                 self.window.advance(1);
-                self.state = State::Members;
+                self.state = ReaderState::Members;
                 return Ok(None);
             }
             Some(_) => return Err(self.syntax(0, "a key in quotes")),

@@ -4,27 +4,27 @@
 //! before or behind the events. All others are passed over, so that none is held, whatever its size.
 
 use super::EventReader;
-use super::State;
+use super::ReaderState;
 use super::scan;
-use crate::read::error::Position;
 use crate::read::error::ReadError;
-use crate::read::value::Value;
+use crate::read::error::TracePosition;
+use crate::read::value::JsonValue;
 use std::ops::Range;
 
 /// A member of the outermost object, or of its object `distributedInfo`.
 #[derive(Debug, Clone, Copy)]
-pub struct Property<'a> {
+pub struct TraceMember<'a> {
     /// Which.
-    pub key: PropertyKey,
+    pub key: TraceMemberKey,
     /// Its value; never an object or an array.
-    pub value: Value<'a>,
+    pub value: JsonValue<'a>,
     /// Where it begins.
-    pub position: Position,
+    pub position: TracePosition,
 }
 
 /// The members that are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PropertyKey {
+pub enum TraceMemberKey {
     /// `baseTimeNanoseconds`.
     BaseTime,
     /// `trace_id`.
@@ -37,7 +37,7 @@ pub enum PropertyKey {
     WorldSize,
 }
 
-impl PropertyKey {
+impl TraceMemberKey {
     /// The member of the outermost object whose key, in quotes, this is.
     pub(super) fn of_file(key: &[u8]) -> Option<Self> {
         match key {
@@ -57,17 +57,20 @@ impl PropertyKey {
     }
 
     /// Where reading goes on behind it.
-    fn around(self) -> State {
+    fn around(self) -> ReaderState {
         match self {
-            Self::BaseTime | Self::TraceId | Self::Host => State::Members,
-            Self::Rank | Self::WorldSize => State::Distributed,
+            Self::BaseTime | Self::TraceId | Self::Host => ReaderState::Members,
+            Self::Rank | Self::WorldSize => ReaderState::Distributed,
         }
     }
 }
 
 impl EventReader {
     /// The value of a property, unless it is of no use.
-    pub(super) fn property(&mut self, key: PropertyKey) -> Result<Option<Range<usize>>, ReadError> {
+    pub(super) fn property(
+        &mut self,
+        key: TraceMemberKey,
+    ) -> Result<Option<Range<usize>>, ReadError> {
         self.state = key.around();
         match self.window.peek()? {
             Some(b'{' | b'[') => return self.pass_over().map(|()| None),
@@ -81,11 +84,15 @@ impl EventReader {
         }
     }
 
-    pub(super) fn take_property(&mut self, key: PropertyKey, value: Range<usize>) -> Property<'_> {
+    pub(super) fn take_property(
+        &mut self,
+        key: TraceMemberKey,
+        value: Range<usize>,
+    ) -> TraceMember<'_> {
         let (text, position) = self.window.take(value.end);
-        Property {
+        TraceMember {
             key,
-            value: Value(text.get(value).unwrap_or_default()),
+            value: JsonValue(text.get(value).unwrap_or_default()),
             position,
         }
     }
@@ -100,18 +107,18 @@ impl EventReader {
             }
             Some(b'}') => {
                 self.window.advance(1);
-                self.state = State::Members;
+                self.state = ReaderState::Members;
                 return Ok(());
             }
             Some(_) => return Err(self.syntax(0, "a key in quotes")),
             None => return self.end_early(),
         }
-        let Some(key) = self.key(PropertyKey::of_distributed)? else {
+        let Some(key) = self.key(TraceMemberKey::of_distributed)? else {
             return self.end_early();
         };
         match self.window.peek()? {
             Some(_) => match key {
-                Some(key) => self.state = State::Property(key),
+                Some(key) => self.state = ReaderState::Property(key),
                 None => self.pass_over()?,
             },
             None => self.end_early()?,

@@ -1,10 +1,10 @@
-use super::super::decode::Span;
+use super::super::decode::CuptiSpan;
 use super::*;
 use proptest::prelude::*;
 
-fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64) -> Call {
-    Call {
-        span: Span { start_ns, end_ns },
+fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
+    ApiCall {
+        span: CuptiSpan { start_ns, end_ns },
         layer,
         function: 0,
         tid,
@@ -12,11 +12,11 @@ fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64)
     }
 }
 
-fn runtime(correlation: u32, start_ns: u64, end_ns: u64) -> Call {
+fn runtime(correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
     call(ApiLayer::Runtime, 1, correlation, start_ns, end_ns)
 }
 
-fn driver(correlation: u32, start_ns: u64, end_ns: u64) -> Call {
+fn driver(correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
     call(ApiLayer::Driver, 1, correlation, start_ns, end_ns)
 }
 
@@ -24,7 +24,7 @@ fn driver(correlation: u32, start_ns: u64, end_ns: u64) -> Call {
 fn the_inner_call_goes_in_either_order() {
     let (outer, inner) = (runtime(1, 10, 20), driver(1, 12, 18));
     for calls in [vec![outer, inner], vec![inner, outer]] {
-        assert_eq!(Outermost::default().turn(calls, false), [outer]);
+        assert_eq!(OutermostFilter::default().turn(calls, false), [outer]);
     }
 }
 
@@ -35,7 +35,7 @@ fn the_inner_call_goes_when_the_outer_one_comes_after_the_flush_or_before() {
         (inner, outer, [vec![], vec![outer]]),
         (outer, inner, [vec![outer], vec![]]),
     ] {
-        let mut outermost = Outermost::default();
+        let mut outermost = OutermostFilter::default();
         assert_eq!(outermost.turn(vec![first], false), kept[0]);
         assert_eq!(outermost.turn(vec![], false), []);
         assert_eq!(outermost.turn(vec![second], false), kept[1]);
@@ -45,7 +45,7 @@ fn the_inner_call_goes_when_the_outer_one_comes_after_the_flush_or_before() {
 
 #[test]
 fn the_inner_call_goes_when_the_outer_ones_buffer_is_late() {
-    let mut outermost = Outermost::default();
+    let mut outermost = OutermostFilter::default();
     let (outer, inner, later) = (runtime(1, 10, 20), driver(1, 12, 18), runtime(2, 30, 40));
     assert_eq!(outermost.turn(vec![inner, later], false), [later]);
     assert_eq!(outermost.turn(vec![outer], false), [outer]);
@@ -54,7 +54,7 @@ fn the_inner_call_goes_when_the_outer_ones_buffer_is_late() {
 
 #[test]
 fn calls_of_the_driver_alone_are_kept_a_flush_later_and_the_last_one_once_time_passes() {
-    let mut outermost = Outermost::default();
+    let mut outermost = OutermostFilter::default();
     let (first, second) = (driver(1, 10, 20), driver(2, 30, 40));
     assert_eq!(outermost.turn(vec![first, second], false), []);
     assert_eq!(outermost.turn(vec![], false), [first]);
@@ -67,7 +67,7 @@ fn calls_of_the_driver_alone_are_kept_a_flush_later_and_the_last_one_once_time_p
 
 #[test]
 fn the_end_keeps_what_was_held_back() {
-    let mut outermost = Outermost::default();
+    let mut outermost = OutermostFilter::default();
     let alone = driver(1, 10, 20);
     assert_eq!(outermost.turn(vec![alone], false), []);
     assert_eq!(outermost.turn(vec![], true), [alone]);
@@ -75,7 +75,7 @@ fn the_end_keeps_what_was_held_back() {
 
 #[test]
 fn several_calls_within_one_and_one_after_the_other_under_one_id() {
-    let mut outermost = Outermost::default();
+    let mut outermost = OutermostFilter::default();
     let outer = [runtime(1, 10, 20), runtime(1, 30, 40)];
     let inner = [driver(1, 10, 14), driver(1, 15, 20), driver(1, 31, 39)];
     let calls = inner.into_iter().chain(outer).collect();
@@ -84,7 +84,7 @@ fn several_calls_within_one_and_one_after_the_other_under_one_id() {
 
 #[test]
 fn another_thread_with_the_same_id_is_not_within() {
-    let mut outermost = Outermost::default();
+    let mut outermost = OutermostFilter::default();
     let (outer, other) = (runtime(1, 10, 20), call(ApiLayer::Driver, 2, 1, 12, 18));
     assert_eq!(outermost.turn(vec![outer, other], true).len(), 2);
 }
@@ -123,13 +123,13 @@ proptest! {
         cuts.dedup();
         // Fewer flushes than a call is held for.
         cuts.truncate(TURNS as usize - 1);
-        let (mut outermost, mut kept, mut from) = (Outermost::default(), Vec::new(), 0);
+        let (mut outermost, mut kept, mut from) = (OutermostFilter::default(), Vec::new(), 0);
         for cut in cuts {
             kept.extend(outermost.turn(calls[from..cut].to_vec(), false));
             from = cut;
         }
         kept.extend(outermost.turn(calls[from..].to_vec(), true));
-        let key = |call: &Call| (call.correlation, call.tid, call.span.start_ns, call.layer as u8);
+        let key = |call: &ApiCall| (call.correlation, call.tid, call.span.start_ns, call.layer as u8);
         kept.sort_by_key(key);
         expected.sort_by_key(key);
         prop_assert_eq!(kept, expected);

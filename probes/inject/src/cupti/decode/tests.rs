@@ -25,12 +25,12 @@ fn a_kernel_by_its_documented_offsets() {
     ];
     // Sizes of 11.8, 12.4, 13.0, and one to come; the shortest that has all fields.
     for bytes in [200, 208, 216, 400, 160] {
-        let expected = Work {
-            span: Span {
+        let expected = DeviceActivity {
+            span: CuptiSpan {
                 start_ns: 1_000,
                 end_ns: 2_000,
             },
-            work: GpuWork::Kernel,
+            work: GpuRecord::Kernel,
             copy_kind: 0,
             device: 1,
             context: 2,
@@ -41,7 +41,7 @@ fn a_kernel_by_its_documented_offsets() {
             graph: 5,
         };
         let decoded = decode(&record(KERNEL, &fields, bytes));
-        assert_eq!(decoded, Some(Activity::Work(expected)));
+        assert_eq!(decoded, Some(ActivityRecord::Work(expected)));
     }
     assert_eq!(decode(&record(KERNEL, &fields, 160)[..159]), None);
 }
@@ -54,7 +54,7 @@ fn copies_have_their_correlation_where_the_kind_says() {
         (60, &60_u32.to_ne_bytes()),
     ];
     let correlation = |kind| match decode(&record(kind, &fields, 96)) {
-        Some(Activity::Work(work)) => (work.copy_kind, work.correlation),
+        Some(ActivityRecord::Work(work)) => (work.copy_kind, work.correlation),
         other => panic!("{other:?}"),
     };
     assert_eq!(correlation(MEMCPY), (10, 44));

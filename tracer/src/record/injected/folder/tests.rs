@@ -1,9 +1,9 @@
 use super::*;
-use gctrace_ring::Listener;
+use gctrace_ring::RingListener;
 use std::os::unix::fs::PermissionsExt;
 
-fn me() -> Owner {
-    Owner {
+fn me() -> FolderOwner {
+    FolderOwner {
         uid: Uid::effective().as_raw(),
         gid: Gid::effective().as_raw(),
     }
@@ -24,10 +24,10 @@ fn entries(place: &Path) -> usize {
 #[test]
 fn nobody_else_can_enter_and_nothing_is_left() {
     let place = place();
-    let folder = Folder::make(&[place.path().to_owned()], me()).expect("a folder");
+    let folder = InjectFolder::make(&[place.path().to_owned()], me()).expect("a folder");
     let found = std::fs::symlink_metadata(&folder.path).expect("is there");
     assert_eq!(found.mode() & 0o7777, 0o700);
-    let listener = Listener::bind(&folder.socket()).expect("a socket");
+    let listener = RingListener::bind(&folder.socket()).expect("a socket");
     std::os::unix::fs::symlink("/etc/passwd", folder.path.join("link")).expect("a link");
     drop((listener, folder));
     assert_eq!(entries(place.path()), 0);
@@ -43,7 +43,7 @@ fn leftovers_go_and_what_is_in_use_stays() {
         let folder = File::open(path).expect("opens");
         folder.set_modified(long_ago).expect("utimensat");
     };
-    let living = Folder::make(&places, me()).expect("a folder");
+    let living = InjectFolder::make(&places, me()).expect("a folder");
     old(&living.path);
     // As of a gctrace that was killed: nobody holds its lock.
     let dead = place.path().join("gctrace-0123456789abcdef");
@@ -57,7 +57,7 @@ fn leftovers_go_and_what_is_in_use_stays() {
     let other = place.path().join("gctrace-trace.json");
     std::fs::write(&other, "").expect("a file");
 
-    let next = Folder::make(&places, me()).expect("a folder");
+    let next = InjectFolder::make(&places, me()).expect("a folder");
     assert!(!dead.exists());
     assert!(living.path.exists() && young.exists() && other.exists() && next.path.exists());
 }
@@ -69,13 +69,13 @@ fn a_place_where_others_may_move_things_is_not_used() {
     std::fs::create_dir(&shared).expect("mkdir");
     std::fs::set_permissions(&shared, PermissionsExt::from_mode(0o777)).expect("chmod");
     let missing = place.path().join("missing");
-    let error = Folder::make(&[shared.clone(), missing.clone()], me()).expect_err("refused");
+    let error = InjectFolder::make(&[shared.clone(), missing.clone()], me()).expect_err("refused");
     let text = error.to_string();
     assert!(
         text.contains("others may rename") && text.contains("TMPDIR=DIR"),
         "{text}"
     );
-    let folder = Folder::make(&[shared, missing, place.path().to_owned()], me());
+    let folder = InjectFolder::make(&[shared, missing, place.path().to_owned()], me());
     assert_eq!(folder.expect("the third").path.parent(), Some(place.path()));
 }
 
@@ -84,7 +84,8 @@ fn a_place_too_deep_for_a_socket_is_passed_over() {
     let place = place();
     let deep = place.path().join("x".repeat(100));
     std::fs::create_dir(&deep).expect("mkdir");
-    let folder = Folder::make(&[deep.clone(), place.path().to_owned()], me()).expect("a folder");
+    let folder =
+        InjectFolder::make(&[deep.clone(), place.path().to_owned()], me()).expect("a folder");
     assert_eq!(folder.path.parent(), Some(place.path()));
     assert_eq!(entries(&deep), 0);
 }

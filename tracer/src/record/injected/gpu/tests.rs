@@ -4,17 +4,17 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const fn at(begin_ns: u64, end_ns: u64) -> Moment {
-    Moment { begin_ns, end_ns }
+const fn at(begin_ns: u64, end_ns: u64) -> TimeInterval {
+    TimeInterval { begin_ns, end_ns }
 }
 
 fn text(id: u32, text: &str) -> Vec<Raw> {
     gctrace_ring::pieces(id, text).collect()
 }
 
-fn call(layer: ApiLayer, moment: Moment, correlation: u32, name: u32) -> Raw {
+fn call(layer: ApiLayer, interval: TimeInterval, correlation: u32, name: u32) -> Raw {
     Raw::Api {
-        moment,
+        interval,
         layer,
         tid: 8,
         correlation,
@@ -23,10 +23,10 @@ fn call(layer: ApiLayer, moment: Moment, correlation: u32, name: u32) -> Raw {
     }
 }
 
-fn kernel(moment: Moment, correlation: u32, name: u32) -> Raw {
+fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
     Raw::Gpu {
-        moment,
-        work: GpuWork::Kernel,
+        interval,
+        work: GpuRecord::Kernel,
         copy_kind: 0,
         device: 1,
         context: 2,
@@ -38,9 +38,9 @@ fn kernel(moment: Moment, correlation: u32, name: u32) -> Raw {
     }
 }
 
-fn wait(kind: u8, moment: Moment, correlation: u32) -> Raw {
+fn wait(kind: u8, interval: TimeInterval, correlation: u32) -> Raw {
     Raw::Sync {
-        moment,
+        interval,
         kind,
         correlation,
         context: 2,
@@ -58,22 +58,22 @@ fn recorded(correlation: u32, stream: u32) -> Raw {
     }
 }
 
-fn said(records: &[Raw]) -> Vec<Said> {
+fn ring_events(records: &[Raw]) -> Vec<RingEvent> {
     let mut ring = GpuRing::new(7);
-    let mut said = Vec::new();
+    let mut ring_events = Vec::new();
     for record in records {
-        ring.take(record, &mut said);
+        ring.take(record, &mut ring_events);
     }
-    ring.finish(&mut said);
-    said
+    ring.finish(&mut ring_events);
+    ring_events
 }
 
-fn records(said: &[Said]) -> Vec<&Record> {
-    let record = |one: &'_ Said| matches!(one, Said::Record(_));
-    let found = said.iter().filter(|one| record(one));
+fn records(ring_events: &[RingEvent]) -> Vec<&Record> {
+    let record = |one: &'_ RingEvent| matches!(one, RingEvent::Record(_));
+    let found = ring_events.iter().filter(|one| record(one));
     found
         .filter_map(|one| match one {
-            Said::Record(record) => Some(record),
+            RingEvent::Record(record) => Some(record),
             _ => None,
         })
         .collect()
@@ -87,8 +87,8 @@ fn kernels_have_the_names_of_their_authors() {
     );
     given.extend(text(2, "plain_kernel"));
     given.extend([1, 2, 3].map(|name| kernel(at(10, 30), name, name)));
-    let said = said(&given);
-    let names: Vec<&str> = records(&said)
+    let ring_events = ring_events(&given);
+    let names: Vec<&str> = records(&ring_events)
         .into_iter()
         .filter_map(|record| match record {
             Record::GpuOp(op) => Some(op.name.as_str()),
@@ -114,8 +114,8 @@ fn of_nested_calls_the_outermost_is_written() {
     given.push(call(ApiLayer::Driver, at(30, 40), 4, 2));
     given.push(call(ApiLayer::Driver, at(50, 60), 0, 0));
     given.push(call(ApiLayer::Driver, at(70, 80), 0, 0));
-    let said = said(&given);
-    let mut calls: Vec<_> = records(&said)
+    let ring_events = ring_events(&given);
+    let mut calls: Vec<_> = records(&ring_events)
         .into_iter()
         .filter_map(|record| match record {
             Record::CudaCall(call) => {
@@ -146,8 +146,8 @@ fn a_wait_is_for_the_last_recording_before_it_however_late_that_is_told() {
         recorded(15, 4),
         recorded(25, 6),
     ];
-    let said = said(&given);
-    let waits: Vec<_> = records(&said)
+    let ring_events = ring_events(&given);
+    let waits: Vec<_> = records(&ring_events)
         .into_iter()
         .filter_map(|record| match record {
             Record::GpuSync(wait) => Some(wait),
@@ -176,15 +176,18 @@ fn a_wait_is_for_the_last_recording_before_it_however_late_that_is_told() {
 #[test]
 fn calls_are_written_one_flush_later() {
     let mut ring = GpuRing::new(7);
-    let mut said = Vec::new();
-    ring.take(&call(ApiLayer::Driver, at(10, 20), 3, 0), &mut said);
-    ring.take(&Raw::Flushed { at_ns: 30 }, &mut said);
-    assert!(said.is_empty(), "the call around it may not have ended");
-    ring.take(&call(ApiLayer::Runtime, at(5, 31), 3, 0), &mut said);
-    ring.take(&Raw::Flushed { at_ns: 60 }, &mut said);
-    assert!(said.is_empty());
-    ring.take(&Raw::Flushed { at_ns: 90 }, &mut said);
-    assert_eq!(records(&said).len(), 1);
+    let mut ring_events = Vec::new();
+    ring.take(&call(ApiLayer::Driver, at(10, 20), 3, 0), &mut ring_events);
+    ring.take(&Raw::Flushed { at_ns: 30 }, &mut ring_events);
+    assert!(
+        ring_events.is_empty(),
+        "the call around it may not have ended"
+    );
+    ring.take(&call(ApiLayer::Runtime, at(5, 31), 3, 0), &mut ring_events);
+    ring.take(&Raw::Flushed { at_ns: 60 }, &mut ring_events);
+    assert!(ring_events.is_empty());
+    ring.take(&Raw::Flushed { at_ns: 90 }, &mut ring_events);
+    assert_eq!(records(&ring_events).len(), 1);
 }
 
 #[test]
@@ -199,23 +202,23 @@ fn states_are_sentences() {
     given.push(state(CuptiState::Refused, 35));
     given.push(state(CuptiState::Recording, 28));
     given.push(Raw::Dropped { at_ns: 9, count: 4 });
-    let said = said(&given);
-    let [without, refused, since, recording, dropped] = said.as_slice() else {
-        panic!("five: {said:?}");
+    let ring_events = ring_events(&given);
+    let [without, refused, since, recording, dropped] = ring_events.as_slice() else {
+        panic!("five: {ring_events:?}");
     };
-    assert_eq!(*without, Said::NoCupti);
+    assert_eq!(*without, RingEvent::NoCupti);
     assert_eq!(
         *refused,
-        Said::Notice(Notice {
+        RingEvent::Notice(InjectedNotice {
             at_ns: 5,
-            weight: Weight::Warning,
+            weight: NoticeLevel::Warning,
             text: "GPU work is not recorded: CUPTI refused cuptiActivityEnable (error 35)"
                 .to_owned(),
         })
     );
-    assert_eq!(*since, Said::CuptiSince(5));
-    assert!(matches!(recording, Said::Notice(notice) if notice.weight == Weight::Detail));
-    assert_eq!(*dropped, Said::Missed(DROPPED, 4));
+    assert_eq!(*since, RingEvent::CuptiSince(5));
+    assert!(matches!(recording, RingEvent::Notice(notice) if notice.weight == NoticeLevel::Detail));
+    assert_eq!(*dropped, RingEvent::Missed(DROPPED, 4));
 }
 
 proptest! {
@@ -230,8 +233,8 @@ proptest! {
             decoded.extend(Raw::decode(words));
         }
         let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Gpu { .. })).count();
-        let said = said(&decoded);
-        let work = records(&said).into_iter().filter(|record| matches!(record, Record::GpuOp(_)));
+        let ring_events = ring_events(&decoded);
+        let work = records(&ring_events).into_iter().filter(|record| matches!(record, Record::GpuOp(_)));
         prop_assert_eq!(work.count(), expected);
     }
 }

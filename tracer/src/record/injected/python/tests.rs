@@ -1,16 +1,16 @@
 //! What is written of an interpreter's records, without an interpreter.
 
 use super::*;
-use gctrace_ring::Record as Raw;
+use gctrace_ring::RingRecord as Raw;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn said(ring: &mut PythonRing, frames: &mut Frames, records: &[Raw]) -> Vec<Said> {
-    let mut said = Vec::new();
+fn ring_events(ring: &mut PythonRing, frames: &mut FrameTree, records: &[Raw]) -> Vec<RingEvent> {
+    let mut ring_events = Vec::new();
     for record in records {
-        ring.take(record, frames, &mut said);
+        ring.take(record, frames, &mut ring_events);
     }
-    said
+    ring_events
 }
 
 fn begin(at_ns: u64, tid: u32) -> Raw {
@@ -24,7 +24,7 @@ fn begin(at_ns: u64, tid: u32) -> Raw {
 
 fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
     Raw::Pause {
-        moment: Moment { begin_ns, end_ns },
+        interval: TimeInterval { begin_ns, end_ns },
         tid,
         generation: 2,
         interpreter: 0,
@@ -52,10 +52,10 @@ fn names() -> Vec<Raw> {
 
 #[test]
 fn frames_of_two_processes_share_their_names() {
-    let mut frames = Frames::default();
+    let mut frames = FrameTree::default();
     let mut given = names();
     given.extend([frame(1, 0, 3), frame(2, 1, 4), pause(10, 20, 7, 2)]);
-    let first = said(&mut PythonRing::new(7), &mut frames, &given);
+    let first = ring_events(&mut PythonRing::new(7), &mut frames, &given);
     // The other met them in another order, under other numbers.
     let mut given = names();
     given.extend([
@@ -64,9 +64,9 @@ fn frames_of_two_processes_share_their_names() {
         frame(7, 6, 4),
         pause(30, 40, 8, 7),
     ]);
-    let second = said(&mut PythonRing::new(8), &mut frames, &given);
-    let stack = |said: &[Said]| match said.last() {
-        Some(Said::Record(Record::Pause(pause))) => pause.stack,
+    let second = ring_events(&mut PythonRing::new(8), &mut frames, &given);
+    let stack = |ring_events: &[RingEvent]| match ring_events.last() {
+        Some(RingEvent::Record(Record::Pause(pause))) => pause.stack,
         other => panic!("a pause: {other:?}"),
     };
     assert_eq!(stack(&first), Some(2));
@@ -80,24 +80,24 @@ fn frames_of_two_processes_share_their_names() {
 
 #[test]
 fn a_collection_in_which_the_process_died_is_unfinished() {
-    let mut frames = Frames::default();
+    let mut frames = FrameTree::default();
     let mut ring = PythonRing::new(7);
     let given = [begin(10, 7), pause(10, 20, 7, 0), begin(30, 8)];
-    assert_eq!(said(&mut ring, &mut frames, &given).len(), 1);
+    assert_eq!(ring_events(&mut ring, &mut frames, &given).len(), 1);
     let mut left = Vec::new();
     ring.ended(50, false, &mut left);
-    let [Said::Record(Record::Pause(pause))] = left.as_slice() else {
+    let [RingEvent::Record(Record::Pause(pause))] = left.as_slice() else {
         panic!("one pause: {left:?}");
     };
     assert!(pause.unfinished);
     assert_eq!((pause.tid, pause.begin_ns, pause.end_ns), (8, 30, 50));
-    assert_eq!(pause.source, Source::Injected);
+    assert_eq!(pause.source, EventSource::Injected);
 }
 
 #[test]
 fn where_ends_were_lost_nothing_is_called_unfinished() {
     let mut ring = PythonRing::new(7);
-    said(&mut ring, &mut Frames::default(), &[begin(30, 8)]);
+    ring_events(&mut ring, &mut FrameTree::default(), &[begin(30, 8)]);
     let mut left = Vec::new();
     ring.ended(50, true, &mut left);
     assert!(left.is_empty());
@@ -121,16 +121,16 @@ fn collections_missed_are_counted_and_told() {
             count: 12,
         },
     ];
-    let told = said(&mut PythonRing::new(7), &mut Frames::default(), &given);
+    let stats = ring_events(&mut PythonRing::new(7), &mut FrameTree::default(), &given);
     let [
-        Said::SeenSince(3),
-        Said::Missed(MISSED, 12),
-        Said::Notice(notice),
-    ] = told.as_slice()
+        RingEvent::SeenSince(3),
+        RingEvent::Missed(MISSED, 12),
+        RingEvent::Notice(notice),
+    ] = stats.as_slice()
     else {
-        panic!("since when, how many, why: {told:?}");
+        panic!("since when, how many, why: {stats:?}");
     };
-    assert!(notice.weight == Weight::Warning && notice.text.contains("gc.callbacks"));
+    assert!(notice.weight == NoticeLevel::Warning && notice.text.contains("gc.callbacks"));
 }
 
 #[test]
@@ -156,11 +156,11 @@ proptest! {
             decoded.extend(Raw::decode(words));
         }
         let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Pause { .. })).count();
-        let told = said(&mut PythonRing::new(7), &mut Frames::default(), &decoded);
-        let pauses = told.iter().filter(|one| matches!(one, Said::Record(Record::Pause(_))));
+        let stats = ring_events(&mut PythonRing::new(7), &mut FrameTree::default(), &decoded);
+        let pauses = stats.iter().filter(|one| matches!(one, RingEvent::Record(Record::Pause(_))));
         prop_assert_eq!(pauses.count(), expected);
-        for one in &told {
-            if let Said::Record(Record::Pause(pause)) = one {
+        for one in &stats {
+            if let RingEvent::Record(Record::Pause(pause)) = one {
                 prop_assert!(pause.end_ns >= pause.begin_ns);
             }
         }

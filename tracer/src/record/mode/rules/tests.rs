@@ -2,20 +2,20 @@
 
 use super::*;
 use crate::args::usual_recording;
-use crate::launch::Obstacle;
-use crate::launch::What;
+use crate::launch::ObstacleKind;
+use crate::launch::PreloadObstacle;
 use crate::privileges;
 
-fn asked(mode: Mode) -> RecordConfig {
+fn asked(mode: RecordMode) -> RecordConfig {
     RecordConfig {
         mode,
         ..usual_recording("python")
     }
 }
 
-fn attach(mode: Mode) -> RecordConfig {
+fn attach(mode: RecordMode) -> RecordConfig {
     RecordConfig {
-        target: Target::Process {
+        target: RecordTarget::Process {
             pid: 12,
             duration: None,
         },
@@ -24,8 +24,8 @@ fn attach(mode: Mode) -> RecordConfig {
 }
 
 /// A privileged process without CUDA, and a library that can be used.
-fn facts() -> Facts {
-    Facts {
+fn facts() -> ModeFacts {
+    ModeFacts {
         no_probes: None,
         cuda: None,
         foreign_injection: None,
@@ -34,22 +34,22 @@ fn facts() -> Facts {
     }
 }
 
-fn unprivileged() -> Facts {
-    Facts {
+fn unprivileged() -> ModeFacts {
+    ModeFacts {
         no_probes: Some(NoProbes::Denied(privileges::ordinary_user())),
         ..facts()
     }
 }
 
-fn with_cuda() -> Facts {
-    Facts {
+fn with_cuda() -> ModeFacts {
+    ModeFacts {
         cuda: Some("/usr/lib/libcuda.so.1".into()),
         ..facts()
     }
 }
 
-fn no_library(facts: Facts) -> Facts {
-    Facts {
+fn no_library(facts: ModeFacts) -> ModeFacts {
+    ModeFacts {
         library: Some(Err(LibraryError::NotFound {
             searched: vec!["/opt".into()],
         })),
@@ -57,65 +57,65 @@ fn no_library(facts: Facts) -> Facts {
     }
 }
 
-fn obstacle(what: What) -> Vec<Obstacle> {
-    vec![Obstacle {
+fn obstacle(what: ObstacleKind) -> Vec<PreloadObstacle> {
+    vec![PreloadObstacle {
         file: "/bin/x".into(),
         what,
     }]
 }
 
 /// What is used, in few words: `probes`, `probes+gpu`, `injected`, `both`; or the error.
-fn outcome(config: &RecordConfig, facts: &Facts) -> String {
+fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
     match choose(config, facts) {
         Ok(decision) => {
             let by = match (decision.collections, &decision.injection) {
-                (Collections::Probes, None) => "probes",
-                (Collections::Probes, Some(_)) => "probes+gpu",
-                (Collections::Injected, _) => "injected",
-                (Collections::Both, _) => "both",
+                (CollectionSource::Probes, None) => "probes",
+                (CollectionSource::Probes, Some(_)) => "probes+gpu",
+                (CollectionSource::Injected, _) => "injected",
+                (CollectionSource::Both, _) => "both",
             };
             let injects = decision.injection.map(|injection| injection.options);
             assert_eq!(
                 injects.is_some_and(|options| options.collections),
-                decision.collections != Collections::Probes
+                decision.collections != CollectionSource::Probes
             );
             format!("{by}, {} notes", decision.notes.len())
         }
         Err(error) => match error {
-            Refused::Denied { .. } => "denied".to_owned(),
-            Refused::Kernel { .. } => "kernel".to_owned(),
-            Refused::Attach { .. } => "attach".to_owned(),
-            Refused::Library(_) => "library".to_owned(),
-            Refused::Command { .. } => "command".to_owned(),
+            ModeError::Denied { .. } => "denied".to_owned(),
+            ModeError::Kernel { .. } => "kernel".to_owned(),
+            ModeError::Attach { .. } => "attach".to_owned(),
+            ModeError::Library(_) => "library".to_owned(),
+            ModeError::Command { .. } => "command".to_owned(),
         },
     }
 }
 
 #[test]
 fn a_command_is_recorded_by_what_there_is() {
-    let seccomp = Facts {
+    let seccomp = ModeFacts {
         no_probes: Some(NoProbes::Kernel("it refuses".into())),
         ..facts()
     };
     let rows = [
-        (Mode::Auto, facts(), "probes, 0 notes"),
-        (Mode::Auto, with_cuda(), "probes+gpu, 0 notes"),
-        (Mode::Auto, no_library(facts()), "probes, 0 notes"),
-        (Mode::Auto, no_library(with_cuda()), "probes, 1 notes"),
-        (Mode::Auto, unprivileged(), "injected, 0 notes"),
-        (Mode::Auto, seccomp.clone(), "injected, 0 notes"),
-        (Mode::Auto, no_library(unprivileged()), "denied"),
-        (Mode::Auto, no_library(seccomp.clone()), "kernel"),
-        (Mode::Ebpf, facts(), "probes, 0 notes"),
-        (Mode::Ebpf, with_cuda(), "probes, 0 notes"),
-        (Mode::Ebpf, unprivileged(), "denied"),
-        (Mode::Inject, facts(), "injected, 0 notes"),
-        (Mode::Inject, unprivileged(), "injected, 0 notes"),
-        (Mode::Inject, no_library(facts()), "library"),
-        (Mode::Both, facts(), "both, 0 notes"),
-        (Mode::Both, seccomp, "both, 0 notes"),
-        (Mode::Both, unprivileged(), "denied"),
-        (Mode::Both, no_library(facts()), "library"),
+        (RecordMode::Auto, facts(), "probes, 0 notes"),
+        (RecordMode::Auto, with_cuda(), "probes+gpu, 0 notes"),
+        (RecordMode::Auto, no_library(facts()), "probes, 0 notes"),
+        (RecordMode::Auto, no_library(with_cuda()), "probes, 1 notes"),
+        (RecordMode::Auto, unprivileged(), "injected, 0 notes"),
+        (RecordMode::Auto, seccomp.clone(), "injected, 0 notes"),
+        (RecordMode::Auto, no_library(unprivileged()), "denied"),
+        (RecordMode::Auto, no_library(seccomp.clone()), "kernel"),
+        (RecordMode::Ebpf, facts(), "probes, 0 notes"),
+        (RecordMode::Ebpf, with_cuda(), "probes, 0 notes"),
+        (RecordMode::Ebpf, unprivileged(), "denied"),
+        (RecordMode::Inject, facts(), "injected, 0 notes"),
+        (RecordMode::Inject, unprivileged(), "injected, 0 notes"),
+        (RecordMode::Inject, no_library(facts()), "library"),
+        (RecordMode::Both, facts(), "both, 0 notes"),
+        (RecordMode::Both, seccomp, "both, 0 notes"),
+        (RecordMode::Both, unprivileged(), "denied"),
+        (RecordMode::Both, no_library(facts()), "library"),
     ];
     for (mode, facts, expected) in rows {
         assert_eq!(
@@ -129,16 +129,16 @@ fn a_command_is_recorded_by_what_there_is() {
 #[test]
 fn a_running_process_is_recorded_from_the_kernel_alone() {
     let rows = [
-        (Mode::Auto, facts(), "probes, 0 notes"),
-        (Mode::Auto, unprivileged(), "denied"),
-        (Mode::Ebpf, facts(), "probes, 0 notes"),
-        (Mode::Ebpf, unprivileged(), "denied"),
-        (Mode::Inject, facts(), "attach"),
-        (Mode::Both, facts(), "attach"),
-        (Mode::Both, unprivileged(), "attach"),
+        (RecordMode::Auto, facts(), "probes, 0 notes"),
+        (RecordMode::Auto, unprivileged(), "denied"),
+        (RecordMode::Ebpf, facts(), "probes, 0 notes"),
+        (RecordMode::Ebpf, unprivileged(), "denied"),
+        (RecordMode::Inject, facts(), "attach"),
+        (RecordMode::Both, facts(), "attach"),
+        (RecordMode::Both, unprivileged(), "attach"),
     ];
     for (mode, facts, expected) in rows {
-        let facts = Facts {
+        let facts = ModeFacts {
             library: None,
             ..facts
         };
@@ -148,42 +148,54 @@ fn a_running_process_is_recorded_from_the_kernel_alone() {
 
 #[test]
 fn what_keeps_the_library_out() {
-    let with = |facts: Facts, what| Facts {
+    let with = |facts: ModeFacts, what| ModeFacts {
         obstacles: obstacle(what),
         ..facts
     };
-    let drops = || What::Drops("sudo".into());
+    let drops = || ObstacleKind::Drops("sudo".into());
     let rows = [
-        (Mode::Inject, with(facts(), What::StaticPython), "command"),
         (
-            Mode::Inject,
-            with(facts(), What::OtherRights("setuid")),
+            RecordMode::Inject,
+            with(facts(), ObstacleKind::StaticPython),
             "command",
         ),
         (
-            Mode::Inject,
-            with(facts(), What::Static),
+            RecordMode::Inject,
+            with(facts(), ObstacleKind::OtherRights("setuid")),
+            "command",
+        ),
+        (
+            RecordMode::Inject,
+            with(facts(), ObstacleKind::Static),
             "injected, 1 notes",
         ),
-        (Mode::Inject, with(facts(), drops()), "injected, 1 notes"),
-        (Mode::Both, with(facts(), What::StaticPython), "command"),
         (
-            Mode::Auto,
-            with(unprivileged(), What::Musl("/lib/ld-musl".into())),
+            RecordMode::Inject,
+            with(facts(), drops()),
+            "injected, 1 notes",
+        ),
+        (
+            RecordMode::Both,
+            with(facts(), ObstacleKind::StaticPython),
+            "command",
+        ),
+        (
+            RecordMode::Auto,
+            with(unprivileged(), ObstacleKind::Musl("/lib/ld-musl".into())),
             "denied",
         ),
         (
-            Mode::Auto,
+            RecordMode::Auto,
             with(unprivileged(), drops()),
             "injected, 1 notes",
         ),
         (
-            Mode::Auto,
-            with(with_cuda(), What::StaticPython),
+            RecordMode::Auto,
+            with(with_cuda(), ObstacleKind::StaticPython),
             "probes, 1 notes",
         ),
         (
-            Mode::Auto,
+            RecordMode::Auto,
             with(with_cuda(), drops()),
             "probes+gpu, 1 notes",
         ),
@@ -197,14 +209,17 @@ fn what_keeps_the_library_out() {
     }
     let alone = RecordConfig {
         follow: false,
-        ..asked(Mode::Inject)
+        ..asked(RecordMode::Inject)
     };
-    assert_eq!(outcome(&alone, &with(facts(), What::Static)), "command");
+    assert_eq!(
+        outcome(&alone, &with(facts(), ObstacleKind::Static)),
+        "command"
+    );
 }
 
 #[test]
 fn the_library_is_asked_for_what_was_asked() {
-    let options = |config: &RecordConfig, facts: &Facts| {
+    let options = |config: &RecordConfig, facts: &ModeFacts| {
         let decision = choose(config, facts).expect("a decision");
         decision.injection.expect("an injection").options
     };
@@ -214,9 +229,9 @@ fn the_library_is_asked_for_what_was_asked() {
         follow: false,
         gpu_yield: true,
         cuda: CudaMode::Sync,
-        ..asked(Mode::Inject)
+        ..asked(RecordMode::Inject)
     };
-    let expected = Options {
+    let expected = InjectOptions {
         collections: true,
         stack_depth: 3,
         allocations: true,
@@ -225,19 +240,19 @@ fn the_library_is_asked_for_what_was_asked() {
         yields: true,
         gpu_records: 1 << 18,
         follow: false,
-        ..Options::default()
+        ..InjectOptions::default()
     };
     assert_eq!(options(&all, &facts()), expected);
     let both = RecordConfig {
-        mode: Mode::Both,
+        mode: RecordMode::Both,
         ..all
     };
     assert!(!options(&both, &facts()).allocations);
-    let gpu = options(&asked(Mode::Auto), &with_cuda());
+    let gpu = options(&asked(RecordMode::Auto), &with_cuda());
     assert!(!gpu.collections && !gpu.allocations && gpu.cuda && gpu.follow);
     let off = RecordConfig {
         cuda: CudaMode::Off,
-        ..asked(Mode::Inject)
+        ..asked(RecordMode::Inject)
     };
     assert!(!options(&off, &facts()).cuda);
 }
@@ -246,34 +261,37 @@ fn the_library_is_asked_for_what_was_asked() {
 fn cupti_is_left_to_who_has_it() {
     let yielding = RecordConfig {
         gpu_yield: true,
-        ..asked(Mode::Auto)
+        ..asked(RecordMode::Auto)
     };
     assert_eq!(outcome(&yielding, &with_cuda()), "probes, 0 notes");
-    let facts = Facts {
+    let facts = ModeFacts {
         foreign_injection: Some("/opt/nsys/inject.so".into()),
         ..with_cuda()
     };
-    assert_eq!(outcome(&asked(Mode::Auto), &facts), "probes+gpu, 1 notes");
-    let decision = choose(&asked(Mode::Inject), &facts).expect("a decision");
+    assert_eq!(
+        outcome(&asked(RecordMode::Auto), &facts),
+        "probes+gpu, 1 notes"
+    );
+    let decision = choose(&asked(RecordMode::Inject), &facts).expect("a decision");
     assert!(decision.notes[0].contains("/opt/nsys/inject.so"));
 }
 
 #[test]
 fn what_is_said() {
     let texts = [
-        choose(&asked(Mode::Auto), &unprivileged())
+        choose(&asked(RecordMode::Auto), &unprivileged())
             .expect("a decision")
             .opening
             .expect("one line")
             .to_string(),
-        refusal(&asked(Mode::Ebpf), &unprivileged()),
-        refusal(&attach(Mode::Auto), &unprivileged()),
-        refusal(&asked(Mode::Auto), &no_library(unprivileged())),
-        refusal(&attach(Mode::Inject), &facts()),
+        refusal(&asked(RecordMode::Ebpf), &unprivileged()),
+        refusal(&attach(RecordMode::Auto), &unprivileged()),
+        refusal(&asked(RecordMode::Auto), &no_library(unprivileged())),
+        refusal(&attach(RecordMode::Inject), &facts()),
         refusal(
-            &asked(Mode::Inject),
-            &Facts {
-                obstacles: obstacle(What::StaticPython),
+            &asked(RecordMode::Inject),
+            &ModeFacts {
+                obstacles: obstacle(ObstacleKind::StaticPython),
                 ..facts()
             },
         ),
@@ -283,7 +301,7 @@ fn what_is_said() {
     insta::assert_snapshot!(texts.replace(" /usr/lib/gctrace", " /usr/local/lib/gctrace"));
 }
 
-fn refusal(config: &RecordConfig, facts: &Facts) -> String {
+fn refusal(config: &RecordConfig, facts: &ModeFacts) -> String {
     let refused = choose(config, facts).expect_err("refused");
     format!("gctrace: {refused}\n{}", refused.remedy())
 }

@@ -1,7 +1,7 @@
 //! The thread against a library with known figures, and its schedule.
 
 use super::*;
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use gctrace_event::GpuSample;
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,7 +48,7 @@ impl Fake {
 /// The thread, and what it says.
 struct Running {
     stop: Option<Sender<()>>,
-    messages: Receiver<Message>,
+    messages: Receiver<SamplingMessage>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -57,14 +57,14 @@ impl Running {
         let (stop, stopped) = channel();
         let (to_us, messages) = channel();
         let thread = std::thread::spawn(move || {
-            let mut worker = Worker {
+            let mut worker = SamplingWorker {
                 period: Duration::from_millis(1),
                 retry: Duration::from_millis(5),
                 stop: &stopped,
                 messages: &to_us,
-                absences: Absences::default(),
+                absences: NvmlAbsences::default(),
                 known: HashMap::new(),
-                said: HashSet::new(),
+                reported: HashSet::new(),
             };
             worker.run(Some(&library));
         });
@@ -76,7 +76,7 @@ impl Running {
     }
 
     /// Waits for a message, and returns those before it too.
-    fn until(&self, wanted: impl Fn(&Message) -> bool) -> Vec<Message> {
+    fn until(&self, wanted: impl Fn(&SamplingMessage) -> bool) -> Vec<SamplingMessage> {
         let mut all = Vec::new();
         while !all.last().is_some_and(&wanted) {
             let message = self.messages.recv_timeout(Duration::from_secs(60));
@@ -85,7 +85,7 @@ impl Running {
         all
     }
 
-    fn end(mut self) -> Vec<Message> {
+    fn end(mut self) -> Vec<SamplingMessage> {
         self.stop = None;
         let thread = self.thread.take().expect("a thread");
         thread.join().expect("it ends in order");
@@ -93,22 +93,22 @@ impl Running {
     }
 }
 
-fn note(message: &Message) -> Option<&str> {
+fn note(message: &SamplingMessage) -> Option<&str> {
     match message {
-        Message::Note { message, .. } => Some(message),
+        SamplingMessage::Note { message, .. } => Some(message),
         _ => None,
     }
 }
 
-fn sample(message: &Message) -> Option<&GpuSample> {
+fn sample(message: &SamplingMessage) -> Option<&GpuSample> {
     match message {
-        Message::Sample(sample) => Some(sample),
+        SamplingMessage::Sample(sample) => Some(sample),
         _ => None,
     }
 }
 
-fn devices(messages: &[Message]) -> usize {
-    let device = |message: &&Message| matches!(message, Message::Device(_));
+fn devices(messages: &[SamplingMessage]) -> usize {
+    let device = |message: &&SamplingMessage| matches!(message, SamplingMessage::Device(_));
     messages.iter().filter(device).count()
 }
 
@@ -206,7 +206,7 @@ fn one_gpu_of_two_goes_and_comes_back() {
 #[test]
 fn without_a_library_nothing_is_said() {
     let running = Running::start("/no/such/libnvidia-ml.so.1".into());
-    let messages = running.until(|message| matches!(message, Message::Detail(_)));
+    let messages = running.until(|message| matches!(message, SamplingMessage::Detail(_)));
     assert_eq!(messages.len(), 1);
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(
@@ -219,7 +219,7 @@ fn without_a_library_nothing_is_said() {
 #[test]
 fn extras_take_turns() {
     let start = Instant::now();
-    let mut schedule = Schedule::new(3);
+    let mut schedule = SamplingSchedule::new(3);
     let mut round = |ms: u64| -> Vec<(bool, bool)> {
         schedule.begin_round(start + Duration::from_millis(ms));
         let asked = (0..3).map(|place| schedule.extras(place));

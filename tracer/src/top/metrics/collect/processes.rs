@@ -1,13 +1,13 @@
 //! The metrics of single processes.
 
-use super::Figures;
-use super::Page;
+use super::FamilyWriter;
+use super::MetricValue;
+use super::MetricsFigures;
 use super::Sample;
-use super::Value;
 use super::by_reason;
 use super::seconds;
 use crate::top::metrics::families;
-use crate::top::metrics::families::Family;
+use crate::top::metrics::families::MetricFamily;
 use crate::top::metrics::labels;
 use crate::top::metrics::labels::GENERATION_NAMES;
 use crate::top::metrics::labels::Label;
@@ -45,8 +45,8 @@ pub(super) fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
     u64::try_from(left_out).unwrap_or(u64::MAX)
 }
 
-impl Figures {
-    pub(super) fn processes(&self, page: &mut Page<'_>) -> Result<(), Error> {
+impl MetricsFigures {
+    pub(super) fn processes(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         page.write(&families::PROCESS, self.each(|one| Some(described(one))))?;
         page.write(
             &families::PROCESS_SINCE,
@@ -58,10 +58,10 @@ impl Figures {
         self.gpu_use(page)
     }
 
-    fn collections(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn collections(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         page.write(
             &families::PROCESS_PAUSES,
-            self.reasons(|value| Value::Whole(value.count)),
+            self.reasons(|value| MetricValue::Whole(value.count)),
         )?;
         page.write(
             &families::PROCESS_PAUSE_TIME,
@@ -74,24 +74,29 @@ impl Figures {
             Some(seconds(one.collections.longest_ns))
         })?;
         self.plain(page, &families::PROCESS_COLLECTED, |one| {
-            Some(Value::Whole(one.collections.collected))
+            Some(MetricValue::Whole(one.collections.collected))
         })?;
         self.plain(page, &families::PROCESS_UNCOLLECTABLE, |one| {
-            Some(Value::Whole(one.collections.uncollectable))
+            Some(MetricValue::Whole(one.collections.uncollectable))
         })
     }
 
-    fn settings(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn settings(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let heap = self.running(|one| {
             let heap = one.heap_objects?;
             let scope = labels::word("scope", if heap.all { "all" } else { "oldest" });
             let labels = labels::with(&labels::process(one), scope);
-            Some((labels, Value::Whole(heap.count)))
+            Some((labels, MetricValue::Whole(heap.count)))
         });
         page.write(&families::PROCESS_HEAP, heap)?;
         page.write(
             &families::PROCESS_ENABLED,
-            self.running(|one| Some((labels::process(one), Value::Whole(one.enabled?.into())))),
+            self.running(|one| {
+                Some((
+                    labels::process(one),
+                    MetricValue::Whole(one.enabled?.into()),
+                ))
+            }),
         )?;
         let thresholds = self.alive().flat_map(|one| {
             let named = GENERATION_NAMES
@@ -100,48 +105,52 @@ impl Figures {
             named.map(|(name, threshold)| {
                 let generation = labels::word("generation", name);
                 let labels = labels::with(&labels::process(one), generation);
-                (labels, Value::Signed(threshold.into()))
+                (labels, MetricValue::Signed(threshold.into()))
             })
         });
         page.write(&families::PROCESS_THRESHOLD, thresholds)
     }
 
-    fn allocation(&self, page: &mut Page<'_>) -> Result<(), Error> {
-        let of = |figure: fn(&ProcessFigures) -> Option<Value>| {
+    fn allocation(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
+        let of = |figure: fn(&ProcessFigures) -> Option<MetricValue>| {
             self.running(move |one| Some((labels::process(one), figure(one)?)))
         };
         page.write(
             &families::PROCESS_CONTAINERS,
-            of(|one| Some(Value::Whole(one.pressure?.net_containers_per_second?))),
+            of(|one| Some(MetricValue::Whole(one.pressure?.net_containers_per_second?))),
         )?;
         page.write(
             &families::PROCESS_ARENAS,
-            of(|one| Some(Value::Signed(one.pressure?.arena_bytes_per_second?))),
+            of(|one| Some(MetricValue::Signed(one.pressure?.arena_bytes_per_second?))),
         )?;
         page.write(
             &families::PROCESS_ALLOCATIONS,
-            of(|one| Some(Value::Whole(one.pressure?.allocations_per_cpu_second?))),
+            of(|one| {
+                Some(MetricValue::Whole(
+                    one.pressure?.allocations_per_cpu_second?,
+                ))
+            }),
         )?;
         page.write(
             &families::PROCESS_RESIDENT,
-            of(|one| Some(Value::Whole(one.resident_bytes?))),
+            of(|one| Some(MetricValue::Whole(one.resident_bytes?))),
         )
     }
 
-    fn gpu_use(&self, page: &mut Page<'_>) -> Result<(), Error> {
+    fn gpu_use(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
         let same = self.on_gpus(|labels, gpu| {
             let gpu = labels::number("gpu", gpu.nvml_index.filter(|_| !gpu.by_nvml)?);
-            Some((labels::with(&labels, gpu), Value::Whole(1)))
+            Some((labels::with(&labels, gpu), MetricValue::Whole(1)))
         });
         page.write(&families::PROCESS_GPU, same)?;
         let allocated = self.on_gpus(|labels, gpu| {
             let bytes = gpu.torch_allocated_bytes?;
-            Some((labels, Value::Whole(bytes)))
+            Some((labels, MetricValue::Whole(bytes)))
         });
         page.write(&families::PROCESS_TORCH_ALLOCATED, allocated)?;
         let reserved = self.on_gpus(|labels, gpu| {
             let bytes = gpu.torch_reserved_bytes?;
-            Some((labels, Value::Whole(bytes)))
+            Some((labels, MetricValue::Whole(bytes)))
         });
         page.write(&families::PROCESS_TORCH_RESERVED, reserved)?;
         page.write(&families::PROCESS_GPU_MEMORY, self.gpu_memory())?;
@@ -171,7 +180,7 @@ impl Figures {
                 let own = gpu.by_nvml.then_some(gpu.device);
                 let index = labels::number("gpu", own.or(gpu.nvml_index)?);
                 let labels = labels::with(&labels::process(one), index);
-                Some((labels, Value::Whole(gpu.memory_bytes?)))
+                Some((labels, MetricValue::Whole(gpu.memory_bytes?)))
             })
         })
     }
@@ -188,7 +197,7 @@ impl Figures {
 
     fn reasons(
         &self,
-        value: fn(&gctrace_analysis::live::CountAndTime) -> Value,
+        value: fn(&gctrace_analysis::live::CountAndTime) -> MetricValue,
     ) -> impl Iterator<Item = Sample<'_>> {
         self.snapshot.processes.iter().flat_map(move |one| {
             by_reason(&one.collections, &labels::process(one), self.usual_reason())
@@ -199,9 +208,9 @@ impl Figures {
 
     fn plain(
         &self,
-        page: &mut Page<'_>,
-        family: &Family,
-        value: fn(&ProcessFigures) -> Option<Value>,
+        page: &mut FamilyWriter<'_>,
+        family: &MetricFamily,
+        value: fn(&ProcessFigures) -> Option<MetricValue>,
     ) -> Result<(), Error> {
         page.write(
             family,
@@ -240,7 +249,7 @@ fn described(one: &ProcessFigures) -> Sample<'_> {
     all.extend(one.parent.map(|parent| labels::number("parent", parent)));
     let inner = one.namespace_pid;
     all.extend(inner.map(|pid| labels::number("namespace_pid", pid)));
-    (all, Value::Whole(1))
+    (all, MetricValue::Whole(1))
 }
 
 /// A device by CUDA's count within the process.

@@ -1,22 +1,27 @@
 use super::*;
+use crate::top::live_handle::LiveHandle;
+use crate::top::metrics::MetricsServer;
 use crate::top::metrics::ServeError;
-use crate::top::metrics::Server;
-use crate::top::shared::Shared;
 use gctrace_analysis::live::Live;
-use gctrace_event::Header;
+use gctrace_event::TraceHeader;
 use proptest::prelude::*;
 use std::io::Read as _;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::net::TcpStream;
 
-fn server(address: &str) -> Server {
-    let live = Live::new(Header::default(), 10_000_000);
-    Server::start(address.parse().unwrap(), false, Arc::new(Shared::new(live))).unwrap()
+fn server(address: &str) -> MetricsServer {
+    let live = Live::new(TraceHeader::default(), 10_000_000);
+    MetricsServer::start(
+        address.parse().unwrap(),
+        false,
+        Arc::new(LiveHandle::new(live)),
+    )
+    .unwrap()
 }
 
 /// What is answered to these bytes, until the connection is closed.
-fn said(to: SocketAddr, bytes: &[u8]) -> String {
+fn answered(to: SocketAddr, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(to).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(30)))
@@ -30,7 +35,7 @@ fn said(to: SocketAddr, bytes: &[u8]) -> String {
 
 fn asked(to: SocketAddr, line: &str, headers: &str) -> (String, String) {
     let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-    let answer = said(to, request.as_bytes());
+    let answer = answered(to, request.as_bytes());
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
     (head.to_lowercase(), body.to_owned())
 }
@@ -54,10 +59,10 @@ fn the_page_is_served_over_both_families_of_addresses() {
 
 #[test]
 fn names_that_could_be_rebound_are_refused_where_it_is_of_this_machine_alone() {
-    let status = |server: &Server, host: &str| {
+    let status = |server: &MetricsServer, host: &str| {
         let port = server.address().port();
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        let answer = said(SocketAddr::from(([127, 0, 0, 1], port)), request.as_bytes());
+        let answer = answered(SocketAddr::from(([127, 0, 0, 1], port)), request.as_bytes());
         answer.split(' ').nth(1).expect("a status").to_owned()
     };
     let local = server("127.0.0.1:0");
@@ -65,7 +70,7 @@ fn names_that_could_be_rebound_are_refused_where_it_is_of_this_machine_alone() {
     assert_eq!(status(&local, "localhost:9464"), "200");
     assert_eq!(status(&local, "127.0.0.1"), "200");
     let target = b"GET http://evil.example.com/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    assert!(said(local.address(), target).starts_with("HTTP/1.1 403"));
+    assert!(answered(local.address(), target).starts_with("HTTP/1.1 403"));
     let open = server("0.0.0.0:0");
     assert_eq!(status(&open, "node7.cluster.example"), "200");
 }
@@ -130,10 +135,10 @@ fn a_head_that_does_not_end_is_refused() {
     let server = server("127.0.0.1:0");
     let to = server.address();
     let endless = format!("GET /metrics HTTP/1.1\r\nx: {}", "y".repeat(1 << 20));
-    let answer = said(to, endless.as_bytes());
+    let answer = answered(to, endless.as_bytes());
     assert!(!answer.contains("200 OK"), "{answer}");
     let many: String = (0..10_000).map(|n| format!("x{n}: y\r\n")).collect();
-    let answer = said(
+    let answer = answered(
         to,
         format!("GET /metrics HTTP/1.1\r\n{many}\r\n").as_bytes(),
     );
@@ -145,14 +150,14 @@ fn a_head_that_does_not_end_is_refused() {
 fn an_address_that_is_taken_is_named() {
     let server = server("127.0.0.1:0");
     let address = server.address();
-    let live = Live::new(Header::default(), 10_000_000);
-    let error = Server::start(address, false, Arc::new(Shared::new(live))).unwrap_err();
+    let live = Live::new(TraceHeader::default(), 10_000_000);
+    let error = MetricsServer::start(address, false, Arc::new(LiveHandle::new(live))).unwrap_err();
     assert!(matches!(error, ServeError::Bind { .. }));
     assert!(error.to_string().contains(&address.to_string()));
     drop(server);
     // Its end freed the address.
-    let live = Live::new(Header::default(), 10_000_000);
-    Server::start(address, false, Arc::new(Shared::new(live))).unwrap();
+    let live = Live::new(TraceHeader::default(), 10_000_000);
+    MetricsServer::start(address, false, Arc::new(LiveHandle::new(live))).unwrap();
 }
 
 proptest! {

@@ -1,8 +1,8 @@
 //! docs/metrics.md and docs/grafana-dashboard.json name the metrics that there are, and ask in valid PromQL.
 
-use crate::limit::InTime as _;
+use crate::limit::WithTimeout as _;
 use crate::top::metrics::families;
-use crate::top::metrics::families::Family;
+use crate::top::metrics::families::MetricFamily;
 use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use prometheus_client::metrics::MetricType;
@@ -19,7 +19,7 @@ fn document(name: &str) -> String {
 }
 
 /// The name under which a family is asked for; of a histogram there are several.
-fn asked_for(family: &Family) -> String {
+fn asked_for(family: &MetricFamily) -> String {
     let unit = family.unit.map(|unit| format!("_{unit}"));
     let suffix = match family.kind {
         MetricType::Counter => "_total",
@@ -164,8 +164,8 @@ fn promtool_takes_every_query() {
         );
         return;
     };
-    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-    assert!(checked.status.success(), "{said}");
+    let answered = String::from_utf8_lossy(&checked.stderr).into_owned();
+    assert!(checked.status.success(), "{answered}");
     let found = format!("{} rules found", queries.len());
     assert!(String::from_utf8_lossy(&checked.stdout).contains(&found));
 }

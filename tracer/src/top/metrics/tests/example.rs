@@ -23,19 +23,19 @@ pub(super) fn example() -> Snapshot {
             memory_total_bytes: Some(80_000_000_000),
             at_ns: 0,
         }],
-        totals: Totals {
+        totals: SnapshotTotals {
             collections: collections(3),
             processes: 4,
             ended: 2,
-            ..Totals::default()
+            ..SnapshotTotals::default()
         },
         recorder: recorder(),
         ..Snapshot::default()
     }
 }
 
-fn recorder() -> Recorder {
-    Recorder {
+fn recorder() -> RecorderCost {
+    RecorderCost {
         unexamined: 0,
         lost: BTreeMap::from([("pauses".to_owned(), 12), ("a \"b\"".to_owned(), 1)]),
         cpu_ns: 2_500_000_000,
@@ -48,13 +48,13 @@ fn recorder() -> Recorder {
 }
 
 /// Different for each `factor`.
-fn collections(factor: u64) -> Collections {
-    let mut made = Collections {
+fn collections(factor: u64) -> CollectionCounts {
+    let mut made = CollectionCounts {
         collected: 1000 * factor,
         uncollectable: 10 * factor,
         with_collected: 5 * factor,
         longest_ns: 1_234_567_891 * factor,
-        ..Collections::default()
+        ..CollectionCounts::default()
     };
     let reasons = [("automatic", 7), ("manual", 3), ("shutdown", 1)];
     for (reason, weight) in reasons {
@@ -159,7 +159,7 @@ fn ended() -> ProcessFigures {
         pid: 99,
         command: "x".repeat(1000),
         collections: collections(1),
-        ended: Some(Ended::default()),
+        ended: Some(ProcessEnd::default()),
         resident_bytes: Some(1),
         heap_objects: Some(HeapObjects::default()),
         ..ProcessFigures::default()

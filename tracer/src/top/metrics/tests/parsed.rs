@@ -75,9 +75,9 @@ impl Parsed {
             .unwrap()
             .write_all(page.as_bytes())
             .unwrap();
-        let said = parser.wait_with_output().unwrap();
-        assert!(said.status.success(), "refused by the parser:\n{page}");
-        let families = serde_json::from_slice(&said.stdout).unwrap();
+        let answered = parser.wait_with_output().unwrap();
+        assert!(answered.status.success(), "refused by the parser:\n{page}");
+        let families = serde_json::from_slice(&answered.stdout).unwrap();
         Some(Self { families })
     }
 

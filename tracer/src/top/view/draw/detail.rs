@@ -1,6 +1,6 @@
 //! More about one process: pause times by generation, the lines with most GC time, steps, the GPU.
 
-use super::Picture;
+use super::ViewFrame;
 use super::bottom;
 use super::histogram;
 use super::log;
@@ -13,7 +13,7 @@ use super::title;
 use super::top;
 use crate::top::view::text;
 use crate::top::view::theme;
-use gctrace_analysis::live::Detail;
+use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
@@ -28,7 +28,7 @@ const STRIPS: usize = 4;
 const HISTOGRAM: u16 = 60;
 
 /// Draws; how many lines can be scrolled away.
-pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     let heading = top(&mut area, 1);
     let Some(process) = picture.state.process(picture.snapshot) else {
         title(
@@ -70,7 +70,7 @@ pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -
 }
 
 /// Lines that everything takes.
-pub(super) fn wanted(picture: &Picture<'_>) -> u16 {
+pub(super) fn wanted(picture: &ViewFrame<'_>) -> u16 {
     let Some(process) = picture.state.process(picture.snapshot) else {
         return 0;
     };
@@ -136,7 +136,7 @@ fn halves(mut area: Rect) -> (Rect, Rect) {
 }
 
 /// The table of lines; how many of them can be scrolled away.
-fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &Detail, scrolled: usize) -> usize {
+fn draw_lines(buffer: &mut Buffer, area: Rect, detail: &ProcessDetail, scrolled: usize) -> usize {
     let heading = "GC TIME  PAUSES  LINE WITH MOST GC TIME";
     put(buffer, area, 0, Line::from(styled(heading, theme::bold())));
     let width = usize::from(area.width).saturating_sub(17);

@@ -1,15 +1,15 @@
 //! The last lines: totals, losses, what gctrace costs; what was last said; the keys, or a prompt.
 
-use super::Picture;
+use super::ViewFrame;
 use super::plain;
 use super::styled;
 use super::with_parts;
-use crate::top::shared::Phase;
+use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
 use crate::top::view::text;
 use crate::top::view::theme;
 use gctrace_analysis::live::Notice;
-use gctrace_analysis::live::Recorder;
+use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::units;
 use ratatui::layout::Rect;
@@ -21,7 +21,7 @@ const NOTICE_NS: u64 = 60_000_000_000;
 /// From this height on notices and totals have lines.
 const WITH_TOTALS: u16 = 8;
 
-pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
+pub(super) fn lines(picture: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
     let width = usize::from(screen.width);
     let mut lines = Vec::new();
     if screen.height >= WITH_TOTALS {
@@ -102,7 +102,7 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
     styled(words, theme::bad())
 }
 
-fn own_cost(recorder: &Recorder) -> Vec<String> {
+fn own_cost(recorder: &RecorderCost) -> Vec<String> {
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
         text::percent(recorder.cpu_ppm),
@@ -118,7 +118,7 @@ fn own_cost(recorder: &Recorder) -> Vec<String> {
 }
 
 /// The keys, a prompt, or what there is to say.
-fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
+fn last_line(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let state = picture.state;
     match &state.overlay {
         Overlay::Filter(_) => {
@@ -140,12 +140,12 @@ fn last_line(picture: &Picture<'_>, width: usize) -> Line<'static> {
         return Line::from(styled(text::clean(message), theme::warning()));
     }
     match picture.phase {
-        Phase::Ended(sentences) => {
+        LivePhase::Ended(sentences) => {
             let sentences: Vec<String> = sentences.iter().map(|words| sentence(words)).collect();
             let words = format!(" {} Press q to leave. ", sentences.join(" "));
             Line::from(styled(ended_in(&words, width), theme::reversed()))
         }
-        Phase::Recording => keys(picture, width),
+        LivePhase::Recording => keys(picture, width),
     }
 }
 
@@ -189,7 +189,7 @@ fn prompt(label: &str, typed: &str, hint: &str, width: usize) -> Line<'static> {
     ])
 }
 
-fn keys(picture: &Picture<'_>, width: usize) -> Line<'static> {
+fn keys(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let state = picture.state;
     let mut keys: Vec<(&str, String)> = Vec::new();
     if !state.filter.is_empty() {

@@ -1,13 +1,13 @@
 //! The first lines: what is recorded and for how long, the answer in one sentence, the GPUs.
 
-use super::Picture;
+use super::ViewFrame;
 use super::name;
 use super::plain;
 use super::put;
 use super::styled;
 use super::with_parts;
+use crate::top::live_handle::LivePhase;
 use crate::top::local_time;
-use crate::top::shared::Phase;
 use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const NAME: &str = "gctrace top";
 
-pub(super) fn lines(picture: &Picture<'_>, screen: Rect) -> Vec<Line<'static>> {
+pub(super) fn lines(picture: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if screen.height >= 4 {
         lines.push(about(picture, usize::from(screen.width)));
@@ -45,15 +45,15 @@ pub(super) fn draw(lines: &[Line<'static>], buffer: &mut Buffer, area: Rect) {
 }
 
 /// Name, machine, processes; at the right whether it moves, how often, what time it is.
-fn about(picture: &Picture<'_>, width: usize) -> Line<'static> {
+fn about(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let snapshot = picture.snapshot;
     let state = picture.state;
     let time = local_time::time_of_day(snapshot.at_unix_ns, picture.utc_offset_s);
     let every = format!("every {}", text::seconds(state.interval));
     let (mark, style) = match picture.phase {
-        Phase::Ended(_) => (" ENDED ", theme::reversed()),
-        Phase::Recording if state.paused => (" PAUSED ", theme::reversed()),
-        Phase::Recording => ("", theme::dim()),
+        LivePhase::Ended(_) => (" ENDED ", theme::reversed()),
+        LivePhase::Recording if state.paused => (" PAUSED ", theme::reversed()),
+        LivePhase::Recording => ("", theme::dim()),
     };
     let right = format!("  {every}  {time}");
     let fixed = text::width(NAME) + text::width(mark) + text::width(&right);
@@ -99,9 +99,9 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// The answer in one sentence.
-fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
+fn answer(picture: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let snapshot = picture.snapshot;
-    if let (Phase::Ended(_), Some(whole)) = (picture.phase, in_the_end(snapshot)) {
+    if let (LivePhase::Ended(_), Some(whole)) = (picture.phase, in_the_end(snapshot)) {
         return whole;
     }
     let living = snapshot
@@ -109,7 +109,7 @@ fn answer(picture: &Picture<'_>, width: usize) -> Line<'static> {
         .iter()
         .filter(|process| process.ended.is_none());
     let Some(most) = living.max_by_key(|process| process.interval_pause_ns) else {
-        return Line::from(plain(nobody(picture)));
+        return Line::from(plain(no_processes(picture)));
     };
     let spans = sentence(most, snapshot);
     with_parts(spans, more(snapshot, most), width)
@@ -140,9 +140,9 @@ fn judged(ppm: u64) -> Style {
     }
 }
 
-fn nobody(picture: &Picture<'_>) -> &'static str {
+fn no_processes(picture: &ViewFrame<'_>) -> &'static str {
     match (picture.phase, picture.command) {
-        (Phase::Ended(_), _) => "No Python process is left.",
+        (LivePhase::Ended(_), _) => "No Python process is left.",
         _ if picture.snapshot.totals.processes > 0 => {
             "No Python process is left; waiting for others."
         }

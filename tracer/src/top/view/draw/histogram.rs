@@ -24,13 +24,13 @@ pub(super) fn wanted(histograms: &[Histogram; GENERATIONS]) -> usize {
 
 /// Some neighbouring classes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Class {
+struct HistogramBar {
     /// Upper bound; `None`: longer than all bounds.
     bound_ns: Option<u64>,
     counts: [u64; GENERATIONS],
 }
 
-impl Class {
+impl HistogramBar {
     fn total(&self) -> u64 {
         self.counts
             .iter()
@@ -50,7 +50,7 @@ pub(super) fn draw(buffer: &mut Buffer, area: Rect, histograms: &[Histogram; GEN
             theme::bold(),
         )),
     );
-    let most = classes.iter().map(Class::total).max().unwrap_or(0);
+    let most = classes.iter().map(HistogramBar::total).max().unwrap_or(0);
     let room = usize::from(area.width).saturating_sub(LABEL + COUNT * shown.len() + 1);
     for (class, row) in classes.iter().zip(1..area.height) {
         let mut line = label(class);
@@ -101,7 +101,7 @@ fn heading(shown: &[usize], width: usize) -> String {
     heading
 }
 
-fn label(class: &Class) -> String {
+fn label(class: &HistogramBar) -> String {
     let words = match class.bound_ns {
         Some(bound) => format!("≤{}", whole(bound)),
         None => format!(">{}", whole(PAUSE_CLASSES_NS.last().copied().unwrap_or(0))),
@@ -123,11 +123,11 @@ fn whole(ns: u64) -> String {
 }
 
 /// From the first class with pauses to the last; neighbours together where there are more than `most` lines.
-fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<Class> {
+fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<HistogramBar> {
     let bounds = PAUSE_CLASSES_NS.iter().copied().map(Some).chain([None]);
-    let all: Vec<Class> = bounds
+    let all: Vec<HistogramBar> = bounds
         .enumerate()
-        .map(|(index, bound_ns)| Class {
+        .map(|(index, bound_ns)| HistogramBar {
             bound_ns,
             counts: std::array::from_fn(|generation| {
                 histograms
@@ -152,14 +152,14 @@ fn classes(histograms: &[Histogram; GENERATIONS], most: usize) -> Vec<Class> {
         .collect()
 }
 
-fn together(classes: &[Class]) -> Class {
+fn together(classes: &[HistogramBar]) -> HistogramBar {
     let sum = |generation: usize| {
         let counts = classes
             .iter()
             .filter_map(|class| class.counts.get(generation));
         counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
     };
-    Class {
+    HistogramBar {
         bound_ns: classes.last().and_then(|class| class.bound_ns),
         counts: std::array::from_fn(sum),
     }

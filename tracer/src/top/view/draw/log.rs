@@ -1,6 +1,6 @@
 //! The log of long pauses, the newest first.
 
-use super::Picture;
+use super::ViewFrame;
 use super::name_of;
 use super::plain;
 use super::put;
@@ -10,7 +10,7 @@ use super::top;
 use crate::top::local_time;
 use crate::top::view::text;
 use crate::top::view::theme;
-use gctrace_analysis::live::Line as SourceLine;
+use gctrace_analysis::live::CodeLine as SourceLine;
 use gctrace_analysis::live::LongPause;
 use gctrace_analysis::units;
 use ratatui::buffer::Buffer;
@@ -23,7 +23,7 @@ const FELT_NS: u64 = 100_000_000;
 
 /// Draws; how many lines can be scrolled away.
 pub(super) fn draw(
-    picture: &Picture<'_>,
+    picture: &ViewFrame<'_>,
     buffer: &mut Buffer,
     mut area: Rect,
     focused: bool,

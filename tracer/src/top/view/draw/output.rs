@@ -1,6 +1,6 @@
 //! The panes of text: what the command prints, what gctrace has to say.
 
-use super::Picture;
+use super::ViewFrame;
 use super::notice_words;
 use super::put;
 use super::styled;
@@ -13,7 +13,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 /// The last lines of the command's output; how many can be scrolled away.
-pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+pub(super) fn draw(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     let Some(tail) = picture.tail else {
         title(picture, buffer, top(&mut area, 1), "Output", "", true);
         let words = "No command was started from here: its output is where it was before.";
@@ -43,7 +43,7 @@ pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -
 }
 
 /// What gctrace has to say, the newest first, each as long as it is.
-pub(super) fn draw_notices(picture: &Picture<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
+pub(super) fn draw_notices(picture: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -> usize {
     title(
         picture,
         buffer,

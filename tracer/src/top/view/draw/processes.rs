@@ -1,11 +1,11 @@
 //! The table of processes.
 
-use super::Picture;
+use super::ViewFrame;
 use super::put_at;
 use super::styled;
 use crate::top::view::columns;
 use crate::top::view::columns::Column;
-use crate::top::view::columns::Place;
+use crate::top::view::columns::ColumnPosition;
 use crate::top::view::state::Focus;
 use crate::top::view::state::Geometry;
 use crate::top::view::text;
@@ -20,7 +20,12 @@ use ratatui::text::Line;
 use ratatui::text::Span;
 
 /// Draws titles and rows; says where.
-pub(super) fn draw(picture: &Picture<'_>, buffer: &mut Buffer, head: Rect, body: Rect) -> Geometry {
+pub(super) fn draw(
+    picture: &ViewFrame<'_>,
+    buffer: &mut Buffer,
+    head: Rect,
+    body: Rect,
+) -> Geometry {
     let state = picture.state;
     let places = columns::places(body.width, state.columns_from, picture.snapshot);
     draw_head(picture, buffer, head, &places);
@@ -66,7 +71,7 @@ fn first_row(chosen: usize, rows: usize, height: u16) -> usize {
     chosen.saturating_sub(height / 2).min(last_page)
 }
 
-fn draw_head(picture: &Picture<'_>, buffer: &mut Buffer, area: Rect, places: &[Place]) {
+fn draw_head(picture: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, places: &[ColumnPosition]) {
     if area.height == 0 {
         return;
     }
@@ -99,10 +104,10 @@ fn draw_head(picture: &Picture<'_>, buffer: &mut Buffer, area: Rect, places: &[P
 }
 
 fn draw_row(
-    picture: &Picture<'_>,
+    picture: &ViewFrame<'_>,
     buffer: &mut Buffer,
     (body, row): (Rect, u16),
-    places: &[Place],
+    places: &[ColumnPosition],
     process: &ProcessFigures,
 ) {
     let ended = process.ended.is_some();
@@ -123,7 +128,7 @@ fn draw_row(
 }
 
 /// Reversed where keys go to the table, otherwise bold: colours of the cells stay readable.
-fn choose(picture: &Picture<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
+fn choose(picture: &ViewFrame<'_>, buffer: &mut Buffer, body: Rect, row: u16) {
     let area = Rect {
         y: body.y.saturating_add(row),
         height: 1,

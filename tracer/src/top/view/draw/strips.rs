@@ -6,7 +6,7 @@ use super::styled;
 use crate::top::view::columns;
 use crate::top::view::text;
 use crate::top::view::theme;
-use gctrace_analysis::live::Detail;
+use gctrace_analysis::live::ProcessDetail;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
@@ -25,7 +25,11 @@ const SPAN_NS: u64 = 8_000_000_000;
 const NARROW: usize = 60;
 
 /// All lines, for a screen of so many columns.
-pub(super) fn lines(process: &ProcessFigures, detail: &Detail, width: usize) -> Vec<Line<'static>> {
+pub(super) fn lines(
+    process: &ProcessFigures,
+    detail: &ProcessDetail,
+    width: usize,
+) -> Vec<Line<'static>> {
     let words = if width < NARROW { 0 } else { WORDS };
     let room = width.saturating_sub(LABEL + words);
     let mut lines = steps(detail, room);
@@ -37,7 +41,7 @@ fn label(words: &str) -> Span<'static> {
     styled(text::fill(words, LABEL, true), theme::dim())
 }
 
-fn steps(detail: &Detail, room: usize) -> Vec<Line<'static>> {
+fn steps(detail: &ProcessDetail, room: usize) -> Vec<Line<'static>> {
     let from = detail.steps.len().saturating_sub(room);
     let shown = detail.steps.get(from..).unwrap_or_default();
     let Some(last) = shown.last() else {
@@ -63,7 +67,11 @@ fn steps(detail: &Detail, room: usize) -> Vec<Line<'static>> {
     vec![Line::from(bars), Line::from(marks)]
 }
 
-fn step_words(detail: &Detail, shown: &[StepFigures], last: &StepFigures) -> (String, String) {
+fn step_words(
+    detail: &ProcessDetail,
+    shown: &[StepFigures],
+    last: &StepFigures,
+) -> (String, String) {
     let basis = if detail.step_basis.is_empty() {
         "step"
     } else {
@@ -83,7 +91,7 @@ fn step_words(detail: &Detail, shown: &[StepFigures], last: &StepFigures) -> (St
     (first, second)
 }
 
-fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<'static>> {
+fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Vec<Line<'static>> {
     if detail.timeline.is_empty() || room == 0 || detail.cell_ns == 0 {
         return Vec::new();
     }
@@ -97,9 +105,9 @@ fn timeline(process: &ProcessFigures, detail: &Detail, room: usize) -> Vec<Line<
         .saturating_sub(together.saturating_mul(room));
     let shown = detail.timeline.get(from..).unwrap_or_default();
     let cells = shown.rchunks(together);
-    let cells: Vec<Cell> = cells
+    let cells: Vec<StripCell> = cells
         .rev()
-        .map(|cells| Cell::of(cells, detail.cell_ns))
+        .map(|cells| StripCell::of(cells, detail.cell_ns))
         .collect();
     let mut lines = Vec::new();
     let exact = shown.iter().any(|cell| cell.gpu_busy_ns.is_some());
@@ -134,7 +142,7 @@ fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
 }
 
 /// Some neighbouring cells together.
-struct Cell {
+struct StripCell {
     length_ns: u64,
     gc_ns: u64,
     /// Busy, and the length of the cells that tell it.
@@ -142,17 +150,17 @@ struct Cell {
     percent: Option<u32>,
 }
 
-impl Cell {
+impl StripCell {
     fn of(cells: &[TimelineCell], cell_ns: u64) -> Self {
         let known = cells.iter().filter_map(|cell| cell.gpu_busy_ns);
         let busy = known.clone().fold(0_u64, u64::saturating_add);
-        let told = known.count() as u64;
+        let reported = known.count() as u64;
         Self {
             length_ns: cell_ns.saturating_mul(cells.len() as u64),
             gc_ns: cells
                 .iter()
                 .fold(0, |sum, cell| sum.saturating_add(cell.gc_ns)),
-            busy: (told > 0).then_some((busy, cell_ns.saturating_mul(told))),
+            busy: (reported > 0).then_some((busy, cell_ns.saturating_mul(reported))),
             percent: cells
                 .iter()
                 .filter_map(|cell| cell.gpu_utilization_percent)

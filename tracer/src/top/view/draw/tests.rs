@@ -6,7 +6,7 @@ mod figures;
 use super::*;
 use crate::top::view::columns::Column;
 use crate::top::view::keys;
-use crate::top::view::state::Effect;
+use crate::top::view::state::ViewEffect;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -29,29 +29,29 @@ const PLAIN: Theme = Theme {
 /// A view without a terminal.
 pub(crate) struct Scene {
     pub(crate) snapshot: Snapshot,
-    pub(crate) state: State,
-    pub(crate) phase: Phase,
-    pub(crate) tail: Option<Tail>,
+    pub(crate) state: ViewState,
+    pub(crate) phase: LivePhase,
+    pub(crate) tail: Option<FileTail>,
     pub(crate) theme: Theme,
     pub(crate) size: (u16, u16),
 }
 
 impl Scene {
     fn new(snapshot: Snapshot, size: (u16, u16)) -> Self {
-        let mut state = State::new(Duration::from_secs(1));
+        let mut state = ViewState::new(Duration::from_secs(1));
         state.arrange(&snapshot);
         Self {
             snapshot,
             state,
-            phase: Phase::Recording,
+            phase: LivePhase::Recording,
             tail: None,
             theme: COLOURED,
             size,
         }
     }
 
-    fn picture(&self) -> Picture<'_> {
-        Picture {
+    fn picture(&self) -> ViewFrame<'_> {
+        ViewFrame {
             snapshot: &self.snapshot,
             state: &self.state,
             phase: &self.phase,
@@ -94,12 +94,12 @@ impl Scene {
         text
     }
 
-    fn press(&mut self, code: KeyCode) -> Effect {
+    fn press(&mut self, code: KeyCode) -> ViewEffect {
         let (_, geometry) = self.terminal();
         let event = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
         match keys::action(&event, self.state.is_typing()) {
             Some(action) => self.state.apply(action, &self.snapshot, &geometry),
-            None => Effect::Draw,
+            None => ViewEffect::Draw,
         }
     }
 
@@ -147,7 +147,7 @@ fn without_ranks_and_gpus() {
 fn expanded() {
     for size in [(80, 24), (120, 40), (200, 50)] {
         let mut scene = Scene::new(figures::training(), size);
-        assert_eq!(scene.press(KeyCode::Enter), Effect::Refresh);
+        assert_eq!(scene.press(KeyCode::Enter), ViewEffect::Refresh);
         let name = format!("expanded_{}x{}", size.0, size.1);
         insta::assert_snapshot!(name, scene.text());
     }
@@ -185,7 +185,7 @@ fn paused_and_ended() {
     scene.press(KeyCode::Char(' '));
     insta::assert_snapshot!("paused_80x24", scene.text());
     let mut scene = small();
-    scene.phase = Phase::Ended(vec![
+    scene.phase = LivePhase::Ended(vec![
         "the command ended with exit code 0".to_owned(),
         "The trace is in trace.json.".to_owned(),
     ]);
@@ -202,7 +202,7 @@ fn output_of_the_command() {
     )
     .expect("written");
     let mut scene = small();
-    let mut tail = Tail::new(crate::top::output::Written::at(path));
+    let mut tail = FileTail::new(crate::top::output::CommandFile::at(path));
     tail.refresh();
     scene.tail = Some(tail);
     scene.press(KeyCode::Char('o'));

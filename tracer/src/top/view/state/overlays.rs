@@ -1,14 +1,14 @@
 //! Keys while something lies over the screen or waits for text: the help, the list of columns, the filter, the
 //! interval.
 
-use super::Effect;
 use super::Geometry;
 use super::Overlay;
-use super::State;
+use super::ViewEffect;
+use super::ViewState;
 use super::moved;
 use crate::top::view::columns;
 use crate::top::view::columns::Column;
-use crate::top::view::keys::Action;
+use crate::top::view::keys::KeyAction;
 use gctrace_analysis::live::Snapshot;
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_0
 /// Most characters of a filter.
 const LONGEST_PROMPT: usize = 200;
 
-impl State {
-    pub(super) fn step_interval(&mut self, by: i32) -> Effect {
+impl ViewState {
+    pub(super) fn step_interval(&mut self, by: i32) -> ViewEffect {
         let now = u64::try_from(self.interval.as_millis()).unwrap_or(u64::MAX);
         let next = if by > 0 {
             INTERVALS_MS.iter().find(|step| **step > now)
@@ -28,39 +28,39 @@ impl State {
         match next {
             Some(next) => {
                 self.interval = Duration::from_millis(*next);
-                Effect::Interval
+                ViewEffect::Interval
             }
-            None => Effect::Draw,
+            None => ViewEffect::Draw,
         }
     }
 
-    pub(super) fn on_help(&mut self, action: Action, drawn: &Geometry) -> Effect {
+    pub(super) fn on_help(&mut self, action: KeyAction, drawn: &Geometry) -> ViewEffect {
         let Overlay::Help(from) = &mut self.overlay else {
-            return Effect::Draw;
+            return ViewEffect::Draw;
         };
         let page = i32::from(drawn.body.height.saturating_add(drawn.lower.height).max(1));
         let most = drawn.most_of_help;
         match action {
-            Action::Move(by) | Action::Wheel { by, .. } => *from = moved(*from, by).min(most),
-            Action::Page(by) => *from = moved(*from, by.saturating_mul(page)).min(most),
-            Action::Home => *from = 0,
-            Action::End => *from = most,
+            KeyAction::Move(by) | KeyAction::Wheel { by, .. } => *from = moved(*from, by).min(most),
+            KeyAction::Page(by) => *from = moved(*from, by.saturating_mul(page)).min(most),
+            KeyAction::Home => *from = 0,
+            KeyAction::End => *from = most,
             _ => self.overlay = Overlay::None,
         }
-        Effect::Draw
+        ViewEffect::Draw
     }
 
-    pub(super) fn on_sort_menu(&mut self, action: Action, snapshot: &Snapshot) -> Effect {
+    pub(super) fn on_sort_menu(&mut self, action: KeyAction, snapshot: &Snapshot) -> ViewEffect {
         let Overlay::Sort(chosen) = &mut self.overlay else {
-            return Effect::Draw;
+            return ViewEffect::Draw;
         };
         let last = columns::ALL.len() - 1;
         match action {
-            Action::Move(by) | Action::Page(by) => *chosen = moved(*chosen, by).min(last),
-            Action::Wheel { by, .. } => *chosen = moved(*chosen, by.signum()).min(last),
-            Action::Home => *chosen = 0,
-            Action::End => *chosen = last,
-            Action::Expand | Action::Accept => {
+            KeyAction::Move(by) | KeyAction::Page(by) => *chosen = moved(*chosen, by).min(last),
+            KeyAction::Wheel { by, .. } => *chosen = moved(*chosen, by.signum()).min(last),
+            KeyAction::Home => *chosen = 0,
+            KeyAction::End => *chosen = last,
+            KeyAction::Expand | KeyAction::Accept => {
                 let column = columns::ALL.get(*chosen).copied().unwrap_or(Column::Rate);
                 self.overlay = Overlay::None;
                 if column != self.sort.by {
@@ -69,61 +69,61 @@ impl State {
             }
             _ => self.overlay = Overlay::None,
         }
-        Effect::Draw
+        ViewEffect::Draw
     }
 
-    pub(super) fn on_prompt(&mut self, action: Action, snapshot: &Snapshot) -> Effect {
+    pub(super) fn on_prompt(&mut self, action: KeyAction, snapshot: &Snapshot) -> ViewEffect {
         match (&mut self.overlay, action) {
-            (Overlay::Filter(_), Action::Type(char)) => {
+            (Overlay::Filter(_), KeyAction::Type(char)) => {
                 if self.filter.chars().count() < LONGEST_PROMPT {
                     self.filter.push(char);
                 }
             }
-            (Overlay::Filter(_), Action::Erase) => {
+            (Overlay::Filter(_), KeyAction::Erase) => {
                 self.filter.pop();
             }
-            (Overlay::Filter(_), Action::EraseAll) => self.filter.clear(),
-            (Overlay::Filter(before), Action::Back) => {
+            (Overlay::Filter(_), KeyAction::EraseAll) => self.filter.clear(),
+            (Overlay::Filter(before), KeyAction::Back) => {
                 self.filter = std::mem::take(before);
                 self.overlay = Overlay::None;
             }
-            (Overlay::Interval(typed), Action::Type(char)) => {
+            (Overlay::Interval(typed), KeyAction::Type(char)) => {
                 if typed.chars().count() < LONGEST_PROMPT {
                     typed.push(char);
                 }
             }
-            (Overlay::Interval(typed), Action::Erase) => {
+            (Overlay::Interval(typed), KeyAction::Erase) => {
                 typed.pop();
             }
-            (Overlay::Interval(typed), Action::EraseAll) => typed.clear(),
-            (Overlay::Interval(typed), Action::Accept) => {
+            (Overlay::Interval(typed), KeyAction::EraseAll) => typed.clear(),
+            (Overlay::Interval(typed), KeyAction::Accept) => {
                 let typed = std::mem::take(typed);
                 self.overlay = Overlay::None;
                 return self.typed_interval(&typed);
             }
-            (_, Action::Accept | Action::Back) => self.overlay = Overlay::None,
-            (_, Action::Move(by)) => {
+            (_, KeyAction::Accept | KeyAction::Back) => self.overlay = Overlay::None,
+            (_, KeyAction::Move(by)) => {
                 self.arrange(snapshot);
                 self.choose(by, snapshot);
             }
-            _ => return Effect::Draw,
+            _ => return ViewEffect::Draw,
         }
         self.arrange(snapshot);
-        Effect::Draw
+        ViewEffect::Draw
     }
 
-    fn typed_interval(&mut self, typed: &str) -> Effect {
+    fn typed_interval(&mut self, typed: &str) -> ViewEffect {
         if typed.trim().is_empty() {
-            return Effect::Draw;
+            return ViewEffect::Draw;
         }
         match interval(typed) {
             Some(interval) => {
                 self.interval = interval;
-                Effect::Interval
+                ViewEffect::Interval
             }
             None => {
                 self.message = Some("The interval is between 0.1 and 60 seconds.".to_owned());
-                Effect::Draw
+                ViewEffect::Draw
             }
         }
     }

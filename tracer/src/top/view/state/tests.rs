@@ -2,7 +2,7 @@
 
 use super::overlays::interval;
 use super::*;
-use crate::top::view::keys::Action;
+use crate::top::view::keys::KeyAction;
 
 fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
     ProcessFigures {
@@ -24,8 +24,8 @@ fn snapshot(pids: &[u32]) -> Snapshot {
     }
 }
 
-fn state(snapshot: &Snapshot) -> State {
-    let mut state = State::new(Duration::from_secs(1));
+fn state(snapshot: &Snapshot) -> ViewState {
+    let mut state = ViewState::new(Duration::from_secs(1));
     state.arrange(snapshot);
     state
 }
@@ -50,7 +50,7 @@ fn the_first_is_followed_until_one_is_chosen() {
     figures.processes[0].interval_pause_ns = 100;
     state.arrange(&figures);
     assert_eq!(state.process(&figures).map(|process| process.pid), Some(1));
-    state.apply(Action::Move(1), &figures, &drawn());
+    state.apply(KeyAction::Move(1), &figures, &drawn());
     assert_eq!(state.selected, Some(3));
     figures.processes[2].interval_pause_ns = 0;
     state.arrange(&figures);
@@ -61,7 +61,7 @@ fn the_first_is_followed_until_one_is_chosen() {
 fn what_took_the_place_of_one_that_went() {
     let figures = snapshot(&[1, 2, 3]);
     let mut state = state(&figures);
-    state.apply(Action::End, &figures, &drawn());
+    state.apply(KeyAction::End, &figures, &drawn());
     assert_eq!(state.selected, Some(1));
     let fewer = snapshot(&[2, 3]);
     state.arrange(&fewer);
@@ -76,20 +76,20 @@ fn expanding_asks_for_more() {
     let mut state = state(&figures);
     assert_eq!(state.detail(&figures), None);
     assert_eq!(
-        state.apply(Action::Expand, &figures, &drawn()),
-        Effect::Refresh
+        state.apply(KeyAction::Expand, &figures, &drawn()),
+        ViewEffect::Refresh
     );
     assert_eq!(state.detail(&figures), Some(2));
     assert_eq!(
-        state.apply(Action::Move(1), &figures, &drawn()),
-        Effect::Refresh
+        state.apply(KeyAction::Move(1), &figures, &drawn()),
+        ViewEffect::Refresh
     );
     assert_eq!(state.detail(&figures), Some(1));
     assert_eq!(
-        state.apply(Action::Move(1), &figures, &drawn()),
-        Effect::Draw
+        state.apply(KeyAction::Move(1), &figures, &drawn()),
+        ViewEffect::Draw
     );
-    state.apply(Action::Back, &figures, &drawn());
+    state.apply(KeyAction::Back, &figures, &drawn());
     assert!(state.detail(&figures).is_none() && state.is_at_home());
 }
 
@@ -97,18 +97,18 @@ fn expanding_asks_for_more() {
 fn filter_as_typed_and_taken_back() {
     let figures = snapshot(&[11, 22]);
     let mut state = state(&figures);
-    state.apply(Action::Filter, &figures, &drawn());
+    state.apply(KeyAction::Filter, &figures, &drawn());
     for char in "22".chars() {
-        state.apply(Action::Type(char), &figures, &drawn());
+        state.apply(KeyAction::Type(char), &figures, &drawn());
     }
     assert_eq!(state.rows.len(), 1);
-    state.apply(Action::Back, &figures, &drawn());
+    state.apply(KeyAction::Back, &figures, &drawn());
     assert_eq!((state.filter.as_str(), state.rows.len()), ("", 2));
-    state.apply(Action::Filter, &figures, &drawn());
-    state.apply(Action::Type('1'), &figures, &drawn());
-    state.apply(Action::Accept, &figures, &drawn());
+    state.apply(KeyAction::Filter, &figures, &drawn());
+    state.apply(KeyAction::Type('1'), &figures, &drawn());
+    state.apply(KeyAction::Accept, &figures, &drawn());
     assert_eq!((state.filter.as_str(), state.rows.len()), ("1", 1));
-    state.apply(Action::Back, &figures, &drawn());
+    state.apply(KeyAction::Back, &figures, &drawn());
     assert!(state.filter.is_empty());
 }
 
@@ -137,19 +137,19 @@ fn intervals() {
     let figures = snapshot(&[1]);
     let mut state = state(&figures);
     assert_eq!(
-        state.apply(Action::Step(1), &figures, &drawn()),
-        Effect::Interval
+        state.apply(KeyAction::Step(1), &figures, &drawn()),
+        ViewEffect::Interval
     );
     assert_eq!(state.interval, Duration::from_secs(2));
     for _ in 0..20 {
-        state.apply(Action::Step(-1), &figures, &drawn());
+        state.apply(KeyAction::Step(-1), &figures, &drawn());
     }
     assert_eq!(state.interval, Duration::from_millis(100));
-    state.apply(Action::Interval, &figures, &drawn());
-    state.apply(Action::Type('x'), &figures, &drawn());
+    state.apply(KeyAction::Interval, &figures, &drawn());
+    state.apply(KeyAction::Type('x'), &figures, &drawn());
     assert_eq!(
-        state.apply(Action::Accept, &figures, &drawn()),
-        Effect::Draw
+        state.apply(KeyAction::Accept, &figures, &drawn()),
+        ViewEffect::Draw
     );
     assert!(state.message.is_some());
 }
@@ -158,15 +158,15 @@ fn intervals() {
 fn clicks_choose_and_sort() {
     let figures = snapshot(&[1, 2, 3]);
     let mut state = state(&figures);
-    state.apply(Action::Click { column: 5, row: 4 }, &figures, &drawn());
+    state.apply(KeyAction::Click { column: 5, row: 4 }, &figures, &drawn());
     assert_eq!(state.selected, Some(2));
-    state.apply(Action::Click { column: 5, row: 7 }, &figures, &drawn());
+    state.apply(KeyAction::Click { column: 5, row: 7 }, &figures, &drawn());
     assert_eq!(state.selected, Some(2), "there is no such row");
-    state.apply(Action::Click { column: 3, row: 2 }, &figures, &drawn());
+    state.apply(KeyAction::Click { column: 3, row: 2 }, &figures, &drawn());
     assert_eq!((state.sort.by, state.sort.reverse), (Column::Pid, false));
-    state.apply(Action::Click { column: 3, row: 2 }, &figures, &drawn());
+    state.apply(KeyAction::Click { column: 3, row: 2 }, &figures, &drawn());
     assert_eq!((state.sort.by, state.sort.reverse), (Column::Pid, true));
-    state.apply(Action::Click { column: 3, row: 12 }, &figures, &drawn());
+    state.apply(KeyAction::Click { column: 3, row: 12 }, &figures, &drawn());
     assert_eq!(state.focus, Focus::Lower);
 }
 
@@ -174,19 +174,19 @@ fn clicks_choose_and_sort() {
 fn scrolling_stops_at_the_ends() {
     let figures = snapshot(&[1]);
     let mut state = state(&figures);
-    state.apply(Action::NextPane, &figures, &drawn());
-    state.apply(Action::End, &figures, &drawn());
+    state.apply(KeyAction::NextPane, &figures, &drawn());
+    state.apply(KeyAction::End, &figures, &drawn());
     assert_eq!(state.scrolled, 4);
-    state.apply(Action::Move(-1), &figures, &drawn());
+    state.apply(KeyAction::Move(-1), &figures, &drawn());
     assert_eq!(state.scrolled, 3);
     // Output is read from its end.
-    state.apply(Action::Output, &figures, &drawn());
-    state.apply(Action::Move(-1), &figures, &drawn());
+    state.apply(KeyAction::Output, &figures, &drawn());
+    state.apply(KeyAction::Move(-1), &figures, &drawn());
     assert_eq!(state.scrolled, 1);
-    state.apply(Action::Help, &figures, &drawn());
-    state.apply(Action::End, &figures, &drawn());
+    state.apply(KeyAction::Help, &figures, &drawn());
+    state.apply(KeyAction::End, &figures, &drawn());
     assert_eq!(state.overlay, Overlay::Help(7));
-    state.apply(Action::Pause, &figures, &drawn());
+    state.apply(KeyAction::Pause, &figures, &drawn());
     assert_eq!(state.overlay, Overlay::None);
     assert!(!state.paused, "any key only closes the help");
 }
@@ -195,18 +195,21 @@ fn scrolling_stops_at_the_ends() {
 fn leaving_and_interrupting_from_anywhere() {
     let figures = snapshot(&[1]);
     for open in [
-        Action::Help,
-        Action::SortMenu,
-        Action::Filter,
-        Action::Interval,
+        KeyAction::Help,
+        KeyAction::SortMenu,
+        KeyAction::Filter,
+        KeyAction::Interval,
     ] {
         let mut state = state(&figures);
         state.apply(open, &figures, &drawn());
         assert_eq!(
-            state.apply(Action::Interrupt, &figures, &drawn()),
-            Effect::Interrupt
+            state.apply(KeyAction::Interrupt, &figures, &drawn()),
+            ViewEffect::Interrupt
         );
-        assert_eq!(state.apply(Action::Quit, &figures, &drawn()), Effect::Quit);
+        assert_eq!(
+            state.apply(KeyAction::Quit, &figures, &drawn()),
+            ViewEffect::Quit
+        );
     }
 }
 
@@ -214,11 +217,14 @@ fn leaving_and_interrupting_from_anywhere() {
 fn pausing_and_going_on() {
     let figures = snapshot(&[1]);
     let mut state = state(&figures);
-    assert_eq!(state.apply(Action::Pause, &figures, &drawn()), Effect::Draw);
+    assert_eq!(
+        state.apply(KeyAction::Pause, &figures, &drawn()),
+        ViewEffect::Draw
+    );
     assert!(state.paused);
     assert_eq!(
-        state.apply(Action::Pause, &figures, &drawn()),
-        Effect::Refresh
+        state.apply(KeyAction::Pause, &figures, &drawn()),
+        ViewEffect::Refresh
     );
     assert!(!state.paused);
 }
@@ -227,11 +233,11 @@ fn pausing_and_going_on() {
 fn sorting_by_the_next_column() {
     let figures = snapshot(&[1, 2]);
     let mut state = state(&figures);
-    state.apply(Action::SortNext(1), &figures, &drawn());
+    state.apply(KeyAction::SortNext(1), &figures, &drawn());
     assert_eq!(state.sort.by, Column::Share);
-    state.apply(Action::SortNext(-1), &figures, &drawn());
-    state.apply(Action::SortNext(-1), &figures, &drawn());
+    state.apply(KeyAction::SortNext(-1), &figures, &drawn());
+    state.apply(KeyAction::SortNext(-1), &figures, &drawn());
     assert_eq!(state.sort.by, Column::Pid);
-    state.apply(Action::SortNext(-1), &figures, &drawn());
+    state.apply(KeyAction::SortNext(-1), &figures, &drawn());
     assert_eq!(state.sort.by, Column::Pid);
 }

@@ -1,7 +1,7 @@
 //! On a pseudo terminal, seen from its other side.
 
 use super::*;
-use crate::top::view::device::Came;
+use crate::top::view::terminal_device::TermEvent;
 use nix::pty::OpenptyResult;
 use nix::pty::openpty;
 use nix::sys::eventfd::EventFd;
@@ -16,9 +16,9 @@ fn shown(other_side: &mut File) -> Vec<u8> {
     bytes
 }
 
-fn pseudo_terminal() -> (File, Device) {
+fn pseudo_terminal() -> (File, TerminalDevice) {
     let OpenptyResult { master, slave } = openpty(None, None).expect("a pseudo terminal");
-    let device = Device::of(slave).expect("a device");
+    let device = TerminalDevice::of(slave).expect("a device");
     (File::from(master), device)
 }
 
@@ -47,12 +47,12 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     shown(&mut other_side);
     // What the hook before ours meets is the terminal as it was.
-    let (tell, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let (checked, usual) = (again.again().expect("a device"), std::panic::take_hook());
-    let tell = Mutex::new((tell, checked));
+    let sender = Mutex::new((sender, checked));
     std::panic::set_hook(Box::new(move |_| {
-        let (tell, checked) = &*locked_for_test(&tell);
-        let _ = tell.send(checked.mode());
+        let (sender, checked) = &*locked_for_test(&sender);
+        let _ = sender.send(checked.mode());
     }));
     give_back_before_panics();
     let panicked = std::thread::spawn(move || {
@@ -61,7 +61,7 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     });
     assert!(panicked.join().is_err());
     std::panic::set_hook(usual);
-    assert_eq!(told.recv().expect("told").expect("a mode"), before);
+    assert_eq!(receiver.recv().expect("told").expect("a mode"), before);
     assert!(holds(&shown(&mut other_side), LEAVE));
     assert_eq!(again.mode().expect("a mode"), before);
 }
@@ -71,7 +71,7 @@ fn a_terminal_that_takes_nothing_is_left() {
     let (_other_side, device) = pseudo_terminal();
     let wake = EventFd::from_value(1).expect("an event");
     let wake: OwnedFd = wake.as_fd().try_clone_to_owned().expect("a descriptor");
-    let mut writer = Writer::new(&device, Arc::new(wake)).expect("a writer");
+    let mut writer = FrameWriter::new(&device, Arc::new(wake)).expect("a writer");
     writer.write_all(&vec![b'x'; 1 << 20]).expect("kept");
     let error = writer.flush().expect_err("nobody reads");
     assert_eq!(error.kind(), io::ErrorKind::Interrupted);
@@ -85,11 +85,11 @@ fn keys_and_the_end_of_the_terminal() {
         .expect("set");
     let wake = EventFd::from_value(0).expect("an event");
     let wait = |limit| device.wait(wake.as_fd(), Duration::from_millis(limit));
-    assert_eq!(wait(1), Came::Nothing);
+    assert_eq!(wait(1), TermEvent::Nothing);
     other_side.write_all(b"q").expect("typed");
-    assert_eq!(wait(10_000), Came::Bytes(b"q".to_vec()));
+    assert_eq!(wait(10_000), TermEvent::Bytes(b"q".to_vec()));
     wake.write(1).expect("woken");
-    assert_eq!(wait(10_000), Came::Wake);
+    assert_eq!(wait(10_000), TermEvent::Wake);
     drop(other_side);
-    assert_eq!(wait(10_000), Came::Gone);
+    assert_eq!(wait(10_000), TermEvent::Gone);
 }

@@ -1,29 +1,29 @@
 //! A minute of training as a recording would tell it: two ranks on two GPUs, one of which collects a lot.
 
 use gctrace_analysis::live::Live;
-use gctrace_analysis::live::Recorder;
-use gctrace_analysis::live::Request;
+use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::SETTLE_NS;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotRequest;
+use gctrace_event::BackwardStep;
 use gctrace_event::Counters;
+use gctrace_event::EventSource;
 use gctrace_event::Frame;
+use gctrace_event::GcReason;
+use gctrace_event::GcSettings;
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::GpuSample;
-use gctrace_event::Header;
 use gctrace_event::Interpreter;
 use gctrace_event::Note;
-use gctrace_event::Origin;
 use gctrace_event::Pause;
 use gctrace_event::Pressure;
 use gctrace_event::Process;
 use gctrace_event::ProcessExit;
-use gctrace_event::Reason;
+use gctrace_event::ProcessOrigin;
 use gctrace_event::Record;
-use gctrace_event::Settings;
-use gctrace_event::Source;
-use gctrace_event::Step;
+use gctrace_event::TraceHeader;
 
 const MS: u64 = 1_000_000;
 const START: u64 = 5_000 * MS;
@@ -38,7 +38,7 @@ const GONE: u32 = 7002;
 
 /// At the end of it, with more about `detail`.
 pub(super) fn snapshot(detail: Option<u32>) -> Snapshot {
-    live().snapshot(&Request {
+    live().snapshot(&SnapshotRequest {
         now_ns: START + STEPS * STEP_MS * MS + SETTLE_NS,
         interval_ns: 1_000 * MS,
         detail,
@@ -46,12 +46,12 @@ pub(super) fn snapshot(detail: Option<u32>) -> Snapshot {
 }
 
 fn live() -> Live {
-    let header = Header {
+    let header = TraceHeader {
         host: "node1".to_owned(),
         started_ns: START,
         started_unix_ns: NOON,
         mode: Some("both".to_owned()),
-        ..Header::default()
+        ..TraceHeader::default()
     };
     let mut live = Live::new(header, 10 * MS);
     for record in records() {
@@ -63,12 +63,12 @@ fn live() -> Live {
     for (at_ms, cpu_ms) in [(58_000, 1_000), (60_000, 1_010)] {
         live.recorder(
             START + at_ms * MS,
-            Recorder {
+            RecorderCost {
                 cpu_ns: cpu_ms * MS,
                 resident_bytes: 22 << 20,
                 hits: 9_000,
                 probe_cost_ns: Some(13_500_000),
-                ..Recorder::default()
+                ..RecorderCost::default()
             },
         );
     }
@@ -122,7 +122,7 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
         pid,
         namespace_pid: None,
         parent: Some(1),
-        origin: Origin::Child,
+        origin: ProcessOrigin::Child,
         since_ns: START,
         command: [
             "/env/bin/python3.12",
@@ -139,7 +139,7 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
             ..Interpreter::default()
         }),
     };
-    let settings = Settings {
+    let settings = GcSettings {
         pid,
         at_ns: START,
         enabled: Some(true),
@@ -168,7 +168,7 @@ fn step_of(pid: u32, number: u64) -> Vec<Record> {
         _ => 0,
     };
     let mut records = vec![
-        Record::Step(Step {
+        Record::Step(BackwardStep {
             pid,
             tid: pid,
             begin_ns: START + at_ms * MS,
@@ -214,7 +214,7 @@ fn pause(pid: u32, at_ms: u64, length_ns: u64, generation: u8) -> Record {
         begin_ns,
         end_ns: begin_ns + length_ns,
         generation,
-        reason: Reason::Automatic,
+        reason: GcReason::Automatic,
         collected: Some(u64::from(generation) * 1_500),
         uncollectable: Some(0),
         interpreter: Some(0),
@@ -226,7 +226,7 @@ fn pause(pid: u32, at_ms: u64, length_ns: u64, generation: u8) -> Record {
         stack: Some(u32::from(generation) + 1),
         young_count: Some(700),
         counters: Counters::default(),
-        source: Source::Probes,
+        source: EventSource::Probes,
     })
 }
 

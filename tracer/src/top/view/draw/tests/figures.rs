@@ -1,25 +1,25 @@
 //! Fixed figures.
 
-use gctrace_analysis::live::Collections;
+use gctrace_analysis::live::CodeLine;
+use gctrace_analysis::live::CollectionCounts;
 use gctrace_analysis::live::CountAndTime;
-use gctrace_analysis::live::Detail;
-use gctrace_analysis::live::Ended;
 use gctrace_analysis::live::GpuBusy;
 use gctrace_analysis::live::GpuFigures;
 use gctrace_analysis::live::HeapObjects;
-use gctrace_analysis::live::Line;
 use gctrace_analysis::live::LineFigures;
 use gctrace_analysis::live::LongPause;
 use gctrace_analysis::live::Notice;
 use gctrace_analysis::live::PauseFigures;
 use gctrace_analysis::live::PressureFigures;
+use gctrace_analysis::live::ProcessDetail;
+use gctrace_analysis::live::ProcessEnd;
 use gctrace_analysis::live::ProcessFigures;
 use gctrace_analysis::live::ProcessGpu;
-use gctrace_analysis::live::Recorder;
+use gctrace_analysis::live::RecorderCost;
 use gctrace_analysis::live::Snapshot;
+use gctrace_analysis::live::SnapshotTotals;
 use gctrace_analysis::live::StepFigures;
 use gctrace_analysis::live::TimelineCell;
-use gctrace_analysis::live::Totals;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -41,21 +41,21 @@ pub(super) fn training() -> Snapshot {
         gpus: (0..4).map(gpu).collect(),
         long_pauses: (0..12).map(long_pause).collect(),
         long_pause_ns: 10 * MS,
-        totals: Totals {
+        totals: SnapshotTotals {
             collections: processes[3].collections.clone(),
             processes: 5,
             ended: 1,
             interval_pauses,
             interval_pause_ns: 150 * MS,
         },
-        recorder: Recorder {
+        recorder: RecorderCost {
             cpu_ns: 4 * SECOND,
             cpu_ppm: 4_200,
             resident_bytes: 24 << 20,
             hits: 41_230,
             probe_cost_ns: Some(40_000_000),
             trace: Some("/home/a/trace.json".to_owned()),
-            ..Recorder::default()
+            ..RecorderCost::default()
         },
         notes: vec![
             Notice {
@@ -122,11 +122,11 @@ fn rank(rank: u32) -> ProcessFigures {
     }
 }
 
-fn collections(scale: u64) -> Collections {
-    let mut collections = Collections {
+fn collections(scale: u64) -> CollectionCounts {
+    let mut collections = CollectionCounts {
         pauses: [20_000, 1_800, 70 * scale, 0],
         pause_ns: [400 * MS * scale, 300 * MS * scale, 2 * SECOND * scale, 0],
-        ..Collections::default()
+        ..CollectionCounts::default()
     };
     for (class, count) in [(1, 200), (2, 9_000), (3, 10_000), (4, 800)] {
         collections.histogram[0][class] = count;
@@ -181,8 +181,8 @@ fn long_pause(number: u64) -> LongPause {
     }
 }
 
-fn line(number: u64) -> Line {
-    Line {
+fn line(number: u64) -> CodeLine {
+    CodeLine {
         function: ["Trainer.training_step", "collate"][usize::try_from(number % 2).unwrap_or(0)]
             .to_owned(),
         file: "/home/a/project/train.py".to_owned(),
@@ -190,17 +190,17 @@ fn line(number: u64) -> Line {
     }
 }
 
-fn library_line() -> Line {
-    Line {
+fn library_line() -> CodeLine {
+    CodeLine {
         function: "default_collate".to_owned(),
         file: "/opt/env/lib/python3.12/site-packages/torch/utils/data/_utils/collate.py".to_owned(),
         line: Some(171),
     }
 }
 
-fn detail(pid: u32) -> Detail {
+fn detail(pid: u32) -> ProcessDetail {
     let counted = |count, time_ns| CountAndTime { count, time_ns };
-    Detail {
+    ProcessDetail {
         pid,
         lines: (0..2)
             .map(|number| LineFigures {
@@ -251,7 +251,7 @@ pub(super) fn plain() -> Snapshot {
         process.gpus.clear();
         process.pressure = None;
     }
-    snapshot.processes[1].ended = Some(Ended {
+    snapshot.processes[1].ended = Some(ProcessEnd {
         at_ns: NOW - SECOND,
         code: None,
         signal: Some(9),
@@ -294,7 +294,7 @@ pub(super) fn hostile() -> Snapshot {
     }
     snapshot.host = "\x1b]0;title\x07".to_owned();
     for pause in &mut snapshot.long_pauses {
-        pause.line = Some(Line {
+        pause.line = Some(CodeLine {
             function: "\x1b[31m\u{2066}evil\n".to_owned(),
             file: "/tmp/训练\x1b[0m.py".to_owned(),
             line: Some(u32::MAX),

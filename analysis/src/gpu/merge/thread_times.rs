@@ -1,0 +1,138 @@
+//! What two traces of one process both saw.
+//!
+//! Owns which moments are the same in both: begins of calls of one function, middles of collections,
+//! of one thread where threads can be told.
+
+use crate::gpu::clocks;
+use crate::gpu::clocks::ClockOffset;
+use crate::gpu::clocks::MATCH_NS;
+use crate::gpu::clocks::TimestampPair;
+use crate::gpu::timeline::NONE;
+use crate::gpu::timeline::PauseSpan;
+use crate::gpu::timeline::Timeline;
+use std::collections::BTreeMap;
+
+/// So few calls in common do not show the offset.
+const FEWEST_CALLS: usize = 8;
+/// So few collections in common do not.
+const FEWEST_PAUSES: usize = 3;
+
+/// gctrace's timeline and the profiler's of one process.
+#[derive(Clone, Copy)]
+pub(super) struct TimelinePair<'a> {
+    pub(super) own: &'a Timeline,
+    pub(super) their: &'a Timeline,
+}
+
+/// A thread as both traces know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum MatchedThread {
+    /// The one whose thread id is the process's.
+    Main,
+    /// Of that id.
+    Thread(u32),
+    /// One that only one of the traces can tell from others.
+    Unknown,
+}
+
+impl TimelinePair<'_> {
+    /// Whether thread ids of both are of the same namespace.
+    pub(super) fn same_ids(self) -> bool {
+        self.own.pid == self.their.pid
+    }
+
+    pub(super) fn who(self, timeline: &Timeline, thread: u32) -> MatchedThread {
+        match timeline.threads.get(thread as usize) {
+            Some(thread) if thread.tid == timeline.pid => MatchedThread::Main,
+            Some(thread) if self.same_ids() => MatchedThread::Thread(thread.tid),
+            _ => MatchedThread::Unknown,
+        }
+    }
+
+    /// The offset by calls that both hold.
+    pub(super) fn by_calls(self, guess_ns: i64) -> Option<ClockOffset> {
+        let mut series: BTreeMap<(MatchedThread, u32), TimestampPair> = BTreeMap::new();
+        for call in &self.their.calls {
+            let key = (self.who(self.their, call.thread), call.function);
+            series.entry(key).or_default().fixed.push(call.begin_ns);
+        }
+        for call in &self.own.calls {
+            let function = self.own.names.text(call.function);
+            let function = self.their.names.index(function).unwrap_or(NONE);
+            let key = (self.who(self.own, call.thread), function);
+            if let Some(series) = series.get_mut(&key) {
+                series.moved.push(call.begin_ns);
+            }
+        }
+        clocks::offset(&in_both(series), guess_ns, FEWEST_CALLS)
+    }
+
+    /// The offset by collections that both hold.
+    pub(super) fn by_pauses(self, guess_ns: i64) -> Option<ClockOffset> {
+        let mut series: BTreeMap<MatchedThread, TimestampPair> = BTreeMap::new();
+        for pause in &self.their.pauses {
+            let who = self.who(self.their, pause.thread);
+            series.entry(who).or_default().fixed.push(middle(pause));
+        }
+        for pause in &self.own.pauses {
+            let who = self.who(self.own, pause.thread);
+            series.entry(who).or_default().moved.push(middle(pause));
+        }
+        clocks::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
+    }
+
+    /// The profiler's thread whose calls or collections coincide with those of a thread of gctrace's.
+    pub(super) fn coinciding(self, thread: u32, offset_ns: i64) -> Option<u32> {
+        let calls = self.own.calls.iter().filter(|call| call.thread == thread);
+        let calls = calls.filter_map(|call| {
+            let function = self.own.names.text(call.function);
+            let function = self.their.names.index(function)?;
+            let at = call.begin_ns.checked_add_signed(offset_ns)?;
+            nearest(&self.their.calls, at, |call| call.begin_ns)
+                .filter(|their| their.function == function)
+                .map(|their| their.thread)
+        });
+        let pauses = self
+            .own
+            .pauses
+            .iter()
+            .filter(|pause| pause.thread == thread);
+        let pauses = pauses.filter_map(|pause| {
+            let at = pause.begin_ns.checked_add_signed(offset_ns)?;
+            nearest(&self.their.pauses, at, |pause| pause.begin_ns).map(|their| their.thread)
+        });
+        let mut votes: BTreeMap<u32, usize> = BTreeMap::new();
+        for found in calls.chain(pauses) {
+            *votes.entry(found).or_default() += 1;
+        }
+        let all: usize = votes.values().sum();
+        let (found, count) = votes.into_iter().max_by_key(|(_, count)| *count)?;
+        (count >= FEWEST_PAUSES && count * 2 > all).then_some(found)
+    }
+}
+
+/// The one whose begin is nearest, if it is near; `all` is sorted.
+fn nearest<T>(all: &[T], at: u64, begin: impl Fn(&T) -> u64) -> Option<&T> {
+    let behind = all.partition_point(|one| begin(one) < at);
+    let around = all.get(behind.saturating_sub(1)..all.len().min(behind + 1))?;
+    let near = around.iter().min_by_key(|one| begin(one).abs_diff(at))?;
+    (begin(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
+}
+
+/// The profiler sees a collection from a callback at its begin to one at its end, and gctrace its
+/// function from inside or around them: what differs at both ends cancels in the middle.
+fn middle(pause: &PauseSpan) -> u64 {
+    pause.begin_ns + pause.duration_ns() / 2
+}
+
+fn in_both<K: Ord>(series: BTreeMap<K, TimestampPair>) -> Vec<TimestampPair> {
+    let mut list = Vec::new();
+    for mut one in series.into_values() {
+        if !one.moved.is_empty() && !one.fixed.is_empty() {
+            one.moved.sort_unstable();
+            one.fixed.sort_unstable();
+            list.push(one);
+        }
+    }
+    list
+}

@@ -1,0 +1,94 @@
+//! One side of a change, replayed: run and step with the replay's own error around them.
+
+use super::PausePlan;
+use super::ProgramModel;
+use super::RunLength;
+use super::RunModel;
+use crate::report::PredictedLength;
+
+/// A run that can be asked, and how it was.
+pub(super) struct RunBaseline<'a> {
+    programs: &'a [ProgramModel<'a>],
+    rerun: &'a dyn RunModel,
+    pub(super) measured: RunLength,
+    /// Steps, as many as fit into the run: what is of the whole run falls to each alike.
+    steps: u64,
+}
+
+/// From and to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LengthRange {
+    min_ns: u64,
+    max_ns: u64,
+}
+
+impl LengthRange {
+    /// A range that holds this and another.
+    pub(super) fn around(&self, other: &Self, measured_ns: u64) -> PredictedLength {
+        PredictedLength {
+            measured_ns,
+            at_least_ns: self.min_ns.min(other.min_ns),
+            at_most_ns: self.max_ns.max(other.max_ns),
+        }
+    }
+}
+
+/// One side of a change.
+pub(super) struct AssumedOutcome {
+    pub(super) run: LengthRange,
+    pub(super) step: Option<LengthRange>,
+    pub(super) error_ns: Option<u64>,
+}
+
+impl<'a> RunBaseline<'a> {
+    pub(super) fn new(programs: &'a [ProgramModel<'a>], rerun: &'a dyn RunModel) -> Self {
+        let measured = rerun.run(&PausePlan::default());
+        let steps = measured
+            .step_ns
+            .and_then(|step_ns| measured.length_ns.checked_div(step_ns));
+        Self {
+            programs,
+            rerun,
+            measured,
+            steps: steps.unwrap_or(1).max(1),
+        }
+    }
+
+    /// `added_ns`: what comes on top of the whole run.
+    pub(super) fn of(&self, plan: &PausePlan, added_ns: u64) -> AssumedOutcome {
+        let changed_ns = plan.changed_pause_ns(self.programs);
+        let changed_ns = changed_ns.saturating_add(added_ns);
+        let error_ns = self.rerun.error_ns(changed_ns);
+        let error = error_ns.unwrap_or(0);
+        let new = self.rerun.run(plan);
+        let shortens = added_ns == 0 && plan.only_shortens(self.programs);
+        let limit_ns = shortens.then_some(changed_ns);
+        let step = self.measured.step_ns.zip(new.step_ns);
+        AssumedOutcome {
+            run: range(
+                self.measured.length_ns,
+                new.length_ns.saturating_add(added_ns),
+                error,
+                limit_ns,
+            ),
+            step: step.map(|(measured_ns, new_ns)| {
+                let new_ns = new_ns.saturating_add(added_ns / self.steps);
+                range(measured_ns, new_ns, error / self.steps, limit_ns)
+            }),
+            error_ns,
+        }
+    }
+}
+
+/// `limit_ns`: of a change that only shortens pauses, by how much: it makes nothing longer, and nothing shorter by more.
+fn range(measured_ns: u64, new_ns: u64, error_ns: u64, limit_ns: Option<u64>) -> LengthRange {
+    let min_ns = new_ns.saturating_sub(error_ns);
+    let max_ns = new_ns.saturating_add(error_ns);
+    match limit_ns {
+        None => LengthRange { min_ns, max_ns },
+        Some(limit_ns) => LengthRange {
+            min_ns: min_ns.max(measured_ns.saturating_sub(limit_ns)).min(new_ns),
+            max_ns: max_ns.min(measured_ns).max(new_ns),
+        },
+    }
+}

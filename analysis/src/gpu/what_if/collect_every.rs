@@ -1,0 +1,108 @@
+//! Every how many steps to collect: as rare as to cost next to nothing, as often as garbage demands.
+
+use super::plan::FullLengths;
+use super::program::ProgramModel;
+use crate::units::count;
+use crate::units::duration;
+use crate::units::percent;
+
+/// Planned collections may cost this share of the step time (as thousandths): repeated runs differ by more.
+const COST_PER_MILLE: u64 = 5;
+/// Objects of garbage that may gather: some hundred megabytes if each is of ordinary size, and about as many as
+/// a full collection frees in a tenth of a second.
+const OBJECTS: u64 = 1_000_000;
+/// Share of the device memory that torch reserved which garbage may hold (as hundredths).
+const DEVICE_PERCENT: u64 = 5;
+
+/// Every how many steps, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CollectEvery {
+    pub(super) steps: u64,
+    pub(super) why: String,
+}
+
+/// `None` where no process has two steps.
+pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Option<CollectEvery> {
+    let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
+    let (_, length_ns) = lengths.range();
+    let by_cost = length_ns
+        .saturating_mul(1000)
+        .div_ceil(step_ns.saturating_mul(COST_PER_MILLE).max(1));
+    let by_cost = round_up(by_cost.max(1));
+    let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
+    let by_garbage = by_garbage.map(round_down);
+    let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
+    let cost = length_ns as f64 / (step_ns as f64 * steps as f64);
+    let mut why = format!(
+        "A full collection takes up to {}, so every {} steps of {} that is {} of the time.",
+        duration(length_ns),
+        count(steps),
+        duration(step_ns),
+        percent(cost),
+    );
+    if steps < by_cost {
+        why += &format!(
+            " Every {} steps would be cheaper, but more garbage would gather than {} objects, or \
+             than {} % of torch's device memory.",
+            count(by_cost),
+            count(OBJECTS),
+            DEVICE_PERCENT,
+        );
+    }
+    Some(CollectEvery { steps, why })
+}
+
+/// From the begin of the first step to the end of the last, by the number of steps.
+pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
+    let steps = program.steps();
+    let (first, last) = (steps.first()?, steps.last()?);
+    let count = steps.len() as u64;
+    (count > 1).then(|| (last.end_ns.saturating_sub(first.begin_ns) / count).max(1))
+}
+
+/// Steps after which the garbage reaches a limit; `None` where it never does.
+fn allowed_by_garbage(program: &ProgramModel<'_>) -> Option<u64> {
+    let (begin_ns, end_ns) = program.span_ns;
+    let span_ns = end_ns.saturating_sub(begin_ns).max(1);
+    let steps = (span_ns / mean_step_ns(program)?).max(1);
+    let allowed = |sum: u64, limit: u64| {
+        let steps = u128::from(limit) * u128::from(steps);
+        let allowed = steps.checked_div(u128::from(sum))?;
+        Some(u64::try_from(allowed).unwrap_or(u64::MAX).max(1))
+    };
+    let objects = allowed(program.freed_objects(), OBJECTS);
+    let limit = program.device_reserved_bytes / 100 * DEVICE_PERCENT;
+    let device = allowed(program.device_freed_bytes, limit.max(1));
+    [objects, device].into_iter().flatten().min()
+}
+
+/// 1, 2, 5, 10, 20, 50, ... not below.
+fn round_up(least: u64) -> u64 {
+    series().find(|step| *step >= least).unwrap_or(least)
+}
+
+/// 1, 2, 5, 10, 20, 50, ... not above, but at least 1.
+fn round_down(most: u64) -> u64 {
+    series()
+        .take_while(|step| *step <= most)
+        .last()
+        .unwrap_or(1)
+}
+
+fn series() -> impl Iterator<Item = u64> {
+    let tens = std::iter::successors(Some(1u64), |ten| ten.checked_mul(10));
+    tens.flat_map(|ten| [1, 2, 5].map(|digit| ten.saturating_mul(digit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_numbers() {
+        for (value, up, down) in [(1, 1, 1), (3, 5, 2), (10, 10, 10), (51, 100, 50), (0, 1, 1)] {
+            assert_eq!((round_up(value), round_down(value)), (up, down), "{value}");
+        }
+        assert!(round_up(u64::MAX) == u64::MAX && round_down(u64::MAX) > u64::MAX / 10);
+    }
+}

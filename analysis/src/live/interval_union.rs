@@ -1,0 +1,168 @@
+//! Time covered by stretches that overlap, nest and come late, each moment counted once, as they come.
+//!
+//! Owns which part of a stretch is new. Keeps the last minute of disjoint stretches, and at most a number of
+//! them: what comes for a time before that is not counted, since it cannot be known what of it was.
+
+use super::ring::KEPT_NS;
+use std::collections::VecDeque;
+
+/// The union of stretches `[begin, end)`.
+#[derive(Clone, Debug)]
+pub(super) struct IntervalUnion {
+    /// Disjoint, sorted, not touching.
+    recent: VecDeque<(u64, u64)>,
+    /// Most of `recent`.
+    most: usize,
+    length_ns: u64,
+    settled_until: u64,
+}
+
+impl IntervalUnion {
+    /// Keeps at most so many disjoint stretches.
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            recent: VecDeque::new(),
+            most,
+            length_ns: 0,
+            settled_until: 0,
+        }
+    }
+
+    /// Adds a stretch; `new` is told the parts of it that were not covered before, in order.
+    pub(super) fn add(&mut self, begin: u64, end: u64, mut new: impl FnMut(u64, u64)) {
+        let begin = begin.max(self.settled_until);
+        if begin >= end {
+            return;
+        }
+        let from = match self.recent.back_mut() {
+            None => begin,
+            Some((_, last_end)) if begin > *last_end => begin,
+            Some((last_begin, last_end)) if begin >= *last_begin => {
+                let from = *last_end;
+                if end > from {
+                    *last_end = end;
+                    self.length_ns = self.length_ns.saturating_add(end - from);
+                    new(from, end);
+                }
+                return;
+            }
+            Some(_) => return self.insert(begin, end, new),
+        };
+        self.recent.push_back((from, end));
+        self.length_ns = self.length_ns.saturating_add(end - from);
+        new(from, end);
+    }
+
+    /// One that begins before the last.
+    fn insert(&mut self, begin: u64, end: u64, mut new: impl FnMut(u64, u64)) {
+        let first = self.recent.partition_point(|(_, other)| *other < begin);
+        let (mut merged, mut from, mut behind) = ((begin, end), begin, first);
+        for (other_begin, other_end) in self.recent.range(first..) {
+            if *other_begin > end {
+                break;
+            }
+            if from < *other_begin {
+                self.length_ns = self.length_ns.saturating_add(other_begin - from);
+                new(from, *other_begin);
+            }
+            from = from.max(*other_end);
+            merged = (merged.0.min(*other_begin), merged.1.max(*other_end));
+            behind += 1;
+        }
+        if from < end {
+            self.length_ns = self.length_ns.saturating_add(end - from);
+            new(from, end);
+        }
+        // Most often it is joined to just one.
+        if behind == first + 1
+            && let Some(place) = self.recent.get_mut(first)
+        {
+            *place = merged;
+            return;
+        }
+        self.recent.drain(first..behind);
+        self.recent.insert(first, merged);
+    }
+
+    /// Forgets what is too old or too much; `old` is told of it.
+    pub(super) fn trim(&mut self, mut old: impl FnMut(u64, u64)) {
+        let newest = self.recent.back().map_or(0, |(_, end)| *end);
+        let oldest = newest.saturating_sub(KEPT_NS);
+        while let Some((begin, end)) = self.recent.front().copied() {
+            if end >= oldest && self.recent.len() <= self.most {
+                return;
+            }
+            self.recent.pop_front();
+            self.settled_until = self.settled_until.max(end);
+            old(begin, end);
+        }
+    }
+
+    /// Length of the union, since the begin.
+    pub(super) fn length_ns(&self) -> u64 {
+        self.length_ns
+    }
+
+    /// What is covered of a stretch, as far as it is kept.
+    pub(super) fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.recent.partition_point(|(_, other)| *other <= begin);
+        let reaching = self.recent.range(first..);
+        reaching
+            .take_while(move |(other, _)| *other < end)
+            .map(move |(from, to)| ((*from).max(begin), (*to).min(end)))
+            .filter(|(from, to)| from < to)
+    }
+
+    /// How much of a stretch is covered, as far as it is kept.
+    pub(super) fn length_within(&self, begin: u64, end: u64) -> u64 {
+        self.within(begin, end).map(|(from, to)| to - from).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn equals_a_count_of_moments(
+            intervals in prop::collection::vec((0u64..300, 0u64..40), 0..60),
+            begin in 0u64..300,
+            length in 0u64..100,
+        ) {
+            let mut covered = IntervalUnion::new(1000);
+            let mut timestamps = BTreeSet::new();
+            for (begin, length) in intervals {
+                let end = begin + length;
+                let before = timestamps.clone();
+                let mut parts = Vec::new();
+                covered.add(begin, end, |from, to| parts.push((from, to)));
+                let added: BTreeSet<u64> = parts.iter().flat_map(|(from, to)| *from..*to).collect();
+                timestamps.extend(begin..end);
+                prop_assert_eq!(added, &timestamps - &before);
+                prop_assert!(parts.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+                prop_assert!(parts.iter().all(|(from, to)| from < to));
+                covered.trim(|_, _| {});
+            }
+            prop_assert_eq!(covered.length_ns(), timestamps.len() as u64);
+            let counted = timestamps.range(begin..begin + length).count() as u64;
+            prop_assert_eq!(covered.length_within(begin, begin + length), counted);
+        }
+
+        #[test]
+        fn what_is_forgotten_is_not_counted_again(
+            intervals in prop::collection::vec((0u64..300, 0u64..40), 0..60)
+        ) {
+            let mut covered = IntervalUnion::new(3);
+            let mut timestamps = BTreeSet::new();
+            for (begin, length) in intervals {
+                covered.add(begin, begin + length, |from, to| timestamps.extend(from..to));
+                covered.trim(|_, _| {});
+                prop_assert!(covered.recent.len() <= 3);
+            }
+            prop_assert_eq!(covered.length_ns(), timestamps.len() as u64);
+        }
+    }
+}

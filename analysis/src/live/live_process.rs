@@ -1,0 +1,241 @@
+//! What is known of one process, in bounded memory.
+//!
+//! Owns what a record changes of it. Which process a record belongs to is `live_processes.rs`, what is shown of it
+//! `figures.rs`.
+
+use super::history::PauseHistory;
+use super::interval_union::IntervalUnion;
+use super::locations::LocationIndex;
+use super::locations::LocationSums;
+use super::pressure::LastPressure;
+use super::process_gpus::ProcessGpus;
+use super::ring::KEPT_NS;
+use super::snapshot::HeapObjects;
+use super::snapshot::PauseFigures;
+use super::snapshot::ProcessEnd;
+use super::steps::LiveSteps;
+use super::steps::PauseTimes;
+use super::sums::PauseSums;
+use super::text::first_bytes;
+use gctrace_event::Annotation;
+use gctrace_event::BackwardStep;
+use gctrace_event::GcSettings;
+use gctrace_event::GpuOp;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use std::collections::VecDeque;
+
+/// Disjoint stretches of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
+/// process with more than 1,000 pauses a second.
+const PAUSES: usize = (1 << 16) - 1;
+/// Bytes of a command line that are kept.
+const COMMAND_BYTES: usize = 4_096;
+/// Bytes of an interpreter's version.
+const VERSION_BYTES: usize = 64;
+
+/// One process. A process id that comes again after its process ended is another.
+#[derive(Clone, Debug)]
+pub(super) struct LiveProcess {
+    pub(super) pid: u32,
+    pub(super) described: Option<ProcessDescription>,
+    pub(super) since_ns: u64,
+    pub(super) ended: Option<ProcessEnd>,
+    /// Its pauses, once there are any.
+    pub(super) work: Option<Box<LivePauses>>,
+    /// When pauses ran.
+    pub(super) paused: IntervalUnion,
+    /// Begins of pauses, sorted.
+    begins: VecDeque<u64>,
+    pub(super) settings: Option<GcSettings>,
+    pub(super) pressure: LastPressure,
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) gpus: ProcessGpus,
+    pub(super) steps: Option<Box<LiveSteps>>,
+    /// Moment of its last record, as far as that matters for who is forgotten first.
+    pub(super) active_ns: u64,
+}
+
+/// What a description says.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessDescription {
+    pub(super) namespace_pid: Option<u32>,
+    pub(super) parent: Option<u32>,
+    pub(super) rank: Option<u32>,
+    /// Words joined by spaces.
+    pub(super) command: String,
+    /// Version of its interpreter, and whether that is free-threaded.
+    pub(super) interpreter: Option<(String, bool)>,
+}
+
+/// Sums over the pauses of a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LivePauses {
+    pub(super) sums: PauseSums,
+    pub(super) history: PauseHistory,
+    pub(super) places: LocationSums,
+    pub(super) last: Option<PauseFigures>,
+    pub(super) worst: Option<PauseFigures>,
+    pub(super) heap: Option<HeapObjects>,
+}
+
+impl LiveProcess {
+    /// Nothing is known yet but that it is there.
+    pub(super) fn new(pid: u32, since_ns: u64) -> Self {
+        Self {
+            pid,
+            described: None,
+            since_ns,
+            ended: None,
+            work: None,
+            paused: IntervalUnion::new(PAUSES),
+            begins: VecDeque::new(),
+            settings: None,
+            pressure: LastPressure::default(),
+            resident_bytes: None,
+            gpus: ProcessGpus::default(),
+            steps: None,
+            active_ns: since_ns,
+        }
+    }
+
+    /// Takes a description; the earliest `since_ns` stands, as an exec ends no process.
+    pub(super) fn describe(&mut self, process: &Process) {
+        self.since_ns = match self.described {
+            Some(_) => self.since_ns.min(process.since_ns),
+            None => process.since_ns,
+        };
+        let interpreter = process.interpreter.as_ref();
+        let interpreter = interpreter.map(|known| {
+            let version = first_bytes(&known.version, VERSION_BYTES);
+            (version.to_owned(), known.free_threaded)
+        });
+        self.described = Some(ProcessDescription {
+            namespace_pid: process.namespace_pid,
+            parent: process.parent,
+            rank: process.rank,
+            command: first_bytes(&process.command.join(" "), COMMAND_BYTES).to_owned(),
+            interpreter,
+        });
+    }
+
+    pub(super) fn end(&mut self, exit: &ProcessExit) {
+        self.ended = Some(ProcessEnd {
+            at_ns: exit.at_ns,
+            code: exit.code,
+            signal: exit.signal,
+        });
+    }
+
+    /// Whether it is known to run Python, or pauses came from it.
+    pub(super) fn runs_python(&self) -> bool {
+        let described = self.described.as_ref();
+        let interpreter = described.and_then(|described| described.interpreter.as_ref());
+        interpreter.is_some() || self.work.is_some()
+    }
+
+    pub(super) fn rank(&self) -> Option<u32> {
+        self.described.as_ref().and_then(|described| described.rank)
+    }
+
+    /// Takes a pause that began at this place.
+    pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<LocationIndex>) {
+        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
+        self.active_ns = self.active_ns.max(end_ns);
+        let work = self.work.get_or_insert_with(Box::default);
+        work.add(pause, place);
+        let (gpus, steps) = (&mut self.gpus, &mut self.steps);
+        if let Some(steps) = steps {
+            steps.add_pause(begin_ns);
+        }
+        self.paused.add(begin_ns, end_ns, |from, until| {
+            work.history.add_paused(from, until);
+            gpus.add_paused(from, until);
+            if let Some(steps) = steps {
+                steps.add_paused(from, until);
+            }
+        });
+        self.paused
+            .trim(|from, until| gpus.forget_paused(from, until));
+        self.add_begin(begin_ns);
+    }
+
+    fn add_begin(&mut self, begin_ns: u64) {
+        // They come nearly in order.
+        let later = self.begins.iter().rev();
+        let later = later.take_while(|other| **other > begin_ns).count();
+        self.begins.insert(self.begins.len() - later, begin_ns);
+        let newest = self.begins.back().copied().unwrap_or(0);
+        while let Some(oldest) = self.begins.front()
+            && (self.begins.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
+        {
+            self.begins.pop_front();
+        }
+    }
+
+    pub(super) fn set(&mut self, settings: &GcSettings) {
+        let later = |known: &GcSettings| known.at_ns <= settings.at_ns;
+        if self.settings.as_ref().is_none_or(later) {
+            self.settings = Some(settings.clone());
+        }
+    }
+
+    pub(super) fn add_op(&mut self, op: &GpuOp) {
+        self.active_ns = self.active_ns.max(op.end_ns);
+        self.gpus
+            .add(op.device, op.begin_ns, op.end_ns, &self.paused);
+    }
+
+    pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
+        let pauses = PauseTimes {
+            covered: &self.paused,
+            begins: &self.begins,
+        };
+        let steps = self.steps.get_or_insert_with(Box::default);
+        steps.add_backward(pass, pauses);
+    }
+
+    pub(super) fn add_annotation(&mut self, annotation: &Annotation) {
+        if !LiveSteps::is_step(annotation) {
+            return;
+        }
+        let pauses = PauseTimes {
+            covered: &self.paused,
+            begins: &self.begins,
+        };
+        let steps = self.steps.get_or_insert_with(Box::default);
+        steps.add_annotation(annotation, pauses);
+    }
+}
+
+impl LivePauses {
+    fn add(&mut self, pause: &Pause, place: Option<LocationIndex>) {
+        let figures = PauseFigures {
+            ended_ns: pause.end_ns,
+            duration_ns: pause.duration_ns(),
+            generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
+        };
+        self.sums.add(pause);
+        self.history.add(pause);
+        self.places.add(place, figures.duration_ns);
+        let shorter = |worst: PauseFigures| worst.duration_ns < figures.duration_ns;
+        if self.worst.is_none_or(shorter) {
+            self.worst = Some(figures);
+        }
+        if self
+            .last
+            .is_none_or(|last| last.ended_ns <= figures.ended_ns)
+        {
+            self.last = Some(figures);
+        }
+        let (all, count) = match (pause.heap_objects, pause.oldest_objects) {
+            (Some(count), _) => (true, count),
+            (None, Some(count)) => (false, count),
+            (None, None) => return,
+        };
+        let at_ns = pause.end_ns;
+        if self.heap.is_none_or(|heap| heap.at_ns <= at_ns) {
+            self.heap = Some(HeapObjects { count, all, at_ns });
+        }
+    }
+}

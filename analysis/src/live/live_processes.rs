@@ -1,0 +1,244 @@
+//! Processes by id and time, and what stays of those that are forgotten.
+//!
+//! Owns which process a record belongs to: an id that comes again after its process ended is another. And the
+//! bound of their number: one that has ended is put into the sums after some seconds, and when too many live,
+//! those that were silent longest are.
+
+use super::history::PauseHistory;
+use super::live_process::LiveProcess;
+use super::sums::PauseSums;
+use gctrace_event::Pause;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+/// So long one that has ended is shown.
+pub(super) const ENDED_SHOWN_NS: u64 = 10_000_000_000;
+/// Those that have ended and are kept at once, at most.
+const ENDED: usize = 512;
+/// Processes that are kept at once, at most.
+const PROCESSES: usize = 4_096;
+/// Forgotten ones whose late pauses are known to be theirs.
+const FORGOTTEN: usize = 4_096;
+/// Pauses of a process may be told with an end a little after its own: other clocks, other ways.
+const AFTER_END_NS: u64 = 1_000_000_000;
+
+/// In the order in which they appeared.
+type Key = u64;
+
+/// All processes.
+#[derive(Debug, Default)]
+pub(super) struct LiveProcesses {
+    list: BTreeMap<Key, Box<LiveProcess>>,
+    by_pid: HashMap<u32, LivePidHistory>,
+    next: Key,
+    /// Those that have ended, with the end, in the order in which that was told.
+    ended: VecDeque<(u64, Key)>,
+    /// Ends of forgotten ones by id; and their order.
+    forgotten: HashMap<u32, u64>,
+    forgotten_order: VecDeque<u32>,
+    pub(super) gone: ForgottenProcesses,
+    /// Some were forgotten while they lived; whether that was said.
+    too_many: bool,
+    is_reported: bool,
+}
+
+/// What stays of processes that are forgotten.
+#[derive(Debug, Default)]
+pub(super) struct ForgottenProcesses {
+    pub(super) sums: PauseSums,
+    pub(super) history: PauseHistory,
+    /// How many ran Python, and had ended.
+    pub(super) ran_python: u64,
+    pub(super) ended: u64,
+}
+
+/// The processes that had one id.
+#[derive(Clone, Copy, Debug)]
+struct LivePidHistory {
+    latest: Key,
+    before: Option<Key>,
+}
+
+impl LiveProcesses {
+    /// In the order in which they appeared.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
+        self.list.values().map(Box::as_ref)
+    }
+
+    /// The latest of this id.
+    pub(super) fn get(&self, pid: u32) -> Option<&LiveProcess> {
+        let known = self.by_pid.get(&pid)?;
+        self.list.get(&known.latest).map(Box::as_ref)
+    }
+
+    /// The latest of this id.
+    pub(super) fn latest(&mut self, pid: u32) -> Option<&mut LiveProcess> {
+        let known = self.by_pid.get(&pid)?;
+        self.list.get_mut(&known.latest).map(Box::as_mut)
+    }
+
+    /// The one that had this id at that moment.
+    pub(super) fn at(&mut self, pid: u32, at_ns: u64) -> Option<&mut LiveProcess> {
+        let known = self.by_pid.get(&pid)?;
+        let key = match known.before {
+            Some(before) if self.since(known.latest) > Some(at_ns) => before,
+            _ => known.latest,
+        };
+        self.list.get_mut(&key).map(Box::as_mut)
+    }
+
+    fn since(&self, key: Key) -> Option<u64> {
+        let process = self.list.get(&key)?;
+        process.described.as_ref().map(|_| process.since_ns)
+    }
+
+    /// The one that a pause is of; `None` if it is forgotten.
+    pub(super) fn of_pause(&mut self, pause: &Pause) -> Option<&mut LiveProcess> {
+        if !self.by_pid.contains_key(&pause.pid) {
+            let ended = self.forgotten.get(&pause.pid).copied();
+            if ended.is_some_and(|at_ns| pause.end_ns <= at_ns.saturating_add(AFTER_END_NS)) {
+                return None;
+            }
+            self.begin(pause.pid, pause.begin_ns);
+        }
+        self.at(pause.pid, pause.begin_ns)
+    }
+
+    /// A description belongs to the process of that id, or begins another if that one has ended.
+    pub(super) fn describe(&mut self, process: &Process) {
+        self.forget_ended(process.since_ns);
+        let ended = |ended_ns: Option<u64>| ended_ns.is_some_and(|at| at <= process.since_ns);
+        match self.latest(process.pid) {
+            Some(known) if !ended(known.ended.as_ref().map(|ended| ended.at_ns)) => {
+                return known.describe(process);
+            }
+            Some(_) => {}
+            // Told late of one that is forgotten.
+            None => {
+                let forgotten = self.forgotten.get(&process.pid).copied();
+                if forgotten.is_some() && !ended(forgotten) {
+                    return;
+                }
+            }
+        }
+        self.begin(process.pid, process.since_ns);
+        if let Some(new) = self.latest(process.pid) {
+            new.describe(process);
+        }
+    }
+
+    fn begin(&mut self, pid: u32, since_ns: u64) {
+        if self.list.len() >= PROCESSES {
+            self.forget_silent();
+        }
+        let key = self.next;
+        self.next += 1;
+        let before = self.by_pid.get(&pid).map(|known| known.latest);
+        let before = before.filter(|before| self.list.contains_key(before));
+        let known = LivePidHistory {
+            latest: key,
+            before,
+        };
+        self.by_pid.insert(pid, known);
+        let process = LiveProcess::new(pid, since_ns);
+        self.list.insert(key, Box::new(process));
+    }
+
+    pub(super) fn end(&mut self, exit: &ProcessExit) {
+        self.forget_ended(exit.at_ns);
+        let Some(known) = self.by_pid.get(&exit.pid).copied() else {
+            return;
+        };
+        let key = match known.before {
+            Some(before) if self.since(known.latest) > Some(exit.at_ns) => before,
+            _ => known.latest,
+        };
+        let Some(process) = self.list.get_mut(&key) else {
+            return;
+        };
+        if process.ended.is_none() {
+            self.ended.push_back((exit.at_ns, key));
+        }
+        process.end(exit);
+        if self.ended.len() > ENDED
+            && let Some((_, key)) = self.ended.pop_front()
+        {
+            self.forget(key);
+        }
+    }
+
+    /// Forgets those that have ended long before a moment.
+    pub(super) fn forget_ended(&mut self, now_ns: u64) {
+        while let Some((at_ns, key)) = self.ended.front().copied()
+            && at_ns.saturating_add(ENDED_SHOWN_NS) < now_ns
+        {
+            self.ended.pop_front();
+            self.forget(key);
+        }
+    }
+
+    /// Whether some were forgotten while they lived: true once.
+    pub(super) fn are_too_many(&mut self) -> bool {
+        self.too_many && !std::mem::replace(&mut self.is_reported, self.too_many)
+    }
+
+    /// Forgets an eighth of all, those that were silent longest.
+    fn forget_silent(&mut self) {
+        self.too_many = true;
+        let list = self.list.iter();
+        let mut silent: Vec<(u64, Key)> = list.map(|(key, one)| (one.active_ns, *key)).collect();
+        silent.sort_unstable();
+        for (_, key) in silent.into_iter().take(PROCESSES / 8) {
+            self.forget(key);
+        }
+        let list = &self.list;
+        self.ended.retain(|(_, key)| list.contains_key(key));
+    }
+
+    fn forget(&mut self, key: Key) {
+        let Some(process) = self.list.remove(&key) else {
+            return;
+        };
+        let pid = process.pid;
+        self.gone.add(&process);
+        if let Some(known) = self.by_pid.get_mut(&pid) {
+            if known.latest == key {
+                self.by_pid.remove(&pid);
+            } else if known.before == Some(key) {
+                known.before = None;
+            }
+        }
+        let Some(ended) = &process.ended else {
+            return;
+        };
+        if self.forgotten.insert(pid, ended.at_ns).is_none() {
+            self.forgotten_order.push_back(pid);
+        }
+        if self.forgotten_order.len() > FORGOTTEN
+            && let Some(oldest) = self.forgotten_order.pop_front()
+        {
+            self.forgotten.remove(&oldest);
+        }
+    }
+}
+
+impl ForgottenProcesses {
+    fn add(&mut self, process: &LiveProcess) {
+        let ran_python = process.runs_python();
+        self.ran_python += u64::from(ran_python);
+        self.ended += u64::from(ran_python && process.ended.is_some());
+        if let Some(work) = &process.work {
+            self.sums.merge(&work.sums);
+            self.history.merge(&work.history);
+        }
+    }
+
+    /// Takes a pause of one that is forgotten.
+    pub(super) fn add_pause(&mut self, pause: &Pause) {
+        self.sums.add(pause);
+        self.history.add(pause);
+    }
+}

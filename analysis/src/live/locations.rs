@@ -1,0 +1,245 @@
+//! Names of Python lines, and which of them pauses began in.
+//!
+//! Owns how many names are kept, whatever a program makes of them in a day, and what of a stack is shown: the
+//! program's own innermost line, and the library line below it.
+
+use super::snapshot::CodeLine;
+use super::snapshot::CountAndTime;
+use super::snapshot::LineFigures;
+use super::text::first_bytes;
+use crate::paths;
+use gctrace_event::Frame;
+use gctrace_event::FrameId;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Frames of which it is kept which lines they are: 2 MiB. A frame is a line together with all that called it;
+/// training programs have some ten thousand.
+const FRAMES: usize = 1 << 18;
+/// Lines whose names are kept.
+const LINES: usize = 1 << 15;
+/// Bytes of a name that are kept.
+const NAME_BYTES: usize = 512;
+/// Lines of one process that are summed. When there are more, the half with the least time is put together.
+const SUMMED: usize = 1_024;
+/// Stands for a frame that is not known.
+const UNKNOWN: LocationIndex = LocationIndex {
+    innermost: u32::MAX,
+    own: u32::MAX,
+};
+
+/// Where a pause began: indices of [`LocationTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LocationIndex {
+    /// The line that was running.
+    innermost: u32,
+    /// The innermost that is no library's; `u32::MAX`: all are.
+    own: u32,
+}
+
+impl LocationIndex {
+    fn line(self) -> u32 {
+        match self.own {
+            u32::MAX => self.innermost,
+            own => own,
+        }
+    }
+}
+
+/// Lines by name, and which of them a frame is.
+#[derive(Debug, Default)]
+pub(super) struct LocationTable {
+    lines: Vec<Arc<CodeLine>>,
+    ids: HashMap<Arc<CodeLine>, u32>,
+    /// By [`FrameId`], which are counted from 1 without gaps.
+    frames: Vec<LocationIndex>,
+    full: bool,
+}
+
+impl LocationTable {
+    /// Takes a frame; those above it came before. `true`: from now on some have no name, for the first time.
+    pub(super) fn add(&mut self, frame: &Frame) -> bool {
+        let at = usize::try_from(frame.id).unwrap_or(usize::MAX);
+        let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
+            return !std::mem::replace(&mut self.full, true);
+        };
+        let is_own = !frame.file.is_empty() && !paths::is_library(&frame.file);
+        let above = frame.parent.and_then(|parent| self.of(Some(parent)));
+        let own = match is_own {
+            true => innermost,
+            false => above.map_or(u32::MAX, |above| above.own),
+        };
+        if self.frames.len() <= at {
+            self.frames.resize(at + 1, UNKNOWN);
+        }
+        if let Some(place) = self.frames.get_mut(at) {
+            *place = LocationIndex { innermost, own };
+        }
+        false
+    }
+
+    fn intern(&mut self, frame: &Frame) -> Option<u32> {
+        let line = CodeLine {
+            function: first_bytes(&frame.function, NAME_BYTES).to_owned(),
+            file: first_bytes(&frame.file, NAME_BYTES).to_owned(),
+            line: frame.line,
+        };
+        if let Some(known) = self.ids.get(&line) {
+            return Some(*known);
+        }
+        if self.lines.len() >= LINES {
+            return None;
+        }
+        let (line, id) = (Arc::new(line), u32::try_from(self.lines.len()).ok()?);
+        self.lines.push(Arc::clone(&line));
+        self.ids.insert(line, id);
+        Some(id)
+    }
+
+    /// Where a stack is that is named by its innermost frame.
+    pub(super) fn of(&self, stack: Option<FrameId>) -> Option<LocationIndex> {
+        let at = usize::try_from(stack?).ok()?;
+        let place = self.frames.get(at).copied();
+        place.filter(|place| *place != UNKNOWN)
+    }
+
+    fn name(&self, line: u32) -> Option<CodeLine> {
+        let line = self.lines.get(usize::try_from(line).ok()?);
+        line.map(|line| CodeLine::clone(line))
+    }
+
+    /// The line to show, and the library's below it.
+    pub(super) fn names(&self, place: LocationIndex) -> (Option<CodeLine>, Option<CodeLine>) {
+        let below = (place.innermost != place.line()).then_some(place.innermost);
+        let below = below.and_then(|below| self.name(below));
+        (self.name(place.line()), below)
+    }
+}
+
+/// Pauses of one process by where they began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LocationSums {
+    sums: HashMap<LocationIndex, CountAndTime>,
+    /// Of places with little time, and of those not known.
+    other: CountAndTime,
+}
+
+impl LocationSums {
+    pub(super) fn add(&mut self, place: Option<LocationIndex>, duration_ns: u64) {
+        let Some(place) = place else {
+            return self.other.add(duration_ns);
+        };
+        if self.sums.len() >= SUMMED && !self.sums.contains_key(&place) {
+            self.halve();
+        }
+        self.sums.entry(place).or_default().add(duration_ns);
+    }
+
+    /// Puts those with the least time together.
+    fn halve(&mut self) {
+        let mut times: Vec<(u64, LocationIndex)> = self
+            .sums
+            .iter()
+            .map(|(place, sum)| (sum.time_ns, *place))
+            .collect();
+        times.sort_unstable();
+        for (_, place) in times.iter().take(SUMMED / 2) {
+            if let Some(sum) = self.sums.remove(place) {
+                self.other.merge(sum);
+            }
+        }
+    }
+
+    /// The lines with the most time, and the others together.
+    pub(super) fn figures(
+        &self,
+        places: &LocationTable,
+        most: usize,
+    ) -> (Vec<LineFigures>, CountAndTime) {
+        let mut by_line: HashMap<u32, (CountAndTime, (u64, LocationIndex))> = HashMap::new();
+        for (place, sum) in &self.sums {
+            let time = (sum.time_ns, *place);
+            let (all, longest) = by_line.entry(place.line()).or_insert((*sum, time));
+            if *longest != time {
+                all.merge(*sum);
+                *longest = time.max(*longest);
+            }
+        }
+        let mut ranked: Vec<_> = by_line.into_iter().collect();
+        ranked.sort_unstable_by_key(|(line, (sum, _))| (Reverse((sum.time_ns, sum.count)), *line));
+        let mut other = self.other;
+        for (_, (sum, _)) in ranked.iter().skip(most) {
+            other.merge(*sum);
+        }
+        let lines = ranked.into_iter().take(most);
+        let lines = lines.filter_map(|(_, (pauses, (_, place)))| {
+            let (line, below) = places.names(place);
+            Some(LineFigures {
+                line: line?,
+                below,
+                pauses,
+            })
+        });
+        (lines.collect(), other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(id: FrameId) -> Frame {
+        Frame {
+            id,
+            parent: None,
+            function: "f".to_owned(),
+            file: "train.py".to_owned(),
+            line: Some(id),
+        }
+    }
+
+    #[test]
+    fn lines_beyond_the_bound_have_no_name_and_that_is_said_once() {
+        let mut places = LocationTable::default();
+        let bound = u32::try_from(LINES).unwrap();
+        let is_reported: Vec<u32> = (1..2 * bound)
+            .filter(|id| places.add(&frame(*id)))
+            .collect();
+        assert_eq!(is_reported, [bound + 1]);
+        assert!(places.of(Some(bound)).is_some());
+        assert_eq!(places.of(Some(bound + 1)), None);
+        // A known line in a new stack is known still.
+        let again = Frame {
+            id: 2 * bound,
+            ..frame(7)
+        };
+        assert!(!places.add(&again));
+        let (line, below) = places.names(places.of(Some(2 * bound)).unwrap());
+        assert_eq!((line.unwrap().line, below), (Some(7), None));
+        // No name of a frame is too wild.
+        assert!(!places.add(&frame(u32::MAX)));
+        assert_eq!(places.of(Some(u32::MAX)), None);
+        assert!(places.frames.len() <= FRAMES);
+    }
+
+    #[test]
+    fn lines_with_much_time_stay_whatever_comes() {
+        let mut places = LocationTable::default();
+        let mut sums = LocationSums::default();
+        let mut time = 0;
+        for id in 1..20_000 {
+            places.add(&frame(id));
+            sums.add(places.of(Some(id)), 10);
+            sums.add(places.of(Some(3)), 100);
+            time += 110;
+        }
+        assert!(sums.sums.len() <= SUMMED);
+        let (lines, other) = sums.figures(&places, 20);
+        assert_eq!(lines[0].line.line, Some(3));
+        // Twice it had no name yet.
+        assert_eq!(lines[0].pauses.time_ns, 19_997 * 100 + 10);
+        let named = lines.iter().map(|line| line.pauses.time_ns);
+        assert_eq!(named.sum::<u64>() + other.time_ns, time);
+    }
+}

@@ -1,0 +1,111 @@
+//! What gctrace says about itself and its work: what it lost and cost, and sentences for the user.
+
+use super::snapshot::Notice;
+use super::snapshot::RecorderCost;
+use super::text::first_bytes;
+use std::collections::VecDeque;
+
+/// Readings of gctrace's CPU time that are kept: a minute of one a second.
+const READINGS: usize = 64;
+/// Notes that are kept.
+const NOTES: usize = 50;
+/// Bytes of a note.
+const NOTE_BYTES: usize = 1_024;
+
+/// What the recorder told last, and its CPU time over the last minute.
+#[derive(Debug, Default)]
+pub(super) struct LiveCost {
+    last: RecorderCost,
+    /// When, and its CPU time up to then.
+    readings: VecDeque<(u64, u64)>,
+}
+
+impl LiveCost {
+    pub(super) fn set(&mut self, at_ns: u64, recorder: RecorderCost) {
+        let reading = (at_ns, recorder.cpu_ns);
+        self.last = recorder;
+        let is_later =
+            |(before_ns, before): &(u64, u64)| at_ns > *before_ns && reading.1 >= *before;
+        if !self.readings.back().is_none_or(is_later) {
+            self.readings.clear();
+        }
+        if self.readings.len() >= READINGS {
+            self.readings.pop_front();
+        }
+        self.readings.push_back(reading);
+    }
+
+    /// CPU time over an interval: from the last reading back to the one that is nearest to its length, or to the
+    /// one before.
+    pub(super) fn figures(&self, interval_ns: u64) -> RecorderCost {
+        let mut figures = self.last.clone();
+        if let Some((at_ns, cpu_ns)) = self.readings.back() {
+            let begin_ns = at_ns.saturating_sub(interval_ns);
+            let before = self.readings.iter().rev().skip(1);
+            let nearest = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(begin_ns));
+            if let Some((from_ns, from)) = nearest {
+                let used = u128::from(cpu_ns.saturating_sub(*from)) * 1_000_000;
+                let part = used / u128::from(at_ns.saturating_sub(*from_ns).max(1));
+                figures.cpu_ppm = u64::try_from(part).unwrap_or(u64::MAX);
+            }
+        }
+        figures
+    }
+}
+
+/// The last notes.
+#[derive(Debug, Default)]
+pub(super) struct LiveNotes(VecDeque<Notice>);
+
+impl LiveNotes {
+    pub(super) fn add(&mut self, at_ns: u64, pid: Option<u32>, message: &str) {
+        if self.0.len() >= NOTES {
+            self.0.pop_front();
+        }
+        self.0.push_back(Notice {
+            at_ns,
+            pid,
+            message: first_bytes(message, NOTE_BYTES).to_owned(),
+        });
+    }
+
+    /// Oldest first.
+    pub(super) fn figures(&self) -> Vec<Notice> {
+        self.0.iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_of_the_interval() {
+        let second = 1_000_000_000;
+        let mut cost = LiveCost::default();
+        let recorder = |cpu_ns| RecorderCost {
+            cpu_ns,
+            ..RecorderCost::default()
+        };
+        assert_eq!(cost.figures(second).cpu_ppm, 0);
+        for (at, cpu_ns) in [(1, 0), (2, 500_000_000), (3, 510_000_000), (4, 530_000_000)] {
+            cost.set(at * second, recorder(cpu_ns));
+        }
+        assert_eq!(cost.figures(second).cpu_ppm, 20_000);
+        assert_eq!(cost.figures(2 * second).cpu_ppm, 15_000);
+        assert_eq!(cost.figures(60 * second).cpu_ppm, 530_000_000 / 3_000);
+        assert_eq!(cost.figures(second / 10).cpu_ppm, 20_000);
+    }
+
+    #[test]
+    fn old_notes_go() {
+        let mut notes = LiveNotes::default();
+        for n in 0..1000 {
+            notes.add(n, None, &"é".repeat(4000));
+        }
+        let kept = notes.figures();
+        assert_eq!(kept.len(), NOTES);
+        assert_eq!(kept[NOTES - 1].at_ns, 999);
+        assert_eq!(kept[0].message.len(), NOTE_BYTES);
+    }
+}

@@ -1,0 +1,66 @@
+//! The longest pauses.
+
+use crate::stacks::NodeId;
+use gctrace_event::Pause;
+
+/// How many are kept.
+const KEPT: usize = 10;
+
+/// A pause and the process it happened in.
+#[derive(Debug, Clone)]
+pub(crate) struct WorstPauseEntry {
+    pub(crate) trace: usize,
+    /// Unless it is not listed.
+    pub(crate) process: Option<usize>,
+    pub(crate) pause: Pause,
+    /// Name of the thread, once the whole trace is read.
+    pub(crate) thread: Option<String>,
+    /// Its stack, once the whole trace is read.
+    pub(crate) node: Option<NodeId>,
+}
+
+/// The ten longest pauses, longest first; of equals the earlier.
+#[derive(Debug, Default)]
+pub(crate) struct WorstPauses {
+    entries: Vec<WorstPauseEntry>,
+}
+
+impl WorstPauses {
+    pub(crate) fn add(&mut self, trace: usize, process: Option<usize>, pause: &Pause) {
+        let length = pause.duration_ns();
+        let full = self.entries.len() >= KEPT;
+        if full
+            && self
+                .entries
+                .last()
+                .is_some_and(|last| last.pause.duration_ns() >= length)
+        {
+            return;
+        }
+        let at = self
+            .entries
+            .partition_point(|other| other.pause.duration_ns() >= length);
+        let pause = pause.clone();
+        let thread = None;
+        self.entries.insert(
+            at,
+            WorstPauseEntry {
+                trace,
+                process,
+                pause,
+                thread,
+                node: None,
+            },
+        );
+        self.entries.truncate(KEPT);
+    }
+
+    /// For filling in names.
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut WorstPauseEntry> {
+        self.entries.iter_mut()
+    }
+
+    pub(crate) fn entries(&self) -> &[WorstPauseEntry] {
+        &self.entries
+    }
+}

@@ -1,0 +1,289 @@
+//! This process: what is asked of it, its rings, and whether it was forked off.
+//!
+//! Owns the rings and their names for texts and frames. Knows nothing of Python or CUPTI. Everything here may be
+//! called from any thread at any time, also in a forked child; nothing unwinds or waits but for another thread
+//! that writes a name.
+
+use crate::names::RingNames;
+use crate::seccomp;
+use gctrace_ring::Absence;
+use gctrace_ring::InjectOptions;
+use gctrace_ring::LostKind;
+use gctrace_ring::NO_TEXT;
+use gctrace_ring::OwnerMark;
+use gctrace_ring::RingHello;
+use gctrace_ring::RingProducer;
+use gctrace_ring::RingRecord;
+use gctrace_ring::RingRole;
+use gctrace_ring::TextId;
+use gctrace_ring::offer;
+use gctrace_ring::pieces;
+use std::cell::Cell;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::TryLockError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
+
+/// What gctrace asked for, and where it listens.
+struct RecordingRequest {
+    options: InjectOptions,
+    rendezvous: Vec<u8>,
+    /// Gone in a forked child.
+    mark: OwnerMark,
+}
+
+static REQUEST: OnceLock<RecordingRequest> = OnceLock::new();
+
+/// Notes what is asked of this process. To be called once, before all else here.
+pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
+    if let Some(mark) = OwnerMark::new() {
+        let _ = REQUEST.set(RecordingRequest {
+            options,
+            rendezvous,
+            mark,
+        });
+    }
+}
+
+/// What gctrace asked for; `None` where it did not ask.
+pub(crate) fn options() -> Option<&'static InjectOptions> {
+    REQUEST.get().map(|request| &request.options)
+}
+
+/// Where processes that are started from here are to say that they are; `None` where that is not asked.
+pub(crate) fn follows_to() -> Option<&'static [u8]> {
+    let request = REQUEST.get()?;
+    let options = &request.options;
+    (options.follow && options.collections).then_some(&request.rendezvous)
+}
+
+/// Whether this process was forked off one in which this library was at work, without an exec since.
+pub(crate) fn is_forked() -> bool {
+    REQUEST.get().is_some_and(|request| !request.mark.is_mine())
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+#[inline]
+pub(crate) fn now_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to a place of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Rings made in this process and its ancestors: also the number of the latest.
+static RINGS: AtomicU32 = AtomicU32::new(0);
+
+/// A ring of this process, with names for the texts and frames in it.
+pub(crate) struct ProcessRing {
+    producer: RingProducer,
+    mark: OwnerMark,
+    number: u32,
+    names: Mutex<RingNames>,
+}
+
+/// Where the ring of each role is: null before it is asked for. A child of a fork finds its parent's, whose mark
+/// is gone. Never freed: a thread may be writing.
+static PYTHON: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
+static GPU: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Stands for a ring that could not be had; nothing is tried again, in children neither.
+fn refused() -> *mut ProcessRing {
+    std::ptr::without_provenance_mut(align_of::<ProcessRing>())
+}
+
+/// This process's ring for a role, made and handed over at the first call; `None` where nobody asked for it or
+/// takes it.
+#[inline]
+pub(crate) fn ring(role: RingRole) -> Option<&'static ProcessRing> {
+    existing_ring(role).or_else(|| first_ring(role))
+}
+
+/// The ring, if it has been made already.
+#[inline]
+pub(crate) fn existing_ring(role: RingRole) -> Option<&'static ProcessRing> {
+    let pointer = place(role).load(Ordering::Acquire);
+    if pointer.is_null() || pointer == refused() {
+        return None;
+    }
+    // SAFETY: published by `first_ring`, never freed.
+    let ring = unsafe { &*pointer };
+    ring.mark.is_mine().then_some(ring)
+}
+
+fn place(role: RingRole) -> &'static AtomicPtr<ProcessRing> {
+    match role {
+        RingRole::Python => &PYTHON,
+        RingRole::Gpu => &GPU,
+    }
+}
+
+#[cold]
+fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
+    let request = REQUEST.get()?;
+    let place = place(role);
+    let before = place.load(Ordering::Acquire);
+    if before == refused() || (is_forked() && !request.options.follow) {
+        return None;
+    }
+    // A process may have confined itself since, or its parent before the fork.
+    if seccomp::is_confined(request.options.filters) {
+        Absence::Confined.report(&request.rendezvous);
+        place.store(refused(), Ordering::Release);
+        return None;
+    }
+    let made = make(role, &request.options)
+        .map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
+    let after = made.as_ref().map_or(refused(), |(pointer, _)| *pointer);
+    let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
+    let (pointer, descriptor) = made?;
+    if exchanged.is_err() {
+        // SAFETY: made above and not published: another thread was faster.
+        drop(unsafe { Box::from_raw(pointer) });
+        return existing_ring(role);
+    }
+    let hello = RingHello {
+        role,
+        own_pid: std::process::id(),
+        at_ns: now_ns(),
+        is_fork: !before.is_null(),
+    };
+    if !offer(&request.rendezvous, descriptor.as_fd(), &hello) {
+        place.store(refused(), Ordering::Release);
+        return None;
+    }
+    // SAFETY: published, never freed.
+    Some(unsafe { &*pointer })
+}
+
+/// Whether allocations are counted in the ring for Python.
+static COUNTS_ALLOCATIONS: AtomicBool = AtomicBool::new(false);
+
+/// Allocations are counted from now on, in this process and in those that are forked off.
+pub(crate) fn count_allocations() {
+    COUNTS_ALLOCATIONS.store(true, Ordering::Relaxed);
+    if let Some(ring) = existing_ring(RingRole::Python) {
+        ring.producer.count_allocations_since(now_ns());
+    }
+}
+
+fn make(role: RingRole, options: &InjectOptions) -> Option<(ProcessRing, OwnedFd)> {
+    let (producer, descriptor) = RingProducer::create(role.records(options))?;
+    if role == RingRole::Python && COUNTS_ALLOCATIONS.load(Ordering::Relaxed) {
+        producer.count_allocations_since(now_ns());
+    }
+    let ring = ProcessRing {
+        producer,
+        mark: OwnerMark::new()?,
+        number: RINGS.fetch_add(1, Ordering::Relaxed) + 1,
+        names: Mutex::new(RingNames::default()),
+    };
+    Some((ring, descriptor))
+}
+
+impl ProcessRing {
+    /// Tells it from all other rings of this process and its ancestors; from 1.
+    #[inline]
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Puts a record in; `false`, and counted as lost, if there is no room.
+    #[inline]
+    pub(crate) fn push(&self, record: &RingRecord) -> bool {
+        self.producer.push(record)
+    }
+
+    /// Counts records that could not be pushed.
+    pub(crate) fn lose(&self, kind: LostKind, count: u64) {
+        self.producer.lose(kind, count);
+    }
+
+    /// For counting allocations.
+    #[inline]
+    pub(crate) fn producer(&self) -> &RingProducer {
+        &self.producer
+    }
+
+    /// The number of a text, which is written before it is first used; [`NO_TEXT`] where there is no room, in the
+    /// ring (counted as lost) or among the names.
+    pub(crate) fn text(&self, text: &str) -> TextId {
+        let Some(mut names) = self.names() else {
+            return NO_TEXT;
+        };
+        if let Some(known) = names.text(text) {
+            return known;
+        }
+        let Some(id) = names.next_text() else {
+            return NO_TEXT;
+        };
+        for piece in pieces(id, text) {
+            if !self.push(&piece) {
+                return NO_TEXT;
+            }
+        }
+        names.keep_text(text, id);
+        id
+    }
+
+    /// The number of a frame below a caller's (0: none); 0 where there is no room.
+    pub(crate) fn frame(&self, parent: u32, function: TextId, file: TextId, line: u32) -> u32 {
+        let Some(mut names) = self.names() else {
+            return 0;
+        };
+        let node = (parent, function, file, line);
+        if let Some(known) = names.frame(node) {
+            return known;
+        }
+        let Some(id) = names.next_frame() else {
+            return 0;
+        };
+        let record = RingRecord::Frame {
+            id,
+            parent,
+            function,
+            file,
+            line,
+        };
+        if !self.push(&record) {
+            return 0;
+        }
+        names.keep_frame(node, id);
+        id
+    }
+
+    /// Waits for another thread that writes a name: a few hundred nanoseconds.
+    fn names(&self) -> Option<std::sync::MutexGuard<'_, RingNames>> {
+        match self.names.try_lock() {
+            Ok(names) => Some(names),
+            Err(TryLockError::Poisoned(_)) => None,
+            Err(TryLockError::WouldBlock) => self.names.lock().ok(),
+        }
+    }
+}
+
+/// The calling thread's id, as the kernel names it.
+#[inline]
+pub(crate) fn tid() -> u32 {
+    thread_local! {
+        /// With the number of the latest ring: a fork makes a new one before it asks here.
+        static KNOWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+    let latest = RINGS.load(Ordering::Relaxed);
+    let known = KNOWN.try_with(Cell::get).unwrap_or_default();
+    if known.0 == latest && known.1 != 0 {
+        return known.1;
+    }
+    // SAFETY: has no arguments and cannot fail.
+    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let _ = KNOWN.try_with(|place| place.set((latest, tid)));
+    tid
+}

@@ -1,0 +1,394 @@
+//! `/proc/PID`: what a process is, who its relatives are, what its threads are called.
+//!
+//! A process can vanish between any two reads; that is [`ProcessError::Gone`], never a panic.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Why a process could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// It ended, or never was.
+    #[error("there is no process {pid}; list processes with: ps -ef")]
+    Gone {
+        /// Its id.
+        pid: u32,
+    },
+    /// It may not be looked at.
+    #[error(
+        "process {pid} may not be inspected ({what}: {source}); run gctrace as root: sudo gctrace"
+    )]
+    Forbidden {
+        /// Its id.
+        pid: u32,
+        /// The file below `/proc/PID`.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something else went wrong.
+    #[error("cannot read /proc/{pid}/{what}: {source}; see: ls -l /proc/{pid}")]
+    Read {
+        /// Its id.
+        pid: u32,
+        /// The file below `/proc/PID`.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl ProcessError {
+    pub(crate) fn new(pid: u32, what: &'static str, source: std::io::Error) -> Self {
+        use std::io::ErrorKind;
+        // ESRCH (3) is what a read says of a process that ended after the open.
+        match source.kind() {
+            ErrorKind::NotFound => Self::Gone { pid },
+            _ if source.raw_os_error() == Some(3) => Self::Gone { pid },
+            ErrorKind::PermissionDenied => Self::Forbidden { pid, what, source },
+            _ => Self::Read { pid, what, source },
+        }
+    }
+}
+
+/// The contents of a file below `/proc/PID`.
+pub(crate) fn read(pid: u32, what: &'static str) -> Result<Vec<u8>, ProcessError> {
+    std::fs::read(format!("/proc/{pid}/{what}"))
+        .map_err(|error| ProcessError::new(pid, what, error))
+}
+
+/// Path of the executable as seen inside the process, without the mark of a deleted file.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
+    let link = std::fs::read_link(format!("/proc/{pid}/exe"))
+        .map_err(|error| ProcessError::new(pid, "exe", error))?;
+    let mut bytes = link.into_os_string().into_vec();
+    if let Some(name) = bytes.strip_suffix(b" (deleted)") {
+        bytes.truncate(name.len());
+    }
+    Ok(OsString::from_vec(bytes).into())
+}
+
+/// A path by which this process can open the executable, whatever happened to its name.
+#[must_use]
+pub fn executable_link(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/exe"))
+}
+
+/// The root folder of the process as this process sees it.
+#[must_use]
+pub fn root(pid: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root"))
+}
+
+/// The working directory as seen inside the process.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn working_directory(pid: u32) -> Result<PathBuf, ProcessError> {
+    std::fs::read_link(format!("/proc/{pid}/cwd"))
+        .map_err(|error| ProcessError::new(pid, "cwd", error))
+}
+
+/// Command line; empty for kernel threads, zombies and for an instant within exec. A title that the program has put in
+/// its place (setproctitle) is one word: the zero bytes that fill up the rest are no arguments.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
+    let bytes = read(pid, "cmdline")?;
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(words(bytes))
+}
+
+fn words(bytes: &[u8]) -> Vec<String> {
+    let word = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let mut words: Vec<String> = bytes.split(|byte| *byte == 0).map(word).collect();
+    let padding = words.iter().skip(1);
+    if padding.clone().count() > 1 && padding.clone().all(String::is_empty) {
+        words.truncate(1);
+    }
+    words
+}
+
+/// The environment that the process was started with.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError> {
+    let bytes = read(pid, "environ")?;
+    Ok(bytes
+        .split(|byte| *byte == 0)
+        .filter_map(|entry| {
+            let equals = entry.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = (entry.get(..equals)?, entry.get(equals + 1..)?);
+            Some((
+                OsString::from_vec(name.to_vec()),
+                OsString::from_vec(value.to_vec()),
+            ))
+        })
+        .collect())
+}
+
+/// Variables that hold the global rank in a distributed job, in the order in which they count.
+pub const RANK_VARIABLES: [&str; 4] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+
+/// The global rank of the process in a distributed job, where its environment says one.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
+    let environment = environment(pid)?;
+    Ok(RANK_VARIABLES.iter().find_map(|name| {
+        environment
+            .get(&OsString::from(name))?
+            .to_str()?
+            .trim()
+            .parse()
+            .ok()
+    }))
+}
+
+/// The facts of `/proc/PID/status` that gctrace uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessStatus {
+    /// Kernel's name of the main thread, at most 15 bytes.
+    pub name: String,
+    /// Parent process; 0 where there is none in this pid namespace.
+    pub parent: u32,
+    /// Thread group, that is the process, to which this thread id belongs.
+    pub thread_group: u32,
+    /// Process id in each nested pid namespace, outermost (as seen from here) first.
+    pub namespace_pids: Vec<u32>,
+    /// Real user id.
+    pub user: u32,
+}
+
+impl ProcessStatus {
+    /// The id inside the innermost pid namespace, when that is another than the one seen here.
+    #[must_use]
+    pub fn inner_pid(&self) -> Option<u32> {
+        match self.namespace_pids.as_slice() {
+            [_, .., inner] => Some(*inner),
+            _ => None,
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut status = Self::default();
+        for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
+            let mut numbers = value.split_whitespace().map_while(|word| word.parse().ok());
+            match key {
+                "Name" => status.name = value.trim().to_owned(),
+                "PPid" => status.parent = numbers.next().unwrap_or(0),
+                "Tgid" => status.thread_group = numbers.next().unwrap_or(0),
+                "NSpid" => status.namespace_pids = numbers.collect(),
+                "Uid" => status.user = numbers.next().unwrap_or(0),
+                _ => {}
+            }
+        }
+        status
+    }
+}
+
+/// `/proc/PID/status`; also takes a thread id.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn status(pid: u32) -> Result<ProcessStatus, ProcessError> {
+    let text = read(pid, "status")?;
+    Ok(ProcessStatus::parse(&String::from_utf8_lossy(&text)))
+}
+
+/// Thread ids of a process.
+///
+/// # Errors
+/// When the process is gone or may not be inspected.
+pub fn threads(pid: u32) -> Result<Vec<u32>, ProcessError> {
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .map_err(|error| ProcessError::new(pid, "task", error))?;
+    Ok(folder
+        .filter_map(|entry| numeric_name(&entry.ok()?))
+        .collect())
+}
+
+/// The kernel's name of a thread.
+///
+/// # Errors
+/// When the process or thread is gone or may not be inspected.
+pub fn thread_name(pid: u32, tid: u32) -> Result<String, ProcessError> {
+    let bytes = std::fs::read(format!("/proc/{pid}/task/{tid}/comm"))
+        .map_err(|error| ProcessError::new(tid, "comm", error))?;
+    Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
+}
+
+/// Children, their children and so on, each parent before its children; without `pid` itself.
+/// A snapshot: what forks meanwhile may be missing.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
+    let folder = std::fs::read_dir("/proc").map_err(|error| ProcessError::new(pid, "", error))?;
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for other in folder.filter_map(|entry| numeric_name(&entry.ok()?)) {
+        if let Ok(status) = status(other) {
+            children.entry(status.parent).or_default().push(other);
+        }
+    }
+    let mut found = children.remove(&pid).unwrap_or_default();
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        let more = children.remove(parent).unwrap_or_default();
+        found.extend(more);
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// A process, and the number of its folder in `/proc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedProcess {
+    /// Its id.
+    pub pid: u32,
+    /// Inode number of the folder: of another process with the same id it is another. The same process has
+    /// another one only after the kernel dropped its cached entry (fs/proc/base.c, `proc_fill_cache`; Linux 5.7
+    /// to 6.18).
+    pub inode: u64,
+}
+
+/// Every process that `/proc` shows, for one `readdir` and no other call.
+///
+/// # Errors
+/// When `/proc` cannot be listed.
+pub fn all() -> std::io::Result<Vec<ListedProcess>> {
+    use std::os::unix::fs::DirEntryExt as _;
+    let listed = |entry: std::fs::DirEntry| {
+        let pid = numeric_name(&entry)?;
+        let inode = entry.ino();
+        Some(ListedProcess { pid, inode })
+    };
+    Ok(std::fs::read_dir("/proc")?
+        .filter_map(|entry| listed(entry.ok()?))
+        .collect())
+}
+
+/// When a process was started: nanoseconds of `CLOCK_BOOTTIME`, exact to 10 ms.
+///
+/// # Errors
+/// When the process is gone.
+pub fn started_ns(pid: u32) -> Result<u64, ProcessError> {
+    let text = read(pid, "stat")?;
+    parse_started(&text).ok_or_else(|| {
+        let source = std::io::ErrorKind::InvalidData.into();
+        ProcessError::new(pid, "stat", source)
+    })
+}
+
+/// Field 22 of `/proc/PID/stat` (proc_pid_stat(5)), in ticks of 1/100 s on x86-64 and arm64 (`USER_HZ`). The name,
+/// field 2, may hold anything: what follows its last parenthesis counts.
+fn parse_started(text: &[u8]) -> Option<u64> {
+    const TICK_NS: u64 = 10_000_000;
+    let after_name = text.get(memchr::memrchr(b')', text)? + 1..)?;
+    let field = std::str::from_utf8(after_name)
+        .ok()?
+        .split_whitespace()
+        .nth(19)?;
+    field.parse::<u64>().ok()?.checked_mul(TICK_NS)
+}
+
+fn numeric_name(entry: &std::fs::DirEntry) -> Option<u32> {
+    entry.file_name().to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProcessError;
+    use super::ProcessStatus;
+    use super::*;
+    use std::io::Read;
+    use std::io::Write;
+    use std::process::Stdio;
+
+    #[test]
+    fn a_title_is_one_word() {
+        assert_eq!(
+            words(b"gunicorn: worker [app:app]\0\0\0\0"),
+            ["gunicorn: worker [app:app]"]
+        );
+        assert_eq!(words(b"python\0-c\0\0x"), ["python", "-c", "", "x"]);
+        assert_eq!(words(b"program\0"), ["program", ""]);
+    }
+
+    #[test]
+    fn status_lines_are_read() {
+        let status = ProcessStatus::parse(
+            "Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n",
+        );
+        assert_eq!(status.name, "python 3");
+        assert_eq!(
+            (status.parent, status.thread_group, status.user),
+            (4, 5, 1000)
+        );
+        assert_eq!(status.inner_pid(), Some(1));
+        assert_eq!(ProcessStatus::parse("NSpid:\t5\n").inner_pid(), None);
+        assert_eq!(ProcessStatus::parse("garbage"), ProcessStatus::default());
+    }
+
+    #[test]
+    fn start_times_are_read_whatever_the_name() {
+        let line = |name: &str| {
+            format!("7 ({name}) S 1 7 7 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 12345 9 9\n")
+        };
+        for name in ["cat", "a) S 1 (b", ") ) ) 3 4"] {
+            let started = parse_started(line(name).as_bytes());
+            assert_eq!(started, Some(123_450_000_000), "{name}");
+        }
+        assert_eq!(parse_started(b"7 (cat) S 1"), None);
+        assert_eq!(parse_started(b""), None);
+    }
+
+    #[test]
+    fn the_list_has_this_process_under_one_number() {
+        let own =
+            |list: Vec<ListedProcess>| list.into_iter().find(|one| one.pid == std::process::id());
+        let first = own(all().unwrap()).unwrap();
+        assert_eq!(own(all().unwrap()).unwrap(), first);
+        assert!(started_ns(first.pid).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_child_is_seen_as_it_is() {
+        let mut child = std::process::Command::new("cat")
+            .arg("-")
+            .env("RANK", "3")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // An answer proves that the exec is over, during which most of /proc is empty.
+        child.stdin.as_ref().unwrap().write_all(b"?").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let pid = child.id();
+        assert_eq!(command_line(pid).unwrap(), ["cat", "-"]);
+        assert_eq!(rank(pid).unwrap(), Some(3));
+        assert_eq!(status(pid).unwrap().parent, std::process::id());
+        assert_eq!(threads(pid).unwrap(), [pid]);
+        assert_eq!(thread_name(pid, pid).unwrap(), "cat");
+        assert!(descendants(std::process::id()).unwrap().contains(&pid));
+        assert!(executable(pid).unwrap().is_absolute());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(command_line(pid), Err(ProcessError::Gone { .. })));
+        assert!(matches!(
+            thread_name(pid, pid),
+            Err(ProcessError::Gone { .. })
+        ));
+    }
+}

@@ -1,0 +1,80 @@
+//! The lines about recording from within programs: the library, CUDA, and what `--mode auto` would use.
+
+use super::CheckLine;
+use super::CheckStatus;
+use super::HostFacts;
+use crate::print::clean;
+use crate::record::mode::CollectionSource;
+use crate::record::mode::ModeDecision;
+
+pub(super) fn lines(machine: &HostFacts) -> Vec<CheckLine> {
+    vec![library(machine), cuda(machine), auto(machine)]
+}
+
+/// Where the kernel's probes work, it only brings GPU times.
+fn library(machine: &HostFacts) -> CheckLine {
+    let what = "library";
+    match &machine.within.library {
+        Ok(path) => CheckLine::new(CheckStatus::Ok, what, clean::path(path)),
+        Err(error) => {
+            let verdict = match machine.within.choice {
+                Ok(_) => CheckStatus::Note,
+                Err(_) => CheckStatus::Missing,
+            };
+            CheckLine::new(verdict, what, error.to_string()).with_fix(error.remedy())
+        }
+    }
+}
+
+fn cuda(machine: &HostFacts) -> CheckLine {
+    let what = "CUDA";
+    let within = &machine.within;
+    let Some(driver) = &within.cuda else {
+        let absent = "none: no driver with a device was found; GPU times need one";
+        return CheckLine::new(CheckStatus::Ok, what, absent);
+    };
+    let driver = driver.display();
+    match within.cupti.first() {
+        Some(cupti) => CheckLine::new(
+            CheckStatus::Ok,
+            what,
+            format!("{driver}\n{}", cupti.display()),
+        ),
+        None => CheckLine::new(CheckStatus::Note, what, format!("{driver}\nCUPTI was not found")).with_fix(
+            "GPU times come from libcupti, which PyTorch's wheels (nvidia-cuda-cupti) and CUDA's toolkit bring.",
+        ),
+    }
+}
+
+fn auto(machine: &HostFacts) -> CheckLine {
+    let what = "--mode auto";
+    let decision = match &machine.within.choice {
+        Ok(decision) => decision,
+        Err(refused) => {
+            return CheckLine::new(CheckStatus::Missing, what, format!("nothing: {refused}"));
+        }
+    };
+    let verdict = match (decision.collections, decision.notes.is_empty()) {
+        (CollectionSource::Injected, _) | (_, false) => CheckStatus::Note,
+        _ => CheckStatus::Ok,
+    };
+    let details: Vec<String> = decision
+        .opening
+        .iter()
+        .map(|opening| &opening.sentence)
+        .chain(&decision.notes)
+        .cloned()
+        .collect();
+    CheckLine::new(verdict, what, chosen(decision)).with_fix(details.join("\n"))
+}
+
+fn chosen(decision: &ModeDecision) -> &'static str {
+    match (decision.collections, &decision.injection) {
+        (CollectionSource::Injected, _) => "inject: a library in the programs",
+        (CollectionSource::Both, _) => "both",
+        (CollectionSource::Probes, None) => "ebpf: probes of the kernel alone",
+        (CollectionSource::Probes, Some(_)) => {
+            "ebpf: probes of the kernel; GPU times by CUPTI, through a library in the programs"
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! One recorded process as the windows see it: where its allocator and its markers are, what was seen so
+//! far, and the cycle of undisturbed readings and a window.
+
+use super::estimate::WindowObservations;
+use super::local_rate::WindowSample;
+use super::schedule::LONGEST;
+use super::schedule::WindowSchedule;
+use super::steps::MarkerReading;
+use super::task_clock::TaskClock;
+use crate::record::clock;
+use gctrace_ebpf::AllocationCounts;
+use gctrace_ebpf::AllocationProbe;
+use gctrace_ebpf::AllocationPrograms;
+use gctrace_ebpf::WindowTarget;
+use gctrace_event::Allocations as Summary;
+use gctrace_probes::CollectorLayout;
+use gctrace_probes::ProcessMemory;
+use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::progress;
+use gctrace_probes::progress::Marker;
+use gctrace_probes::progress::MarkerKey;
+use gctrace_probes::progress::MarkerKind;
+use gctrace_probes::progress::ProgressLayout;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Distances within a burst of readings.
+const BURST_GAPS: [Duration; 3] = [
+    // The clock interrupts the program when it is read.
+    Duration::from_micros(30),
+    // Much longer than a reading takes: meanwhile the core is shared with one (measured: a third slower).
+    Duration::from_micros(400),
+    Duration::from_micros(1500),
+];
+/// Between two readings in a window: always the same, so that a step is seen as late at its begin as at its end.
+const WINDOW_GAP: Duration = Duration::from_micros(120);
+/// Windows after which longer ones are tried, if those told nothing.
+const WINDOWS_TO_LENGTHEN: u64 = 8;
+/// A burst counts only if the process ran on a CPU for this part of it.
+const RAN: f64 = 0.97;
+/// Times that the frames are walked in search of markers: until so many walks came to the outermost frame, which
+/// is where the loop of a training run is.
+const FULL_SCANS: u32 = 4;
+const MAX_SCANS: u32 = 40;
+/// After so many bursts it shows which markers move.
+const BURSTS_TO_MOVE: u32 = 2;
+/// Where none moves after so many tries, a window opens all the same: for sizes and lines.
+const PATIENCE: u32 = 5;
+/// Markers that are read until then, and from then on.
+const MAX_CANDIDATES: usize = 256;
+const MAX_MARKERS: usize = 10;
+/// Undisturbed readings kept for one window.
+const MAX_READINGS: usize = 400;
+/// Allocations during one reading in a window, at most.
+const MAX_HITS_IN_READING: u64 = 200;
+/// One of so many allocations takes a stack.
+const STACK_EVERY: u32 = 61;
+/// What one hit is taken to cost before it is measured, emulated or single-stepped (docs/measurements.md), and
+/// what it costs at least and at most on any machine.
+const HIT_NS: f64 = 900.0;
+const STEPPED_HIT_NS: f64 = 16_000.0;
+const MIN_HIT_NS: f64 = 100.0;
+const MAX_HIT_NS: f64 = 30_000.0;
+
+/// What does not change: the interpreter.
+pub(crate) struct SampledInterpreter {
+    pub file: PathBuf,
+    pub layout_index: u32,
+    pub probes: Vec<AllocationProbe>,
+    /// The kernel emulates all probed instructions.
+    pub emulated: bool,
+    pub layout: CollectorLayout,
+    pub frames: FrameLayout,
+}
+
+impl SampledInterpreter {
+    /// What a hit is taken to cost before it is measured.
+    fn assumed_hit_ns(&self) -> f64 {
+        if self.emulated {
+            HIT_NS
+        } else {
+            STEPPED_HIT_NS
+        }
+    }
+}
+
+/// A process with windows.
+pub(crate) struct SampledProcess {
+    pub pid: u32,
+    pub runtime: u64,
+    pub interpreter: Arc<SampledInterpreter>,
+    progress: ProgressLayout,
+    memory: ProcessMemory,
+    clock: TaskClock,
+    schedule: WindowSchedule,
+    budget: f64,
+    observations: WindowObservations,
+    markers: Vec<Marker>,
+    /// Those that moved the last time.
+    known: Vec<Marker>,
+    free: Vec<MarkerReading>,
+    seen: AllocationCounts,
+    windows: u64,
+    /// Bursts of readings of these markers.
+    bursts: u32,
+    /// Times that markers were looked for since the last window.
+    fruitless: u32,
+    since_ns: u64,
+    hit_ns: f64,
+    in_windows: (f64, f64),
+}
+
+impl SampledProcess {
+    pub(crate) fn new(
+        pid: u32,
+        runtime: u64,
+        interpreter: Arc<SampledInterpreter>,
+        progress: ProgressLayout,
+        memory: ProcessMemory,
+        budget: f64,
+    ) -> Self {
+        let hit_ns = interpreter.assumed_hit_ns();
+        Self {
+            pid,
+            runtime,
+            interpreter,
+            progress,
+            memory,
+            clock: TaskClock::new(pid),
+            schedule: WindowSchedule::new(budget),
+            budget,
+            observations: WindowObservations::default(),
+            markers: Vec::new(),
+            known: Vec::new(),
+            free: Vec::new(),
+            seen: AllocationCounts::default(),
+            windows: 0,
+            bursts: 0,
+            fruitless: 0,
+            since_ns: clock::monotonic_ns(),
+            hit_ns,
+            in_windows: (0.0, 0.0),
+        }
+    }
+
+    /// Reads the markers of the undisturbed program; finds them first where there are none.
+    pub(crate) fn observe(&mut self) {
+        if self.markers.is_empty() {
+            self.fruitless += 1;
+            self.find_markers();
+        }
+        if self.free.len() >= MAX_READINGS || self.markers.is_empty() {
+            return;
+        }
+        let (cpu_begin, begin) = (self.clock.now_ns(), Instant::now());
+        let mut readings = Vec::new();
+        for gap in BURST_GAPS {
+            // Not spinning: this CPU may share a core with the program's.
+            std::thread::sleep(gap);
+            let before = begin.elapsed();
+            let values = progress::sample(self.pid, &self.markers, &self.progress);
+            readings.push((middle(before, begin.elapsed()), values));
+        }
+        let wall = begin.elapsed().as_nanos() as f64;
+        let cpu = self.clock.now_ns().saturating_sub(cpu_begin) as f64;
+        if cpu < RAN * wall {
+            // It was taken off its CPU: when each value was read in its own time is known of the last only.
+            readings.drain(..readings.len() - 1);
+            readings.iter_mut().for_each(|(at, _)| *at = wall);
+        }
+        self.bursts += 1;
+        self.free
+            .extend(readings.into_iter().map(|(at, values)| MarkerReading {
+                at: cpu_begin as f64 + at / wall * cpu,
+                values,
+            }));
+        if self.bursts == BURSTS_TO_MOVE {
+            self.keep_moving();
+        }
+    }
+
+    /// Leaves out what stands still: each word that is read takes its cache line from the program.
+    fn keep_moving(&mut self) {
+        let value =
+            |reading: &MarkerReading, index: usize| reading.values.get(index).copied().flatten();
+        let moving = |index: usize| {
+            let first = self.free.iter().find_map(|reading| value(reading, index));
+            let mut values = self.free.iter().filter_map(|reading| value(reading, index));
+            values.any(|value| Some(value) != first)
+        };
+        // One that moved before and stands still now tells that, too.
+        let known = |index: usize| {
+            let marker = self.markers.get(index);
+            marker.is_some_and(|marker| self.known.iter().any(|known| known.key == marker.key))
+        };
+        let mut markers = kept(&self.markers, |index| moving(index) || known(index));
+        // Those that told progress before come first; iterators are never set back while they last, variables may be.
+        markers.sort_by_key(|marker| {
+            let window_count = self.observations.windows_of(marker.key);
+            let variable = marker.key.kind == MarkerKind::Integer;
+            (std::cmp::Reverse(window_count), variable)
+        });
+        markers.truncate(MAX_MARKERS);
+        self.markers = markers;
+        // What these readings disturbed is not used.
+        self.free.clear();
+    }
+
+    fn find_markers(&mut self) {
+        self.clock.meet_threads();
+        self.bursts = 0;
+        self.free.clear();
+        let found = gctrace_probes::frames::current_thread(
+            &self.memory,
+            self.runtime,
+            &self.interpreter.layout,
+            &self.interpreter.frames,
+        );
+        let (memory, frames) = (&self.memory, &self.interpreter.frames);
+        self.known.retain(|marker| marker.is_there(memory, frames));
+        let mut markers = self.known.clone();
+        if let Ok(Some(thread)) = found {
+            let (mut looks, mut whole) = (0, 0);
+            // Frames come and go while they are read: those that are often there stay.
+            while looks < MAX_SCANS && whole < FULL_SCANS {
+                let found = progress::find(self.pid, memory, thread, frames, &self.progress);
+                looks += 1;
+                whole += u32::from(found.is_whole);
+                for marker in found.markers {
+                    if !markers.iter().any(|known| known.key == marker.key) {
+                        markers.push(marker);
+                    }
+                }
+            }
+        }
+        // Variables of functions tell more than those of modules, most of which are constants.
+        markers.sort_by_key(|marker| marker.key.slot >= progress::GLOBALS);
+        markers.truncate(MAX_CANDIDATES);
+        self.markers = markers;
+    }
+
+    pub(crate) fn may_open(&mut self) -> bool {
+        let cpu = self.clock.now_ns();
+        let ready = self.bursts > BURSTS_TO_MOVE || self.fruitless >= PATIENCE;
+        ready && self.schedule.may_open(cpu)
+    }
+
+    /// Opens a window, reads hits and markers while it is open, and closes it.
+    pub(crate) fn window(
+        &mut self,
+        allocations: &mut AllocationPrograms,
+    ) -> Result<(), gctrace_ebpf::Error> {
+        let before = allocations.counts()?;
+        let target = WindowTarget {
+            pid: self.pid,
+            runtime: self.runtime,
+            stack_every: STACK_EVERY,
+        };
+        if self.windows == WINDOWS_TO_LENGTHEN * u64::from(self.schedule.length_factor())
+            && self.observations.estimate().is_none()
+        {
+            self.schedule.lengthen();
+        }
+        let most = self.schedule.hits();
+        let interpreter = Arc::clone(&self.interpreter);
+        let _hurry = WindowCloser::begin();
+        let window = allocations.open(
+            target,
+            interpreter.layout_index,
+            &interpreter.file,
+            &interpreter.probes,
+        )?;
+        let begin_ns = self.clock.now_ns();
+        let readings =
+            self.readings_in_window(allocations, before.hits + before.foreign_hits, most);
+        let cpu_ns = self.clock.now_ns().saturating_sub(begin_ns);
+        drop(window);
+        let after = allocations.counts()?;
+        let readings = readings?;
+        self.learn_cost(cpu_ns, &readings);
+        self.close(&before, &after, &readings, cpu_ns);
+        Ok(())
+    }
+
+    fn readings_in_window(
+        &self,
+        allocations: &AllocationPrograms,
+        before: u64,
+        most: u64,
+    ) -> Result<Vec<MarkerReading>, gctrace_ebpf::Error> {
+        let (opened, mut readings) = (Instant::now(), Vec::new());
+        loop {
+            let first = allocations.counts()?;
+            let values = progress::sample(self.pid, &self.markers, &self.progress);
+            let second = allocations.counts()?;
+            // A reading during which much happened says little.
+            if second.hits - first.hits <= MAX_HITS_IN_READING {
+                let at = (first.hits + second.hits) as f64 / 2.0;
+                readings.push(MarkerReading { at, values });
+            }
+            let hits = (second.hits + second.foreign_hits).saturating_sub(before);
+            if hits >= most || opened.elapsed() >= LONGEST {
+                return Ok(readings);
+            }
+            std::thread::sleep(WINDOW_GAP);
+        }
+    }
+
+    /// What one hit costs: the time in windows per allocation, less what it takes outside of them. While that is
+    /// not known, no more than the whole of it.
+    fn learn_cost(&mut self, cpu_ns: u64, readings: &[MarkerReading]) {
+        if let [first, .., last] = readings {
+            self.in_windows.0 += cpu_ns as f64;
+            self.in_windows.1 += last.at - first.at;
+        }
+        let (cpu_ns, hits) = self.in_windows;
+        if hits < 1000.0 {
+            return;
+        }
+        let inside = cpu_ns / hits;
+        let by_marker = || {
+            let estimate = self.observations.of_all_windows()?;
+            Some(inside - 1e9 / estimate.per_second)
+        };
+        let cost = self.observations.hit_ns().or_else(by_marker);
+        let cost = cost.unwrap_or(inside.min(self.interpreter.assumed_hit_ns()));
+        self.hit_ns = cost.clamp(MIN_HIT_NS, MAX_HIT_NS);
+    }
+
+    fn close(
+        &mut self,
+        before: &AllocationCounts,
+        after: &AllocationCounts,
+        readings: &[MarkerReading],
+        cpu_ns: u64,
+    ) {
+        let keys: Vec<MarkerKey> = self.markers.iter().map(|marker| marker.key).collect();
+        let hits = after.hits - before.hits;
+        let window = WindowSample {
+            readings,
+            hits,
+            cpu_ns: cpu_ns as f64,
+            hit_ns: self.observations.hit_ns(),
+            assumed_hit_ns: self.interpreter.assumed_hit_ns(),
+        };
+        self.observations.add(&keys, &self.free, &window);
+        self.windows += 1;
+        let foreign = after.foreign_hits - before.foreign_hits;
+        self.seen.hits += hits;
+        self.seen.bytes += after.bytes.saturating_sub(before.bytes);
+        let grown = after.classes.iter().zip(&before.classes);
+        if self.seen.classes.is_empty() {
+            self.seen.classes = after.classes.iter().map(|(size, _)| (*size, 0)).collect();
+        }
+        for (total, (after, before)) in self.seen.classes.iter_mut().zip(grown) {
+            total.1 += after.1 - before.1;
+        }
+        let cost = (hits + foreign) as f64 * self.hit_ns;
+        let cpu = self.clock.now_ns();
+        self.schedule.closed(cost as u64, cpu);
+        self.remember_markers();
+        self.free.clear();
+        self.fruitless = 0;
+    }
+
+    /// Markers that told progress are not looked for again while their frames last.
+    fn remember_markers(&mut self) {
+        for marker in std::mem::take(&mut self.markers) {
+            self.known.retain(|known| known.key != marker.key);
+            self.known.push(marker);
+        }
+        let window_count = |marker: &Marker| self.observations.windows_of(marker.key);
+        self.known.retain(|marker| window_count(marker) > 0);
+        self.known
+            .sort_by_key(|marker| std::cmp::Reverse(window_count(marker)));
+        self.known.truncate(2 * MAX_MARKERS);
+    }
+
+    /// What is known so far; `None` before the first window.
+    pub(crate) fn summary(&mut self) -> Option<Summary> {
+        if self.windows == 0 {
+            return None;
+        }
+        let estimate = self.observations.estimate();
+        self.observations.explain();
+        Some(Summary {
+            exact: false,
+            pid: self.pid,
+            since_ns: self.since_ns,
+            at_ns: clock::monotonic_ns(),
+            windows: self.windows,
+            hits: self.seen.hits,
+            bytes: self.seen.bytes,
+            classes: self
+                .seen
+                .classes
+                .iter()
+                .filter(|(_, count)| *count > 0)
+                .copied()
+                .collect(),
+            per_cpu_second: estimate.map(|estimate| estimate.per_second as u64),
+            error_ppm: estimate.map(|estimate| (estimate.relative_error * 1e6) as u64),
+            basis: match estimate {
+                Some(estimate) => estimate.basis(),
+                None => "no variable, loop or count of the program tells its progress well enough"
+                    .to_owned(),
+            },
+            cpu_ns: self.clock.now_ns(),
+            cost_ns: self.schedule.spent_ns(),
+            budget_ppm: (self.budget * 1e6) as u64,
+            stacks: Vec::new(),
+        })
+    }
+}
+
+fn kept<T: Copy>(all: &[T], keep: impl Fn(usize) -> bool) -> Vec<T> {
+    let chosen = all.iter().enumerate().filter(|(index, _)| keep(*index));
+    chosen.map(|(_, one)| *one).collect()
+}
+
+/// Closes windows in time although others want the CPUs: an open window costs the program much.
+struct WindowCloser;
+
+impl WindowCloser {
+    const NICENESS: i32 = -15;
+
+    fn begin() -> Self {
+        Self::set(Self::NICENESS);
+        Self
+    }
+
+    fn set(niceness: i32) {
+        // SAFETY: plain numbers; 0 is the calling thread, the only one that changes.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness) } != 0 {
+            tracing::debug!(
+                "windows may close late: {}",
+                std::io::Error::last_os_error()
+            );
+        }
+    }
+}
+
+impl Drop for WindowCloser {
+    fn drop(&mut self) {
+        Self::set(0);
+    }
+}
+
+fn middle(before: Duration, after: Duration) -> f64 {
+    (before + after).as_nanos() as f64 / 2.0
+}

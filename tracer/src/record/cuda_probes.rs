@@ -1,0 +1,453 @@
+//! `--cuda`: calls of CUDA and NCCL, torch's device memory, backward passes.
+//!
+//! Owns the libraries that are probed and when they are looked for. What is written of their calls is
+//! `cuda_probes/store.rs`.
+
+mod plan;
+mod store;
+
+use crate::args::CudaMode;
+use crate::launch::CUDA_INJECTION;
+use crate::record::clock;
+use crate::record::cuda_probes::store::CudaStore;
+use crate::record::output::RecordOutput;
+use crate::record::recorded_processes::RecordedProcesses;
+use anyhow::Context as _;
+use gctrace_ebpf::Attachment;
+use gctrace_ebpf::BpfSession;
+use gctrace_ebpf::CallKind;
+use gctrace_ebpf::CudaEvent;
+use gctrace_ebpf::CudaPrograms;
+use gctrace_ebpf::FileKey;
+use gctrace_event::Pause;
+use gctrace_event::ProbeCost;
+use gctrace_probes::cuda::CudaFile;
+use gctrace_probes::cuda::CudaLibrary;
+use gctrace_probes::cuda::FunctionLayer;
+use gctrace_probes::cuda::TABLE;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When the libraries of a process that could not be held are looked at after the news that it maps one, which
+/// comes just before the mapping is made.
+const RESCAN_DELAYS: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+];
+/// How long a process that has the driver's library may take to be told of by CUPTI, before its calls are probed as
+/// well: programs initialise CUDA some seconds after their imports. What both tell of is written once.
+const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
+/// How often they are looked for where no news comes (no system call tracepoints on this kernel).
+const RESCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The probes on libraries of CUDA, NCCL and torch.
+pub(crate) struct CudaProbes {
+    mode: CudaMode,
+    ring_bytes: u32,
+    /// Loaded once a library is found.
+    programs: Option<CudaPrograms>,
+    /// The kernel refused them.
+    refused: bool,
+    /// Libraries that were looked at: device and inode.
+    files: HashSet<(u64, u64)>,
+    probes: Vec<Attachment>,
+    /// The session tells of libraries that are being mapped.
+    sees_mappings: bool,
+    /// When which process is to be looked at.
+    due: Vec<(Instant, u32)>,
+    looked_at_all: Instant,
+    threads: HashSet<(u32, u32)>,
+    pauses: Vec<Pause>,
+    store: CudaStore,
+    warnings: Vec<String>,
+    /// What the ring held at the last look, not yet written.
+    polled: Vec<CudaEvent>,
+    /// Processes whose calls of driver and runtime CUPTI tells, and since when.
+    reported_by_cupti: HashMap<u32, Vec<u64>>,
+    /// The injected library, in programs whose environment names it to the driver: driver and runtime are left to
+    /// it, a probed launch costs as much as CUPTI's record of it.
+    left_to: Option<OsString>,
+    /// Processes whose calls are left to it, since when.
+    left: Vec<(Instant, u32)>,
+    /// Processes in which it has no CUPTI.
+    without_cupti: HashSet<u32>,
+}
+
+impl CudaProbes {
+    /// `None` for `--cuda off`.
+    pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
+        if mode == CudaMode::Off {
+            return None;
+        }
+        Some(Self {
+            mode,
+            ring_bytes,
+            programs: None,
+            refused: false,
+            files: HashSet::new(),
+            probes: Vec::new(),
+            sees_mappings: session.watch_libraries(),
+            due: Vec::new(),
+            looked_at_all: Instant::now(),
+            threads: HashSet::new(),
+            pauses: Vec::new(),
+            store: CudaStore::new(mode),
+            warnings: Vec::new(),
+            polled: Vec::new(),
+            reported_by_cupti: HashMap::new(),
+            left_to: None,
+            left: Vec::new(),
+            without_cupti: HashSet::new(),
+        })
+    }
+
+    /// Leaves driver and runtime of programs with this library in `CUDA_INJECTION64_PATH` to CUPTI.
+    pub(crate) fn leave_to(&mut self, library: OsString) {
+        self.left_to = Some(library);
+    }
+
+    /// A process has no CUPTI: its calls are seen by probes from now on.
+    pub(crate) fn without_cupti(&mut self, session: &BpfSession, pid: u32) {
+        if self.left_to.is_some() && !self.reported_by_cupti.contains_key(&pid) {
+            self.without_cupti.insert(pid);
+            self.attach_to(session, pid);
+        }
+    }
+
+    /// A driver that loads no library must not hide its calls; one that is not initialised yet has none.
+    fn stop_waiting(&mut self, session: &BpfSession) {
+        let is_due = |since: &Instant| since.elapsed() >= PATIENCE_WITH_CUPTI;
+        let (due, left) = std::mem::take(&mut self.left)
+            .into_iter()
+            .partition(|(since, _)| is_due(since));
+        self.left = left;
+        let due: Vec<(Instant, u32)> = due;
+        for (_, pid) in due {
+            self.without_cupti(session, pid);
+        }
+    }
+
+    /// Whether CUPTI will tell of the calls of a process, as far as can be known before it starts to.
+    fn is_left(&self, pid: u32) -> bool {
+        let Some(library) = &self.left_to else {
+            return false;
+        };
+        let environment = gctrace_probes::proc_status::environment(pid).unwrap_or_default();
+        let named = environment.get(OsStr::new(CUDA_INJECTION));
+        named == Some(library) && !self.without_cupti.contains(&pid)
+    }
+
+    /// A Python program begins: the libraries of its environment are probed before it maps them.
+    pub(crate) fn program_begins(&mut self, session: &BpfSession, pid: u32) {
+        match gctrace_probes::cuda::from_environment(pid) {
+            Ok(files) => self.arm_all(session, pid, &files),
+            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+        }
+    }
+
+    /// A process that runs already is recorded from now on.
+    pub(crate) fn attach_to(&mut self, session: &BpfSession, pid: u32) {
+        self.look(session, pid);
+        self.program_begins(session, pid);
+    }
+
+    /// A process is about to map a library, or has just done so and is held.
+    pub(crate) fn library(&mut self, session: &BpfSession, pid: u32, file: FileKey, held: bool) {
+        if held {
+            wait_for_mapping(pid, file.inode);
+            self.look(session, pid);
+        } else {
+            let now = Instant::now();
+            self.due
+                .extend(RESCAN_DELAYS.map(|after| (now + after, pid)));
+        }
+    }
+
+    /// A pause was recorded: its device memory is told once all is known.
+    pub(crate) fn pause(&mut self, pause: &Pause) {
+        if self.programs.is_some() {
+            self.pauses.push(pause.clone());
+        }
+    }
+
+    /// A process ended.
+    pub(crate) fn ended(&mut self, pid: u32, output: &mut RecordOutput) {
+        self.due.retain(|(_, other)| *other != pid);
+        self.threads.retain(|(other, _)| *other != pid);
+        self.reported_by_cupti.remove(&pid);
+        self.without_cupti.remove(&pid);
+        self.left.retain(|(_, other)| *other != pid);
+        self.store.ended(pid, output);
+    }
+
+    /// CUPTI tells of the calls of a process from then on: those of driver and runtime are its alone.
+    pub(crate) fn reported_by_cupti(&mut self, pid: u32, since_ns: u64) {
+        self.reported_by_cupti
+            .entry(pid)
+            .or_default()
+            .push(since_ns);
+    }
+
+    /// A process runs another program since then: whether CUPTI tells of its calls is open again.
+    pub(crate) fn executed(&mut self, pid: u32, at_ns: u64) {
+        if let Some(since) = self.reported_by_cupti.get_mut(&pid) {
+            since.retain(|since_ns| *since_ns > at_ns);
+        }
+        self.without_cupti.remove(&pid);
+        self.left.retain(|(_, other)| *other != pid);
+    }
+
+    /// Looks for libraries that were mapped meanwhile, and writes what was polled.
+    pub(crate) fn tick(
+        &mut self,
+        session: &BpfSession,
+        processes: &mut RecordedProcesses,
+        output: &mut RecordOutput,
+    ) {
+        for pid in self.take_due(processes) {
+            self.look(session, pid);
+        }
+        self.stop_waiting(session);
+        for warning in std::mem::take(&mut self.warnings) {
+            tracing::warn!("{warning}");
+            output.note(None, clock::monotonic_ns(), warning);
+        }
+        self.take_events(processes, output);
+        self.store.tick(clock::monotonic_ns(), output);
+    }
+
+    fn take_due(&mut self, processes: &RecordedProcesses) -> HashSet<u32> {
+        let now = Instant::now();
+        let mut pids = HashSet::new();
+        if !self.sees_mappings && self.looked_at_all.elapsed() >= RESCAN_INTERVAL {
+            self.looked_at_all = now;
+            pids.extend(processes.pids());
+        }
+        self.due.retain(|(at, pid)| {
+            let due = *at <= now;
+            if due {
+                pids.insert(*pid);
+            }
+            !due
+        });
+        pids
+    }
+
+    /// Takes what the ring holds. It is written at the next tick: what the injected library says of the same
+    /// processes is to be read in between.
+    pub(crate) fn poll(&mut self) {
+        let Some(programs) = &mut self.programs else {
+            return;
+        };
+        match programs.poll() {
+            Ok(events) => self.polled.extend(events),
+            Err(error) => self.warnings.push(crate::hints::chain(&error.into())),
+        }
+    }
+
+    /// Writes what was polled. Device memory of pauses after that: what happened within a pause was sent
+    /// before the pause was.
+    fn take_events(&mut self, processes: &mut RecordedProcesses, output: &mut RecordOutput) {
+        for event in std::mem::take(&mut self.polled) {
+            if self.is_reported_by_cupti(&event) {
+                continue;
+            }
+            let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
+            | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
+            if self.threads.insert((pid, tid)) {
+                processes.meet_thread(pid, tid, output);
+            }
+            match event {
+                CudaEvent::Call(call) => self.store.call(&call, output),
+                CudaEvent::Memory(memory) => self.store.memory(&memory, output),
+            }
+        }
+        for pause in std::mem::take(&mut self.pauses) {
+            self.store.pause(&pause, output);
+        }
+    }
+
+    fn is_reported_by_cupti(&self, event: &CudaEvent) -> bool {
+        let CudaEvent::Call(call) = event else {
+            return false;
+        };
+        let since = self.reported_by_cupti.get(&call.pid);
+        let layer = function(call.function).map(|function| function.layer);
+        since.is_some_and(|since| since.iter().any(|since_ns| call.begin_ns >= *since_ns))
+            && matches!(layer, Some(FunctionLayer::Driver | FunctionLayer::Runtime))
+    }
+
+    /// Probes the libraries that a process has mapped.
+    fn look(&mut self, session: &BpfSession, pid: u32) {
+        match gctrace_probes::cuda::mapped(pid) {
+            Ok(files) => self.arm_all(session, pid, &files),
+            Err(error) => tracing::debug!("libraries of CUDA: {error}"),
+        }
+    }
+
+    fn arm_all(&mut self, session: &BpfSession, pid: u32, files: &[CudaFile]) {
+        let is_left = !files.is_empty() && self.is_left(pid);
+        if is_left && !self.left.iter().any(|(_, other)| *other == pid) {
+            self.left.push((Instant::now(), pid));
+        }
+        for file in files {
+            if !is_left || !matches!(file.library, CudaLibrary::Driver | CudaLibrary::Runtime) {
+                self.arm(session, file);
+            }
+        }
+    }
+
+    fn arm(&mut self, session: &BpfSession, file: &CudaFile) {
+        // Noted before the attempt: what fails once is not tried, and not told, again.
+        if self.refused || !self.files.insert(file.identity) {
+            return;
+        }
+        if let Err(error) = self.try_arm(session, file) {
+            let why = format!("{error:#}");
+            self.warnings
+                .push(format!("{}: {why}", file.path.display()));
+        }
+    }
+
+    fn try_arm(&mut self, session: &BpfSession, file: &CudaFile) -> anyhow::Result<()> {
+        let found = gctrace_probes::cuda::resolve_library(&file.openable, file.library)?;
+        let shown = file.path.display();
+        if !found.absent.is_empty() {
+            tracing::debug!("{shown} has no {}", found.absent.join(", "));
+        }
+        if found.points.is_empty() {
+            self.warnings.push(format!(
+                "{shown} exports none of the functions that gctrace knows of it: its calls are not recorded"
+            ));
+            return Ok(());
+        }
+        let probes = plan::probes(&found, self.mode);
+        if probes.is_empty() {
+            return Ok(());
+        }
+        let programs = match &mut self.programs {
+            Some(programs) => programs,
+            none => {
+                self.refused = true;
+                let loaded = CudaPrograms::load(session, self.ring_bytes)
+                    .context("calls of CUDA are not recorded")?;
+                self.refused = false;
+                none.insert(loaded)
+            }
+        };
+        self.probes.push(programs.attach(&file.openable, &probes)?);
+        tracing::info!("{} functions probed in {shown}", probes.len());
+        Ok(())
+    }
+
+    /// Writes what is left at the end of the recording.
+    pub(crate) fn finish(&mut self, processes: &mut RecordedProcesses, output: &mut RecordOutput) {
+        self.poll();
+        self.take_events(processes, output);
+        self.store.finish(output);
+    }
+
+    /// What was lost so far, by where, and how often probes in recorded processes were hit.
+    pub(crate) fn lost_and_hits(&self) -> (Vec<(String, u64)>, u64) {
+        let Some(programs) = &self.programs else {
+            return Default::default();
+        };
+        let (mut lost, mut hits) = (Vec::new(), 0);
+        for (kind, name, _) in KINDS {
+            let counts = programs.counts(kind).unwrap_or_default();
+            hits += counts.hits;
+            if counts.lost > 0 {
+                let where_lost = format!("{name}: the ring buffer was full (--ring-size)");
+                lost.push((where_lost, counts.lost));
+            }
+        }
+        (lost, hits)
+    }
+
+    /// What the probes cost. Measures that: what is in the ring is thrown away.
+    pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
+        let Some(programs) = &mut self.programs else {
+            return Vec::new();
+        };
+        let (mut costs, mut foreign) = (Vec::new(), 0);
+        let counted =
+            KINDS.map(|(kind, name, both)| (name, both, programs.counts(kind).unwrap_or_default()));
+        let prices = programs
+            .calibrate(session)
+            .inspect_err(|error| {
+                tracing::warn!("what probes on calls of CUDA cost is not known: {error}");
+            })
+            .ok();
+        for (name, both, counts) in counted {
+            foreign += counts.foreign;
+            let price = |prices: gctrace_ebpf::CudaCalibration| match both {
+                true => prices.both_ns,
+                false => prices.entry_ns,
+            };
+            costs.push((name.to_owned(), counts.hits, prices.map(price)));
+        }
+        let price = prices.map(|prices| prices.entry_ns);
+        costs.push((
+            "calls of CUDA, in processes not recorded".to_owned(),
+            foreign,
+            price,
+        ));
+        let costs = costs.into_iter().filter(|(_, hits, _)| *hits > 0);
+        let costs = costs.map(|(probe, hits, ns_per_hit)| ProbeCost {
+            probe,
+            hits,
+            ns_per_hit,
+        });
+        costs.collect()
+    }
+
+    /// All probes, to be taken out.
+    pub(crate) fn into_probes(self) -> Vec<Attachment> {
+        self.probes
+    }
+}
+
+/// Every kind of call, what the user knows it as, and whether both its ends are probed.
+const KINDS: [(CallKind, &str, bool); 10] = [
+    (CallKind::CALL_LAUNCH, "launches", false),
+    (CallKind::CALL_SYNCHRONIZE, "synchronisations", true),
+    (CallKind::CALL_COPY, "copies", true),
+    (CallKind::CALL_SET, "fills", true),
+    (
+        CallKind::CALL_ALLOCATE,
+        "allocations of device memory",
+        true,
+    ),
+    (CallKind::CALL_FREE, "frees of device memory", true),
+    (CallKind::CALL_EVENT, "CUDA events", false),
+    (CallKind::CALL_COLLECTIVE, "collectives", true),
+    (CallKind::CALL_STEP, "backward passes", true),
+    (CallKind::CALL_MEMORY, "torch's device memory", false),
+];
+
+/// Returns once a file is mapped, or after a while: a process that is held stops only when its system call is over.
+pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
+    /// The call takes microseconds.
+    const LOOKS: usize = 50;
+    const BETWEEN: Duration = Duration::from_micros(200);
+    for _ in 0..LOOKS {
+        let mappings = gctrace_probes::maps::mappings(pid).unwrap_or_default();
+        let is_there = |mapping: &gctrace_probes::maps::FileMapping| {
+            mapping.inode == inode && mapping.executable
+        };
+        if mappings.iter().any(is_there) {
+            return;
+        }
+        std::thread::sleep(BETWEEN);
+    }
+}
+
+/// The function of that number.
+fn function(number: u16) -> Option<&'static gctrace_probes::cuda::ProbedFunction> {
+    TABLE.get(usize::from(number))
+}

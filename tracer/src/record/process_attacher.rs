@@ -1,0 +1,82 @@
+//! Recording every Python process: who appears is attached to.
+//!
+//! Owns when to look and what is done with those found. Who they are is `record/discovery.rs`.
+
+use crate::record::discovery::ProcessDiscovery;
+use crate::record::trace::RecordingTrace;
+use crate::record::watch::ProbeWatch;
+use nix::unistd::Uid;
+use std::collections::VecDeque;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Between two looks at all processes of the machine.
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Most time to attach in one turn of the recording: what is recorded already must be read in between.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How often a process is tried that could not be recorded.
+const TRIES: u32 = 3;
+
+/// Python processes that are not recorded yet.
+pub(super) struct ProcessAttacher {
+    discovery: ProcessDiscovery,
+    next: Instant,
+    /// Found, and how often each was tried.
+    waiting: VecDeque<(u32, u32)>,
+    /// To be tried again after the next look.
+    failed: Vec<(u32, u32)>,
+    /// What could not be recorded was said once.
+    has_complained: bool,
+}
+
+impl ProcessAttacher {
+    /// Root watches all of them, others their own.
+    pub(super) fn new() -> Self {
+        let user = Uid::effective();
+        Self {
+            discovery: ProcessDiscovery::new((!user.is_root()).then(|| Uid::current().as_raw())),
+            next: Instant::now(),
+            waiting: VecDeque::new(),
+            failed: Vec::new(),
+            has_complained: false,
+        }
+    }
+
+    /// Looks for new ones, once a second, and attaches to those found, as far as one turn allows. One that is
+    /// gone again is no error.
+    pub(super) fn look(&mut self, probes: &mut ProbeWatch, trace: &mut RecordingTrace) {
+        let began = Instant::now();
+        if began >= self.next {
+            self.next = began + SCAN_INTERVAL;
+            let found = self.discovery.look().into_iter().map(|pid| (pid, 0));
+            self.waiting.extend(found.chain(self.failed.drain(..)));
+        }
+        while began.elapsed() < TURN
+            && let Some((pid, tries)) = self.waiting.pop_front()
+        {
+            self.attach(pid, tries, probes, trace);
+        }
+    }
+
+    fn attach(
+        &mut self,
+        pid: u32,
+        tries: u32,
+        probes: &mut ProbeWatch,
+        trace: &mut RecordingTrace,
+    ) {
+        let Ok(status) = gctrace_probes::proc_status::status(pid) else {
+            return;
+        };
+        let Err(error) = probes.attach_to(trace, pid, Some(status.parent)) else {
+            return;
+        };
+        if tries + 1 < TRIES {
+            self.failed.push((pid, tries + 1));
+        } else if !std::mem::replace(&mut self.has_complained, true) {
+            trace.note(&format!("process {pid} cannot be recorded: {error}"));
+        }
+    }
+}

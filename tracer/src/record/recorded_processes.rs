@@ -1,0 +1,266 @@
+//! The recorded processes: who they are, what they run, when they came and went.
+//!
+//! Owns the table of processes and the records about them. Does not place probes.
+
+use crate::record::interpreters::InterpreterIndex;
+use crate::record::interpreters::ProbedInterpreters;
+use crate::record::output::RecordOutput;
+use gctrace_event::Process;
+use gctrace_event::ProcessExit;
+use gctrace_event::ProcessOrigin;
+use gctrace_event::Record;
+use gctrace_probes::proc_status;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::time::Duration;
+use std::time::Instant;
+
+/// When a process without a known interpreter is looked at again, after its program began: most
+/// that load a libpython late do it at once; a few, plug-in hosts, much later.
+pub(crate) const RESCAN_DELAYS: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(200),
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+];
+
+/// How long after a program began, and then after the time before, its title is read again.
+const READ_TITLE: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(30),
+];
+
+/// Every recorded process.
+#[derive(Default)]
+pub(crate) struct RecordedProcesses {
+    table: HashMap<u32, RecordedProcess>,
+    /// Processes recorded so far.
+    seen: u64,
+}
+
+struct RecordedProcess {
+    parent: Option<u32>,
+    origin: ProcessOrigin,
+    since_ns: u64,
+    command: Vec<String>,
+    interpreter: Option<InterpreterIndex>,
+    threads: HashSet<u32>,
+    began: Instant,
+    looked: usize,
+    /// When its command line was read last, and how often since the program began.
+    titled: (Instant, usize),
+    /// The interpreter was seen in its memory map, in its executable, or in its parent's.
+    confirmed: bool,
+}
+
+impl RecordedProcesses {
+    /// A process appears. Its interpreter is its parent's until it runs another program.
+    pub(crate) fn add(
+        &mut self,
+        pid: u32,
+        parent: Option<u32>,
+        origin: ProcessOrigin,
+        since_ns: u64,
+    ) {
+        let inherited = parent.and_then(|parent| self.table.get(&parent));
+        let interpreter = inherited.and_then(|parent| parent.interpreter);
+        let command = command(pid)
+            .or_else(|| inherited.map(|parent| parent.command.clone()))
+            .unwrap_or_default();
+        self.seen += 1;
+        let entry = RecordedProcess {
+            parent,
+            origin,
+            since_ns,
+            command,
+            interpreter,
+            threads: HashSet::new(),
+            began: Instant::now(),
+            looked: 0,
+            titled: (Instant::now(), 0),
+            confirmed: interpreter.is_some(),
+        };
+        self.table.insert(pid, entry);
+    }
+
+    /// The process runs another program now; which interpreter it has is open again.
+    pub(crate) fn new_program(&mut self, pid: u32, at_ns: u64) {
+        if !self.table.contains_key(&pid) {
+            self.add(pid, None, ProcessOrigin::Child, at_ns);
+        }
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = None;
+            entry.confirmed = false;
+            entry.began = Instant::now();
+            entry.looked = 0;
+            entry.titled = (Instant::now(), 0);
+            entry.threads.clear();
+            entry.command = command(pid).unwrap_or_default();
+        }
+    }
+
+    /// Its interpreter was found out.
+    pub(crate) fn set_interpreter(
+        &mut self,
+        pid: u32,
+        interpreter: Option<InterpreterIndex>,
+        since_ns: Option<u64>,
+    ) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = interpreter;
+            entry.confirmed = interpreter.is_some();
+            entry.since_ns = since_ns.unwrap_or(entry.since_ns);
+        }
+    }
+
+    /// Its program had this interpreter before; to be confirmed when its libraries are mapped.
+    pub(crate) fn assume_interpreter(&mut self, pid: u32, interpreter: InterpreterIndex) {
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.interpreter = Some(interpreter);
+        }
+    }
+
+    /// Its interpreter, as far as known.
+    pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
+        self.table.get(&pid).and_then(|entry| entry.interpreter)
+    }
+
+    /// Processes whose interpreter should be looked for now.
+    pub(crate) fn due(&mut self) -> Vec<u32> {
+        let mut due = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let wait = RESCAN_DELAYS
+                .get(entry.looked)
+                .or(RESCAN_DELAYS.last())
+                .copied()
+                .unwrap_or_default();
+            if !entry.confirmed && entry.began.elapsed() >= wait {
+                entry.looked += 1;
+                if entry.looked >= RESCAN_DELAYS.len() {
+                    entry.began = Instant::now();
+                }
+                due.push(*pid);
+            }
+        }
+        due
+    }
+
+    /// Processes that run Python and have given themselves another title: workers do, after fork. Reads those that are
+    /// due, or `all`.
+    pub(crate) fn retitled(&mut self, all: bool) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (pid, entry) in &mut self.table {
+            let (at, count) = entry.titled;
+            let wait = READ_TITLE.get(count).or(READ_TITLE.last()).copied();
+            let is_due = all || at.elapsed() >= wait.unwrap_or_default();
+            if entry.interpreter.is_none() || !is_due {
+                continue;
+            }
+            entry.titled = (Instant::now(), count + 1);
+            let line = proc_status::command_line(*pid).ok();
+            if let Some(line) = line.filter(|line| !line.is_empty() && *line != entry.command) {
+                entry.command = line;
+                changed.push(*pid);
+            }
+        }
+        changed
+    }
+
+    /// All that are there.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.table.keys().copied()
+    }
+
+    /// Those that run Python.
+    pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
+        let python = self
+            .table
+            .iter()
+            .filter(|(_, entry)| entry.interpreter.is_some());
+        python.map(|(pid, _)| *pid)
+    }
+
+    /// Whether a process is known.
+    pub(crate) fn contains(&self, pid: u32) -> bool {
+        self.table.contains_key(&pid)
+    }
+
+    /// Processes recorded so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Processes that are still there.
+    pub(crate) fn alive(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Writes what is known about a process.
+    pub(crate) fn announce(
+        &self,
+        pid: u32,
+        interpreters: &ProbedInterpreters,
+        output: &mut RecordOutput,
+    ) {
+        let Some(entry) = self.table.get(&pid) else {
+            return;
+        };
+        let namespace_pid = proc_status::status(pid)
+            .ok()
+            .and_then(|status| status.inner_pid());
+        let interpreter = entry
+            .interpreter
+            .and_then(|index| interpreters.describe(index))
+            .cloned();
+        output.write(&Record::Process(Process {
+            pid,
+            namespace_pid,
+            parent: entry.parent,
+            origin: entry.origin,
+            since_ns: entry.since_ns,
+            command: entry.command.clone(),
+            rank: proc_status::rank(pid).ok().flatten(),
+            interpreter,
+        }));
+    }
+
+    /// Writes the name of a thread the first time it is met.
+    pub(crate) fn meet_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
+        let Some(entry) = self.table.get_mut(&pid) else {
+            return;
+        };
+        if entry.threads.insert(tid)
+            && let Ok(name) = proc_status::thread_name(pid, tid)
+        {
+            output.write(&Record::ThreadName { pid, tid, name });
+        }
+    }
+
+    /// A process is not recorded any more, though it goes on.
+    pub(crate) fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
+        self.table.remove(&pid);
+        output.forget(pid);
+    }
+
+    /// A process ended, with the status of wait(2).
+    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
+        self.forget(pid, output);
+        // The low seven bits are the signal, the next byte the code (wait(2)).
+        let signal = status & 0x7f;
+        output.write(&Record::ProcessExit(ProcessExit {
+            pid,
+            at_ns,
+            code: (signal == 0).then_some((status >> 8) & 0xff),
+            signal: (signal != 0).then_some(signal),
+        }));
+    }
+}
+
+/// The command line; of a process that shows none (it is ending), the kernel's name for it.
+fn command(pid: u32) -> Option<Vec<String>> {
+    let line = proc_status::command_line(pid)
+        .ok()
+        .filter(|line| !line.is_empty());
+    line.or_else(|| Some(vec![proc_status::thread_name(pid, pid).ok()?]))
+}

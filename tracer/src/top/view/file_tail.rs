@@ -1,0 +1,204 @@
+//! The last lines of the file that the command's output goes to.
+//!
+//! Reads no more than the last [`KEPT`] bytes, and only when the file has changed. What programs write for
+//! terminals (colours, progress bars that return to the begin of their line) is read as its reader would see it
+//! at the end.
+
+use super::text;
+use crate::top::output::CommandFile;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Bytes from the end of the file that are looked at.
+const KEPT: u64 = 64 * 1024;
+
+/// The end of a file that grows.
+#[derive(Debug)]
+pub(crate) struct FileTail {
+    output: CommandFile,
+    seen: Option<(u64, Option<SystemTime>)>,
+    lines: Vec<String>,
+    problem: Option<String>,
+}
+
+impl FileTail {
+    /// Of this file.
+    pub(crate) fn new(output: CommandFile) -> Self {
+        Self {
+            output,
+            seen: None,
+            lines: Vec::new(),
+            problem: None,
+        }
+    }
+
+    /// Which file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.output.path
+    }
+
+    /// Its last lines, oldest first.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    /// Why it cannot be read.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Reads what has come; whether the lines are others now.
+    pub(crate) fn refresh(&mut self) -> bool {
+        match self.read() {
+            Ok(changed) => changed,
+            Err(problem) => self.problem.replace(problem).is_none(),
+        }
+    }
+
+    fn read(&mut self) -> Result<bool, String> {
+        let file = self.output.file.as_ref().map_err(String::clone)?;
+        let about = file.metadata().map_err(|error| error.to_string())?;
+        let now = (about.len(), about.modified().ok());
+        if self.seen == Some(now) {
+            return Ok(false);
+        }
+        let from = about.len().saturating_sub(KEPT);
+        let bytes = read_from(file, from).map_err(|error| error.to_string())?;
+        self.lines = lines(&bytes, from > 0);
+        self.seen = Some(now);
+        self.problem = None;
+        Ok(true)
+    }
+}
+
+/// At most [`KEPT`] bytes.
+fn read_from(file: &File, from: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut part = [0; 8192];
+    while bytes.len() as u64 <= KEPT - part.len() as u64 {
+        match file.read_at(&mut part, from.saturating_add(bytes.len() as u64)) {
+            Ok(0) => break,
+            Ok(read) => bytes.extend_from_slice(part.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+/// `cut`: the first line began before these bytes.
+fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines: Vec<&str> = text.split('\n').collect();
+    if lines.last().is_some_and(|last| last.is_empty()) {
+        lines.pop();
+    }
+    let skipped = usize::from(cut && lines.len() > 1);
+    lines.into_iter().skip(skipped).map(line).collect()
+}
+
+/// What is to be seen of a line at its end.
+fn line(raw: &str) -> String {
+    let plain = without_escapes(raw);
+    let last = plain.trim_end_matches('\r').rsplit('\r').next();
+    let last = last.unwrap_or_default().replace('\t', " ");
+    text::clean(&last).trim_end().to_owned()
+}
+
+/// Without the sequences of ECMA-48: CSI, and OSC and its like up to their end.
+fn without_escapes(raw: &str) -> String {
+    let mut plain = String::with_capacity(raw.len());
+    let mut chars = raw.chars().peekable();
+    while let Some(char) = chars.next() {
+        if char != '\x1b' {
+            plain.push(char);
+            continue;
+        }
+        match chars.next() {
+            Some('[') => {
+                while chars
+                    .next()
+                    .is_some_and(|next| !('@'..='~').contains(&next))
+                {}
+            }
+            Some(']' | 'P' | '_' | '^' | 'X') => {
+                while let Some(next) = chars.next() {
+                    if next == '\x07' || (next == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
+                        break;
+                    }
+                }
+            }
+            Some('(' | ')' | '#' | '%') => {
+                chars.next();
+            }
+            _ => {}
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    #[test]
+    fn as_a_terminal_would_show_it() {
+        let text =
+            b"plain\n\x1b[1;31mred\x1b[0m line\n 10%\r 50%\r100%\r\n\x1b]0;title\x07after\nlast";
+        assert_eq!(
+            lines(text, false),
+            ["plain", "red line", "100%", "after", "last"]
+        );
+        assert_eq!(lines(text, true)[0], "red line");
+        assert_eq!(lines(b"\x1b[2Ja\x08b\xff", false), ["a\\x08b\u{fffd}"]);
+        assert_eq!(lines(b"", false), [""; 0]);
+        assert_eq!(lines(b"\x1b[", false), [""]);
+    }
+
+    #[test]
+    fn follows_a_file_that_grows_and_is_cut() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("output");
+        let mut file = File::create(&path).expect("a file");
+        let mut tail = FileTail::new(CommandFile::at(path));
+        file.write_all(b"one\ntwo").expect("written");
+        assert!(tail.refresh() && tail.problem().is_none());
+        assert_eq!(tail.lines(), ["one", "two"]);
+        assert!(!tail.refresh());
+        file.write_all(b" and a half\n").expect("written");
+        assert!(tail.refresh());
+        assert_eq!(tail.lines(), ["one", "two and a half"]);
+        file.set_len(0).expect("cut");
+        assert!(tail.refresh());
+        assert!(tail.lines().is_empty());
+    }
+
+    #[test]
+    fn no_more_than_the_end_is_kept() {
+        let place = tempfile::tempdir().expect("a folder");
+        let path = place.path().join("output");
+        let long: String = (0..100_000)
+            .map(|number| format!("line {number}\n"))
+            .collect();
+        std::fs::write(&path, long).expect("written");
+        let mut tail = FileTail::new(CommandFile::at(path));
+        tail.refresh();
+        assert!(tail.lines().len() < 7000);
+        assert_eq!(tail.lines().last().map(String::as_str), Some("line 99999"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_so() {
+        let mut tail = FileTail::new(CommandFile {
+            path: "/dev/zero".into(),
+            file: Err("not a regular file".to_owned()),
+        });
+        assert!(tail.refresh());
+        assert_eq!(tail.problem(), Some("not a regular file"));
+        assert!(!tail.refresh());
+    }
+}

@@ -73,7 +73,7 @@ struct CurrentTrace {
     frames: TraceFrames,
     gpu: TimelineCollector,
     deferred: DeferredCollections,
-    /// First and last moment of processes in traces of other tools.
+    /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
 
@@ -437,7 +437,7 @@ impl Analysis {
         }
     }
 
-    /// The process that had this id at that moment.
+    /// The process that had this id at that time.
     fn process_at(&mut self, pid: u32, at_ns: u64) -> usize {
         let Some(known) = self.current.processes.get(&pid) else {
             return self.new_process(pid, None);

@@ -5,7 +5,7 @@ use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
 
 impl Analysis {
-    /// Whether the traces would tell of collections, had there been any: the PyTorch profiler records
+    /// Whether the traces would report collections, had there been any: the PyTorch profiler records
     /// them only where asked.
     fn covers_collections(&self) -> bool {
         self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())

@@ -1,4 +1,4 @@
-//! Calls of CUDA and NCCL, torch's device memory and backward passes: sums over a trace, and over several.
+//! CUDA calls and NCCL, torch's device memory and backward passes: sums over a trace, and over several.
 //!
 //! What a pause costs the GPU is not found out here.
 

@@ -72,7 +72,7 @@ pub(crate) fn examined(pause: &Pause) -> Option<u64> {
 }
 
 impl GrowthState {
-    /// Takes a full collection. Where it is not known what it looked at, or the interpreter was
+    /// Takes a full collection. Where it is unknown what it looked at, or the interpreter was
     /// ending, it says nothing about growth.
     #[expect(
         clippy::cast_precision_loss,

@@ -1,9 +1,9 @@
-//! The figures of a running recording: records in, at any moment a [`Snapshot`] out.
+//! The figures of a running recording: records in, at any time a [`Snapshot`] out.
 //!
 //! Pure, and of bounded memory however long it runs: what is kept of each process has a fixed size, and
 //! processes that have ended are put into the totals after some seconds. Of a process that pauses ten times a
 //! second that is some 45 KiB; at most 1.6 MiB, and 1.1 MiB more for each GPU that it keeps busy. Of all together
-//! the lines' names are at most some 20 MiB. Who shows a snapshot, and when, is not known here.
+//! the lines' names are at most some 20 MiB. Who shows a snapshot, and when, is unknown here.
 //!
 //! Records may come late and out of order, as those of GPUs and of pauses do: they change the figures of the time
 //! that they are of. Totals count every record once, whenever it comes.
@@ -77,7 +77,7 @@ pub const LINES: usize = 20;
 /// Steps of a [`ProcessDetail`].
 pub const STEPS: usize = 60;
 /// Intervals end so long before now: what happened before has been read. Sources are read at least every 40 ms,
-/// and where two tell of a pause (`--mode both`) it waits for the other.
+/// and where two report a pause (`--mode both`) it waits for the other.
 pub const SETTLE_NS: u64 = 200_000_000;
 
 /// How recordings were made before their header told the mode.
@@ -105,7 +105,7 @@ pub struct Live {
     gpus: LiveGpus,
     cost: LiveCost,
     notes: LiveNotes,
-    /// The last moment of a record that tells one.
+    /// The last time of a record that tells one.
     last_ns: u64,
 }
 
@@ -230,12 +230,12 @@ impl Live {
         }
     }
 
-    /// What gctrace lost and cost up to a moment; `cpu_ppm` is worked out here.
+    /// What gctrace lost and cost up to a time; `cpu_ppm` is worked out here.
     pub fn recorder(&mut self, at_ns: u64, recorder: RecorderCost) {
         self.cost.set(at_ns, recorder);
     }
 
-    /// The figures at a moment.
+    /// The figures at a time.
     #[must_use]
     pub fn snapshot(&self, request: &SnapshotRequest) -> Snapshot {
         let interval = self.interval(request);

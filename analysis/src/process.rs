@@ -31,7 +31,7 @@ use std::collections::BTreeSet;
 /// Significant digits of one process's percentiles; there may be thousands of processes.
 const DIGITS: u8 = 2;
 
-/// So many pauses, if there is nothing else, tell by their first and last moment how long a process
+/// So many pauses, if there is nothing else, tell by their first and last time how long a process
 /// ran: a share of time is then off by about one tenth at most.
 pub(crate) const ENOUGH_PAUSES: u64 = 10;
 
@@ -59,7 +59,7 @@ pub(crate) struct ProcessState {
     /// Name given by another tool.
     pub(crate) name: Option<String>,
     pub(crate) exit: Option<ProcessExit>,
-    /// First and last moment of its events.
+    /// First and last time of its events.
     seen: Option<(u64, u64)>,
     /// Whether something but pauses was seen of it.
     seen_at_work: bool,
@@ -127,7 +127,7 @@ impl ProcessState {
         };
     }
 
-    /// Takes the first and last moment of its other events.
+    /// Takes the first and last time of its other events.
     pub(crate) fn see_at_work(&mut self, begin_ns: u64, end_ns: u64) {
         self.seen_at_work = true;
         self.see(begin_ns, end_ns);
@@ -194,10 +194,10 @@ impl ProcessState {
             .is_some_and(|process| process.interpreter.is_none())
     }
 
-    /// Begin and end of what was recorded of it, and whether both are known rather than taken from
+    /// Start and end of what was recorded of it, and whether both are known rather than taken from
     /// its events. A process of which nothing but a few pauses is known was observed for no time
     /// at all. `ended_ns`: the end of the recording, if the trace has a last line; otherwise
-    /// `last_ns`, the last moment in the trace, has to do.
+    /// `last_ns`, the last time in the trace, has to do.
     pub(crate) fn observed(&self, ended_ns: Option<u64>, last_ns: u64) -> (u64, u64, Basis) {
         let (first, last) = self.seen.unwrap_or((last_ns, last_ns));
         if self.described.is_none() && !self.seen_at_work && self.tally.count() < ENOUGH_PAUSES {
@@ -218,7 +218,7 @@ impl ProcessState {
         (begin, end.max(begin), basis)
     }
 
-    /// Time that its Python code stood still, and whether that is known.
+    /// Time that its Python code was blocked, and whether that is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         let paused = self.paused.length();
         match self.tally.stopped_ns() {

@@ -12,7 +12,7 @@ const EBPF: &str = "ebpf";
 /// Of percentiles of more than 4,096 values.
 const DIGITS: u8 = 2;
 
-/// What is not seen from within.
+/// What is not seen in-process.
 const NOT_IN_PROCESS: [&str; 3] = [
     "Why a collection ran: CPython tells its callbacks the generation and what was freed, not the reason.",
     "Collections before the library is in place, the first milliseconds of a program, and the last ones at its end.",

@@ -47,7 +47,7 @@ struct StackNode {
     location: LocationId,
     /// The innermost location that is no library's.
     own: Option<LocationId>,
-    /// Its outermost frames are not known.
+    /// Its outermost frames are unknown.
     cut: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Time covered by intervals that may overlap or nest, each moment counted once.
+//! Time covered by intervals that may overlap or nest, each time counted once.
 
 use std::collections::VecDeque;
 

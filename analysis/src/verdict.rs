@@ -22,7 +22,7 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
-/// The part at shutdown is told where it is at least one in so many.
+/// The part at shutdown is reported where it is at least one in so many.
 const REPORTED_FRACTION: u64 = 10;
 
 /// What is known of the cost where the GPU's times are.
@@ -118,7 +118,7 @@ fn level(totals: &Totals, at_shutdown_ns: u64) -> Level {
     }
 }
 
-/// Whether no trace would tell of a collection, had there been one.
+/// Whether no trace would report a collection, had there been one.
 fn is_unreported(traces: &[TraceReport]) -> bool {
     !traces.is_empty() && traces.iter().all(|trace| trace.recorded_by.is_none())
 }
@@ -145,7 +145,7 @@ fn no_collection(traces: &[TraceReport], missing: &MissingData) -> String {
         .map(|trace| trace.duration_ns)
         .fold(0, u64::saturating_add);
     let recorded = units::duration(recorded);
-    // From within, the first and the last ones are not seen.
+    // In-process, the first and the last ones are not seen.
     let in_process = |trace: &TraceReport| {
         trace
             .recorded

@@ -26,7 +26,7 @@ fn place(location: &Location) -> String {
     }
 }
 
-/// Which lines call `gc.collect()`; nothing where that is not known.
+/// Which lines call `gc.collect()`; nothing where that is unknown.
 pub(crate) fn explicit(report: &Report) -> Option<String> {
     let lines = &report.lines.as_ref()?.explicit;
     let named: Vec<String> = lines

@@ -73,7 +73,7 @@ impl Analysis {
         }
     }
 
-    /// First and last moment of each trace.
+    /// First and last time of each trace.
     pub(crate) fn spans(&self) -> Vec<Option<(u64, u64)>> {
         self.traces.iter().map(|trace| trace.span).collect()
     }

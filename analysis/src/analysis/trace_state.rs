@@ -19,7 +19,7 @@ pub(crate) struct TraceState {
     /// What a trace without header says of itself.
     pub(crate) profiler: ProfilerMetadata,
     pub(crate) end: Option<TraceEnd>,
-    /// First and last moment of anything.
+    /// First and last time of anything.
     pub(crate) span: Option<(u64, u64)>,
     pub(crate) effort: PauseTotal,
     /// Its processes beyond those that are listed.

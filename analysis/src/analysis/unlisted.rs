@@ -31,7 +31,7 @@ struct UnlistedProcess {
     pauses: u64,
     first_ns: u64,
     last_ns: u64,
-    /// Time in pauses, each moment once as long as they come in order.
+    /// Time in pauses, each time once as long as they come in order.
     paused_ns: u64,
     attached: bool,
     free_threaded: bool,
@@ -52,7 +52,7 @@ pub(crate) struct UnlistedSums {
     /// Of those that were observed for some time.
     pub(crate) paused_of_observed_ns: u64,
     pub(crate) worst_ratio: Option<f64>,
-    /// Begin or end of some are not known.
+    /// Begin or end of some are unknown.
     pub(crate) inferred: bool,
     /// Some are of free-threaded builds.
     pub(crate) free_threaded: bool,

@@ -1,7 +1,7 @@
 //! What pauses cost the GPU at least and at most, where only calls on the host were recorded.
 //!
 //! Owns the rules from calls to bounds; the report's sums are `bounds/report.rs`. Probes see when
-//! work was put into streams and how long synchronising calls waited, never when the GPU worked.
+//! work was put into streams and how long synchronizing calls waited, never when the GPU worked.
 //! Where operations have the GPU's own times the replay says more, and nothing here is used.
 //!
 //! A bound is the time by which the GPU's work came later because of the pause. That it is at least
@@ -17,7 +17,7 @@ use super::timeline::Timeline;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 
-/// A synchronising call that returned sooner found nothing to wait for. The call itself takes a few
+/// A synchronizing call that returned sooner found nothing to wait for. The call itself takes a few
 /// microseconds, and so does a launch before its kernel runs (5 - 10 us on current systems).
 pub const AT_ONCE_NS: u64 = 20_000;
 
@@ -37,14 +37,14 @@ pub struct BoundsContext {
 pub enum BoundsRule {
     /// All streams were empty when it began, and nothing was put into them until it ended.
     GpuWasEmpty,
-    /// The next synchronising call, before which nothing more was launched, still had to wait, or the
+    /// The next synchronizing call, before which nothing more was launched, still had to wait, or the
     /// launching thread waited for the GPU until the pause was over.
     GpuStayedBusy,
-    /// The next synchronising call, before which nothing more was launched, returned at once.
+    /// The next synchronizing call, before which nothing more was launched, returned at once.
     GpuFoundEmpty,
     /// Nothing was launched before it, or nothing after it, or the interpreter was ending.
     NoGpuWork,
-    /// It was on a thread that launches nothing; the one that does may have stood still.
+    /// It was on a thread that launches nothing; the one that does may have been blocked.
     OtherThread,
     /// None of these.
     NotKnown,
@@ -90,7 +90,7 @@ pub struct PauseBounds {
     pub rule: BoundsRule,
 }
 
-/// The bounds of each pause, in the timeline's order. `None` where nothing can be said: there are
+/// The bounds of each pause, in the timeline's order. `None` where nothing can be stated: there are
 /// operations with the GPU's times, which tell more, or no call that puts work into a stream.
 #[must_use]
 pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<PauseBounds>> {
@@ -194,7 +194,7 @@ impl BoundsEvaluator<'_> {
         }
     }
 
-    /// The last moment up to the pause's end at which the thread was seen running or waiting for the GPU, and whether
+    /// The last time up to the pause's end at which the thread was seen running or waiting for the GPU, and whether
     /// it waited for the GPU until the end.
     fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
         let calls = &self.timeline.calls;

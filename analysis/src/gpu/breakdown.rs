@@ -106,7 +106,7 @@ pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle>
     idle_by_stream(&ops)
 }
 
-/// The operations that HTA looks at, with its times, by begin. With two or more profiler steps it
+/// The operations that HTA looks at, with its times, by start. With two or more profiler steps it
 /// leaves out what was launched in the last one, and what names no call.
 fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let timeline = work.timeline;

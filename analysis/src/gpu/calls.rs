@@ -1,4 +1,4 @@
-//! What a call of CUDA means for a schedule, by its name.
+//! What a CUDA call means for a schedule, by its name.
 //!
 //! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
 //! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) do not matter.

@@ -1,10 +1,10 @@
-//! How far apart the clocks of two traces are that saw the same moments.
+//! How far apart the clocks of two traces are that saw the same times.
 //!
-//! Owns the search for the offset: moments of both traces are matched, and the median difference of
-//! the matches is the offset, their median absolute deviation the error that remains. What the moments
+//! Owns the search for the offset: times of both traces are matched, and the median difference of
+//! the matches is the offset, their median absolute deviation the error that remains. What the times
 //! are is `merge.rs`.
 
-/// Two sorted lists of moments: of the trace that is moved, and of the one it is moved to. Most of
+/// Two sorted lists of times: of the trace that is moved, and of the one it is moved to. Most of
 /// the second's are in the first too.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct TimestampPair {
@@ -19,7 +19,7 @@ pub(crate) struct ClockOffset {
     pub(crate) offset_ns: i64,
     /// Median absolute deviation of the matches from it.
     pub(crate) error_ns: u64,
-    /// Moments that were matched.
+    /// Times that were matched.
     pub(crate) matches: u64,
 }
 
@@ -29,12 +29,12 @@ const REACH_NS: i64 = 1_000_000_000;
 /// Two probes on one function, or one collection, see it within so many nanoseconds of each other:
 /// an interrupt between them takes some microseconds, an uprobe one.
 pub(crate) const MATCH_NS: i64 = 50_000;
-/// Moments of the fixed trace that are looked at. A false offset fits few of them.
+/// Times of the fixed trace that are looked at. A false offset fits few of them.
 const KEPT: usize = 512;
 /// Differences looked at: 8 MB of them.
 const DIFFERENCES: usize = 1 << 20;
 
-/// The offset at which most moments coincide, near `guess_ns`. `None`: fewer than `fewest` moments do,
+/// The offset at which most times coincide, near `guess_ns`. `None`: fewer than `fewest` times do,
 /// or less than half of those looked at.
 pub(crate) fn offset(
     series: &[TimestampPair],
@@ -60,7 +60,7 @@ pub(crate) fn offset(
     })
 }
 
-/// The moments of both that stand out: those after the longest gaps. Launches come in bursts, in which
+/// The times of both that stand out: those after the longest gaps. Launches come in bursts, in which
 /// any offset fits; the first after a pause of the program cannot be mistaken.
 fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     let mut all: Vec<u64> = series.iter().flat_map(|one| gaps(&one.fixed)).collect();
@@ -80,7 +80,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     });
     let thin: Vec<TimestampPair> = thin.collect();
     let left: usize = thin.iter().map(|series| series.fixed.len()).sum();
-    // Of moments as even as a clock's none stands out.
+    // Of times as even as a clock's none stands out.
     let every = left.div_ceil(KEPT).max(1);
     let sparse = thin.into_iter().map(|series| TimestampPair {
         fixed: series.fixed.into_iter().step_by(every).collect(),
@@ -89,7 +89,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     sparse.collect()
 }
 
-/// How long each moment is after the one before; of the first 0, as nobody knows.
+/// How long each time is after the one before; of the first 0, as nobody knows.
 fn gaps(timestamps: &[u64]) -> impl Iterator<Item = u64> {
     let before = timestamps.first().into_iter().chain(timestamps);
     timestamps
@@ -98,7 +98,7 @@ fn gaps(timestamps: &[u64]) -> impl Iterator<Item = u64> {
         .map(|(at, before)| at.saturating_sub(*before))
 }
 
-/// Differences, less the guess, to all moments in reach.
+/// Differences minus the guess, to all times in reach.
 fn differences(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
     let fixed = || {
         let each = series.iter();
@@ -127,7 +127,7 @@ fn difference(fixed: u64, moved: u64, guess_ns: i64) -> Option<i64> {
     i64::try_from(i128::from(fixed) - i128::from(moved) - i128::from(guess_ns)).ok()
 }
 
-/// Indices of the moments of `moved` that are within reach of `fixed` once they are moved.
+/// Indices of the times of `moved` that are within reach of `fixed` once they are moved.
 fn within(moved: &[u64], fixed: u64, guess_ns: i64, reach_ns: i64) -> std::ops::Range<usize> {
     let middle = i128::from(fixed) - i128::from(guess_ns);
     let (low, high) = (middle - i128::from(reach_ns), middle + i128::from(reach_ns));
@@ -136,7 +136,7 @@ fn within(moved: &[u64], fixed: u64, guess_ns: i64, reach_ns: i64) -> std::ops::
     begin..end.max(begin)
 }
 
-/// The middle of the fullest stretch of `MATCH_NS` among sorted differences; among stretches nearly
+/// The middle of the fullest interval of `MATCH_NS` among sorted differences; among intervals nearly
 /// as full, as steps of a loop that are alike make them, the one nearest to 0.
 fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
     let mut end = 0;
@@ -160,14 +160,14 @@ fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
         .clone()
         .filter_map(middle)
         .min_by_key(|middle| middle.abs())?;
-    // Of the stretches there the fullest.
+    // Of the intervals there the fullest.
     let there = full.filter(|interval| {
         middle(interval).is_some_and(|middle| middle.abs_diff(nearest) <= MATCH_NS.unsigned_abs())
     });
     there.max_by_key(|(count, _)| *count).and_then(middle)
 }
 
-/// Differences, less the guess, of all moments from their nearest, where that is near enough.
+/// Differences minus the guess, of all times from their nearest, where that is near enough.
 fn matched(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
     let of = |series: &TimestampPair| {
         let nearest = |fixed: &u64| {
@@ -196,7 +196,7 @@ fn median(values: &mut [i64]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Moments some milliseconds apart, the same each time.
+    /// Times some milliseconds apart, the same each time.
     fn timestamps(count: u64, apart: u64) -> Vec<u64> {
         let mut state = 1u64;
         let mut at = 5_000_000_000;

@@ -293,7 +293,7 @@ struct OperationOwners {
 }
 
 impl OperationOwners {
-    /// [`NO_PROCESS`] where it cannot be told. Of calls of one id the last before `begin_ns`.
+    /// [`NO_PROCESS`] where it cannot be reported. Of calls of one id the last before `begin_ns`.
     fn of(&self, correlation: Option<u64>, begin_ns: u64) -> u32 {
         if let Some(only) = self.only {
             return only;

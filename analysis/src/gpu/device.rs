@@ -1,7 +1,7 @@
 //! The operations of one process on one device, and the gaps between them.
 //!
 //! Owns what busy and idle mean: busy is the union over streams of kernels, copies and fills, idle
-//! the rest between the first begin and the last end. All in nanoseconds, as the trace has them.
+//! the rest between the first start and the last end. All in nanoseconds, as the trace has them.
 
 use super::intervals::Intervals;
 use super::timeline::NONE;
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 pub(crate) struct DeviceTimeline<'a> {
     pub(crate) timeline: &'a Timeline,
     pub(crate) device: u32,
-    /// By begin; never empty.
+    /// By start; never empty.
     pub(crate) ops: Vec<&'a Op>,
 }
 
-/// A stretch of time in which none of the device's streams did anything.
+/// An interval in which none of the device's streams did anything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceGap<'a> {
     pub(crate) begin_ns: u64,
@@ -78,7 +78,7 @@ impl<'a> DeviceTimeline<'a> {
         Intervals::of(self.ops.iter().map(|op| (op.begin_ns, op.end_ns)))
     }
 
-    /// When it did nothing, by begin. Together they are as long as the span less the busy time.
+    /// When it did nothing, by start. Together they are as long as the span minus the busy time.
     pub(crate) fn gaps(&self) -> Vec<DeviceGap<'a>> {
         let mut gaps: Vec<DeviceGap<'a>> = Vec::new();
         let mut ops = self.ops.iter().copied();

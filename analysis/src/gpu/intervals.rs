@@ -1,13 +1,13 @@
-//! Sorted, disjoint stretches of time, and what of one lies in another.
+//! Sorted, disjoint intervals, and what of one lies in another.
 
-/// Stretches `[begin, end)`, sorted, neither touching nor empty.
+/// Intervals `[begin, end)`, sorted, neither touching nor empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intervals {
     sorted: Vec<(u64, u64)>,
 }
 
 impl Intervals {
-    /// The union of stretches that may overlap, in any order.
+    /// The union of intervals that may overlap, in any order.
     pub(crate) fn of(ranges: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut all: Vec<(u64, u64)> = ranges
             .into_iter()
@@ -29,7 +29,7 @@ impl Intervals {
         length(&self.sorted)
     }
 
-    /// Those that reach into a stretch, cut to it.
+    /// Those that reach into an interval, cut to it.
     pub(crate) fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.sorted.partition_point(|(_, other)| *other <= begin);
         let reaching = self.sorted.get(first..).unwrap_or_default().iter();
@@ -38,13 +38,13 @@ impl Intervals {
             .map(move |(from, to)| ((*from).max(begin), (*to).min(end)))
     }
 
-    /// How much of a stretch they cover.
+    /// How much of an interval they cover.
     pub(crate) fn length_within(&self, begin: u64, end: u64) -> u64 {
         self.within(begin, end).map(|(from, to)| to - from).sum()
     }
 }
 
-/// Length of stretches together.
+/// Length of intervals together.
 pub(crate) fn length(ranges: &[(u64, u64)]) -> u64 {
     ranges
         .iter()

@@ -1,6 +1,6 @@
 //! How far the host is ahead of the devices.
 //!
-//! Owns issue latency (from the begin of a launch call to the begin of its operation) and run-ahead
+//! Owns issue latency (from the start of a launch call to the start of its operation) and run-ahead
 //! depth (operations launched and not yet begun, or not yet finished, over time).
 
 use super::calls::CallEffect;
@@ -102,7 +102,7 @@ fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
     }
 }
 
-/// How many of the stretches are open at a time, between two moments.
+/// How many of the intervals are open at a time, between two times.
 fn depth(
     intervals: impl Iterator<Item = (u64, u64)>,
     first_ns: u64,
@@ -115,7 +115,7 @@ fn depth(
             changes.extend([(begin, 1), (end, -1)]);
         }
     }
-    // What ends makes room before what begins at the same moment.
+    // What ends makes room before what begins at the same time.
     changes.sort_unstable();
     let mut series = DepthSeries::new(first_ns, last_ns)?;
     let (mut at_ns, mut open) = (first_ns, 0u64);
@@ -162,7 +162,7 @@ impl DepthSeries {
         u64::try_from(part).unwrap_or(self.length_ns)
     }
 
-    /// The depth between two moments.
+    /// The depth between two times.
     fn hold(&mut self, from_ns: u64, to_ns: u64, depth: u64) {
         if from_ns >= to_ns {
             return;

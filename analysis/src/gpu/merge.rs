@@ -22,11 +22,11 @@ pub struct MergedTimelines<'a> {
     pub clocks: Vec<ClockReport>,
     /// What may belong together and was left as it is.
     pub not_merged: Vec<NotMerged>,
-    /// Collections of the profiler's that gctrace has too: trace, process and begin.
+    /// Collections of the profiler's that gctrace has too: trace, process and start.
     pub repeated: HashSet<(usize, u32, u64)>,
 }
 
-/// First and last moment of a trace, on its clock.
+/// First and last time of a trace, on its clock.
 type Span = Option<(u64, u64)>;
 
 /// Puts together what belongs together. `spans`: by index of the trace.
@@ -193,13 +193,13 @@ fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
 }
 
 impl Timeline {
-    /// A stretch of its time in nanoseconds since 1970, where that is known.
+    /// An interval of its time in nanoseconds since 1970, where that is known.
     fn unix(&self, (begin_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
         let offset = i128::from(self.unix_offset_ns?);
         Some((i128::from(begin_ns) + offset, i128::from(end_ns) + offset))
     }
 
-    /// First and last moment of anything on it.
+    /// First and last time of anything on it.
     fn window(&self) -> Option<(u64, u64)> {
         let ops = self.ops.iter().map(|op| (op.begin_ns, op.end_ns));
         let calls = self.calls.iter().map(|call| (call.begin_ns, call.end_ns));

@@ -30,7 +30,7 @@ impl PackedPauses {
         self.number(zigzag(begin));
         self.number(pause.end_ns.wrapping_sub(pause.begin_ns));
         self.number(u64::from(pause.thread));
-        // What is not known is the largest number, and the most frequent one: so it is 0.
+        // What is unknown is the largest number, and the most frequent one: so it is 0.
         self.number(u64::from(pause.collected.wrapping_add(1)));
         let objects = i64::from(pause.objects) - i64::from(self.last.objects);
         self.number(zigzag(objects));
@@ -53,7 +53,7 @@ impl PackedPauses {
         self.bytes.is_empty()
     }
 
-    /// The pauses by begin, and how many were there twice.
+    /// The pauses by start, and how many were there twice.
     #[must_use]
     pub fn unpack(&self) -> (Vec<PauseSpan>, u64) {
         let mut rest = self.bytes.as_slice();

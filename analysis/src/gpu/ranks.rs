@@ -1,6 +1,6 @@
 //! Several ranks: which timelines are one job's, on which clock, and which collectives they share.
 //!
-//! Ranks of a job are recognised by their collectives alone; a rank's number only says that two
+//! Ranks of a job are recognized by their collectives alone; a rank's number only says that two
 //! timelines can be of one job. What they waited for each other is `waits.rs`, what pauses of one
 //! cost another `victims.rs`.
 
@@ -295,7 +295,7 @@ impl JobFinder<'_> {
     }
 }
 
-/// The first moment of anything.
+/// The first time of anything.
 fn first_ns(timeline: &Timeline) -> Option<u64> {
     let firsts = [
         timeline.ops.first().map(|op| op.begin_ns),
@@ -307,7 +307,7 @@ fn first_ns(timeline: &Timeline) -> Option<u64> {
     firsts.into_iter().flatten().min()
 }
 
-/// How far the begins of the steps that the profiler gave the same number are apart.
+/// How far the starts of the steps that the profiler gave the same number are apart.
 fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     use super::timeline::StepSource;
     let numbered = |timeline: &Timeline| {

@@ -4,10 +4,10 @@
 //! the queue is paid later. So a [`ReplayModel`] learns from the measured times what waited for what and
 //! how long everything takes by itself, and [`ReplayModel::replay`] computes when everything would have
 //! happened without some pauses, or with others. Unchanged, it gives the measured times exactly.
-//! A pause made shorter never makes anything later: order is fixed, and every moment is the latest
+//! A pause made shorter never makes anything later: order is fixed, and every time is the latest
 //! of (something before it + a delay).
 //!
-//! What is assumed where a trace cannot tell is said where it is decided: `threads.rs` (hand-overs
+//! What is assumed where a trace cannot tell is reported where it is decided: `threads.rs` (hand-overs
 //! between threads), `pauses.rs` (the interpreter's lock), `waits.rs` (waits between streams),
 //! `blocking.rs` (what blocking calls wait for), `queue_limit.rs` (full queues).
 
@@ -201,7 +201,7 @@ impl ReplayModel {
         ReplaySchedule::new(Arc::clone(&self.inner), run.into_times(), applied)
     }
 
-    /// Moments in it: two for each call and each operation.
+    /// Times in it: two for each call and each operation.
     #[must_use]
     pub fn timestamps(&self) -> usize {
         self.inner.network.len()
@@ -212,7 +212,7 @@ impl ReplayModel {
     }
 }
 
-/// Members of a collective wait for the last one, and end together; the time from the last begin
+/// Members of a collective wait for the last one, and end together; the time from the last start
 /// to each end is kept.
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {

@@ -254,7 +254,7 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
     idle.collect()
 }
 
-/// Pauses that began within a step; pauses are sorted by begin.
+/// Pauses that began within a step; pauses are sorted by start.
 fn begun_in<'a>(pauses: &'a [PauseSpan], step: &StepSpan) -> &'a [PauseSpan] {
     let first = pauses.partition_point(|pause| pause.begin_ns < step.begin_ns);
     let behind = pauses.partition_point(|pause| pause.begin_ns < step.end_ns);

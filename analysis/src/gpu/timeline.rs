@@ -32,23 +32,23 @@ pub struct Timeline {
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
     /// Streams, in order of device and number. Without operations they are those that calls name by
-    /// their handles, and which device they are of is not known: it is [`NONE`].
+    /// their handles, and which device they are of is unknown: it is [`NONE`].
     pub streams: Vec<Stream>,
-    /// Operations by begin.
+    /// Operations by start.
     pub ops: Vec<Op>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
-    /// Outermost calls of all threads by begin.
+    /// Outermost calls of all threads by start.
     pub calls: Vec<Call>,
     /// Launches that were only counted, by the first; those of `calls` are not among them.
     pub counted_launches: Vec<CountedLaunches>,
-    /// Pauses by begin. Empty where they are `packed`.
+    /// Pauses by start. Empty where they are `packed`.
     pub pauses: Vec<PauseSpan>,
     /// Pauses of a process of gctrace's trace of which nothing else is known here.
     pub packed: Arc<PackedPauses>,
-    /// Annotations by begin.
+    /// Annotations by start.
     pub annotations: Vec<AnnotationSpan>,
-    /// Training steps by begin; of one thread, they do not overlap.
+    /// Training steps by start; of one thread, they do not overlap.
     pub steps: Vec<StepSpan>,
     /// Waits for events that the trace tells.
     pub waits: Vec<EventWait>,
@@ -120,7 +120,7 @@ pub struct Call {
     pub kind: CallEffect,
     /// Index in `streams` of the stream it is about, or [`NONE`].
     pub stream: u32,
-    /// Whether the end was recorded (gctrace's probes see only the begin of launches).
+    /// Whether the end was recorded (gctrace's probes see only the start of launches).
     pub timed: bool,
 }
 
@@ -170,11 +170,11 @@ pub struct PauseSpan {
     pub end_ns: u64,
     /// Index in `threads`.
     pub thread: u32,
-    /// Objects freed; [`NONE`] where not known, saturating.
+    /// Objects freed; [`NONE`] where unknown, saturating.
     pub collected: u32,
-    /// Objects in the heap or the oldest generation afterwards; [`NONE`] where not known.
+    /// Objects in the heap or the oldest generation afterwards; [`NONE`] where unknown.
     pub objects: u32,
-    /// Generation; `Pause::UNKNOWN_GENERATION` where not known.
+    /// Generation; `Pause::UNKNOWN_GENERATION` where unknown.
     pub generation: u8,
     /// Why.
     pub reason: GcReason,
@@ -188,7 +188,7 @@ impl PauseSpan {
     }
 }
 
-/// A named stretch of time on a thread.
+/// A named interval on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationSpan {
     /// Begin.
@@ -216,12 +216,12 @@ pub struct StepSpan {
     pub source: StepSource,
 }
 
-/// What a step was recognised by.
+/// What a step was recognized by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
     ProfilerStep,
-    /// From the begin of one backward pass to that of the next on the same thread.
+    /// From the start of one backward pass to that of the next on the same thread.
     BackwardPass,
 }
 

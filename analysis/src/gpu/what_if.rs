@@ -38,7 +38,7 @@ use assumed_outcome::RunBaseline;
 use collect_every::CollectEvery;
 use gctrace_event::GcReason;
 
-/// An hour: what gathers without any collection is told for so long.
+/// An hour: what gathers without any collection is reported for so long.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// A run: how long all of it, and a step of it on the mean.
@@ -46,7 +46,7 @@ const HOUR_NS: u64 = 3_600_000_000_000;
 pub struct RunLength {
     /// From the first begin to the last end of all programs.
     pub length_ns: u64,
-    /// Mean step; `None` where steps are not known.
+    /// Mean step; `None` where steps are unknown.
     pub step_ns: Option<u64>,
 }
 

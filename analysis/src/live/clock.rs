@@ -1,4 +1,4 @@
-//! Moments of the recording as wall-clock time.
+//! Times of the recording as wall-clock time.
 
 use gctrace_event::TraceHeader;
 
@@ -17,7 +17,7 @@ impl WallClock {
         }
     }
 
-    /// A moment in nanoseconds since 1970; as the wall clock ran at the begin.
+    /// A time in nanoseconds since 1970; as the wall clock ran at the start.
     pub(super) fn unix_ns(self, at_ns: u64) -> u64 {
         match at_ns.checked_sub(self.started_ns) {
             Some(after) => self.started_unix_ns.saturating_add(after),

@@ -1,10 +1,10 @@
 //! What one process does on one GPU, by the exact times that CUPTI gives.
 //!
 //! Owns what busy and idle mean, which is what the report of a trace says too: busy is the union over streams
-//! of kernels, copies and fills, idle the rest between the first begin and the last end. Operations come
+//! of kernels, copies and fills, idle the rest between the first start and the last end. Operations come
 //! seconds late, those of several streams not in order of time, and pauses are known only at their end: each
 //! counts for what it adds to the unions, so that the figures are exact as soon as both are there. What is
-//! kept to tell that is the last minute, and at most [`STRETCHES`] stretches.
+//! kept to tell that is the last minute, and at most [`STRETCHES`] intervals.
 
 use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
@@ -13,7 +13,7 @@ use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
 
-/// Stretches of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
+/// Intervals of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
 /// that came before it is not counted.
 const STRETCHES: usize = (1 << 16) - 1;
 

@@ -1,4 +1,4 @@
-//! GPUs as NVML tells of them: the last word on each, and its utilization of the last minute.
+//! GPUs as NVML reports them: the last word on each, and its utilization of the last minute.
 
 use super::ring::BUCKET_NS;
 use super::ring::BucketRing;

@@ -102,7 +102,7 @@ impl PauseHistory {
         sums
     }
 
-    /// Time in which at least one pause ran, in a stretch of buckets.
+    /// Time in which at least one pause ran, in an interval of buckets.
     pub(super) fn paused_ns(&self, from: u64, until: u64) -> u64 {
         self.paused_ns.sum(from, until)
     }

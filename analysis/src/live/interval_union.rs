@@ -1,12 +1,12 @@
-//! Time covered by stretches that overlap, nest and come late, each moment counted once, as they come.
+//! Time covered by intervals that overlap, nest and come late, each time counted once, as they come.
 //!
-//! Owns which part of a stretch is new. Keeps the last minute of disjoint stretches, and at most a number of
+//! Owns which part of an interval is new. Keeps the last minute of disjoint intervals, and at most a number of
 //! them: what comes for a time before that is not counted, since it cannot be known what of it was.
 
 use super::ring::KEPT_NS;
 use std::collections::VecDeque;
 
-/// The union of stretches `[begin, end)`.
+/// The union of intervals `[begin, end)`.
 #[derive(Clone, Debug)]
 pub(super) struct IntervalUnion {
     /// Disjoint, sorted, not touching.
@@ -18,7 +18,7 @@ pub(super) struct IntervalUnion {
 }
 
 impl IntervalUnion {
-    /// Keeps at most so many disjoint stretches.
+    /// Keeps at most so many disjoint intervals.
     pub(super) fn new(most: usize) -> Self {
         Self {
             recent: VecDeque::new(),
@@ -28,7 +28,7 @@ impl IntervalUnion {
         }
     }
 
-    /// Adds a stretch; `new` is told the parts of it that were not covered before, in order.
+    /// Adds an interval; `new` is called with the parts of it that were not covered before, in order.
     pub(super) fn add(&mut self, begin: u64, end: u64, mut new: impl FnMut(u64, u64)) {
         let begin = begin.max(self.settled_until);
         if begin >= end {
@@ -84,7 +84,7 @@ impl IntervalUnion {
         self.recent.insert(first, merged);
     }
 
-    /// Forgets what is too old or too much; `old` is told of it.
+    /// Forgets what is too old or too much; `old` is called with it.
     pub(super) fn trim(&mut self, mut old: impl FnMut(u64, u64)) {
         let newest = self.recent.back().map_or(0, |(_, end)| *end);
         let oldest = newest.saturating_sub(KEPT_NS);
@@ -98,12 +98,12 @@ impl IntervalUnion {
         }
     }
 
-    /// Length of the union, since the begin.
+    /// Length of the union, since the start.
     pub(super) fn length_ns(&self) -> u64 {
         self.length_ns
     }
 
-    /// What is covered of a stretch, as far as it is kept.
+    /// What is covered of an interval, as far as it is kept.
     pub(super) fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.recent.partition_point(|(_, other)| *other <= begin);
         let reaching = self.recent.range(first..);
@@ -113,7 +113,7 @@ impl IntervalUnion {
             .filter(|(from, to)| from < to)
     }
 
-    /// How much of a stretch is covered, as far as it is kept.
+    /// How much of an interval is covered, as far as it is kept.
     pub(super) fn length_within(&self, begin: u64, end: u64) -> u64 {
         self.within(begin, end).map(|(from, to)| to - from).sum()
     }

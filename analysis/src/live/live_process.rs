@@ -26,7 +26,7 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use std::collections::VecDeque;
 
-/// Disjoint stretches of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
+/// Disjoint intervals of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
 /// process with more than 1,000 pauses a second.
 const PAUSES: usize = (1 << 16) - 1;
 /// Bytes of a command line that are kept.

@@ -22,7 +22,7 @@ const ENDED: usize = 512;
 const PROCESSES: usize = 4_096;
 /// Forgotten ones whose late pauses are known to be theirs.
 const FORGOTTEN: usize = 4_096;
-/// Pauses of a process may be told with an end a little after its own: other clocks, other ways.
+/// Pauses of a process may be reported with an end a little after its own: other clocks, other ways.
 const AFTER_END_NS: u64 = 1_000_000_000;
 
 /// In the order in which they appeared.
@@ -34,13 +34,13 @@ pub(super) struct LiveProcesses {
     list: BTreeMap<Key, Box<LiveProcess>>,
     by_pid: HashMap<u32, LivePidHistory>,
     next: Key,
-    /// Those that have ended, with the end, in the order in which that was told.
+    /// Those that have ended, with the end, in the order in which that was reported.
     ended: VecDeque<(u64, Key)>,
     /// Ends of forgotten ones by id; and their order.
     forgotten: HashMap<u32, u64>,
     forgotten_order: VecDeque<u32>,
     pub(super) gone: ForgottenProcesses,
-    /// Some were forgotten while they lived; whether that was said.
+    /// Some were forgotten while they lived; whether that was reported.
     too_many: bool,
     is_reported: bool,
 }
@@ -80,7 +80,7 @@ impl LiveProcesses {
         self.list.get_mut(&known.latest).map(Box::as_mut)
     }
 
-    /// The one that had this id at that moment.
+    /// The one that had this id at that time.
     pub(super) fn at(&mut self, pid: u32, at_ns: u64) -> Option<&mut LiveProcess> {
         let known = self.by_pid.get(&pid)?;
         let key = match known.before {
@@ -170,7 +170,7 @@ impl LiveProcesses {
         }
     }
 
-    /// Forgets those that have ended long before a moment.
+    /// Forgets those that have ended long before a time.
     pub(super) fn forget_ended(&mut self, now_ns: u64) {
         while let Some((at_ns, key)) = self.ended.front().copied()
             && at_ns.saturating_add(ENDED_SHOWN_NS) < now_ns

@@ -23,7 +23,7 @@ const LINES: usize = 1 << 15;
 const NAME_BYTES: usize = 512;
 /// Lines of one process that are summed. When there are more, the half with the least time is put together.
 const SUMMED: usize = 1_024;
-/// Stands for a frame that is not known.
+/// Stands for a frame that is unknown.
 const UNKNOWN: LocationIndex = LocationIndex {
     innermost: u32::MAX,
     own: u32::MAX,
@@ -121,7 +121,7 @@ impl LocationTable {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
     sums: HashMap<LocationIndex, CountAndTime>,
-    /// Of places with little time, and of those not known.
+    /// Of locations with little time, and of unknown ones.
     other: CountAndTime,
 }
 

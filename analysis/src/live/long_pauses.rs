@@ -8,7 +8,7 @@ use super::snapshot::LongPause;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
 
-/// The last long pauses, by begin.
+/// The last long pauses, by start.
 #[derive(Debug)]
 pub(super) struct LongPauses {
     from_ns: u64,

@@ -15,7 +15,7 @@ pub(super) struct LastPressure {
     containers: Option<(u64, u64)>,
     /// Arenas mapped less those unmapped in so many nanoseconds.
     arenas: Option<(i64, u64)>,
-    /// Allocations per second of CPU time, and when that was told.
+    /// Allocations per second of CPU time, and when that was reported.
     allocations: Option<(u64, u64)>,
 }
 

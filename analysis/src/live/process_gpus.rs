@@ -1,4 +1,4 @@
-//! The GPUs of one process, from all who tell of them.
+//! The GPUs of one process, from all who report them.
 //!
 //! Owns which figures are of the same device: CUDA and torch count alike, NVML may count in another order.
 

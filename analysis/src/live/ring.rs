@@ -1,10 +1,10 @@
 //! The last minute in buckets of 100 ms.
 //!
-//! Owns how a stretch of time falls into buckets, and what is too old for them. Memory is fixed.
+//! Owns how an interval falls into buckets, and what is too old for them. Memory is fixed.
 
 /// Length of a bucket.
 pub(super) const BUCKET_NS: u64 = 100_000_000;
-/// Buckets that are kept: the 60 s that are shown, and some seconds for what is told late.
+/// Buckets that are kept: the 60 s that are shown, and some seconds for what is reported late.
 const BUCKETS: u64 = 640;
 /// Length of what is kept.
 pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
@@ -72,7 +72,7 @@ impl<T: Copy + Default> BucketRing<T> {
 }
 
 impl BucketRing<u64> {
-    /// Adds a stretch of time to the buckets that it covers.
+    /// Adds an interval to the buckets that it covers.
     pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(begin_ns, end_ns) {
             if let Some(slot) = self.slot(bucket) {
@@ -89,7 +89,7 @@ impl BucketRing<u64> {
 }
 
 impl BucketRing<u32> {
-    /// Adds a stretch of time to the buckets that it covers; of stretches that do not overlap.
+    /// Adds an interval to the buckets that it covers; of intervals that do not overlap.
     pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
         for (bucket, ns) in buckets(begin_ns, end_ns) {
             if let Some(slot) = self.slot(bucket) {
@@ -109,12 +109,12 @@ fn place(bucket: u64) -> usize {
     usize::try_from(bucket % BUCKETS).unwrap_or(0)
 }
 
-/// The bucket of a moment.
+/// The bucket of a time.
 pub(super) fn bucket(at_ns: u64) -> u64 {
     at_ns / BUCKET_NS
 }
 
-/// The buckets that a stretch covers, and how much of it is in each. Of a stretch that is longer than what is
+/// The buckets that an interval covers, and how much of it is in each. Of an interval that is longer than what is
 /// kept only the end.
 fn buckets(begin_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
     let begin_ns = begin_ns.max(end_ns.saturating_sub(KEPT_NS));
@@ -161,7 +161,7 @@ mod tests {
                 }
             }
             let Some(newest) = newest else { return Ok(()) };
-            // The last bucket of a full minute may have been left out of a stretch that was cut.
+            // The last bucket of a full minute may have been left out of an interval that was cut.
             for bucket in (newest + 2).saturating_sub(BUCKETS)..=newest {
                 prop_assert_eq!(ring.sum(bucket, bucket + 1), naive.get(&bucket).copied().unwrap_or(0));
             }

@@ -1,8 +1,8 @@
 //! The last steps of training of one process.
 //!
 //! Owns what a step is, as the report of a trace does: an annotation `ProfilerStep#n` where there are such, else
-//! from the begin of one backward pass to that of the next; those of the thread with the most. Of an annotation,
-//! which is told at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
+//! from the start of one backward pass to that of the next; those of the thread with the most. Of an annotation,
+//! which is reported at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
 use super::interval_union::IntervalUnion;
@@ -31,7 +31,7 @@ struct ThreadSteps {
     count: u64,
     /// The step that the last backward pass began, and the pauses in it so far.
     open: Option<(u64, CountAndTime)>,
-    /// By begin; they do not overlap.
+    /// By start; they do not overlap.
     closed: VecDeque<StepFigures>,
 }
 
@@ -148,7 +148,7 @@ impl StepFigures {
         }
     }
 
-    /// Lets it end at a moment at the latest; what paused after that is not told apart.
+    /// Lets it end at a time at the latest; what paused after that is not distinguished.
     fn cut(&mut self, until_ns: u64) {
         let most = until_ns.saturating_sub(self.begin_ns);
         self.duration_ns = self.duration_ns.min(most);
@@ -181,7 +181,7 @@ impl ThreadSteps {
         }
     }
 
-    /// The step that holds a moment.
+    /// The step that holds a time.
     fn around(&mut self, at_ns: u64) -> Option<&mut StepFigures> {
         let last = self.closed.back()?;
         if at_ns >= last.end_ns() {

@@ -7,7 +7,7 @@ use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// Work was put into a stream at some moment from `from_ns` to `to_ns`, perhaps at several.
+/// Work was put into a stream at some time from `from_ns` to `to_ns`, perhaps at several.
 #[derive(Clone, Copy, Debug)]
 struct Enqueue {
     from_ns: u64,
@@ -38,7 +38,7 @@ pub(super) struct CallActivity {
     puts: Vec<Enqueue>,
     /// For each put the latest `to_ns` of it and those before.
     latest_to_ns: Vec<u64>,
-    /// By begin.
+    /// By start.
     syncs: Vec<SyncCall>,
     /// Threads that put work into streams.
     pub(super) launching: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl CallActivity {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
             | CallEffect::EventSynchronize => {
-                // One whose end is not known tells neither how long it waited nor what is done.
+                // One whose end is unknown tells neither how long it waited nor what is done.
                 if call.timed {
                     self.syncs.push(SyncCall {
                         begin_ns: call.begin_ns,
@@ -122,18 +122,18 @@ impl CallActivity {
         latest.is_some_and(|latest| *latest > from_ns)
     }
 
-    /// Whether work was put into any stream before that moment.
+    /// Whether work was put into any stream before that time.
     pub(super) fn put_before(&self, at_ns: u64) -> bool {
         self.puts.first().is_some_and(|put| put.from_ns < at_ns)
     }
 
-    /// The first synchronising call that begins at that moment or later.
+    /// The first synchronizing call that begins at that time or later.
     pub(super) fn next_sync(&self, at_ns: u64) -> Option<&SyncCall> {
         let before = self.syncs.partition_point(|sync| sync.begin_ns < at_ns);
         self.syncs.get(before)
     }
 
-    /// Answers for moments in ascending order whether all streams were known to be empty.
+    /// Answers for times in ascending order whether all streams were known to be empty.
     pub(super) fn emptiness(&self, from_start: bool) -> EmptyQueueSweep<'_> {
         let mut by_end: Vec<&SyncCall> = self.syncs.iter().collect();
         by_end.sort_by_key(|sync| sync.end_ns);
@@ -150,16 +150,16 @@ impl CallActivity {
     }
 }
 
-/// A sweep over puts and synchronising calls in order of time.
+/// A sweep over puts and synchronizing calls in order of time.
 #[derive(Debug)]
 pub(super) struct EmptyQueueSweep<'a> {
     activity: &'a CallActivity,
     by_end: Vec<&'a SyncCall>,
     puts_seen: usize,
     syncs_seen: usize,
-    /// Of each stream, the last moment at which work may have been put into it.
+    /// Of each stream, the last time at which work may have been put into it.
     latest_put_ns: BTreeMap<u32, u64>,
-    /// Of each stream, the moment up to which all that was put into it is done.
+    /// Of each stream, the time up to which all that was put into it is done.
     emptied_ns: BTreeMap<u32, u64>,
     /// The same of all streams.
     all_emptied_ns: Option<u64>,
@@ -168,7 +168,7 @@ pub(super) struct EmptyQueueSweep<'a> {
 }
 
 impl EmptyQueueSweep<'_> {
-    /// Whether at that moment all streams were empty for certain. Moments ascend from call to call.
+    /// Whether at that time all streams were empty for certain. Times ascend from call to call.
     pub(super) fn at(&mut self, at_ns: u64) -> bool {
         self.advance(at_ns);
         if !self.from_start && self.all_emptied_ns.is_none() {

@@ -248,7 +248,7 @@ fn waits(
     waits
 }
 
-/// Steps from the begin of one backward pass to that of the next of the same thread.
+/// Steps from the start of one backward pass to that of the next of the same thread.
 fn steps_between(
     indices: &mut HashMap<u32, u32>,
     threads: &mut Vec<Thread>,
@@ -279,7 +279,7 @@ fn steps_between(
     steps.collect()
 }
 
-/// Steps by begin, none of which goes on when the next of its thread begins.
+/// Steps by start, none of which goes on when the next of its thread begins.
 fn apart(mut steps: Vec<StepSpan>) -> Vec<StepSpan> {
     steps.sort_by_key(|step| (step.thread, step.begin_ns, step.end_ns));
     let mut list: Vec<StepSpan> = Vec::with_capacity(steps.len());

@@ -286,7 +286,7 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
         .map(|(thread, _)| thread)
 }
 
-/// Pauses by begin, with the latest end of all up to each: answers whether any meets another.
+/// Pauses by start, with the latest end of all up to each: answers whether any meets another.
 struct PauseOverlap {
     begins: Vec<u64>,
     latest: Vec<u64>,

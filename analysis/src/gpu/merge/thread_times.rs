@@ -1,7 +1,7 @@
 //! What two traces of one process both saw.
 //!
-//! Owns which moments are the same in both: begins of calls of one function, middles of collections,
-//! of one thread where threads can be told.
+//! Owns which times are the same in both: begins of calls of one function, middles of collections,
+//! of one thread where threads can be distinguished.
 
 use crate::gpu::clocks;
 use crate::gpu::clocks::ClockOffset;
@@ -31,7 +31,7 @@ pub(super) enum MatchedThread {
     Main,
     /// Of that id.
     Thread(u32),
-    /// One that only one of the traces can tell from others.
+    /// One that only one of the traces can distinguish from others.
     Unknown,
 }
 
@@ -111,7 +111,7 @@ impl TimelinePair<'_> {
     }
 }
 
-/// The one whose begin is nearest, if it is near; `all` is sorted.
+/// The one whose start is nearest, if it is near; `all` is sorted.
 fn nearest<T>(all: &[T], at: u64, begin: impl Fn(&T) -> u64) -> Option<&T> {
     let behind = all.partition_point(|one| begin(one) < at);
     let around = all.get(behind.saturating_sub(1)..all.len().min(behind + 1))?;

@@ -1,4 +1,4 @@
-//! How far one clock is from another, from moments that both tell.
+//! How far one clock is from another, from times that both tell.
 //!
 //! Owns the candidates and the arithmetic of medians; which candidate fits is `matching.rs`.
 
@@ -9,15 +9,15 @@ use std::collections::HashMap;
 pub(super) const TOLERANCE_NS: i64 = 1_000_000;
 /// A difference at which an agreement counts half: that of most collectives is smaller.
 const FINE_NS: i64 = 20_000;
-/// Pairs of moments that are tried; more are thinned out,
+/// Pairs of times that are tried; more are thinned out,
 const PAIRS: usize = 1 << 17;
-/// but not to fewer than so many of the moving moments of a kind: those that have no counterpart
+/// but not to fewer than so many of the moving times of a kind: those that have no counterpart
 /// must not be all that is left.
 const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
 
-/// Moments by what they are moments of, sorted.
+/// Times by what they are times of, sorted.
 pub(super) type Moments = HashMap<u32, Vec<i64>>;
 
 /// What could be added to `moving` to get `fixed`: where most differences agree, best first.
@@ -30,7 +30,7 @@ pub(super) fn candidates(fixed: &Moments, moving: &Moments) -> Vec<i64> {
     candidates
 }
 
-/// All differences between moments of the same thing, sorted; thinned out if too many.
+/// All differences between times of the same thing, sorted; thinned out if too many.
 fn differences(fixed: &Moments, moving: &Moments) -> Vec<i64> {
     let both = || {
         moving.iter().filter_map(|(label, moving)| {

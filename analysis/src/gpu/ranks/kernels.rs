@@ -39,7 +39,7 @@ pub(super) struct CollectiveKernel {
 pub(super) struct CollectiveLabel {
     /// Name of its kernel.
     pub(super) name: u32,
-    /// What the program asked for, or [`NONE`]: where its launch was not recorded it is not known.
+    /// What the program asked for, or [`NONE`]: where its launch was not recorded it is unknown.
     pub(super) operation: u32,
 }
 
@@ -207,7 +207,7 @@ impl<'a> CollectiveAnnotations<'a> {
         Self { by_thread }
     }
 
-    /// The innermost around a moment of a thread.
+    /// The innermost around a time of a thread.
     fn around(&self, thread: u32, at_ns: u64) -> Option<&'a str> {
         let spans = self.by_thread.get(&thread)?;
         let begun = spans.partition_point(|(begin_ns, ..)| *begin_ns <= at_ns);

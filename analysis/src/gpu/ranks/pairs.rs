@@ -205,7 +205,7 @@ impl OffsetMatch<'_> {
     }
 }
 
-/// How many moments lie in the time of others; both sorted.
+/// How many times lie in the time of others; both sorted.
 fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
@@ -218,7 +218,7 @@ fn within(timestamps: &[i64], others: &[i64]) -> usize {
     inside.count()
 }
 
-/// Median distance between moments that follow each other; `None` of fewer than two.
+/// Median distance between times that follow each other; `None` of fewer than two.
 fn distance(sorted: &[i64]) -> Option<i64> {
     let mut distances: Vec<i64> = sorted
         .windows(2)

@@ -139,7 +139,7 @@ fn source(
     }
 }
 
-/// Time from the begin of the first step of a rank until all is done that was asked for in steps:
+/// Time from the start of the first step of a rank until all is done that was asked for in steps:
 /// where the host runs ahead, a step is over long before its work is.
 fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
     let first = timeline.steps.first()?;

@@ -18,7 +18,7 @@ pub struct AttributionBudget {
     pub single: usize,
 }
 
-/// Moments that an attribution may compute, so that it takes a few seconds at most: a replay
+/// Nodes that an attribution may compute, so that it takes a few seconds at most: a replay
 /// computes some hundred millions a second.
 const MAX_EVENTS: usize = 200_000_000;
 /// Whatever the size, so many pauses are replayed one by one ...
@@ -80,7 +80,7 @@ pub struct PauseCost {
     pub length_ns: u64,
     /// How much earlier the job ends without it alone.
     pub cost_ns: u64,
-    /// The part of the cost that was paid at once, as idle time of the GPU between the begin of the
+    /// The part of the cost that was paid at once, as idle time of the GPU between the start of the
     /// pause and the first operation that its thread asked for after it.
     pub exposed_ns: u64,
     /// The rest of the cost: paid later, by a queue that the pause had drained.
@@ -123,7 +123,7 @@ pub fn attribute(
     }
 }
 
-/// All pauses of the job by begin on the common clock.
+/// All pauses of the job by start on the common clock.
 fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
     let mut pauses: Vec<(i128, PauseId)> = Vec::new();
     for (at, (index, timeline)) in (0u32..).zip(&job.timelines).enumerate() {
@@ -272,14 +272,14 @@ impl SinglePauseReplay<'_> {
     }
 }
 
-/// The moments that may be the last of the job.
+/// The nodes that may be the last of the job.
 #[derive(Debug, Default)]
 pub(super) struct EndCandidates {
     nodes: Vec<u32>,
 }
 
 impl EndCandidates {
-    /// The last moment.
+    /// The last node.
     fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or(0)

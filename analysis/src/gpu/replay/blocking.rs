@@ -1,6 +1,6 @@
 //! What blocking calls wait for.
 //!
-//! A call that synchronises waits for the last operation of its stream (device, event) that was
+//! A call that synchronizes waits for the last operation of its stream (device, event) that was
 //! asked for before, also where that was done already: with the pause before it removed, it may
 //! have to wait. A copy waits for itself if copies of its kind do; other calls only where the
 //! measured times show that they waited.
@@ -221,7 +221,7 @@ impl<'a> BlockingEvidence<'a> {
         waits::event_op(wait, self.timeline, self.queues)
     }
 
-    /// The last operation of the call's stream; where that is not known, of the last operations of
+    /// The last operation of the call's stream; where that is unknown, of the last operations of
     /// all streams the one that ended last before the call returned.
     fn of_stream(&self, call: &Call) -> Vec<u32> {
         if let Some(queue) = self.queues.get(call.stream as usize) {

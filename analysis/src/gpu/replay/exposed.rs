@@ -14,7 +14,7 @@ pub(super) struct PauseSurroundings {
 
 #[derive(Debug, Default)]
 struct TimelineSurroundings {
-    /// First operation of each call that has one, by begin of the call.
+    /// First operation of each call that has one, by start of the call.
     launches: Vec<(u64, u32)>,
     /// Per operation: the last end of it and all before it.
     ended_ns: Vec<u64>,
@@ -31,7 +31,7 @@ impl PauseSurroundings {
         }
     }
 
-    /// How much longer the device was idle between the begin of a pause and the first operation
+    /// How much longer the device was idle between the start of a pause and the first operation
     /// asked for after it, than in a run without the pause.
     pub(super) fn exposed_ns(
         &self,
@@ -87,7 +87,7 @@ impl TimelineSurroundings {
         }
     }
 
-    /// Operations up to the given one that may have run after a moment.
+    /// Operations up to the given one that may have run after a time.
     fn within(&self, last: u32, from_ns: u64) -> impl Iterator<Item = u32> {
         let before = self.ended_ns.partition_point(|ended| *ended <= from_ns);
         u32::try_from(before).unwrap_or(u32::MAX)..last.saturating_add(1)

@@ -1,4 +1,4 @@
-//! Which moment of the network is which begin or end of a timeline.
+//! Which node of the network is which begin or end of a timeline.
 
 use super::ReplayJob;
 use super::network::LIMIT_NS;
@@ -8,7 +8,7 @@ use super::network::TieOrder;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Timeline;
 
-/// Moments of one timeline, and its threads' calls in order.
+/// Nodes of one timeline, and its threads' calls in order.
 #[derive(Debug, Default)]
 pub(super) struct ReplayLayout {
     /// Add to a time of the timeline to get the network's clock.
@@ -19,14 +19,14 @@ pub(super) struct ReplayLayout {
     first_op: u32,
     /// Before everything else.
     pub(super) origin: u32,
-    /// Measured begins and ends, on the clock of the timeline.
+    /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
     /// Per thread.
     pub(super) chains: Vec<CallChain>,
     /// Per thread: from which time between two calls on it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
-    /// Per operation: its device, [`NONE`] where not known.
+    /// Per operation: its device, [`NONE`] where unknown.
     pub(super) devices: Vec<u32>,
     /// Which operations members of a collective are.
     pub(super) meets: Vec<bool>,
@@ -37,9 +37,9 @@ pub(super) struct ReplayLayout {
 pub(super) struct CallChain {
     /// Indices of calls.
     pub(super) calls: Vec<u32>,
-    /// Per call: the edge into its begin from the end of the call before on the thread.
+    /// Per call: the edge into its start from the end of the call before on the thread.
     pub(super) own: Vec<u32>,
-    /// Per call: the edge into its begin from another thread's call, [`NONE`] if none.
+    /// Per call: the edge into its start from another thread's call, [`NONE`] if none.
     pub(super) switch: Vec<u32>,
     /// Per call: index of that other call, [`NONE`] if none.
     pub(super) source: Vec<u32>,
@@ -64,7 +64,7 @@ pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
 }
 
 impl ReplayLayout {
-    /// Makes a moment of every begin and end.
+    /// Makes a node of every start and end.
     pub(super) fn new(
         job: &ReplayJob<'_>,
         at: usize,
@@ -136,32 +136,32 @@ impl ReplayLayout {
         i128::from(self.offset_ns) - self.shift
     }
 
-    /// The nodes of a call's begin and end.
+    /// The nodes of a call's start and end.
     pub(super) fn call(&self, call: u32) -> Option<(u32, u32)> {
         self.calls.get(call as usize)?;
         let begin = self.first_call + 2 * call;
         Some((begin, begin + 1))
     }
 
-    /// The nodes of an operation's begin and end.
+    /// The nodes of an operation's start and end.
     pub(super) fn op(&self, op: u32) -> Option<(u32, u32)> {
         self.ops.get(op as usize)?;
         let begin = self.first_op + 2 * op;
         Some((begin, begin + 1))
     }
 
-    /// Begin and end of a call on the clock of the timeline.
+    /// Start and end of a call on the clock of the timeline.
     pub(super) fn call_span(&self, call: u32) -> Option<(u64, u64)> {
         self.calls.get(call as usize).copied()
     }
 
-    /// Begin and end of an operation on the clock of the timeline.
+    /// Start and end of an operation on the clock of the timeline.
     pub(super) fn op_span(&self, op: u32) -> Option<(u64, u64)> {
         self.ops.get(op as usize).copied()
     }
 }
 
-/// Ends before their begins are taken as their begins.
+/// Ends before their starts are taken as their starts.
 fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     spans.map(|(begin, end)| (begin, end.max(begin))).collect()
 }

@@ -1,6 +1,6 @@
-//! A schedule as a network: moments, and what each of them waits for.
+//! A schedule as a network: nodes, and what each of them waits for.
 //!
-//! A moment comes at the latest of (moment it waits for + delay). Owns the order of moments, the
+//! A node comes at the latest of (node it waits for + delay). Owns the order of nodes, the
 //! delays, and the propagation of changed delays. Knows nothing of GPUs.
 
 use std::cmp::Reverse;
@@ -13,11 +13,11 @@ pub(super) const NONE: u32 = u32::MAX;
 /// cannot overflow.
 pub(super) const LIMIT_NS: i64 = 1 << 60;
 
-/// Collects moments and edges.
+/// Collects nodes and edges.
 #[derive(Debug, Default)]
 pub(super) struct NetworkBuilder {
     times: Vec<i64>,
-    /// Of moments with the same time the one with the lower class comes first.
+    /// Of nodes with the same time the one with the lower class comes first.
     classes: Vec<u8>,
     edges: Vec<Edge>,
 }
@@ -43,7 +43,7 @@ pub(super) enum TieOrder {
 }
 
 impl NetworkBuilder {
-    /// Takes a moment with its measured time.
+    /// Takes a node with its measured time.
     pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> u32 {
         let node = u32::try_from(self.times.len()).unwrap_or(NONE);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
@@ -51,13 +51,13 @@ impl NetworkBuilder {
         node
     }
 
-    /// The measured time of a moment.
+    /// The measured time of a node.
     pub(super) fn time(&self, node: u32) -> i64 {
         self.times.get(node as usize).copied().unwrap_or(0)
     }
 
     /// `to` waits for `from`, at least `delay_ns`; never more than was measured between them. Of the
-    /// edges into a moment, the one that says the latest time gets what is missing to the measured.
+    /// edges into a node, the one that says the latest time gets what is missing to the measured.
     pub(super) fn edge(&mut self, from: u32, to: u32, delay_ns: i64) -> u32 {
         let edge = u32::try_from(self.edges.len()).unwrap_or(NONE);
         let measured = self.time(to) - self.time(from);
@@ -85,7 +85,7 @@ impl NetworkBuilder {
         }
     }
 
-    /// Orders the moments. Edges that would close a circle are left out.
+    /// Orders the nodes. Edges that would close a circle are left out.
     pub(super) fn finish(self) -> Network {
         let rank = self.ranks();
         let mut network = self.by_rank(&rank);
@@ -204,15 +204,15 @@ fn accumulate(counts: &mut [u32]) {
     }
 }
 
-/// Moments in an order in which each comes after all that it waits for.
+/// Nodes in an order in which each comes after all that it waits for.
 #[derive(Debug, Default)]
 pub(super) struct Network {
-    /// Edges into moment `n`: `first[n]..first[n + 1]`.
+    /// Edges into node `n`: `first[n]..first[n + 1]`.
     first: Vec<u32>,
     from: Vec<u32>,
     delays: Vec<i64>,
     measured: Vec<i64>,
-    /// The last moment that waits for this one.
+    /// The last node that waits for this one.
     reach: Vec<u32>,
     /// Place of each node of the builder.
     rank: Vec<u32>,
@@ -247,7 +247,7 @@ impl Network {
         self.first[node] as usize..self.first[node + 1] as usize
     }
 
-    /// Number of moments.
+    /// Number of nodes.
     pub(super) fn len(&self) -> usize {
         self.measured.len()
     }

@@ -31,13 +31,13 @@ impl PauseUnion {
         Self { spans }
     }
 
-    /// The time between two moments, less what pauses cover of it.
+    /// The time between two times, less what pauses cover of it.
     pub(super) fn outside(&self, from_ns: u64, to_ns: u64) -> u64 {
         let covered = self.until(to_ns).saturating_sub(self.until(from_ns));
         to_ns.saturating_sub(from_ns).saturating_sub(covered)
     }
 
-    /// Time covered before a moment.
+    /// Time covered before a time.
     fn until(&self, at_ns: u64) -> u64 {
         let behind = self.spans.partition_point(|(begin, _, _)| *begin < at_ns);
         let last = behind.checked_sub(1).and_then(|last| self.spans.get(last));

@@ -154,7 +154,7 @@ fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<u32, i64> {
     floors
 }
 
-/// If a thread waits for another one at a moment before the call at a place: the edge from its call
+/// If a thread waits for another one at a time before the call at a place: the edge from its call
 /// before, and that call's end.
 fn waiting(
     chain: &CallChain,
@@ -205,7 +205,7 @@ impl ClaimedTime {
     }
 }
 
-/// The first call of a thread that begins at or after a moment: its place.
+/// The first call of a thread that begins at or after a time: its place.
 fn first_from(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> usize {
     let before = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 < at_ns);
     chain.calls.partition_point(before)

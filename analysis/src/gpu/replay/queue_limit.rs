@@ -21,14 +21,14 @@ const LONG_NS: u64 = 50_000;
 /// So many launches that waited at about the same depth show the limit.
 const EVIDENCE: usize = 3;
 
-/// A launch that may have had to wait: the moment from which its thread goes on.
+/// A launch that may have had to wait: the time from which its thread goes on.
 struct QueuedLaunch {
     /// Place of its operation in the stream.
     place: usize,
     /// Node and time at which the thread went on.
     returned: u32,
     returned_ns: u64,
-    /// Operations in the stream at that moment, its own included.
+    /// Operations in the stream at that time, its own included.
     depth: usize,
     long: bool,
 }
@@ -132,7 +132,7 @@ fn launches(
     launches
 }
 
-/// When a thread went on after a call: at its end, or where that is not known, at the next call.
+/// When a thread went on after a call: at its end, or where that is unknown, at the next call.
 fn returned(
     index: u32,
     call: &Call,

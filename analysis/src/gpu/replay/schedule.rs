@@ -44,7 +44,7 @@ impl ReplaySchedule {
         ends.max().unwrap_or(0)
     }
 
-    /// Begin and end of an operation; (0, 0) if there is none of that index.
+    /// Start and end of an operation; (0, 0) if there is none of that index.
     #[must_use]
     pub fn op(&self, timeline: usize, op: usize) -> (u64, u64) {
         let span = || {
@@ -55,7 +55,7 @@ impl ReplaySchedule {
         span().unwrap_or_default()
     }
 
-    /// Begin and end of a call; (0, 0) if there is none of that index.
+    /// Start and end of a call; (0, 0) if there is none of that index.
     #[must_use]
     pub fn call(&self, timeline: usize, call: usize) -> (u64, u64) {
         let span = || {
@@ -77,7 +77,7 @@ impl ReplaySchedule {
         Some((begin, end))
     }
 
-    /// How much later a moment comes than measured.
+    /// How much later a time comes than measured.
     fn shift(&self, node: u32) -> i64 {
         let network = &self.inner.network;
         network
@@ -107,7 +107,7 @@ impl ReplaySchedule {
         idle
     }
 
-    /// Where a moment of a thread in the measured run lands, for begins and ends of steps. `at_ns`
+    /// Where a timestamp of a thread in the measured run lands, for starts and ends of steps. `at_ns`
     /// is on the clock of the timeline, the result on that of the job.
     #[must_use]
     pub fn timestamp(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
@@ -157,7 +157,7 @@ impl ReplaySchedule {
         self.inner.network.time_in(&self.times, node)
     }
 
-    /// What the change does to a delay before a moment inside it.
+    /// What the change does to a delay before a time inside it.
     fn before(&self, edge: u32, at_ns: u64) -> i64 {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
         let until = |part: &super::pauses::AppliedDelay| {

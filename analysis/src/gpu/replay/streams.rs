@@ -12,7 +12,7 @@ use gctrace_event::GpuOpKind;
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
 pub(super) struct StreamQueue {
-    /// Indices of operations by begin.
+    /// Indices of operations by start.
     pub(super) ops: Vec<u32>,
     /// When each was asked for at the latest, on the clock of the timeline: never earlier than the
     /// one before. Where no call is known, as the one before.
@@ -20,13 +20,13 @@ pub(super) struct StreamQueue {
 }
 
 impl StreamQueue {
-    /// The last operation that was asked for before a moment.
+    /// The last operation that was asked for before a time.
     pub(super) fn last_before(&self, at_ns: u64) -> Option<u32> {
         let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
         self.ops.get(behind.checked_sub(1)?).copied()
     }
 
-    /// The first operation that was asked for after a moment.
+    /// The first operation that was asked for after a time.
     pub(super) fn first_from(&self, at_ns: u64) -> Option<u32> {
         let behind = self.asked_ns.partition_point(|asked| *asked <= at_ns);
         self.ops.get(behind).copied()
@@ -90,7 +90,7 @@ const MAX_GAP_NS: i64 = 10_000;
 /// What operations typically take to begin, by kind of operation.
 #[derive(Debug, Default)]
 pub(super) struct TypicalLatency {
-    /// From the call to the begin on an empty stream; a low percentile.
+    /// From the call to the start on an empty stream; a low percentile.
     launch_ns: [i64; 3],
     /// From the end of the operation before, where both were asked for long before; a low quartile.
     gap_ns: [i64; 3],

@@ -44,7 +44,7 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mu
     layout.quiet_ns = quiet_ns;
 }
 
-/// What a call that synchronises takes at most if there is nothing to wait for. A program that does
+/// What a call that synchronizes takes at most if there is nothing to wait for. A program that does
 /// so once, at its end, shows no such call.
 const SYNCHRONISED_NS: i64 = 20_000;
 
@@ -151,7 +151,7 @@ impl<'a> HandOvers<'a> {
         sources.map(|source| source.unwrap_or(NONE)).collect()
     }
 
-    /// Of the other threads' calls that ended before a moment (and, if it must have `rested`, were
+    /// Of the other threads' calls that ended before a time (and, if it must have `rested`, were
     /// followed by quiet), the last, with its end.
     fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, u32)> {
         let all = self.layout.chains.iter().zip(&self.quiet_ns);

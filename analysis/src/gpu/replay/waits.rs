@@ -17,7 +17,7 @@ use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
 
-/// From the end of an operation to the begin of one in another stream that waits for it, where the
+/// From the end of an operation to the start of one in another stream that waits for it, where the
 /// trace does not show it: about what a stream needs between two operations of its own.
 const HAND_OVER_NS: i64 = 1_500;
 /// An operation is late from so long after it could have begun ...
@@ -146,7 +146,7 @@ fn guesses(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -
     guesses
 }
 
-/// The operation asked for last before a moment in any other stream of the device.
+/// The operation asked for last before a time in any other stream of the device.
 fn latest_elsewhere(
     before_ns: u64,
     waiting: u32,

@@ -52,7 +52,7 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     Some(CollectEvery { steps, why })
 }
 
-/// From the begin of the first step to the end of the last, by the number of steps.
+/// From the start of the first step to the end of the last, by the number of steps.
 pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
     let steps = program.steps();
     let (first, last) = (steps.first()?, steps.last()?);

@@ -1,7 +1,7 @@
 //! Changes of the collector's settings as changes of pauses.
 //!
 //! Owns how long each pause would be and which would be added. Each change comes twice, taking what
-//! is not known for the worse and for the better; what a plan does to the run is not found out here.
+//! is unknown for the worse and for the better; what a plan does to the run is not found out here.
 
 use super::program::Certainty;
 use super::program::ProgramModel;
@@ -9,7 +9,7 @@ use super::program::examined;
 use super::program::known;
 use crate::gpu::timeline::PauseSpan;
 
-/// Which way what is not known is taken.
+/// Which way what is unknown is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
     /// Saves least.
@@ -160,7 +160,7 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     plan
 }
 
-/// Objects in the heap at that moment: for the worse those that the last collection before left, for the better those
+/// Objects in the heap at that time: for the worse those that the last collection before left, for the better those
 /// that the next one left too.
 fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u64> {
     let counts = program.pauses().filter_map(|(_, pause)| {
@@ -228,7 +228,7 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan 
 }
 
 impl PausePlan {
-    /// Instead of several pauses one, at the moment of the last.
+    /// Instead of several pauses one, at the time of the last.
     fn merge(&mut self, program: usize, group: &[(usize, &PauseSpan)], length_ns: u64) {
         if let Some(((last, _), others)) = group.split_last() {
             for (pause, _) in others {
@@ -257,7 +257,7 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize
     (RAISED.saturating_mul(needed) / between).clamp(1, RAISED)
 }
 
-/// How long a collection of the whole heap takes at some moment, by those before and after it.
+/// How long a collection of the whole heap takes at some time, by those before and after it.
 #[derive(Debug)]
 pub struct FullLengths {
     /// Moment and length, by moment; of each program.
@@ -305,7 +305,7 @@ impl FullLengths {
     }
 }
 
-/// Automatic collection off, and one of the whole heap at the begin of every step whose number `every` divides, on all
+/// Automatic collection off, and one of the whole heap at the start of every step whose number `every` divides, on all
 /// ranks. The first step of a recording has none.
 #[must_use]
 pub fn planned(

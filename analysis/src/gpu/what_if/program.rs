@@ -12,7 +12,7 @@ use gctrace_event::Pause;
 pub struct ProgramModel<'a> {
     /// Its pauses and steps.
     pub timeline: &'a Timeline,
-    /// First and last moment at which it was recorded, on the timeline's clock.
+    /// First and last time at which it was recorded, on the timeline's clock.
     pub span_ns: (u64, u64),
     /// Its collector goes through the whole heap each time.
     pub free_threaded: bool,
@@ -85,7 +85,7 @@ impl ProgramModel<'_> {
         steps.filter(|own| own.thread == thread).copied().collect()
     }
 
-    /// When everything is set up: the end of the first step, or a tenth of the run where steps are not known.
+    /// When everything is set up: the end of the first step, or a tenth of the run where steps are unknown.
     pub(super) fn warm_ns(&self) -> u64 {
         match self.steps().as_slice() {
             [first, _, ..] => first.end_ns,

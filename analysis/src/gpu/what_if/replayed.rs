@@ -33,7 +33,7 @@ pub struct JobReplays<'a> {
     /// Their jobs.
     pub jobs: Vec<LearnedJob>,
     /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
-    /// that is not known.
+    /// that is unknown.
     pub error_ratio: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ impl JobReplays<'_> {
     }
 }
 
-/// The first moment of any operation or call.
+/// The first time of any operation or call.
 fn first(program: &ProgramModel<'_>) -> u64 {
     let op = program.timeline.ops.first().map(|op| op.begin_ns);
     let call = program.timeline.calls.first().map(|call| call.begin_ns);

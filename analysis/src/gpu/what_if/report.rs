@@ -165,7 +165,7 @@ fn program<'a>(
     }
 }
 
-/// First and last moment of anything in it.
+/// First and last time of anything in it.
 fn activity(timeline: &Timeline) -> (u64, u64) {
     let ops = timeline.gpu_span();
     let calls = timeline.calls.iter().map(|own| (own.begin_ns, own.end_ns));
@@ -177,7 +177,7 @@ fn activity(timeline: &Timeline) -> (u64, u64) {
 }
 
 /// The most memory that the interpreter's allocator had from the system, for each object in the largest heap. Not of processes that were
-/// running before the recording: what they had taken by then is not known.
+/// running before the recording: what they had taken by then is unknown.
 fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;

@@ -16,9 +16,9 @@ pub enum Error {
         /// What is missing, in words.
         missing: String,
     },
-    /// Probes are perf events there, and this process may not open any.
+    /// Probes are perf events there, and this process may not open such.
     #[error(
-        "kernel {release} makes probes of perf events, and lets only CAP_SYS_ADMIN open them (kernel.perf_event_paranoid): sudo gctrace has it; or, for everyone: sudo sysctl kernel.perf_event_paranoid=2"
+        "kernel {release} makes probes of perf events, and lets only CAP_SYS_ADMIN place them (file capabilities are enough from Linux 6.6 on): run it with sudo"
     )]
     PerfEvents {
         /// `uname -r`.

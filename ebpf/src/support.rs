@@ -26,9 +26,12 @@ pub struct KernelSupport {
     pub uprobe_multi: bool,
     /// A program can send a signal to the current process (5.3).
     pub send_signal: bool,
-    /// The caller may open perf events, of which single links are made. Debian's kernels ask for CAP_SYS_ADMIN
+    /// The caller may open perf events (processor counters, arenas). Debian's kernels ask for CAP_SYS_ADMIN
     /// where `kernel.perf_event_paranoid` is 3, their default.
     pub perf_events: bool,
+    /// The caller may open the perf events of which single links are made. 6.1 asks for CAP_SYS_ADMIN, whatever
+    /// `kernel.perf_event_paranoid` is.
+    pub uprobe_events: bool,
     /// The caller may load BPF programs at all; if not, `uprobe_multi` is not known and false.
     pub permitted: bool,
 }
@@ -66,6 +69,7 @@ impl KernelSupport {
             uprobe_multi: permitted && uprobe_multi_exists(),
             send_signal: permitted && helper_exists(libbpf_sys::BPF_FUNC_send_signal),
             perf_events: perf_events_permitted(),
+            uprobe_events: uprobe_events_permitted(),
             permitted,
         }
     }
@@ -100,7 +104,7 @@ impl KernelSupport {
         } else if !missing.is_empty() {
             let missing = missing.join(", ");
             Some(Error::Unsupported { release, missing })
-        } else if self.attach() == AttachMethod::Single && !self.perf_events {
+        } else if self.attach() == AttachMethod::Single && !self.uprobe_events {
             Some(Error::PerfEvents { release })
         } else {
             None
@@ -127,25 +131,46 @@ fn perf_events_permitted() -> bool {
         ..Default::default()
     };
     attributes.set_exclude_kernel(1);
+    open_perf_event(&mut attributes).is_ok()
+}
+
+/// Asks for a uprobe in what is no file: the kernel looks at the caller's rights first (`perf_uprobe_event_init`,
+/// kernel/events/core.c).
+fn uprobe_events_permitted() -> bool {
+    let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
+    let Some(number) = number.ok().and_then(|text| text.trim().parse().ok()) else {
+        return false;
+    };
+    let mut attributes = libbpf_sys::perf_event_attr {
+        type_: number,
+        size: size_of::<libbpf_sys::perf_event_attr>() as u32,
+        ..Default::default()
+    };
+    attributes.__bindgen_anon_3.uprobe_path = c"/".as_ptr() as u64;
+    !matches!(
+        open_perf_event(&mut attributes).map_err(|error| error.raw_os_error()),
+        Err(Some(libc::EACCES | libc::EPERM))
+    )
+}
+
+fn open_perf_event(attributes: &mut libbpf_sys::perf_event_attr) -> std::io::Result<OwnedFd> {
     let (this_process, any_cpu, no_group) = (0, -1, -1);
     // SAFETY: the attributes live until the call returns; it returns a new descriptor or -1.
     let result = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
-            &raw mut attributes,
+            attributes as *mut libbpf_sys::perf_event_attr,
             this_process,
             any_cpu,
             no_group,
             libbpf_sys::PERF_FLAG_FD_CLOEXEC,
         )
     };
-    let Ok(descriptor) = i32::try_from(result) else {
-        return false;
-    };
-    // SAFETY: a non-negative result is a descriptor that nobody else owns.
-    (descriptor >= 0)
-        .then(|| drop(unsafe { OwnedFd::from_raw_fd(descriptor) }))
-        .is_some()
+    match i32::try_from(result) {
+        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(std::io::Error::last_os_error()),
+    }
 }
 
 fn helper_exists(helper: libbpf_sys::bpf_func_id) -> bool {
@@ -238,14 +263,15 @@ mod tests {
             uprobe_multi: true,
             send_signal: true,
             perf_events: true,
+            uprobe_events: true,
             permitted: true,
         }
     }
 
     #[test]
-    fn only_single_links_need_perf_events() {
+    fn only_single_links_need_uprobe_events() {
         let strict = KernelSupport {
-            perf_events: false,
+            uprobe_events: false,
             ..kernel()
         };
         assert!(strict.refusal().is_none());
@@ -254,7 +280,7 @@ mod tests {
             ..strict
         };
         let refusal = single.refusal().map(|error| error.to_string());
-        assert!(refusal.is_some_and(|text| text.contains("kernel.perf_event_paranoid=2")));
+        assert!(refusal.is_some_and(|text| text.contains("CAP_SYS_ADMIN")));
     }
 
     #[test]

@@ -178,20 +178,21 @@ class Round:
         except ProcessLookupError:
             return False
 
-    def below(self, is_guardian):
-        """Pid of the first child of this round's gctrace that is a guardian, or is none; None without one."""
+    def below(self, fits):
+        """Pid of the first child of this round's gctrace whose command line fits; None without one."""
         for pid in kernel.children(self.gctrace.pid):
             words = kernel.words(pid)
-            if words and words[-1].startswith("__") == is_guardian and kernel.state(pid) != "Z":
+            if words and fits(words) and kernel.state(pid) != "Z":
                 return pid
         return None
 
     def guardian(self):
-        return self.below(True)
+        return self.below(lambda words: words[-1].startswith("__"))
 
     def program(self):
-        """The command; None where it has not been started or has ended."""
-        return self.below(False)
+        """The command; None where it has not been started or has ended. Before it comes gctrace itself, which tries
+        to load its library."""
+        return self.below(lambda words: not any(word.startswith("__") for word in words))
 
     def signals_sent(self):
         """Names of the signals that were sent."""

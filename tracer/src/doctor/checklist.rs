@@ -238,18 +238,18 @@ fn paranoid(machine: &HostFacts) -> CheckLine {
         None => return CheckLine::new(CheckStatus::Ok, what, "not there"),
     };
     let kernel = &machine.kernel;
+    if kernel.permitted && kernel.attach() == AttachMethod::Single && !kernel.uprobe_events {
+        let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN place probes");
+        return CheckLine::new(CheckStatus::Missing, what, value)
+            .with_fix("File capabilities are enough from Linux 6.6 on:\n    sudo gctrace");
+    }
     if kernel.perf_events || !kernel.permitted {
         let value = format!("{level}: does not matter with CAP_PERFMON");
         return CheckLine::new(CheckStatus::Ok, what, value);
     }
-    let verdict = match kernel.attach() {
-        AttachMethod::Multi => CheckStatus::Note,
-        AttachMethod::Single => CheckStatus::Missing,
-    };
     let value = format!("{level}: this kernel lets only CAP_SYS_ADMIN open perf events");
-    CheckLine::new(verdict, what, value).with_fix(
-        "Processor counters and arenas are perf events, and before Linux 6.6 probes are, too:\n    \
-         sudo sysctl kernel.perf_event_paranoid=2",
+    CheckLine::new(CheckStatus::Note, what, value).with_fix(
+        "Processor counters and arenas are perf events:\n    sudo sysctl kernel.perf_event_paranoid=2",
     )
 }
 

@@ -20,10 +20,12 @@ use std::os::fd::AsFd as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Child;
 use std::process::ChildStderr;
 use std::process::Command;
+use std::process::ExitStatus;
 use std::process::Stdio;
 
 /// A library is loaded in milliseconds.
@@ -39,8 +41,11 @@ pub(super) fn loads(path: &Path, launch: &LaunchPlan) -> Result<(), String> {
     let stderr = child.stderr.take();
     let ended = wait(&mut child).map_err(failed)?;
     match ended {
-        Some(true) => Ok(()),
-        Some(false) => Err(message(stderr)),
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(match status.signal() {
+            Some(signal) => format!("loading it was ended by signal {signal}"),
+            None => message(stderr),
+        }),
         None => Err(format!(
             "loading it did not end within {} s",
             PATIENCE_MS / 1000
@@ -75,8 +80,8 @@ fn renounce(identity: Option<&Credentials>) -> io::Result<()> {
     privileges::renounce()
 }
 
-/// Whether the child ended well; `None`, and it is killed, if it takes too long.
-fn wait(child: &mut Child) -> io::Result<Option<bool>> {
+/// How the child ended; `None`, and it is killed, if it takes too long.
+fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     let pidfd = crate::launch::pidfd_of(child)?;
     let mut ends = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
     loop {
@@ -86,7 +91,7 @@ fn wait(child: &mut Child) -> io::Result<Option<bool>> {
                 child.wait()?;
                 return Ok(None);
             }
-            Ok(_) => return child.wait().map(|status| Some(status.success())),
+            Ok(_) => return child.wait().map(Some),
             Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -30,6 +30,10 @@ impl Setcap {
         if !super::privileged(test) {
             return None;
         }
+        if !gctrace_ebpf::KernelSupport::probe().uprobe_multi {
+            eprintln!("skipped {test}: before Linux 6.6 probes take more than file capabilities");
+            return None;
+        }
         let installed = tempfile::tempdir_in("/usr/local/lib").unwrap();
         let work = tempfile::tempdir().unwrap();
         let open = |path: &Path, mode| {

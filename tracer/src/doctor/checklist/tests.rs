@@ -32,6 +32,7 @@ fn good_machine() -> HostFacts {
             uprobe_multi: true,
             send_signal: true,
             perf_events: true,
+            uprobe_events: true,
             permitted: true,
         },
         rights: PrivilegeFacts {

@@ -169,8 +169,9 @@ def run(machine, program, mode, ordinary):
         output, own_words = own_lines(output)
     try:
         results = program.results(work) if program.results else None
-    except Exception as error:  # what a catalog's function cannot read is a result too
-        results = repr(error)
+    except Exception as error:
+        results = None
+        problems.append(f"its results cannot be read: {error!r}")
     return Outcome(
         code=code if code is None or code >= 0 else 128 - code,
         stdout=normalized(program, output, work),

@@ -15,6 +15,8 @@ GROUPS = {
     "pools": "test_multiprocessing_main_handling test_concurrent_futures test_multiprocessing_forkserver",
 }
 VERSIONS = ("3.8", "3.12", "3.13")
+# Packages of tests that pyenv's 3.12.1 does not install.
+NOT_INSTALLED = {("3.12", "pools"): "test_multiprocessing_main_handling"}
 
 
 def results(work):
@@ -26,6 +28,8 @@ def results(work):
             wrong.append(case.get("name"))
         else:
             right += 1
+    if not right:
+        raise ValueError("no test ran")
     return {"passed or skipped": right, "failed": sorted(set(wrong))}
 
 
@@ -42,4 +46,4 @@ def tests(version, group, modules):
     )
 
 
-PROGRAMS = [tests(version, group, modules) for version in VERSIONS for group, modules in GROUPS.items()]
+PROGRAMS = [tests(version, group, NOT_INSTALLED.get((version, group), modules)) for version in VERSIONS for group, modules in GROUPS.items()]

@@ -15,8 +15,8 @@ GROUPS = {
     "pools": "test_multiprocessing_main_handling test_concurrent_futures test_multiprocessing_forkserver",
 }
 VERSIONS = ("3.8", "3.12", "3.13")
-# Packages of tests that pyenv's 3.12.1 does not install.
-NOT_INSTALLED = {("3.12", "pools"): "test_multiprocessing_main_handling"}
+# pyenv's 3.12.1 does not install the packages of the other tests, and those of 3.13.0 did not end in 20 minutes, untraced.
+FEWER = dict.fromkeys([("3.12", "pools"), ("3.13", "pools")], "test_multiprocessing_main_handling")
 
 
 def results(work):
@@ -46,4 +46,4 @@ def tests(version, group, modules):
     )
 
 
-PROGRAMS = [tests(version, group, NOT_INSTALLED.get((version, group), modules)) for version in VERSIONS for group, modules in GROUPS.items()]
+PROGRAMS = [tests(version, group, FEWER.get((version, group), modules)) for version in VERSIONS for group, modules in GROUPS.items()]

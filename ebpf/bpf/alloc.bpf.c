@@ -141,6 +141,7 @@ int at_allocation(struct pt_regs *context)
 	struct allocations *counted = bpf_map_lookup_elem(&allocations, &zero);
 	struct alloc_window *window = bpf_map_lookup_elem(&alloc_window, &zero);
 
+	stay_on_thread_stack(context);
 	if (!counted || !window)
 		return 0;
 	if (window->pid != pid) {

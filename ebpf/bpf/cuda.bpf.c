@@ -280,6 +280,7 @@ int at_call(struct pt_regs *context)
 	u32 kind = (cookie >> CALL_KIND_SHIFT) & 0xff, flags = (cookie >> CALL_FLAGS_SHIFT) & 0xff;
 	struct calls *calls;
 
+	stay_on_thread_stack(context);
 	if (kind >= CALL_KINDS)
 		return 0;
 	if (!is_followed(bpf_get_current_pid_tgid() >> 32)) {
@@ -310,6 +311,7 @@ int at_call_return(struct pt_regs *context)
 	u64 now = bpf_ktime_get_ns();
 	struct calls *calls = bpf_task_storage_get(&calls_of_thread, bpf_get_current_task_btf(), 0, 0);
 
+	stay_on_thread_stack(context);
 	/* The return address is off the stack. */
 	if (!calls || !calls->call.stack_pointer || calls->call.stack_pointer + 8 != context->sp)
 		return 0;

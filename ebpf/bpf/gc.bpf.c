@@ -486,8 +486,10 @@ int at_entry(struct pt_regs *context)
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids, index;
 	const struct followed_process *process;
-	struct point *point = point_of(context, &index, pid, &process);
+	struct point *point;
 
+	stay_on_thread_stack(context);
+	point = point_of(context, &index, pid, &process);
 	if (!point)
 		return 0;
 	switch (point->kind) {
@@ -529,6 +531,7 @@ int at_return(struct pt_regs *context)
 	struct point *point;
 	u32 index;
 
+	stay_on_thread_stack(context);
 	if (!thread)
 		return 0;
 	index = bpf_get_attach_cookie(context);

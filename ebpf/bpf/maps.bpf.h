@@ -27,6 +27,29 @@ u32 launcher_pid = 0;
 /* Threads inside a pause, on the whole machine: lets sched_switch return at once when there is none. */
 u64 threads_in_pause = 0;
 
+/* Never set. */
+const volatile bool has_tail_call = false;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} no_programs SEC(".maps");
+
+/*
+ * Keeps a uprobe program on the stack of its thread. Since 6.13 the kernel gives large programs a private stack, one
+ * per CPU (bpf_enable_priv_stack, kernel/bpf/verifier.c), but runs those of uprobe multi links preemptible and without
+ * a guard against recursion (uprobe_prog_run, kernel/trace/bpf_trace.c): a second thread on the CPU overwrites the
+ * stack of the one that was preempted, and the kernel follows what it finds there. Seen as an oops on 7.3 with
+ * PREEMPT_LAZY. A program with a tail call gets none (check_max_stack_depth); this one is pruned.
+ */
+static __always_inline void stay_on_thread_stack(void *context)
+{
+	if (has_tail_call)
+		bpf_tail_call(context, &no_programs, 0);
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_POINTS);

@@ -9,6 +9,8 @@ use gctrace_ebpf::KernelSupport;
 use gctrace_ebpf::MAX_STACK_DEPTH;
 use gctrace_ebpf::SessionConfig;
 use gctrace_event::Counter;
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::query::ProgInfoQueryOptions;
 
 const RING_BYTES: u32 = 1 << 20;
 
@@ -27,6 +29,29 @@ fn configurations() -> [SessionConfig; 3] {
     ]
 }
 
+/// Loads (`add %gs:..., %r9`) that begin a program on a private stack (`arch/x86/net/bpf_jit_comp.c`).
+const PRIVATE_STACK: [u8; 5] = [0x65, 0x4c, 0x03, 0x0c, 0x25];
+
+/// Programs of probes stay on the stack of their thread: the kernel's private stacks are one per CPU, and it runs these
+/// programs preemptible.
+fn none_has_a_private_stack() {
+    let options = ProgInfoQueryOptions::default().include_jited_prog_insns(true);
+    let mut seen = 0;
+    for program in ProgInfoIter::with_query_opts(options) {
+        let name = program.name.to_string_lossy().into_owned();
+        if name.starts_with("at_") {
+            seen += 1;
+            let code = program.jited_prog_insns;
+            assert!(!code.is_empty(), "{name} is not compiled");
+            let has_one = code
+                .windows(PRIVATE_STACK.len())
+                .any(|at| at == PRIVATE_STACK);
+            assert!(!has_one, "{name} has a private stack");
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
+
 #[test]
 fn the_verifier_takes_every_program() {
     let support = KernelSupport::probe();
@@ -40,9 +65,9 @@ fn the_verifier_takes_every_program() {
         let mut session = BpfSession::open(config, &support).expect("gctrace.bpf.c");
         session.count_arenas().expect("tracepoints of system calls");
         let shared = session.shared_maps().expect("shared maps");
-        CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
-        if support.attach() == AttachMethod::Multi {
-            AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c");
-        }
+        let _cuda = CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
+        let _allocations = (support.attach() == AttachMethod::Multi)
+            .then(|| AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c"));
+        none_has_a_private_stack();
     }
 }

@@ -63,7 +63,11 @@ def pids_of(server):
 
 def reload(server, sign):
     """Until its two workers are others; it may have more children than those."""
-    before, until = pids_of(server), time.monotonic() + PATIENCE_S
+    until = time.monotonic() + PATIENCE_S
+    # The first worker answers while the second is not there yet.
+    while len(pids_of(server)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    before = pids_of(server)
     server.send_signal(sign)
     while len(before - pids_of(server)) < 2 and time.monotonic() < until:
         time.sleep(0.05)

@@ -172,8 +172,9 @@ kernel() {
 }
 
 kernels() {
-    if ! command -v qemu-system-x86_64 >/dev/null && ! can_be_root; then
-        note "kernels: skipped: qemu-system-x86_64 is not installed"
+    # In a subshell: it ends the script where a package cannot be had.
+    if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
+        note "kernels: skipped: there is no qemu-system-x86_64"
     elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 6.1 newest; then
         note "kernels: passed"
     else

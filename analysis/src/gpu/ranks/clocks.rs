@@ -1,6 +1,6 @@
 //! How far one clock is from another, from times that both tell.
 //!
-//! Owns the candidates and the arithmetic of medians; which candidate fits is `matching.rs`.
+//! Owns the candidates and the arithmetic of medians; which candidate fits is `draft.rs`.
 
 use std::collections::HashMap;
 

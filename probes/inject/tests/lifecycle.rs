@@ -153,6 +153,34 @@ for thread in threads: thread.join()
     }
 }
 
+/// Generated code that triggered a collection, and that nothing of the program references any more.
+const DEAD_CODE: &str = r"
+import gc, weakref
+gc.disable()
+dead = []
+for number in range(200):
+    code = compile('import gc; gc.collect(0)', f'<generated {number}>', 'exec')
+    dead.append(weakref.ref(code))
+    exec(code)
+del code
+gc.collect()
+print(sum(ref() is not None for ref in dead))
+";
+
+#[test]
+fn code_dies_as_it_does_untraced() {
+    for python in interpreters("code_dies_as_it_does_untraced") {
+        for stack_depth in [1, 16] {
+            let options = InjectOptions {
+                stack_depth,
+                ..InjectOptions::default()
+            };
+            let run = run(options, &mut python.command(DEAD_CODE));
+            assert_eq!(run.numbers(), [0], "{}, {stack_depth}", python.name);
+        }
+    }
+}
+
 /// Subinterpreters by the names their module had, with locks of their own and without.
 const SUBINTERPRETERS: &str = r"
 import sys

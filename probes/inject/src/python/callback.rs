@@ -126,6 +126,10 @@ impl HookedInterpreter {
         if std::mem::take(&mut state.settings_are_due) || generation == OLDEST {
             self.read_settings(ring, state);
         }
+        if generation == OLDEST {
+            // Code that only the cache still references must be gone after a full collection, as it is untraced.
+            state.frames.forget();
+        }
         let tid = tid();
         let at_ns = now_ns();
         state.begin_ns = at_ns;

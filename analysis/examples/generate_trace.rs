@@ -150,13 +150,13 @@ impl Series {
         if generation == 2 {
             self.heap += self.random(3);
         }
-        let begin_ns = self.now;
+        let start_ns = self.now;
         self.now += 20_000 + self.random(200_000);
         Pause {
             pid,
             tid: pid,
-            begin_ns,
-            end_ns: begin_ns + length,
+            start_ns,
+            end_ns: start_ns + length,
             generation,
             reason: GcReason::Automatic,
             collected: Some(self.random(4) * 17),

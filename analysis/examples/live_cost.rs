@@ -117,7 +117,7 @@ fn pause(n: u64, processes: u32) -> Record {
     Record::Pause(Pause {
         pid: 1 + tid % processes,
         tid,
-        begin_ns: end_ns - 20_000 - n.wrapping_mul(7_919) % 5_000_000,
+        start_ns: end_ns - 20_000 - n.wrapping_mul(7_919) % 5_000_000,
         end_ns,
         generation: u8::try_from(n % 3).unwrap_or(0),
         reason: GcReason::Automatic,
@@ -137,15 +137,15 @@ fn pause(n: u64, processes: u32) -> Record {
 }
 
 fn op(n: u64) -> Record {
-    let begin_ns = SECOND + n * 10_000;
+    let start_ns = SECOND + n * 10_000;
     Record::GpuOp(GpuOp {
         pid: Some(1 + u32::try_from(n % 8).unwrap_or(0)),
         device: 0,
         stream: n % 3,
         kind: GpuOpKind::Kernel,
         name: String::new(),
-        begin_ns,
-        end_ns: begin_ns + 20_000,
+        start_ns,
+        end_ns: start_ns + 20_000,
         correlation: None,
         bytes: None,
         collective: None,

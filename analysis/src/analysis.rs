@@ -136,12 +136,12 @@ impl Analysis {
         };
         match item {
             DecodedItem::Record(Record::Pause(pause)) => {
-                trace.see(pause.begin_ns, pause.end_ns);
+                trace.see(pause.start_ns, pause.end_ns);
                 if self.is_unlisted(pause.pid) {
                     return self.add_unlisted_pause(&pause);
                 }
                 self.current.gpu.add_pause(&pause);
-                let index = self.process_at(pause.pid, pause.begin_ns);
+                let index = self.process_at(pause.pid, pause.start_ns);
                 if let Some(pause) = self.defer(index, pause) {
                     self.add_pause(index, &pause);
                 }
@@ -244,7 +244,7 @@ impl Analysis {
             trace.max_ns = trace.max_ns.max(Some(pause.duration_ns()));
             trace
                 .sources
-                .add(pause.source, pause.begin_ns, pause.end_ns);
+                .add(pause.source, pause.start_ns, pause.end_ns);
         }
         self.all.add(pause);
         if let Some(tally) = self
@@ -372,11 +372,11 @@ impl Analysis {
         let Some(trace) = self.traces.last_mut() else {
             return;
         };
-        let (pid, begin_ns, end_ns) = match record {
+        let (pid, start_ns, end_ns) = match record {
             Record::CudaCall(call) => {
                 trace.cuda.add_call(call);
                 self.current.gpu.add_call(call);
-                (call.pid, call.begin_ns, call.end_ns)
+                (call.pid, call.start_ns, call.end_ns)
             }
             Record::CudaLaunches(launches) => {
                 trace.cuda.add_launches(launches);
@@ -391,20 +391,20 @@ impl Analysis {
             Record::Step(step) => {
                 trace.cuda.add_step(step);
                 self.current.gpu.add_backward(step);
-                (step.pid, step.begin_ns, step.end_ns)
+                (step.pid, step.start_ns, step.end_ns)
             }
             Record::GpuOp(op) => {
                 self.current.gpu.add_op(op);
                 trace.gpu_work = true;
-                return self.see_work(op.pid, op.begin_ns, op.end_ns);
+                return self.see_work(op.pid, op.start_ns, op.end_ns);
             }
             Record::Annotation(annotation) => {
                 self.current.gpu.add_annotation(annotation);
-                (annotation.pid, annotation.begin_ns, annotation.end_ns)
+                (annotation.pid, annotation.start_ns, annotation.end_ns)
             }
             _ => return,
         };
-        self.see_work(Some(pid), begin_ns, end_ns);
+        self.see_work(Some(pid), start_ns, end_ns);
     }
 
     fn add_other(&mut self, event: &ChromeEvent<'_>) {

@@ -50,7 +50,7 @@ struct DeviceMemorySums {
 impl CudaSums {
     pub(crate) fn add_call(&mut self, call: &CudaCall) {
         if call.is_launch() {
-            self.add(1, (call.begin_ns, call.begin_ns));
+            self.add(1, (call.start_ns, call.start_ns));
         }
         let key = (call.layer.category(), call.function.to_string());
         let calls = self.functions.entry(key).or_default();
@@ -92,7 +92,7 @@ impl CudaSums {
 
     pub(crate) fn add_step(&mut self, step: &BackwardStep) {
         self.steps += 1;
-        let length_ns = step.end_ns.saturating_sub(step.begin_ns);
+        let length_ns = step.end_ns.saturating_sub(step.start_ns);
         self.steps_ns = self.steps_ns.saturating_add(length_ns);
     }
 
@@ -196,13 +196,13 @@ mod tests {
     use super::*;
     use gctrace_event::CudaLayer;
 
-    fn call(function: &'static str, begin_ns: u64, end_ns: u64) -> CudaCall {
+    fn call(function: &'static str, start_ns: u64, end_ns: u64) -> CudaCall {
         CudaCall {
             pid: 1,
             tid: 1,
             layer: CudaLayer::Driver,
             function: function.into(),
-            begin_ns,
+            start_ns,
             end_ns,
             stream: Some(0),
             bytes: Some(5),

@@ -60,7 +60,7 @@ impl GrowthSeries {
 
 #[derive(Debug, Clone, Copy)]
 struct GrowthSample {
-    begin_ns: u64,
+    start_ns: u64,
     objects: u64,
     duration_ns: u64,
 }
@@ -86,7 +86,7 @@ impl GrowthState {
             return;
         }
         let point = GrowthSample {
-            begin_ns: pause.begin_ns,
+            start_ns: pause.start_ns,
             objects,
             duration_ns: pause.duration_ns(),
         };
@@ -94,10 +94,10 @@ impl GrowthState {
             .add(point.objects as f64, point.duration_ns as f64);
         self.series.add(point);
         let [first, last, largest] = self.points.get_or_insert([point; 3]);
-        if point.begin_ns < first.begin_ns {
+        if point.start_ns < first.start_ns {
             *first = point;
         }
-        if point.begin_ns >= last.begin_ns {
+        if point.start_ns >= last.start_ns {
             *last = point;
         }
         if point.objects > largest.objects {
@@ -109,7 +109,7 @@ impl GrowthState {
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;
         let report = |point: GrowthSample| GrowthPoint {
-            after_start_ns: point.begin_ns.saturating_sub(started_ns),
+            after_start_ns: point.start_ns.saturating_sub(started_ns),
             objects: point.objects,
             duration_ns: point.duration_ns,
         };
@@ -161,13 +161,13 @@ mod tests {
         let mut series = GrowthSeries::default();
         for n in 0..10_000 {
             let point = GrowthSample {
-                begin_ns: n,
+                start_ns: n,
                 objects: 0,
                 duration_ns: 0,
             };
             series.add(point);
         }
-        let kept: Vec<u64> = series.points.iter().map(|point| point.begin_ns).collect();
+        let kept: Vec<u64> = series.points.iter().map(|point| point.start_ns).collect();
         assert!(kept.len() <= SERIES && kept.len() > SERIES / 2, "{kept:?}");
         let step = kept[1] - kept[0];
         assert!(

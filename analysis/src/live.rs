@@ -161,12 +161,12 @@ impl Live {
             }
             Record::GpuOp(op) => self.op(op),
             Record::Step(step) => {
-                if let Some(process) = self.processes.at(step.pid, step.begin_ns) {
+                if let Some(process) = self.processes.at(step.pid, step.start_ns) {
                     process.add_backward(step);
                 }
             }
             Record::Annotation(annotation) => {
-                let at = (annotation.pid, annotation.begin_ns);
+                let at = (annotation.pid, annotation.start_ns);
                 if let Some(process) = self.processes.at(at.0, at.1) {
                     process.add_annotation(annotation);
                 }
@@ -217,7 +217,7 @@ impl Live {
     }
 
     fn op(&mut self, op: &GpuOp) {
-        let process = op.pid.and_then(|pid| self.processes.at(pid, op.begin_ns));
+        let process = op.pid.and_then(|pid| self.processes.at(pid, op.start_ns));
         if let Some(process) = process {
             process.add_op(op);
         }

@@ -128,22 +128,22 @@ impl ProcessState {
     }
 
     /// Takes the first and last time of its other events.
-    pub(crate) fn see_at_work(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(crate) fn see_at_work(&mut self, start_ns: u64, end_ns: u64) {
         self.seen_at_work = true;
-        self.see(begin_ns, end_ns);
+        self.see(start_ns, end_ns);
     }
 
-    fn see(&mut self, begin_ns: u64, end_ns: u64) {
-        let (first, last) = self.seen.get_or_insert((begin_ns, end_ns));
-        *first = begin_ns.min(*first);
+    fn see(&mut self, start_ns: u64, end_ns: u64) {
+        let (first, last) = self.seen.get_or_insert((start_ns, end_ns));
+        *first = start_ns.min(*first);
         *last = end_ns.max(*last);
     }
 
     pub(crate) fn add(&mut self, pause: &Pause) {
         let time_ns = pause.duration_ns();
-        self.see(pause.begin_ns, pause.end_ns);
+        self.see(pause.start_ns, pause.end_ns);
         self.tally.add(pause);
-        self.paused.add(pause.begin_ns, pause.end_ns);
+        self.paused.add(pause.start_ns, pause.end_ns);
         self.threads.insert(pause.tid);
         if let Some(effort) = self
             .by_generation
@@ -255,8 +255,8 @@ impl ProcessState {
         observed: (u64, u64, Basis),
         tree: &StackTree,
     ) -> ProcessReport {
-        let (begin_ns, end_ns, basis) = observed;
-        let observed_ns = end_ns - begin_ns;
+        let (start_ns, end_ns, basis) = observed;
+        let observed_ns = end_ns - start_ns;
         let described = self.described.as_ref();
         let stopped_ns = self.stopped_ns().0;
         ProcessReport {
@@ -271,7 +271,7 @@ impl ProcessState {
             },
             origin: described.map(|process| origin(process.origin).to_owned()),
             interpreter: self.interpreter(),
-            since_start_ns: begin_ns.saturating_sub(started_ns),
+            since_start_ns: start_ns.saturating_sub(started_ns),
             observed_ns,
             basis,
             pauses: self.tally.report(),

@@ -30,15 +30,15 @@ pub(crate) struct SourceCounts {
 
 impl SourceCounts {
     /// A pause with these times, seen by `source`.
-    pub(crate) fn add(&mut self, source: EventSource, begin_ns: u64, end_ns: u64) {
+    pub(crate) fn add(&mut self, source: EventSource, start_ns: u64, end_ns: u64) {
         let counted = match source {
             EventSource::Probes => &mut self.probes,
             EventSource::Injected => &mut self.injected,
             EventSource::Both {
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
             } => {
-                let apart_ns = begin.abs_diff(begin_ns).max(end.abs_diff(end_ns));
+                let apart_ns = begin.abs_diff(start_ns).max(end.abs_diff(end_ns));
                 let apart = self.apart.get_or_insert_with(|| Distribution::new(DIGITS));
                 apart.add(apart_ns);
                 return;
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!(counts.report().both_apart_max_ns, None);
         counts.add(EventSource::Probes, 1000, 2000);
         counts.add(EventSource::Injected, 1000, 2000);
-        for (begin_ns, end_ns) in [(1002, 2001), (996, 1999)] {
-            counts.add(EventSource::Both { begin_ns, end_ns }, 1000, 2000);
+        for (start_ns, end_ns) in [(1002, 2001), (996, 1999)] {
+            counts.add(EventSource::Both { start_ns, end_ns }, 1000, 2000);
         }
         let expected = Sources {
             probes: 1,

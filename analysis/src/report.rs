@@ -1,6 +1,6 @@
 //! The report: what the analysis found, as data.
 //!
-//! Owns the types behind the schema `gctrace.report/1` (docs/report-schema.md). Names carry the
+//! Owns the types behind the schema `gctrace.report/2` (docs/report-schema.md). Names carry the
 //! unit: `_ns` nanoseconds, `_per_s` per second, `_ratio` a share of 1; numbers without a suffix
 //! are counts. Each object says in `basis` what its figures rest on; one without has the basis of
 //! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
@@ -117,7 +117,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Name and version of the schema, the value of `schema` in a report.
-pub const SCHEMA: &str = "gctrace.report/1";
+pub const SCHEMA: &str = "gctrace.report/2";
 
 /// What a figure rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -134,7 +134,7 @@ pub enum Basis {
 /// Everything found in one or more traces.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// Always `gctrace.report/1`.
+    /// Always `gctrace.report/2`.
     pub schema: String,
     /// Version of gctrace that made the report.
     pub gctrace: String,

@@ -252,7 +252,7 @@ impl Analysis {
             .filter_map(|entry| {
                 let process = entry.process.and_then(|at| self.processes.get(at));
                 let trace = self.traces.get(entry.trace)?;
-                let after_start_ns = entry.pause.begin_ns.saturating_sub(trace.started_ns());
+                let after_start_ns = entry.pause.start_ns.saturating_sub(trace.started_ns());
                 let described = process.and_then(|process| process.described.as_ref());
                 let rank = described.and_then(|process| process.rank);
                 let started_unix_ns = trace.started_unix_ns();
@@ -438,7 +438,7 @@ fn worst_pause(pause: &Pause) -> WorstPause {
         thread: None,
         line: None,
         after_start_ns: 0,
-        begin_ns: pause.begin_ns,
+        start_ns: pause.start_ns,
         unix_ns: None,
         duration_ns: pause.duration_ns(),
         generation: Some(pause.generation)

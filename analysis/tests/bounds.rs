@@ -26,13 +26,13 @@ use proptest::prelude::*;
 
 const US: u64 = 1_000;
 
-fn call(tid: u32, function: &'static str, begin_ns: u64, end_ns: u64, stream: u64) -> Record {
+fn call(tid: u32, function: &'static str, start_ns: u64, end_ns: u64, stream: u64) -> Record {
     Record::CudaCall(CudaCall {
         pid: 1,
         tid,
         layer: CudaLayer::Driver,
         function: function.into(),
-        begin_ns,
+        start_ns,
         end_ns,
         stream: Some(stream),
         bytes: None,
@@ -66,7 +66,7 @@ fn sync(from_us: u64, to_us: u64) -> Record {
 fn collection(tid: u32, from_us: u64, to_us: u64) -> Record {
     Record::Pause(Pause {
         tid,
-        begin_ns: START + from_us * US,
+        start_ns: START + from_us * US,
         end_ns: START + to_us * US,
         ..pause(1, 0, 1)
     })
@@ -333,7 +333,7 @@ fn run(program: &[BoundsStep], collects: bool) -> (Vec<Record>, u64) {
             }
             BoundsStep::Collect(ns) if collects => {
                 records.push(Record::Pause(Pause {
-                    begin_ns: now,
+                    start_ns: now,
                     end_ns: now + ns,
                     ..pause(1, 0, 1)
                 }));
@@ -361,16 +361,16 @@ fn counted(records: Vec<Record>) -> Vec<Record> {
             continue;
         }
         match counted.last_mut() {
-            Some(last) if last.first_ns / MS == call.begin_ns / MS => {
+            Some(last) if last.first_ns / MS == call.start_ns / MS => {
                 last.count += 1;
-                last.last_ns = call.begin_ns;
+                last.last_ns = call.start_ns;
             }
             _ => counted.push(CudaLaunches {
                 pid: 1,
                 tid: 1,
                 stream: 7,
-                first_ns: call.begin_ns,
-                last_ns: call.begin_ns,
+                first_ns: call.start_ns,
+                last_ns: call.start_ns,
                 count: 1,
             }),
         }

@@ -21,29 +21,29 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-fn op(begin_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
+fn op(start_ms: u64, stream: u64, correlation: Option<u64>) -> GpuOp {
     GpuOp {
         pid: None,
         device: 0,
         stream,
         kind: GpuOpKind::Kernel,
         name: "k".to_owned(),
-        begin_ns: START + begin_ms * MS,
-        end_ns: START + (begin_ms + 1) * MS,
+        start_ns: START + start_ms * MS,
+        end_ns: START + (start_ms + 1) * MS,
         correlation,
         bytes: None,
         collective: None,
     }
 }
 
-fn call(pid: u32, function: &'static str, begin_ms: u64, correlation: Option<u64>) -> CudaCall {
+fn call(pid: u32, function: &'static str, start_ms: u64, correlation: Option<u64>) -> CudaCall {
     CudaCall {
         pid,
         tid: pid,
         layer: CudaLayer::Runtime,
         function: function.into(),
-        begin_ns: START + begin_ms * MS,
-        end_ns: START + begin_ms * MS + 1000,
+        start_ns: START + start_ms * MS,
+        end_ns: START + start_ms * MS + 1000,
         stream: None,
         bytes: None,
         grid: None,
@@ -120,7 +120,7 @@ fn steps_that_overlap_end_where_the_next_begins() {
             pid: 1,
             tid: 1,
             name: format!("ProfilerStep#{number}"),
-            begin_ns: START + from_ms * MS,
+            start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
         });
     }
@@ -173,12 +173,12 @@ enum AnyRecord {
 
 prop_compose! {
     fn any_op()(
-        (begin_ns, end_ns) in timestamp(),
+        (start_ns, end_ns) in timestamp(),
         (device, stream, pid) in (id(), number(), prop::option::of(id())),
         (correlation, name) in (prop::option::of(number()), name()),
     ) -> AnyRecord {
         AnyRecord::Op(GpuOp {
-            pid, device, stream, name: name.to_owned(), begin_ns, end_ns, correlation,
+            pid, device, stream, name: name.to_owned(), start_ns, end_ns, correlation,
             ..op(0, 0, None)
         })
     }
@@ -186,26 +186,26 @@ prop_compose! {
 
 prop_compose! {
     fn any_call()(
-        (begin_ns, end_ns) in timestamp(),
+        (start_ns, end_ns) in timestamp(),
         (pid, tid, stream) in (id(), id(), prop::option::of(number())),
         (correlation, function) in (prop::option::of(number()), name()),
     ) -> AnyRecord {
         AnyRecord::Call(CudaCall {
-            pid, tid, begin_ns, end_ns, stream, ..call(0, function, 0, correlation)
+            pid, tid, start_ns, end_ns, stream, ..call(0, function, 0, correlation)
         })
     }
 }
 
 prop_compose! {
     fn any_sync()(
-        (begin_ns, end_ns) in timestamp(),
+        (start_ns, end_ns) in timestamp(),
         (pid, device, stream) in (prop::option::of(id()), prop::option::of(id()), prop::option::of(number())),
         (correlation, event_stream) in (prop::option::of(number()), prop::option::of(number())),
         event_correlation in prop::option::of(number()),
         kind in prop::sample::select(vec![GpuSyncKind::Event, GpuSyncKind::StreamWaitEvent, GpuSyncKind::Stream]),
     ) -> AnyRecord {
         AnyRecord::Sync(GpuSync {
-            pid, kind, device, stream, begin_ns, end_ns, correlation, event_stream, event_correlation,
+            pid, kind, device, stream, start_ns, end_ns, correlation, event_stream, event_correlation,
         })
     }
 }
@@ -216,11 +216,11 @@ fn anything() -> impl Strategy<Value = AnyRecord> {
         4 => any_op(),
         4 => any_call(),
         1 => any_sync(),
-        1 => (span(), name()).prop_map(|((pid, tid, (begin_ns, end_ns)), name)| {
-            AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), begin_ns, end_ns })
+        1 => (span(), name()).prop_map(|((pid, tid, (start_ns, end_ns)), name)| {
+            AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), start_ns, end_ns })
         }),
-        1 => span().prop_map(|(pid, tid, (begin_ns, end_ns))| {
-            AnyRecord::Backward(BackwardStep { pid, tid, begin_ns, end_ns })
+        1 => span().prop_map(|(pid, tid, (start_ns, end_ns))| {
+            AnyRecord::Backward(BackwardStep { pid, tid, start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (begin, end))| AnyRecord::Pause(pid, tid, begin, end)),
     ]
@@ -235,9 +235,9 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
             AnyRecord::Sync(sync) => collector.add_sync(sync.clone()),
             AnyRecord::Annotation(annotation) => collector.add_annotation(annotation),
             AnyRecord::Backward(step) => collector.add_backward(step),
-            AnyRecord::Pause(pid, tid, begin_ns, end_ns) => {
+            AnyRecord::Pause(pid, tid, start_ns, end_ns) => {
                 let mut pause = common::pause(*pid, 0, 0);
-                (pause.tid, pause.begin_ns, pause.end_ns) = (*tid, *begin_ns, *end_ns);
+                (pause.tid, pause.start_ns, pause.end_ns) = (*tid, *start_ns, *end_ns);
                 collector.add_pause(&pause);
             }
         }
@@ -291,15 +291,15 @@ proptest! {
         for timeline in &timelines {
             prop_assert!(linked(timeline), "{timeline:?}");
             prop_assert!(timeline.streams.is_sorted());
-            prop_assert!(in_order(&timeline.ops, |op| op.begin_ns));
-            prop_assert!(in_order(&timeline.calls, |call| call.begin_ns));
-            prop_assert!(in_order(&timeline.pauses, |pause| pause.begin_ns));
-            prop_assert!(in_order(&timeline.annotations, |span| span.begin_ns));
-            prop_assert!(in_order(&timeline.steps, |step| step.begin_ns));
+            prop_assert!(in_order(&timeline.ops, |op| op.start_ns));
+            prop_assert!(in_order(&timeline.calls, |call| call.start_ns));
+            prop_assert!(in_order(&timeline.pauses, |pause| pause.start_ns));
+            prop_assert!(in_order(&timeline.annotations, |span| span.start_ns));
+            prop_assert!(in_order(&timeline.steps, |step| step.start_ns));
             let mut ends: HashMap<u32, u64> = HashMap::new();
             for step in &timeline.steps {
                 let before = ends.insert(step.thread, step.end_ns).unwrap_or(0);
-                prop_assert!(before <= step.begin_ns, "{:?}", timeline.steps);
+                prop_assert!(before <= step.start_ns, "{:?}", timeline.steps);
             }
         }
         let given = records.iter().filter(|record| matches!(record, AnyRecord::Op(_)));
@@ -332,8 +332,8 @@ proptest! {
         prop_assert_eq!(ops(&merged.timelines), ops(&timelines));
         for timeline in merged.timelines.iter() {
             prop_assert!(linked(timeline), "{timeline:?}");
-            prop_assert!(in_order(&timeline.pauses, |pause| pause.begin_ns));
-            prop_assert!(in_order(&timeline.steps, |step| step.begin_ns));
+            prop_assert!(in_order(&timeline.pauses, |pause| pause.start_ns));
+            prop_assert!(in_order(&timeline.steps, |step| step.start_ns));
         }
     }
 }

@@ -23,14 +23,14 @@ use proptest::prelude::*;
 const PID: u32 = 1;
 const LOADING: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
 
-fn op(device: u32, stream: u64, begin_ns: u64, end_ns: u64, correlation: u64) -> GpuOp {
+fn op(device: u32, stream: u64, start_ns: u64, end_ns: u64, correlation: u64) -> GpuOp {
     GpuOp {
         pid: Some(PID),
         device,
         stream,
         kind: GpuOpKind::Kernel,
         name: format!("kernel {correlation}"),
-        begin_ns,
+        start_ns,
         end_ns,
         correlation: Some(correlation),
         bytes: None,
@@ -41,7 +41,7 @@ fn op(device: u32, stream: u64, begin_ns: u64, end_ns: u64, correlation: u64) ->
 fn call(
     tid: u32,
     function: &'static str,
-    begin_ns: u64,
+    start_ns: u64,
     end_ns: u64,
     correlation: u64,
 ) -> CudaCall {
@@ -50,7 +50,7 @@ fn call(
         tid,
         layer: CudaLayer::Runtime,
         function: function.into(),
-        begin_ns,
+        start_ns,
         end_ns,
         stream: None,
         bytes: None,
@@ -60,21 +60,21 @@ fn call(
     }
 }
 
-fn pause(tid: u32, begin_ns: u64, end_ns: u64) -> Pause {
+fn pause(tid: u32, start_ns: u64, end_ns: u64) -> Pause {
     Pause {
         tid,
-        begin_ns,
+        start_ns,
         end_ns,
         ..common::pause(PID, 0, 0)
     }
 }
 
-fn loading(tid: u32, begin_ns: u64, end_ns: u64) -> Record {
+fn loading(tid: u32, start_ns: u64, end_ns: u64) -> Record {
     Record::Annotation(Annotation {
         pid: PID,
         tid,
         name: LOADING.to_owned(),
-        begin_ns,
+        start_ns,
         end_ns,
     })
 }
@@ -111,7 +111,7 @@ fn gap_with(more: Vec<Record>) -> GapReport {
 fn one_gap_is_named() {
     let gap = gap_with(Vec::new());
     assert_eq!(
-        (gap.begin_ns, gap.after_first_ns, gap.duration_ns),
+        (gap.start_ns, gap.after_first_ns, gap.duration_ns),
         (100, 50, 100)
     );
     assert_eq!(
@@ -234,7 +234,7 @@ fn absurd_times_are_survived() {
                 pid: PID,
                 tid: 7,
                 name: format!("ProfilerStep#{n}"),
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
             }));
         }

@@ -27,7 +27,7 @@ fn backward(tid: u32, at_ms: u64) -> Record {
     Record::Step(BackwardStep {
         pid: PID,
         tid,
-        begin_ns: START + at_ms * MS,
+        start_ns: START + at_ms * MS,
         end_ns: START + at_ms * MS + MS,
     })
 }
@@ -37,7 +37,7 @@ fn profiler_step(number: u64, from_ms: u64, to_ms: u64) -> Record {
         pid: PID,
         tid: PID,
         name: format!("ProfilerStep#{number}"),
-        begin_ns: START + from_ms * MS,
+        start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
     })
 }
@@ -184,7 +184,7 @@ fn steps_of_the_busiest_thread_and_idle_time_of_all_devices() {
             stream: 7,
             kind: GpuOpKind::Kernel,
             name: "k".to_owned(),
-            begin_ns: START + from_ms * MS,
+            start_ns: START + from_ms * MS,
             end_ns: START + to_ms * MS,
             correlation: None,
             bytes: None,

@@ -42,7 +42,7 @@ fn a_pause_of_three_seconds_is_in_all_of_them() {
     assert_eq!(figures.paused_ns, 3 * SECOND);
     assert_eq!(figures.share_ppm, 3_000_000 * 10 / 52);
     let long = &snapshot.long_pauses[0];
-    assert_eq!(long.begin_unix_ns, header().started_unix_ns + 1500 * MS);
+    assert_eq!(long.start_unix_ns, header().started_unix_ns + 1500 * MS);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn settings_notes_and_the_profilers_steps() {
             pid: 1,
             tid: 1,
             name: name.to_owned(),
-            begin_ns: START + from * MS,
+            start_ns: START + from * MS,
             end_ns: START + to * MS,
         })
     };

@@ -88,7 +88,7 @@ impl Day {
         let generation = self.random.u8(0..3);
         let reason = [GcReason::Automatic, GcReason::Manual][usize::from(generation / 2)];
         self.live.record(&Record::Pause(Pause {
-            begin_ns: end_ns - length_ns,
+            start_ns: end_ns - length_ns,
             end_ns,
             generation,
             reason,
@@ -135,7 +135,7 @@ impl Day {
 
     /// Work on the GPU is told two seconds late.
     fn gpu(&mut self, second: u64) {
-        let begin_ns = at(second.saturating_sub(2));
+        let start_ns = at(second.saturating_sub(2));
         for n in 0..4 {
             self.live.record(&Record::GpuOp(GpuOp {
                 pid: Some(RANK),
@@ -143,8 +143,8 @@ impl Day {
                 stream: n,
                 kind: GpuOpKind::Kernel,
                 name: "kernel".to_owned(),
-                begin_ns: begin_ns + n * 200 * MS,
-                end_ns: begin_ns + n * 200 * MS + 150 * MS,
+                start_ns: start_ns + n * 200 * MS,
+                end_ns: start_ns + n * 200 * MS + 150 * MS,
                 correlation: None,
                 bytes: None,
                 collective: None,
@@ -191,14 +191,14 @@ impl Day {
         self.live.record(&Record::Step(BackwardStep {
             pid: RANK,
             tid: RANK,
-            begin_ns: at(second),
+            start_ns: at(second),
             end_ns: at(second) + 300 * MS,
         }));
         self.live.record(&Record::Annotation(Annotation {
             pid: RANK,
             tid: RANK,
             name: format!("ProfilerStep#{second}"),
-            begin_ns: at(second),
+            start_ns: at(second),
             end_ns: at(second + 1),
         }));
         self.live.record(&Record::ThreadName {

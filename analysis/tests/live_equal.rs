@@ -224,7 +224,7 @@ fn same_steps(steps: &ProcessSteps, detail: &ProcessDetail) -> usize {
     let mut compared = 0;
     for step in &detail.steps {
         let other = steps.longest.iter();
-        for other in other.filter(|other| other.begin_ns == step.begin_ns) {
+        for other in other.filter(|other| other.start_ns == step.start_ns) {
             assert_eq!(step.duration_ns, other.duration_ns);
             assert_eq!(step.pauses.time_ns, other.gc_ns);
             compared += 1;
@@ -277,7 +277,7 @@ fn with_pauses(name: &str) -> Recording {
         .records
         .iter()
         .filter_map(|record| match record {
-            Record::CudaCall(call) if call.is_launch() => Some((call.begin_ns, call.pid, call.tid)),
+            Record::CudaCall(call) if call.is_launch() => Some((call.start_ns, call.pid, call.tid)),
             _ => None,
         })
         .collect();
@@ -295,7 +295,7 @@ fn with_pauses(name: &str) -> Recording {
         let (end_ns, _, tid) = launches[launches.len() * place / 40];
         let mut pause = common::pause(pid, 0, 0);
         pause.tid = tid;
-        (pause.begin_ns, pause.end_ns) = (end_ns - place as u64 * 500_000, end_ns - 1_000);
+        (pause.start_ns, pause.end_ns) = (end_ns - place as u64 * 500_000, end_ns - 1_000);
         pause.generation = (place % 3) as u8;
         recording.records.push(Record::Pause(pause));
     }
@@ -330,7 +330,7 @@ fn simulated() -> Recording {
                 let tid = pid + random.u32(0..2) * 100;
                 let pause = Pause {
                     tid,
-                    begin_ns: now,
+                    start_ns: now,
                     end_ns: now + length,
                     generation: random.u8(0..3),
                     reason: [GcReason::Automatic, GcReason::Manual][random.usize(0..2)],
@@ -345,15 +345,15 @@ fn simulated() -> Recording {
                 now += random.u64(0..2 * length);
             }
             for n in 0..20 {
-                let begin_ns = begin + n * 2_000_000 + random.u64(0..1_000_000);
+                let start_ns = begin + n * 2_000_000 + random.u64(0..1_000_000);
                 let op = GpuOp {
                     pid: Some(pid),
                     device: random.u32(0..2),
                     stream: random.u64(0..3),
                     kind: GpuOpKind::Kernel,
                     name: "kernel".to_owned(),
-                    begin_ns,
-                    end_ns: begin_ns + random.u64(0..2_000_000),
+                    start_ns,
+                    end_ns: start_ns + random.u64(0..2_000_000),
                     correlation: None,
                     bytes: None,
                     collective: None,
@@ -364,7 +364,7 @@ fn simulated() -> Recording {
             let pass = BackwardStep {
                 pid,
                 tid: pid,
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: begin + 1_000_000,
             };
             if step < 50 || pid != 11 {

@@ -139,7 +139,7 @@ proptest! {
         prop_assert_eq!(reasons.map(|sum| sum.count).sum::<u64>(), known.len() as u64);
         let mut long: Vec<u64> = known.iter().filter(|pause| pause.1 * MS >= LONG).map(|pause| pause.0).collect();
         long.sort_unstable();
-        let kept: Vec<u64> = snapshot.long_pauses.iter().map(|pause| (pause.begin_ns - START) / MS).collect();
+        let kept: Vec<u64> = snapshot.long_pauses.iter().map(|pause| (pause.start_ns - START) / MS).collect();
         prop_assert_eq!(kept, long);
     }
 
@@ -210,7 +210,7 @@ proptest! {
         prop_assert_eq!(detail.steps.len(), expected.len());
         let paused: BTreeSet<u64> = pauses.iter().flat_map(|(begin, length, _)| *begin..begin + length).collect();
         for (step, (begin, end)) in detail.steps.iter().zip(expected) {
-            prop_assert_eq!((step.begin_ns, step.duration_ns), (START + begin * MS, (end - begin) * MS));
+            prop_assert_eq!((step.start_ns, step.duration_ns), (START + begin * MS, (end - begin) * MS));
             let time = paused.range(begin..end).count() as u64;
             let begun = pauses.iter().filter(|pause| (*begin..*end).contains(&pause.0)).count() as u64;
             prop_assert_eq!(step.pauses.time_ns, time * MS);

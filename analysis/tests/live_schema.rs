@@ -149,7 +149,7 @@ fn records() -> Vec<Record> {
         Record::Step(BackwardStep {
             pid: 1,
             tid: 1,
-            begin_ns: START + from_ms * MS,
+            start_ns: START + from_ms * MS,
             end_ns: START + (from_ms + 100) * MS,
         })
     };
@@ -217,7 +217,7 @@ fn gpu_records() -> [Record; 4] {
             stream: 7,
             kind: GpuOpKind::Kernel,
             name: "kernel".to_owned(),
-            begin_ns: START,
+            start_ns: START,
             end_ns: START + 2000 * MS,
             correlation: None,
             bytes: None,
@@ -252,7 +252,7 @@ fn snapshots_keep_to_the_schema() {
             .map(|error| format!("{}: {error}", error.instance_path))
             .collect();
         assert_eq!(errors, [""; 0]);
-        assert_eq!(value["schema"], "gctrace.top/1");
+        assert_eq!(value["schema"], "gctrace.top/2");
     }
     // A schema that lets everything pass would prove nothing.
     let mut wrong = serde_json::to_value(&empty).unwrap();

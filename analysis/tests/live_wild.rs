@@ -28,7 +28,7 @@ fn wild() -> impl Strategy<Value = Record> {
         let small = u32::try_from(value % 5).unwrap();
         match kind {
             0..3 => Record::Pause(Pause {
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
                 generation: (value % 256) as u8,
                 collected: Some(value),
@@ -42,7 +42,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 stream: 0,
                 kind: GpuOpKind::Memcpy,
                 name: String::new(),
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
                 correlation: None,
                 bytes: None,
@@ -51,14 +51,14 @@ fn wild() -> impl Strategy<Value = Record> {
             4 => Record::Step(BackwardStep {
                 pid,
                 tid: small,
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
             }),
             5 => Record::Annotation(Annotation {
                 pid,
                 tid: small,
                 name: format!("ProfilerStep#{value}"),
-                begin_ns: begin,
+                start_ns: begin,
                 end_ns: end,
             }),
             6 => Record::Frame(Frame {

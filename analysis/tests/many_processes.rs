@@ -27,7 +27,7 @@ fn worker(n: u32) -> [Record; 3] {
         _ => GcReason::Automatic,
     };
     let pause = Pause {
-        end_ns: whole.begin_ns + u64::from(n % 3 + 1) * 100_000,
+        end_ns: whole.start_ns + u64::from(n % 3 + 1) * 100_000,
         reason,
         ..whole
     };

@@ -71,14 +71,14 @@ fn jitter(at: usize) -> i64 {
 }
 
 /// A thread of the program: 0 is the main one.
-fn call(pid: u32, thread: u32, begin_ns: u64, correlation: Option<u64>) -> CudaCall {
+fn call(pid: u32, thread: u32, start_ns: u64, correlation: Option<u64>) -> CudaCall {
     CudaCall {
         pid,
         tid: pid + thread,
         layer: CudaLayer::Runtime,
         function: "cudaLaunchKernel".into(),
-        begin_ns,
-        end_ns: begin_ns + correlation.map_or(0, |_| 4_000),
+        start_ns,
+        end_ns: start_ns + correlation.map_or(0, |_| 4_000),
         stream: None,
         bytes: None,
         grid: None,
@@ -87,15 +87,15 @@ fn call(pid: u32, thread: u32, begin_ns: u64, correlation: Option<u64>) -> CudaC
     }
 }
 
-fn kernel(begin_ns: u64, correlation: u64) -> GpuOp {
+fn kernel(start_ns: u64, correlation: u64) -> GpuOp {
     GpuOp {
         pid: None,
         device: 0,
         stream: 7,
         kind: GpuOpKind::Kernel,
         name: "gemm".to_owned(),
-        begin_ns,
-        end_ns: begin_ns + MS,
+        start_ns,
+        end_ns: start_ns + MS,
         correlation: Some(correlation),
         bytes: None,
         collective: None,
@@ -105,10 +105,10 @@ fn kernel(begin_ns: u64, correlation: u64) -> GpuOp {
 /// Every tenth on another thread.
 fn pauses(pid: u32) -> Vec<Pause> {
     let timestamps = timestamps(300, 20 * MS);
-    let pauses = timestamps.iter().enumerate().map(|(at, begin_ns)| Pause {
+    let pauses = timestamps.iter().enumerate().map(|(at, start_ns)| Pause {
         tid: pid + u32::from(at % 10 == 0),
-        begin_ns: *begin_ns,
-        end_ns: begin_ns + MS / 2,
+        start_ns: *start_ns,
+        end_ns: start_ns + MS / 2,
         ..common::pause(pid, 0, 1)
     });
     pauses.collect()
@@ -120,8 +120,8 @@ impl Run {
         for pause in pauses(self.pid) {
             collector.add_pause(&pause);
         }
-        for begin_ns in timestamps(3_000, 2 * MS).iter().filter(|_| self.calls) {
-            collector.add_call(&call(self.pid, 0, *begin_ns, None));
+        for start_ns in timestamps(3_000, 2 * MS).iter().filter(|_| self.calls) {
+            collector.add_call(&call(self.pid, 0, *start_ns, None));
         }
         let namespace = self.namespace_pid.map(|pid| (self.pid, pid));
         collector.finish(&TimelineContext {
@@ -143,17 +143,17 @@ impl Run {
                 .unwrap()
         };
         let launches = timestamps(3_000, 2 * MS);
-        for (at, begin_ns) in launches.iter().enumerate().skip(500).take(1_000) {
-            let begin_ns = moved(*begin_ns, jitter(at));
-            collector.add_call(&call(pid, 0, begin_ns, Some(at as u64)));
-            collector.add_op(&kernel(begin_ns + 20_000, at as u64));
+        for (at, start_ns) in launches.iter().enumerate().skip(500).take(1_000) {
+            let start_ns = moved(*start_ns, jitter(at));
+            collector.add_call(&call(pid, 0, start_ns, Some(at as u64)));
+            collector.add_op(&kernel(start_ns + 20_000, at as u64));
         }
         let (first, last) = (launches[500], launches[1_499]);
         for (at, pause) in pauses(pid).into_iter().enumerate() {
-            if self.pauses && pause.begin_ns > first && pause.end_ns < last {
+            if self.pauses && pause.start_ns > first && pause.end_ns < last {
                 collector.add_pause(&Pause {
                     tid: if at % 10 == 0 { 77 } else { pid },
-                    begin_ns: moved(pause.begin_ns, -jitter(at)),
+                    start_ns: moved(pause.start_ns, -jitter(at)),
                     end_ns: moved(pause.end_ns, jitter(at + 1)),
                     ..pause
                 });
@@ -180,7 +180,7 @@ fn spans() -> [Option<(u64, u64)>; 2] {
 fn within() -> u64 {
     let launches = timestamps(3_000, 2 * MS);
     let (first, last) = (launches[500] + 700, launches[1_499] + 5_000 + MS);
-    let met = |pause: &&Pause| pause.end_ns >= first && pause.begin_ns <= last;
+    let met = |pause: &&Pause| pause.end_ns >= first && pause.start_ns <= last;
     pauses(1).iter().filter(met).count() as u64
 }
 
@@ -236,7 +236,7 @@ fn collections_in_both_are_one_and_show_the_offset() {
     assert!(
         merged.timelines[0]
             .pauses
-            .is_sorted_by_key(|pause| pause.begin_ns)
+            .is_sorted_by_key(|pause| pause.start_ns)
     );
 }
 

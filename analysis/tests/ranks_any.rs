@@ -38,16 +38,16 @@ fn any_collective() -> impl Strategy<Value = Record> {
     ]);
     let key = prop::option::of((0..2u64, 0..40u64));
     (names, any_time(), 0..3_000_000u64, 0..3u64, 0..2u32, key).prop_map(
-        |(name, begin_ns, length_ns, stream, device, key)| {
+        |(name, start_ns, length_ns, stream, device, key)| {
             Record::GpuOp(GpuOp {
                 pid: Some(1),
                 device,
                 stream,
                 kind: GpuOpKind::Kernel,
                 name: name.to_owned(),
-                begin_ns,
-                end_ns: begin_ns.saturating_add(length_ns),
-                correlation: (begin_ns % 3 == 0).then_some(begin_ns % 64),
+                start_ns,
+                end_ns: start_ns.saturating_add(length_ns),
+                correlation: (start_ns % 3 == 0).then_some(start_ns % 64),
                 bytes: None,
                 collective: key.map(|(group, sequence)| {
                     Box::new(Collective {
@@ -89,9 +89,9 @@ proptest! {
         let plan = Plan { seed, steps: 6, ranks: 3, ..Plan::default() }.with_random_pauses(5);
         let mut runs = run(&plan, BEGIN);
         for (at, rank) in runs.iter_mut().enumerate() {
-            for (index, begin_ns) in &absurd {
+            for (index, start_ns) in &absurd {
                 if let Some(Record::GpuOp(op)) = rank.records.get_mut(*index) {
-                    (op.begin_ns, op.end_ns) = (*begin_ns, begin_ns.saturating_add(5));
+                    (op.start_ns, op.end_ns) = (*start_ns, start_ns.saturating_add(5));
                 }
             }
             let mut index = 0;

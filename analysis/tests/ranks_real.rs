@@ -121,7 +121,7 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
     let inserted = InsertedPause {
         timeline: u32::try_from(source).expect("an index"),
         thread: launch.thread,
-        at_ns: launch.begin_ns - 1,
+        at_ns: launch.start_ns - 1,
         length_ns,
     };
     let schedule = ReplayModel::learn(&job).replay(&ReplayChange {
@@ -142,22 +142,22 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
         for (new, old) in (0..).zip(&order) {
             place[*old] = new;
             let mut call = timeline.calls[*old];
-            (call.begin_ns, call.end_ns) = own(schedule.call(at, *old));
+            (call.start_ns, call.end_ns) = own(schedule.call(at, *old));
             moved.calls[new as usize] = call;
         }
         for (index, op) in moved.ops.iter_mut().enumerate() {
-            (op.begin_ns, op.end_ns) = own(schedule.op(at, index));
+            (op.start_ns, op.end_ns) = own(schedule.op(at, index));
             op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
         }
-        moved.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        moved.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         for span in &mut moved.annotations {
             let timestamp = |at_ns| schedule.timestamp(at, span.thread, at_ns);
-            (span.begin_ns, span.end_ns) = own((timestamp(span.begin_ns), timestamp(span.end_ns)));
+            (span.start_ns, span.end_ns) = own((timestamp(span.start_ns), timestamp(span.end_ns)));
         }
-        moved.annotations.sort_by_key(|span| span.begin_ns);
+        moved.annotations.sort_by_key(|span| span.start_ns);
         if at == source {
             moved.pauses.push(PauseSpan {
-                begin_ns: inserted.at_ns,
+                start_ns: inserted.at_ns,
                 end_ns: inserted.at_ns + length_ns,
                 thread: launch.thread,
                 collected: NONE,

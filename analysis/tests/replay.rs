@@ -268,7 +268,7 @@ impl Rank {
 
     fn call(&mut self, kind: CallEffect, length: u64) -> u32 {
         self.timeline.calls.push(Call {
-            begin_ns: self.now,
+            start_ns: self.now,
             end_ns: self.now + length,
             thread: 0,
             function: kind as u32,
@@ -287,11 +287,11 @@ impl Rank {
     }
 
     /// Launches an operation with these times.
-    fn op(&mut self, begin_ns: u64, end_ns: u64) {
+    fn op(&mut self, start_ns: u64, end_ns: u64) {
         let call = self.call(CallEffect::Launch, CALL);
         self.free = end_ns;
         self.timeline.ops.push(Op {
-            begin_ns,
+            start_ns,
             end_ns,
             stream: 0,
             name: 0,
@@ -345,7 +345,7 @@ fn polling_threads_are_left_out() {
     });
     for at_ns in (1_000_000_000..end).step_by(1_000_000) {
         measured.calls.push(Call {
-            begin_ns: at_ns,
+            start_ns: at_ns,
             end_ns: at_ns + US,
             thread: 2,
             function: NONE,
@@ -368,10 +368,10 @@ fn moments_move_with_their_thread() {
     let job = ReplayJob::single(&measured);
     let without = ReplayModel::learn(&job).replay(&ReplayChange::without_all(&job));
     let timestamp = |at_ns| without.timestamp(0, 0, at_ns);
-    assert_eq!(timestamp(collected.begin_ns), collected.begin_ns);
-    assert_eq!(timestamp(collected.begin_ns + MS), collected.begin_ns);
-    assert_eq!(timestamp(collected.end_ns), collected.begin_ns);
-    assert_eq!(timestamp(collected.end_ns + MS), collected.begin_ns + MS);
+    assert_eq!(timestamp(collected.start_ns), collected.start_ns);
+    assert_eq!(timestamp(collected.start_ns + MS), collected.start_ns);
+    assert_eq!(timestamp(collected.end_ns), collected.start_ns);
+    assert_eq!(timestamp(collected.end_ns + MS), collected.start_ns + MS);
     let end = end_ns(&measured) + MS;
     assert_eq!(timestamp(end), end - 20 * MS);
 }
@@ -441,8 +441,8 @@ proptest! {
         let measured = simulated::run(&program, 2, false);
         let job = ReplayJob::single(&measured);
         let model = ReplayModel::learn(&job);
-        let last = measured.calls.last().unwrap().begin_ns;
-        let first = measured.calls[0].begin_ns;
+        let last = measured.calls.last().unwrap().start_ns;
+        let first = measured.calls[0].start_ns;
         let at_ns = first + ((last - first) as f64 * place) as u64;
         let inserted = InsertedPause { timeline: 0, thread: 0, at_ns, length_ns };
         let change = ReplayChange { inserted: vec![inserted], ..ReplayChange::default() };

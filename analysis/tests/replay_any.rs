@@ -60,9 +60,9 @@ fn any_call() -> impl Strategy<Value = Call> {
         CallEffect::Other,
     ]);
     (span(), 0..4u32, kinds, index(), any::<bool>()).prop_map(
-        |((begin_ns, end_ns), thread, kind, stream, timed)| Call {
-            begin_ns,
-            end_ns: if timed { end_ns } else { begin_ns },
+        |((start_ns, end_ns), thread, kind, stream, timed)| Call {
+            start_ns,
+            end_ns: if timed { end_ns } else { start_ns },
             thread,
             function: kind as u32,
             kind,
@@ -73,8 +73,8 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
-    (span(), index(), 0..40u32).prop_map(|((begin_ns, end_ns), stream, call)| Op {
-        begin_ns,
+    (span(), index(), 0..40u32).prop_map(|((start_ns, end_ns), stream, call)| Op {
+        start_ns,
         end_ns,
         stream,
         name: 0,
@@ -103,14 +103,14 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
     let pauses = prop::collection::vec((span(), 0..5u32), 0..6);
     let waits = prop::collection::vec(any_wait(), 0..6);
     (calls, ops, pauses, waits).prop_map(|(mut calls, mut ops, pauses, mut waits)| {
-        calls.sort_by_key(|call| call.begin_ns);
-        ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        calls.sort_by_key(|call| call.start_ns);
+        ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         waits.sort_by_key(|wait| wait.call);
         let pauses = pauses.into_iter();
         let mut pauses: Vec<_> = pauses
             .map(|((begin, end), thread)| pause(thread, begin, end))
             .collect();
-        pauses.sort_by_key(|pause| pause.begin_ns);
+        pauses.sort_by_key(|pause| pause.start_ns);
         Timeline {
             pid: 1,
             streams: (0..3)
@@ -133,7 +133,7 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
 #[test]
 fn shares_sum_to_the_cost_where_a_clock_begins_within_a_pause() {
     let call = |thread, at_ns| Call {
-        begin_ns: at_ns,
+        start_ns: at_ns,
         end_ns: at_ns,
         thread,
         function: 0,
@@ -189,7 +189,7 @@ proptest! {
                 prop_assert!(u128::from(idle) <= u128::from(end_ns(timeline)));
             }
             for call in &timeline.calls {
-                let at_ns = call.begin_ns;
+                let at_ns = call.start_ns;
                 let schedule = model.replay(&ReplayChange::default());
                 prop_assert_eq!(schedule.timestamp(rank, call.thread, at_ns), at_ns);
             }

@@ -145,10 +145,10 @@ fn growth_of_the_full_collection() {
     // 50 ns per object and 1 ms for nothing at all.
     let mut records = vec![process(1, 0, "generational")];
     for n in 1..=10u64 {
-        let begin_ns = START + n * 1000 * MS;
+        let start_ns = START + n * 1000 * MS;
         records.push(Record::Pause(Pause {
-            begin_ns,
-            end_ns: begin_ns + MS + n * 1_000_000 * 50,
+            start_ns,
+            end_ns: start_ns + MS + n * 1_000_000 * 50,
             generation: 2,
             collected: Some(1000),
             oldest_objects: Some(n * 1_000_000 - 1000),

@@ -42,7 +42,7 @@ fn a_report_has_the_members_of_the_schema() {
     for key in schema["required"].as_array().unwrap() {
         assert!(report.contains_key(key.as_str().unwrap()), "{key}");
     }
-    assert_eq!(report["schema"], "gctrace.report/1");
+    assert_eq!(report["schema"], "gctrace.report/2");
 }
 
 /// A real trace of the PyTorch profiler, with pauses that were not in it, on the thread that launched first.
@@ -55,16 +55,16 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
         if let DecodedItem::Record(Record::CudaCall(call)) = &item
             && call.is_launch()
         {
-            launches.push((call.begin_ns, call.pid, call.tid));
+            launches.push((call.start_ns, call.pid, call.tid));
         }
         analysis.add(item);
     }
     launches.sort_unstable();
     for place in 1..8 {
-        let (begin_ns, pid, tid) = launches[launches.len() * place / 8];
+        let (start_ns, pid, tid) = launches[launches.len() * place / 8];
         let mut pause = common::pause(pid, 0, 0);
         pause.tid = tid;
-        (pause.begin_ns, pause.end_ns) = (begin_ns - 900_000, begin_ns - 1_000);
+        (pause.start_ns, pause.end_ns) = (start_ns - 900_000, start_ns - 1_000);
         pause.generation = (place % 3) as u8;
         analysis.add(DecodedItem::Record(Record::Pause(pause)));
     }

@@ -48,13 +48,13 @@ struct Rank {
 }
 
 impl Rank {
-    fn call(&mut self, pid: u32, function: &'static str, begin_ns: u64) {
+    fn call(&mut self, pid: u32, function: &'static str, start_ns: u64) {
         self.records.push(Record::CudaCall(CudaCall {
             pid,
             tid: pid,
             layer: CudaLayer::Runtime,
             function: function.into(),
-            begin_ns,
+            start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
             bytes: None,
@@ -67,13 +67,13 @@ impl Rank {
     /// Launches; the operation begins then.
     fn launch(&mut self, pid: u32) -> u64 {
         self.correlation += 1;
-        let begin_ns = self.now_ns;
+        let start_ns = self.now_ns;
         self.now_ns += CALL_NS;
-        self.call(pid, "cudaLaunchKernel", begin_ns);
-        self.gpu_ns.max(begin_ns + LATENCY_NS)
+        self.call(pid, "cudaLaunchKernel", start_ns);
+        self.gpu_ns.max(start_ns + LATENCY_NS)
     }
 
-    fn op(&mut self, pid: u32, name: &str, begin_ns: u64, end_ns: u64, sequence: Option<u64>) {
+    fn op(&mut self, pid: u32, name: &str, start_ns: u64, end_ns: u64, sequence: Option<u64>) {
         self.gpu_ns = end_ns;
         self.records.push(Record::GpuOp(GpuOp {
             pid: Some(pid),
@@ -81,7 +81,7 @@ impl Rank {
             stream: 7,
             kind: GpuOpKind::Kernel,
             name: name.to_owned(),
-            begin_ns,
+            start_ns,
             end_ns,
             correlation: Some(self.correlation),
             bytes: None,
@@ -97,10 +97,10 @@ impl Rank {
     }
 
     fn collect(&mut self, pid: u32) {
-        let begin_ns = self.now_ns;
+        let start_ns = self.now_ns;
         self.now_ns += FULL_NS;
         self.records.push(Record::Pause(Pause {
-            begin_ns,
+            start_ns,
             end_ns: self.now_ns,
             generation: 2,
             oldest_objects: Some(200_000),
@@ -131,8 +131,8 @@ fn run(collects: impl Fn(u32, u64) -> bool, at_begin: bool) -> (Vec<Record>, u64
                 if now && !at_begin && launch == 10 {
                     rank.collect(pid);
                 }
-                let begin_ns = rank.launch(pid);
-                rank.op(pid, "gemm", begin_ns, begin_ns + 30 * US, None);
+                let start_ns = rank.launch(pid);
+                rank.op(pid, "gemm", start_ns, start_ns + 30 * US, None);
             }
             rank.launch(pid)
         });
@@ -142,15 +142,15 @@ fn run(collects: impl Fn(u32, u64) -> bool, at_begin: bool) -> (Vec<Record>, u64
             let name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
             rank.op(pid, name, ready[index], end_ns, Some(step));
             rank.correlation += 1;
-            let begin_ns = rank.now_ns;
-            rank.now_ns = (begin_ns + CALL_NS).max(end_ns + LATENCY_NS);
-            rank.call(pid, "cudaStreamSynchronize", begin_ns);
+            let start_ns = rank.now_ns;
+            rank.now_ns = (start_ns + CALL_NS).max(end_ns + LATENCY_NS);
+            rank.call(pid, "cudaStreamSynchronize", start_ns);
             rank.now_ns += US;
             rank.records.push(Record::Annotation(Annotation {
                 pid,
                 tid: pid,
                 name: format!("ProfilerStep#{step}"),
-                begin_ns: begins[index],
+                start_ns: begins[index],
                 end_ns: rank.now_ns,
             }));
         }

@@ -105,7 +105,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
     let before = analyzed(&measured);
     let last_ns = START + measured.length_ns + MS;
     measured.records.push(Record::Pause(Pause {
-        begin_ns: last_ns,
+        start_ns: last_ns,
         end_ns: last_ns + 90 * MS,
         generation: 2,
         reason: GcReason::Shutdown,
@@ -200,7 +200,7 @@ fn garbage_is_weighed_where_memory_was_recorded() {
     measured.records.push(Record::PauseMemory(PauseMemory {
         pid: 1,
         tid: 1,
-        begin_ns: START + MS,
+        start_ns: START + MS,
         end_ns: START + 2 * MS,
         device_type: 1,
         device: 0,
@@ -274,7 +274,7 @@ proptest! {
                 stream: 7,
                 kind: GpuOpKind::Kernel,
                 name: "any".to_owned(),
-                begin_ns: one.min(other),
+                start_ns: one.min(other),
                 end_ns: one.max(other),
                 correlation: Some(correlation),
                 bytes: None,
@@ -285,7 +285,7 @@ proptest! {
         let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
         for (one, other, generation, reason, objects) in pauses {
             records.push(Record::Pause(Pause {
-                begin_ns: one.min(other),
+                start_ns: one.min(other),
                 end_ns: one.max(other),
                 generation: if generation == 3 { Pause::UNKNOWN_GENERATION } else { generation },
                 reason: reasons[reason],
@@ -299,7 +299,7 @@ proptest! {
                 pid: 1,
                 tid: 1,
                 name: format!("ProfilerStep#{step}"),
-                begin_ns: one.min(other),
+                start_ns: one.min(other),
                 end_ns: one.max(other),
             }));
         }

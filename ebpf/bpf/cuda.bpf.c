@@ -17,7 +17,7 @@
 
 struct open_call {
 	u64 stack_pointer;     /* at the function's first instruction; 0: none is open            */
-	u64 begin_ns;
+	u64 start_ns;
 	u64 cookie;
 	u64 stream;
 	u64 bytes;
@@ -165,7 +165,7 @@ static __always_inline void send_entry(struct pt_regs *registers, u64 cookie, u6
 
 	if (!event)
 		return;
-	event->begin_ns = now;
+	event->start_ns = now;
 	event->end_ns = now;
 	event->stream = stream_of(registers, (cookie >> CALL_STREAM_SHIFT) & 0xff);
 	event->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);
@@ -181,7 +181,7 @@ static __always_inline void send_whole(const struct open_call *call, u64 now, s3
 
 	if (!event)
 		return;
-	event->begin_ns = call->begin_ns;
+	event->start_ns = call->start_ns;
 	event->end_ns = now;
 	event->stream = call->stream;
 	event->bytes = call->bytes;
@@ -214,7 +214,7 @@ static __always_inline void send_memory(struct pt_regs *registers, u64 now)
 static __always_inline void open_call(struct open_call *call, struct pt_regs *registers, u64 cookie, u64 now)
 {
 	call->stack_pointer = registers->sp;
-	call->begin_ns = now;
+	call->start_ns = now;
 	call->cookie = cookie;
 	call->stream = stream_of(registers, (cookie >> CALL_STREAM_SHIFT) & 0xff);
 	call->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);

@@ -261,7 +261,7 @@ struct pause_event {
 	__u32 pid;
 	__u32 tid;
 	__u32 flags;           /* enum pause_flag                                                 */
-	__u64 begin_ns;
+	__u64 start_ns;
 	__u64 end_ns;
 	__u64 off_cpu_ns;      /* time the thread was not running in between                      */
 	__u64 stopped_ns;      /* time other threads were stopped (free-threaded builds)          */
@@ -413,7 +413,7 @@ struct cuda_call_event {
 	__u32 tid;
 	__u16 function;        /* from the cookie                                                 */
 	__u16 call_kind;       /* enum call_kind                                                  */
-	__u64 begin_ns;
+	__u64 start_ns;
 	__u64 end_ns;
 	__u64 stream;          /* handle, as the function was given it                            */
 	__u64 bytes;

@@ -7,7 +7,7 @@
 
 /* A run of the collector that has begun and not ended. */
 struct open_pause {
-	u64 begin_ns;
+	u64 start_ns;
 	struct gc_state gc;
 	u64 off_cpu_at_begin;
 	u64 missed_at_begin;
@@ -250,7 +250,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 	if (hardware_mask)
 		begin_hardware(tid, depth);
 	/* Our own work is not part of the pause. */
-	pause->begin_ns = bpf_ktime_get_ns();
+	pause->start_ns = bpf_ktime_get_ns();
 }
 
 static __always_inline u64 moved(struct statistics *after, const struct statistics *before)
@@ -341,7 +341,7 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->pid = thread->pid;
 	event->tid = tid;
 	event->flags = pause->flags | flags;
-	event->begin_ns = pause->begin_ns;
+	event->start_ns = pause->start_ns;
 	event->end_ns = now;
 	event->off_cpu_ns = thread->off_cpu_ns - pause->off_cpu_at_begin;
 	/* It runs now: if it is thought to be off the CPU, it came back unseen. */

@@ -78,7 +78,7 @@ static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 
 	for (u32 i = 0; i < MAX_DEPTH; i++) {
 		if (i >= thread->depth)
 			break;
-		thread->pauses[i].begin_ns = now;
+		thread->pauses[i].start_ns = now;
 		thread->pauses[i].off_cpu_at_begin = 0;
 		thread->pauses[i].missed_at_begin = thread->switches_missed;
 		thread->pauses[i].flags |= PAUSE_FORKED;

@@ -344,15 +344,15 @@ fn has(wire: &PauseWire, flag: PauseFlag) -> bool {
 
 /// `bytes`: the whole record.
 fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
-    let end_ns = wire.end_ns.max(wire.begin_ns);
-    let length = end_ns - wire.begin_ns;
+    let end_ns = wire.end_ns.max(wire.start_ns);
+    let length = end_ns - wire.start_ns;
     let cpu_ns = (!has(wire, PauseFlag::PAUSE_SWITCH_MISSED))
         .then_some(length.saturating_sub(wire.off_cpu_ns));
     let counted = !has(wire, PauseFlag::PAUSE_NO_STATS) && !has(wire, PauseFlag::PAUSE_UNFINISHED);
     let pause = Pause {
         pid: wire.pid,
         tid: wire.tid,
-        begin_ns: wire.begin_ns,
+        start_ns: wire.start_ns,
         end_ns,
         generation: generation(wire).unwrap_or(Pause::UNKNOWN_GENERATION),
         reason: reason(wire),
@@ -436,7 +436,7 @@ mod tests {
             kind: EventKind::EVENT_PAUSE.0,
             pid: 7,
             tid: 8,
-            begin_ns: 100,
+            start_ns: 100,
             end_ns: 350,
             off_cpu_ns: 50,
             interpreter: 0,
@@ -500,7 +500,7 @@ mod tests {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
                 Some(KernelEvent::Pause(PauseEvent { pause, .. })) => {
-                    prop_assert!(pause.begin_ns <= pause.end_ns);
+                    prop_assert!(pause.start_ns <= pause.end_ns);
                     prop_assert!(pause.cpu_ns.is_none_or(|cpu| cpu <= pause.duration_ns()));
                     prop_assert!(pause.stop_the_world_ns.is_none_or(|stopped| stopped <= pause.duration_ns()));
                     prop_assert!(pause.generation < 3 || pause.generation == Pause::UNKNOWN_GENERATION);

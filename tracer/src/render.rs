@@ -33,7 +33,7 @@ use gctrace_analysis::report::Report;
 use std::io;
 use std::io::Write;
 
-/// Writes the report as JSON, schema `gctrace.report/1`, with a line end behind it.
+/// Writes the report as JSON, schema `gctrace.report/2`, with a line end behind it.
 pub(crate) fn json(report: &Report, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, report)?;
     writeln!(out)

@@ -97,7 +97,7 @@ fn pause_of<'a>(pauses: &'a [Pause], collection: &Value) -> &'a Pause {
     let time = |name: &str| collection[name].as_u64().unwrap();
     let mut found = pauses
         .iter()
-        .filter(|pause| pause.begin_ns < time("stop_ns") && pause.end_ns > time("start_ns"));
+        .filter(|pause| pause.start_ns < time("stop_ns") && pause.end_ns > time("start_ns"));
     let pause = found.next().unwrap();
     assert!(found.next().is_none(), "{collection}");
     pause

@@ -21,7 +21,7 @@ use std::process::Command;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
     function: String,
-    begin_ns: u64,
+    start_ns: u64,
     end_ns: u64,
     stream: u64,
     bytes: u64,
@@ -136,7 +136,7 @@ impl Fake {
                 let number = |index: usize| fields[index].parse::<u64>().unwrap();
                 calls.entry((pid, number(1))).or_default().push(Call {
                     function: fields[0].to_owned(),
-                    begin_ns: number(2),
+                    start_ns: number(2),
                     end_ns: number(3),
                     stream: number(4),
                     bytes: number(5),
@@ -145,7 +145,7 @@ impl Fake {
             }
         }
         for of_thread in calls.values_mut() {
-            of_thread.sort_by_key(|call| call.begin_ns);
+            of_thread.sort_by_key(|call| call.start_ns);
         }
         calls
     }
@@ -170,12 +170,12 @@ fn recorded(trace: &Trace) -> Calls {
             event["pid"].as_u64().unwrap(),
             event["tid"].as_u64().unwrap(),
         );
-        let begin_ns = nanoseconds(&event["ts"]);
+        let start_ns = nanoseconds(&event["ts"]);
         let argument = |name: &str| event["args"][name].as_u64().unwrap_or(0);
         calls.entry((pid, tid)).or_default().push(Call {
             function: event["name"].as_str().unwrap().to_owned(),
-            begin_ns,
-            end_ns: begin_ns + nanoseconds(&event["dur"]),
+            start_ns,
+            end_ns: start_ns + nanoseconds(&event["dur"]),
             stream: argument("stream"),
             bytes: argument("bytes"),
             grid: event["args"]["grid"][0].as_u64().unwrap_or(0),
@@ -200,9 +200,9 @@ fn assert_same(recorded: &Calls, truth: &Calls) {
         assert_eq!(difference, None, "thread {thread:?}");
         assert_eq!(seen.len(), calls.len(), "thread {thread:?}");
         for (seen, call) in seen.iter().zip(calls) {
-            assert!(seen.begin_ns <= call.begin_ns, "{seen:?} {call:?}");
+            assert!(seen.start_ns <= call.start_ns, "{seen:?} {call:?}");
             // Of launches only the entry is seen.
-            let both_ends = seen.end_ns > seen.begin_ns;
+            let both_ends = seen.end_ns > seen.start_ns;
             assert_eq!(both_ends, !seen.function.contains("Launch"), "{seen:?}");
             assert!(
                 !both_ends || seen.end_ns >= call.end_ns,

@@ -36,7 +36,7 @@ fn record(
 fn between(trace: &Trace, truth: &Value, from: u64, to: u64) -> Vec<Pause> {
     let mut pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
     pauses.retain(|pause| {
-        pause.begin_ns >= from && pause.begin_ns <= to && pause.reason != "shutdown"
+        pause.start_ns >= from && pause.start_ns <= to && pause.reason != "shutdown"
     });
     pauses
 }

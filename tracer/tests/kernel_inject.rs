@@ -88,7 +88,7 @@ fn as_ordinary_user(test: &str, name: &str) {
     for pause in &pauses {
         assert_eq!(pause.args["source"], "injected", "{pause:?}");
         // What comes after the script wrote its truth is the interpreter's own end.
-        let at_exit = pause.begin_ns > truth["finished_ns"].as_u64().unwrap();
+        let at_exit = pause.start_ns > truth["finished_ns"].as_u64().unwrap();
         let reason = if at_exit { "shutdown" } else { "unknown" };
         assert_eq!(pause.reason, reason, "{pause:?}");
     }
@@ -122,7 +122,7 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let listened = time("made_ns")..time("finished_ns");
     let own = pauses
         .iter()
-        .filter(|pause| listened.contains(&pause.begin_ns) && of_interpreter(pause, 0));
+        .filter(|pause| listened.contains(&pause.start_ns) && of_interpreter(pause, 0));
     let callbacks = truth["collections"].as_array().unwrap();
     // Increments that only mark are not in gc.get_stats(); in 3.8, which has one collector for all interpreters,
     // what runs when a subinterpreter ends is, and no callback is told of that.
@@ -179,7 +179,7 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, frames: &BTreeM
 fn is_of(pause: &Pause, callback: &Value) -> bool {
     let time = |name: &str| callback[name].as_u64().unwrap();
     pause.tid == time("tid")
-        && pause.begin_ns <= time("start_ns")
+        && pause.start_ns <= time("start_ns")
         && time("start_ns") <= pause.end_ns
         && pause.end_ns <= time("stop_ns")
 }
@@ -218,26 +218,26 @@ fn beside_probes(test: &str, name: &str) {
     for callback in truth["collections"].as_array().unwrap() {
         let heard = callback["start_ns"].as_u64().unwrap();
         let mut of_callback = pauses.iter().filter(|pause| {
-            let (begin_ns, end_ns) = injected(pause).unwrap_or((pause.begin_ns, pause.end_ns));
+            let (start_ns, end_ns) = injected(pause).unwrap_or((pause.start_ns, pause.end_ns));
             pause.tid == callback["tid"].as_u64().unwrap()
-                && begin_ns.min(pause.begin_ns) <= heard
+                && start_ns.min(pause.start_ns) <= heard
                 && heard <= end_ns.max(pause.end_ns)
         });
         let pause = of_callback
             .next()
             .unwrap_or_else(|| panic!("no pause for {callback}"));
         assert!(of_callback.next().is_none(), "two pauses for {callback}");
-        let (begin_ns, end_ns) =
+        let (start_ns, end_ns) =
             injected(pause).unwrap_or_else(|| panic!("seen by one source: {pause:?}"));
         let nested = if python.version < (3, 13, 0) {
-            begin_ns <= pause.begin_ns && pause.end_ns <= end_ns
+            start_ns <= pause.start_ns && pause.end_ns <= end_ns
         } else {
-            pause.begin_ns <= begin_ns && end_ns <= pause.end_ns
+            pause.start_ns <= start_ns && end_ns <= pause.end_ns
         };
         assert!(nested, "{pause:?}");
         assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str());
         apart.push([
-            begin_ns.abs_diff(pause.begin_ns),
+            start_ns.abs_diff(pause.start_ns),
             end_ns.abs_diff(pause.end_ns),
         ]);
     }
@@ -257,10 +257,10 @@ fn beside_probes(test: &str, name: &str) {
 /// Begin and end as seen from within, of a pause that both sources saw.
 fn injected(pause: &Pause) -> Option<(u64, u64)> {
     (pause.args["source"] == "both").then(|| {
-        let begin_ns = common::nanoseconds(&pause.args["injected_ts"]);
+        let start_ns = common::nanoseconds(&pause.args["injected_ts"]);
         (
-            begin_ns,
-            begin_ns + common::nanoseconds(&pause.args["injected_dur"]),
+            start_ns,
+            start_ns + common::nanoseconds(&pause.args["injected_dur"]),
         )
     })
 }
@@ -296,7 +296,7 @@ fn however_a_process_ends_nothing_is_lost() {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
-        let own = pauses.iter().filter(|pause| life.contains(&pause.begin_ns));
+        let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
         let counted = common::collections_since_base(&truth);
         assert_eq!(common::by_generation(own), counted, "{truth}");
         let end = truth["end"].as_str().unwrap().to_owned();

@@ -85,14 +85,14 @@ fn recorded(trace: &Trace) -> Vec<Operation> {
 
 fn operation(event: &Value) -> Option<Operation> {
     let category = event["cat"].as_str()?;
-    let begin_ns = || common::nanoseconds(&event["ts"]);
+    let start_ns = || common::nanoseconds(&event["ts"]);
     matches!(category, "kernel" | "gpu_memcpy" | "gpu_memset").then(|| {
         (
             category.to_owned(),
             event["args"]["device"].as_u64().unwrap(),
             event["args"]["stream"].as_u64().unwrap(),
-            begin_ns(),
-            begin_ns() + common::nanoseconds(&event["dur"]),
+            start_ns(),
+            start_ns() + common::nanoseconds(&event["dur"]),
         )
     })
 }

@@ -147,7 +147,7 @@ fn a_scrape_tells_what_the_trace_tells() {
         manual[0].pid,
         manual
             .iter()
-            .map(|pause| pause.end_ns - pause.begin_ns)
+            .map(|pause| pause.end_ns - pause.start_ns)
             .sum::<u64>(),
     );
     let seconds = time_ns as f64 / 1e9;

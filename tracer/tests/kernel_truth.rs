@@ -124,7 +124,7 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
         // Increments that only mark are not in gc.get_stats(): there, the callbacks are the truth.
         if python.is("incremental") {
             let made = one["made_ns"].as_u64().unwrap();
-            let heard = own.filter(|pause| pause.begin_ns > made);
+            let heard = own.filter(|pause| pause.start_ns > made);
             assert_eq!(
                 common::by_generation(heard),
                 callbacks_by_generation(one),
@@ -202,9 +202,9 @@ fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
     // Inside a container the thread knows another number of itself.
     let same_thread = python.is("container") || pause.tid == time("tid");
     let one_in_the_other = if python.version < (3, 13, 0) {
-        start <= pause.begin_ns && pause.end_ns <= stop
+        start <= pause.start_ns && pause.end_ns <= stop
     } else {
-        pause.begin_ns <= start && stop <= pause.end_ns
+        pause.start_ns <= start && stop <= pause.end_ns
     };
     same_thread && one_in_the_other
 }
@@ -241,7 +241,7 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     }
     // Not known where the kernel did not show a switch; kernel_counters.rs checks the value.
     let cpu = pause.number("cpu_ns").unwrap_or(0);
-    assert!(cpu <= pause.end_ns - pause.begin_ns, "{pause:?}");
+    assert!(cpu <= pause.end_ns - pause.start_ns, "{pause:?}");
 }
 
 /// The count of the youngest generation is that of `gc.get_count()` in the callback, which makes a few
@@ -285,7 +285,7 @@ fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
     let after = pauses
         .iter()
-        .filter(|pause| of_interpreter(pause, 0) && pause.begin_ns > finished);
+        .filter(|pause| of_interpreter(pause, 0) && pause.start_ns > finished);
     let reasons: Vec<&str> = after.map(|pause| pause.reason.as_str()).collect();
     assert!(!reasons.is_empty(), "the collections at exit were seen");
     assert!(

@@ -107,7 +107,7 @@ fn static_trace_points_time_every_pause() {
     program.kill().unwrap();
     program.status_in_time().unwrap();
     let pauses = events.iter().filter(
-        |event| matches!(event, KernelEvent::Pause(pause) if pause.pause.end_ns > pause.pause.begin_ns),
+        |event| matches!(event, KernelEvent::Pause(pause) if pause.pause.end_ns > pause.pause.start_ns),
     );
     assert_eq!(pauses.count(), 30);
 }

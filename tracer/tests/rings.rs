@@ -89,9 +89,9 @@ fn begin(at_ns: u64, tid: u32) -> RingRecord {
     }
 }
 
-fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
+fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
     RingRecord::Pause {
-        interval: TimeInterval { begin_ns, end_ns },
+        interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
         interpreter: 0,
@@ -134,7 +134,7 @@ fn collects() {
     push_text(&gpu, "_Z10add_kernelPfS_i", 1);
     assert!(gpu.push(&RingRecord::Gpu {
         interval: TimeInterval {
-            begin_ns: 2_000_000,
+            start_ns: 2_000_000,
             end_ns: 2_500_000,
         },
         work: GpuRecord::Kernel,
@@ -296,7 +296,7 @@ fn what_a_process_says_is_what_is_written() {
     let pauses = trace.pauses();
     let times: Vec<_> = pauses
         .iter()
-        .map(|pause| (pause.begin_ns, pause.end_ns))
+        .map(|pause| (pause.start_ns, pause.end_ns))
         .collect();
     assert_eq!(times, [(1_000_000, 3_000_000), (5_000_000, 5_000_250)]);
     let frames = trace.frames();
@@ -366,7 +366,7 @@ fn processes_that_stay_silent_hold_up_no_other() {
 fn a_process_has_one_ring_of_a_kind_of_the_size_asked_for() {
     let folder = folder();
     let (output, trace) = record("offers twice", folder.path());
-    let begins: Vec<_> = trace.pauses().iter().map(|pause| pause.begin_ns).collect();
+    let begins: Vec<_> = trace.pauses().iter().map(|pause| pause.start_ns).collect();
     assert_eq!(begins, [1000, 5000], "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("a second ring was refused"), "{text}");
@@ -391,5 +391,5 @@ fn what_is_no_ring_is_refused_and_nonsense_breaks_nothing() {
     assert!(reported.contains("a ring was refused"), "{reported}");
     let pauses = trace.pauses();
     assert_eq!(pauses.len(), 1);
-    assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (50, 50));
+    assert_eq!((pauses[0].start_ns, pauses[0].end_ns), (50, 50));
 }

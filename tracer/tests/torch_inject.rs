@@ -66,7 +66,7 @@ fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
-        let own = pauses.iter().filter(|pause| life.contains(&pause.begin_ns));
+        let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
         let counted = common::collections_since_base(truth);
         assert_eq!(common::by_generation(own), counted, "{truth}");
         assert!(

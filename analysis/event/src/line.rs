@@ -116,7 +116,7 @@ fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
         write!(out, " gen{generation}")?;
     }
     write!(out, r#"","pid":{},"tid":{},"ts":"#, pause.pid, pause.tid)?;
-    push_us(out, pause.begin_ns)?;
+    push_us(out, pause.start_ns)?;
     out.extend_from_slice(br#","dur":"#);
     push_us(out, pause.duration_ns())?;
     push_optional(out, "sf", pause.stack)?;
@@ -144,11 +144,11 @@ fn push_source(out: &mut Vec<u8>, source: EventSource) -> io::Result<()> {
     match source {
         EventSource::Probes => Ok(()),
         EventSource::Injected => write!(out, r#","source":"injected""#),
-        EventSource::Both { begin_ns, end_ns } => {
+        EventSource::Both { start_ns, end_ns } => {
             out.extend_from_slice(br#","source":"both","injected_ts":"#);
-            push_us(out, begin_ns)?;
+            push_us(out, start_ns)?;
             out.extend_from_slice(br#","injected_dur":"#);
-            push_us(out, end_ns.saturating_sub(begin_ns))
+            push_us(out, end_ns.saturating_sub(start_ns))
         }
     }
 }

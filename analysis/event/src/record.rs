@@ -86,8 +86,8 @@ pub struct Pause {
     /// Kernel thread id of the collecting thread.
     pub tid: u32,
     /// Entry of the collector.
-    pub begin_ns: u64,
-    /// Return of the collector; never before `begin_ns`.
+    pub start_ns: u64,
+    /// Return of the collector; never before `start_ns`.
     pub end_ns: u64,
     /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2 full.
     /// [`Pause::UNKNOWN_GENERATION`] where the source cannot tell.
@@ -131,7 +131,7 @@ impl Pause {
     /// Length of the pause in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 

@@ -141,7 +141,7 @@ fn python_gc_of_torch_2_15() {
         unreachable!("{record:?}")
     };
     assert_eq!((pause.pid, pause.tid), (914, 941));
-    assert_eq!(pause.begin_ns, 4_432_945_990_433_960);
+    assert_eq!(pause.start_ns, 4_432_945_990_433_960);
     assert_eq!(pause.duration_ns(), 71_436);
     assert_eq!(pause.generation, Pause::UNKNOWN_GENERATION);
     assert_eq!(pause.reason, GcReason::Unknown);
@@ -161,7 +161,7 @@ fn kernels_and_calls_of_three_versions() {
         "context": 1, "stream": 23, "correlation": 6904339, "registers per thread": 27,
         "grid": [2400, 1, 1], "est. achieved occupancy %": 100}}"#,
     );
-    assert_eq!(old.begin_ns, 1_682_725_898_082_381_000);
+    assert_eq!(old.start_ns, 1_682_725_898_082_381_000);
     assert_eq!((old.pid, old.device, old.stream), (None, 1, 23));
     assert_eq!(old.correlation, Some(6_904_339));
     let new = kernel(
@@ -169,7 +169,7 @@ fn kernels_and_calls_of_three_versions() {
         "ts": 4458677052061.431, "dur": 5.088, "args": {"External id": 13889, "device": 0, "context": 1,
         "stream": 7, "correlation": 64014, "bytes": 4000, "memory bandwidth (GB/s)": 0.7861}}"#,
     );
-    assert_eq!(new.begin_ns, 4_458_677_052_061_431);
+    assert_eq!(new.start_ns, 4_458_677_052_061_431);
     assert_eq!((new.kind, new.bytes), (GpuOpKind::Memcpy, Some(4000)));
     let call = record(
         r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1102, "tid": 1102,
@@ -180,7 +180,7 @@ fn kernels_and_calls_of_three_versions() {
         unreachable!("{call:?}")
     };
     assert_eq!((call.pid, call.layer), (1102, CudaLayer::Runtime));
-    assert_eq!(call.begin_ns, 1_712_195_495_505_543_200);
+    assert_eq!(call.start_ns, 1_712_195_495_505_543_200);
     assert_eq!(call.correlation, Some(135_071));
 }
 
@@ -232,7 +232,7 @@ fn waits_with_enable_cuda_sync_events() {
         kind: GpuSyncKind::StreamWaitEvent,
         device: Some(0),
         stream: Some(20),
-        begin_ns: 5_500,
+        start_ns: 5_500,
         end_ns: 5_750,
         correlation: Some(119),
         event_stream: Some(7),
@@ -260,7 +260,7 @@ fn annotations_but_not_their_copies_on_the_gpu() {
         pid: 914,
         tid: 914,
         name: "ProfilerStep#1".to_owned(),
-        begin_ns: 4_432_945_676_106_739,
+        start_ns: 4_432_945_676_106_739,
         end_ns: 4_432_945_841_737_465,
     };
     let [first, second] = contents.records.as_slice() else {
@@ -293,6 +293,6 @@ fn damaged_work_is_counted_with_its_place() {
     let [Record::GpuOp(op)] = contents.records.as_slice() else {
         unreachable!("{:?}", contents.records)
     };
-    assert_eq!((op.begin_ns, op.end_ns), (1500, 1502));
+    assert_eq!((op.start_ns, op.end_ns), (1500, 1502));
     assert_eq!((op.device, op.stream), (0, u64::MAX));
 }

@@ -142,9 +142,9 @@ prop_compose! {
 }
 
 fn source() -> impl Strategy<Value = EventSource> {
-    let both = (time(), 0..(1u64 << 61)).prop_map(|(begin_ns, length_ns)| EventSource::Both {
-        begin_ns,
-        end_ns: begin_ns + length_ns,
+    let both = (time(), 0..(1u64 << 61)).prop_map(|(start_ns, length_ns)| EventSource::Both {
+        start_ns,
+        end_ns: start_ns + length_ns,
     });
     prop_oneof![Just(EventSource::Probes), Just(EventSource::Injected), both]
 }
@@ -152,7 +152,7 @@ fn source() -> impl Strategy<Value = EventSource> {
 prop_compose! {
     fn pause()(
         (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
         generation in prop_oneof![0..3u8, Just(Pause::UNKNOWN_GENERATION)],
         reason in reason(),
         (collected, uncollectable, cpu_ns) in (count(), count(), count()),
@@ -163,7 +163,7 @@ prop_compose! {
         source in source(),
     ) -> Record {
         Record::Pause(Pause {
-            pid, tid, begin_ns, end_ns: begin_ns + length_ns, generation, reason, collected,
+            pid, tid, start_ns, end_ns: start_ns + length_ns, generation, reason, collected,
             uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
             unfinished, stack, young_count, counters, source,
         })

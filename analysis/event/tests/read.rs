@@ -48,12 +48,12 @@ fn array_form_pretty_printed_in_any_order() {
     let (pauses, others, ending) = collections(text).unwrap();
     assert_eq!(others, 1);
     assert_eq!(pauses.len(), 2);
-    assert_eq!((pauses[0].begin_ns, pauses[0].end_ns), (10_000, 12_500));
+    assert_eq!((pauses[0].start_ns, pauses[0].end_ns), (10_000, 12_500));
     assert_eq!(pauses[0].generation, 1);
     assert_eq!(pauses[0].collected, Some(7));
     assert_eq!(pauses[0].reason, GcReason::Unknown);
     assert_eq!(pauses[1].generation, Pause::UNKNOWN_GENERATION);
-    assert_eq!(pauses[1].begin_ns, 1_000_000);
+    assert_eq!(pauses[1].start_ns, 1_000_000);
     assert_eq!(ending.cut, None);
     assert_eq!(ending.anomalies.count, 0);
 }
@@ -80,7 +80,7 @@ fn pytorch_profiler_with_large_other_sections() {
     );
     let (pauses, others, ending) = collections(text.as_bytes()).unwrap();
     assert_eq!(pauses.len(), 1);
-    assert_eq!(pauses[0].begin_ns, 6_217_342_000_123);
+    assert_eq!(pauses[0].start_ns, 6_217_342_000_123);
     assert_eq!(others, 2);
     assert_eq!(
         ending,

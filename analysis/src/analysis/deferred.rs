@@ -60,7 +60,7 @@ impl Analysis {
         let repeated = gpu::merge::merge(&self.timelines, &self.spans()).repeated;
         for deferred in waiting {
             for (process, pause) in &deferred.pauses {
-                if !repeated.contains(&(deferred.trace, pause.pid, pause.begin_ns)) {
+                if !repeated.contains(&(deferred.trace, pause.pid, pause.start_ns)) {
                     self.add_pause(*process, pause);
                 }
             }

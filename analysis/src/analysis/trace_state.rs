@@ -42,9 +42,9 @@ pub(crate) struct TraceState {
 }
 
 impl TraceState {
-    pub(super) fn see(&mut self, begin_ns: u64, end_ns: u64) {
-        let (first, last) = self.span.get_or_insert((begin_ns, end_ns));
-        *first = begin_ns.min(*first);
+    pub(super) fn see(&mut self, start_ns: u64, end_ns: u64) {
+        let (first, last) = self.span.get_or_insert((start_ns, end_ns));
+        *first = start_ns.min(*first);
         *last = end_ns.max(*last);
     }
 

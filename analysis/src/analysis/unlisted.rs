@@ -186,12 +186,12 @@ impl UnlistedProcess {
     /// Counts a pause; whether it was a full collection.
     fn add(&mut self, pause: &Pause) -> bool {
         if self.pauses == 0 {
-            (self.first_ns, self.last_ns) = (pause.begin_ns, pause.begin_ns);
+            (self.first_ns, self.last_ns) = (pause.start_ns, pause.start_ns);
         }
-        let from_ns = pause.begin_ns.max(self.last_ns.min(pause.end_ns));
+        let from_ns = pause.start_ns.max(self.last_ns.min(pause.end_ns));
         self.paused_ns = self.paused_ns.saturating_add(pause.end_ns - from_ns);
         self.pauses += 1;
-        self.first_ns = self.first_ns.min(pause.begin_ns);
+        self.first_ns = self.first_ns.min(pause.start_ns);
         self.last_ns = self.last_ns.max(pause.end_ns);
         self.calls_collect |= pause.reason == GcReason::Manual;
         pause.generation == 2 || self.free_threaded

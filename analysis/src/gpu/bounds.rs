@@ -109,11 +109,11 @@ pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<P
     let mut covered_ns = 0;
     let pauses = timeline.pauses.iter().enumerate();
     let bounds = pauses.map(|(index, pause)| {
-        let begin_ns = pause.begin_ns.max(covered_ns);
-        let end_ns = pause.end_ns.max(begin_ns);
+        let start_ns = pause.start_ns.max(covered_ns);
+        let end_ns = pause.end_ns.max(start_ns);
         covered_ns = end_ns;
         let part = PauseSpan {
-            begin_ns,
+            start_ns,
             end_ns,
             ..*pause
         };
@@ -153,13 +153,13 @@ impl BoundsEvaluator<'_> {
         if !self.one_device {
             return (BoundsRule::NotKnown, 0, length_ns);
         }
-        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
-        if self.emptiness.at(begin_ns) && !self.activity.put_between(begin_ns, end_ns) {
+        let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
+        if self.emptiness.at(start_ns) && !self.activity.put_between(start_ns, end_ns) {
             let at_least_ns = length_ns.saturating_sub(AT_ONCE_NS);
             return (BoundsRule::GpuWasEmpty, at_least_ns, length_ns);
         }
         match self.activity.next_sync(end_ns) {
-            Some(sync) if !self.activity.put_between(begin_ns, sync.begin_ns) => {
+            Some(sync) if !self.activity.put_between(start_ns, sync.start_ns) => {
                 match sync.waited_ns() {
                     ..=AT_ONCE_NS => (BoundsRule::GpuFoundEmpty, 0, length_ns),
                     _ => (BoundsRule::GpuStayedBusy, 0, 0),
@@ -171,7 +171,7 @@ impl BoundsEvaluator<'_> {
 
     /// Whether no work of the GPU can have been delayed.
     fn without_work(&self, pause: &PauseSpan) -> bool {
-        let nothing_after = || !self.activity.put_between(pause.begin_ns, u64::MAX);
+        let nothing_after = || !self.activity.put_between(pause.start_ns, u64::MAX);
         let nothing_before = || !self.activity.put_before(pause.end_ns);
         pause.reason == GcReason::Shutdown
             || (self.complete && (nothing_before() || nothing_after()))
@@ -180,12 +180,12 @@ impl BoundsEvaluator<'_> {
     /// The collecting thread keeps the interpreter's lock, so a launching thread stands still as soon as it needs
     /// it: at most from the last sign of it on.
     fn on_other_thread(&self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
-        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
+        let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         let mut all_waited = true;
         let blocked_ns = self.activity.launching.iter().map(|thread| {
             let (seen_ns, waited) = self.last_sign(*thread, pause);
             all_waited &= waited;
-            end_ns.saturating_sub(seen_ns.clamp(begin_ns, end_ns))
+            end_ns.saturating_sub(seen_ns.clamp(start_ns, end_ns))
         });
         let at_most_ns = blocked_ns.max().unwrap_or(0);
         match all_waited {
@@ -198,7 +198,7 @@ impl BoundsEvaluator<'_> {
     /// it waited for the GPU until the end.
     fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
         let calls = &self.timeline.calls;
-        let begun = calls.partition_point(|call| call.begin_ns <= pause.end_ns);
+        let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);
         let before = calls.get(..begun).unwrap_or_default();
         let call = before.iter().rev().find(|call| call.thread == thread);
         let launches = &self.timeline.counted_launches;
@@ -216,7 +216,7 @@ impl BoundsEvaluator<'_> {
                     | CallEffect::DeviceSynchronize
                     | CallEffect::EventSynchronize
             );
-            waits && call.end_ns >= pause.end_ns && call.begin_ns <= pause.begin_ns
+            waits && call.end_ns >= pause.end_ns && call.start_ns <= pause.start_ns
         });
         let call_ns = call.map_or(0, |call| call.end_ns.min(pause.end_ns));
         (call_ns.max(launch_ns), waited)

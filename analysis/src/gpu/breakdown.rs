@@ -22,7 +22,7 @@ const BACK_TO_BACK_NS: i64 = 30_000;
 /// An operation with times as wanted. Rounded to whole microseconds it may end before it begins.
 #[derive(Clone, Copy, Debug)]
 struct TimedOp {
-    begin_ns: i64,
+    start_ns: i64,
     end_ns: i64,
     /// Begin of the call that launched it.
     launched_ns: Option<i64>,
@@ -33,9 +33,9 @@ struct TimedOp {
 impl TimedOp {
     fn exact(op: &Op, call: Option<&Call>) -> Self {
         Self {
-            begin_ns: signed(op.begin_ns),
+            start_ns: signed(op.start_ns),
             end_ns: signed(op.end_ns),
-            launched_ns: call.map(|call| signed(call.begin_ns)),
+            launched_ns: call.map(|call| signed(call.start_ns)),
             stream: op.stream,
             name: op.name,
         }
@@ -43,11 +43,11 @@ impl TimedOp {
 
     /// As HTA's `round_down_time_stamps` leaves it: begins rounded up, ends down.
     fn rounded(op: &Op, call: Option<&Call>) -> Self {
-        let (begin, length) = (microseconds(op.begin_ns), microseconds(op.duration_ns()));
+        let (begin, length) = (microseconds(op.start_ns), microseconds(op.duration_ns()));
         Self {
-            begin_ns: whole_ns(begin.ceil()),
+            start_ns: whole_ns(begin.ceil()),
             end_ns: whole_ns((begin + length).floor()),
-            launched_ns: call.map(|call| whole_ns(microseconds(call.begin_ns).ceil())),
+            launched_ns: call.map(|call| whole_ns(microseconds(call.start_ns).ceil())),
             stream: op.stream,
             name: op.name,
         }
@@ -113,11 +113,11 @@ fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let before_ns = last_step(timeline);
     let ops = work.ops.iter().filter_map(|op| {
         let call = timeline.calls.get(op.call as usize);
-        let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.begin_ns < limit));
+        let kept = before_ns.is_none_or(|limit| call.is_some_and(|call| call.start_ns < limit));
         kept.then(|| TimedOp::rounded(op, call))
     });
     let mut ops: Vec<TimedOp> = ops.collect();
-    ops.sort_by_key(|op| op.begin_ns);
+    ops.sort_by_key(|op| op.start_ns);
     ops
 }
 
@@ -129,7 +129,7 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
     };
     let first = steps().next()?;
     steps().find(|step| step.number != first.number)?;
-    steps().map(|step| step.begin_ns).max()
+    steps().map(|step| step.start_ns).max()
 }
 
 /// Sum of the lengths of merged operations, and the time from the first begin to the last merged
@@ -137,14 +137,14 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
 fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {
-        first = first.or(Some(op.begin_ns));
+        first = first.or(Some(op.start_ns));
         group = Some(match group {
-            Some((begin, end)) if op.begin_ns <= end => (begin, end.max(op.end_ns)),
+            Some((begin, end)) if op.start_ns <= end => (begin, end.max(op.end_ns)),
             Some((begin, end)) => {
                 run = run.saturating_add(end.saturating_sub(begin));
-                (op.begin_ns, op.end_ns)
+                (op.start_ns, op.end_ns)
             }
-            None => (op.begin_ns, op.end_ns),
+            None => (op.start_ns, op.end_ns),
         });
     }
     match (first, group) {
@@ -196,7 +196,7 @@ fn idle_by_stream(ops: &[TimedOp]) -> BTreeMap<u32, StreamIdle> {
             streams.insert(op.stream, (op.end_ns, [0; 3]));
             continue;
         };
-        let gap_ns = op.begin_ns - *previous_ns;
+        let gap_ns = op.start_ns - *previous_ns;
         let late = op.launched_ns.is_some_and(|at_ns| at_ns > *previous_ns);
         match () {
             () if late => *host_wait = host_wait.saturating_add(gap_ns),
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn rounding_is_inward() {
         let op = Op {
-            begin_ns: 10_200,
+            start_ns: 10_200,
             end_ns: 12_900,
             stream: 0,
             name: 0,
@@ -259,12 +259,12 @@ mod tests {
             sequence: 0,
         };
         let rounded = TimedOp::rounded(&op, None);
-        assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 12_000));
+        assert_eq!((rounded.start_ns, rounded.end_ns), (11_000, 12_000));
         let short = Op {
             end_ns: 10_700,
             ..op
         };
         let rounded = TimedOp::rounded(&short, None);
-        assert_eq!((rounded.begin_ns, rounded.end_ns), (11_000, 10_000));
+        assert_eq!((rounded.start_ns, rounded.end_ns), (11_000, 10_000));
     }
 }

@@ -37,8 +37,8 @@ fn of_process(timeline: &Timeline) -> CauseReport {
     let model = ReplayModel::learn(&job);
     let without = model.replay(&ReplayChange::without_all(&job));
     let attribution = attribute(&job, &model, AttributionBudget::for_model(&model));
-    let begin_ns = begin_ns(timeline);
-    let span_ns = attribution.end_ns.saturating_sub(begin_ns);
+    let start_ns = start_ns(timeline);
+    let span_ns = attribution.end_ns.saturating_sub(start_ns);
     let cost_ns = attribution.cost_ns;
     let steps = StepEvidence::collect(timeline, 0, &without);
     CauseReport {
@@ -67,7 +67,7 @@ fn of_process(timeline: &Timeline) -> CauseReport {
         devices: devices(timeline, &without),
         replayed_alone: attribution.pauses.len() as u64,
         parts: parts(&attribution.pauses),
-        longest: longest(timeline, &attribution, begin_ns),
+        longest: longest(timeline, &attribution, start_ns),
     }
 }
 
@@ -90,9 +90,9 @@ fn effort(pauses: &[PauseSpan]) -> PauseTotal {
 }
 
 /// The first call or operation.
-fn begin_ns(timeline: &Timeline) -> u64 {
-    let calls = timeline.calls.first().map(|call| call.begin_ns);
-    let ops = timeline.ops.first().map(|op| op.begin_ns);
+fn start_ns(timeline: &Timeline) -> u64 {
+    let calls = timeline.calls.first().map(|call| call.start_ns);
+    let ops = timeline.ops.first().map(|op| op.start_ns);
     calls.into_iter().chain(ops).min().unwrap_or(0)
 }
 
@@ -108,14 +108,14 @@ fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
         timeline
             .pauses
             .iter()
-            .map(|pause| (pause.begin_ns, pause.end_ns)),
+            .map(|pause| (pause.start_ns, pause.end_ns)),
     );
     let of_device = |device: u32| {
         let ops = timeline
             .ops
             .iter()
             .filter(|op| timeline.device(op) == Some(device));
-        let busy = union(ops.map(|op| (op.begin_ns, op.end_ns)));
+        let busy = union(ops.map(|op| (op.start_ns, op.end_ns)));
         let idle: Vec<(u64, u64)> = busy
             .windows(2)
             .filter_map(|pair| Some((pair.first()?.1, pair.last()?.0)))
@@ -175,7 +175,7 @@ fn parts(pauses: &[PauseCost]) -> PauseCostParts {
 fn longest(
     timeline: &Timeline,
     attribution: &PauseAttribution,
-    begin_ns: u64,
+    start_ns: u64,
 ) -> Vec<PauseCostReport> {
     let shares = attribution.shares.iter();
     let shares: HashMap<u32, u64> = shares
@@ -184,7 +184,7 @@ fn longest(
     let of_pause = |cost: &PauseCost| {
         let span = timeline.pauses.get(cost.pause.pause as usize)?;
         let thread = timeline.threads.get(span.thread as usize);
-        let after_start = i128::from(span.begin_ns) - i128::from(begin_ns);
+        let after_start = i128::from(span.start_ns) - i128::from(start_ns);
         Some(PauseCostReport {
             after_start_ns: i64::try_from(after_start).unwrap_or(i64::MAX),
             tid: thread.map_or(0, |thread| thread.tid),

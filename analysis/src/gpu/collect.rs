@@ -47,7 +47,7 @@ pub struct TimelineCollector {
 /// An operation before its process and its call are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
-    begin_ns: u64,
+    start_ns: u64,
     end_ns: u64,
     stream: Stream,
     name: u32,
@@ -117,7 +117,7 @@ impl TimelineCollector {
             count.map_or(NONE, |count| u32::try_from(count).unwrap_or(NONE - 1))
         };
         part.pauses.push(&PauseSpan {
-            begin_ns: pause.begin_ns,
+            start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
             collected: saturated(pause.collected),
@@ -135,13 +135,13 @@ impl TimelineCollector {
         let thread = part.thread(call.tid);
         part.calls.push(RawCall {
             call: Call {
-                begin_ns: call.begin_ns,
+                start_ns: call.start_ns,
                 end_ns: call.end_ns,
                 thread,
                 function,
                 kind,
                 stream: NONE,
-                timed: call.end_ns > call.begin_ns,
+                timed: call.end_ns > call.start_ns,
             },
             correlation: call.correlation,
             stream: call.stream,
@@ -154,7 +154,7 @@ impl TimelineCollector {
         let group = collective.and_then(|collective| collective.group.as_deref());
         let sequence = collective.and_then(|collective| collective.sequence);
         self.ops.push(RawOp {
-            begin_ns: op.begin_ns,
+            start_ns: op.start_ns,
             end_ns: op.end_ns,
             stream: Stream {
                 device: op.device,
@@ -179,18 +179,18 @@ impl TimelineCollector {
         let name = self.names.intern(&annotation.name);
         let part = self.processes.entry(annotation.pid).or_default();
         let thread = part.thread(annotation.tid);
-        let (begin_ns, end_ns) = (annotation.begin_ns, annotation.end_ns);
+        let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
         let number = annotation.name.strip_prefix(PROFILER_STEP);
         match number.and_then(|number| number.parse().ok()) {
             Some(number) => part.steps.push(StepSpan {
-                begin_ns,
+                start_ns,
                 end_ns,
                 thread,
                 number,
                 source: StepSource::ProfilerStep,
             }),
             None => part.annotations.push(AnnotationSpan {
-                begin_ns,
+                start_ns,
                 end_ns,
                 thread,
                 name,
@@ -234,7 +234,7 @@ impl TimelineCollector {
                 for (pid, part) in several {
                     let calls = part.calls.iter();
                     let calls =
-                        calls.filter_map(|raw| Some((raw.correlation?, raw.call.begin_ns, **pid)));
+                        calls.filter_map(|raw| Some((raw.correlation?, raw.call.start_ns, **pid)));
                     owners.calls.extend(calls);
                 }
                 owners.calls.sort_unstable();
@@ -254,7 +254,7 @@ impl TimelineCollector {
     fn ops_by_process(&mut self, owners: &OperationOwners) -> BTreeMap<u32, Vec<RawOp>> {
         let mut ops = std::mem::take(&mut self.ops);
         // Sorted once: so duplicates stand together, and each process's operations are in order.
-        ops.sort_by_key(|op| (op.begin_ns, op.end_ns, op.stream, op.correlation, op.name));
+        ops.sort_by_key(|op| (op.start_ns, op.end_ns, op.stream, op.correlation, op.name));
         let mut by_process: BTreeMap<u32, Vec<RawOp>> = BTreeMap::new();
         if let Some(only) = owners.only
             && ops.iter().all(|op| op.pid.is_none_or(|pid| pid == only))
@@ -265,7 +265,7 @@ impl TimelineCollector {
         }
         for op in ops {
             let pid = op.pid;
-            let pid = pid.unwrap_or_else(|| owners.of(op.correlation, op.begin_ns));
+            let pid = pid.unwrap_or_else(|| owners.of(op.correlation, op.start_ns));
             by_process.entry(pid).or_default().push(op);
         }
         by_process
@@ -275,7 +275,7 @@ impl TimelineCollector {
         let mut by_process: BTreeMap<u32, Vec<GpuSync>> = BTreeMap::new();
         for sync in std::mem::take(&mut self.syncs) {
             let pid = sync.pid;
-            let pid = pid.unwrap_or_else(|| owners.of(sync.correlation, sync.begin_ns));
+            let pid = pid.unwrap_or_else(|| owners.of(sync.correlation, sync.start_ns));
             by_process.entry(pid).or_default().push(sync);
         }
         by_process
@@ -293,15 +293,15 @@ struct OperationOwners {
 }
 
 impl OperationOwners {
-    /// [`NO_PROCESS`] where it cannot be reported. Of calls of one id the last before `begin_ns`.
-    fn of(&self, correlation: Option<u64>, begin_ns: u64) -> u32 {
+    /// [`NO_PROCESS`] where it cannot be reported. Of calls of one id the last before `start_ns`.
+    fn of(&self, correlation: Option<u64>, start_ns: u64) -> u32 {
         if let Some(only) = self.only {
             return only;
         }
         let of_call = |id: u64| {
             let behind = self
                 .calls
-                .partition_point(|call| (call.0, call.1) <= (id, begin_ns));
+                .partition_point(|call| (call.0, call.1) <= (id, start_ns));
             let before = behind.checked_sub(1).and_then(|at| self.calls.get(at));
             let mut around = before.into_iter().chain(self.calls.get(behind));
             around.find(|call| call.0 == id).map(|call| call.2)

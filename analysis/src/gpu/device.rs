@@ -22,7 +22,7 @@ pub(crate) struct DeviceTimeline<'a> {
 /// An interval in which none of the device's streams did anything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceGap<'a> {
-    pub(crate) begin_ns: u64,
+    pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     /// The operation that ended last.
     pub(crate) before: &'a Op,
@@ -32,7 +32,7 @@ pub(crate) struct DeviceGap<'a> {
 
 impl DeviceGap<'_> {
     pub(crate) fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -46,7 +46,7 @@ impl<'a> DeviceTimeline<'a> {
             }
         }
         let works = by_device.into_iter().map(|(device, mut ops)| {
-            ops.sort_by_key(|op| op.begin_ns);
+            ops.sort_by_key(|op| op.start_ns);
             Self {
                 timeline,
                 device,
@@ -68,14 +68,14 @@ impl<'a> DeviceTimeline<'a> {
 
     /// First begin and last end.
     pub(crate) fn span(&self) -> (u64, u64) {
-        let first = self.ops.first().map_or(0, |op| op.begin_ns);
+        let first = self.ops.first().map_or(0, |op| op.start_ns);
         let last = self.ops.iter().map(|op| op.end_ns).max();
         (first, last.unwrap_or(first).max(first))
     }
 
     /// When it did something.
     pub(crate) fn busy(&self) -> Intervals {
-        Intervals::of(self.ops.iter().map(|op| (op.begin_ns, op.end_ns)))
+        Intervals::of(self.ops.iter().map(|op| (op.start_ns, op.end_ns)))
     }
 
     /// When it did nothing, by start. Together they are as long as the span minus the busy time.
@@ -86,15 +86,15 @@ impl<'a> DeviceTimeline<'a> {
             return gaps;
         };
         for op in ops {
-            if op.begin_ns > before.end_ns {
+            if op.start_ns > before.end_ns {
                 gaps.push(DeviceGap {
-                    begin_ns: before.end_ns,
-                    end_ns: op.begin_ns,
+                    start_ns: before.end_ns,
+                    end_ns: op.start_ns,
                     before,
                     after: op,
                 });
             } else if let Some(gap) = gaps.last_mut()
-                && gap.end_ns == op.begin_ns
+                && gap.end_ns == op.start_ns
                 && gap.after.call == NONE
             {
                 gap.after = op;

@@ -38,7 +38,7 @@ fn streams(work: &DeviceTimeline<'_>) -> Vec<StreamReport> {
     let printed = breakdown::printed_idle(work);
     let exact = breakdown::exact_idle(work);
     let reports = by_stream.into_iter().map(|(index, ops)| {
-        let busy = Intervals::of(ops.iter().map(|op| (op.begin_ns, op.end_ns)));
+        let busy = Intervals::of(ops.iter().map(|op| (op.start_ns, op.end_ns)));
         let stream = work.timeline.streams.get(index as usize);
         StreamReport {
             stream: stream.map_or(0, |stream| stream.number),

@@ -96,7 +96,7 @@ struct RankedGap {
 impl RankedGap {
     fn order(&self) -> (u64, Reverse<(usize, u64, u32)>) {
         let id = self.gap.id;
-        let place = (id.trace, self.gap.begin_ns, id.device);
+        let place = (id.trace, self.gap.start_ns, id.device);
         (self.gap.duration_ns, Reverse(place))
     }
 }
@@ -133,8 +133,8 @@ fn gap_report(
     let (first_ns, _) = work.span();
     GapReport {
         id: work.id(),
-        begin_ns: gap.begin_ns,
-        after_first_ns: gap.begin_ns.saturating_sub(first_ns),
+        start_ns: gap.start_ns,
+        after_first_ns: gap.start_ns.saturating_sub(first_ns),
         duration_ns: gap.duration_ns(),
         before: name(timeline, gap.before),
         after: name(timeline, gap.after),
@@ -175,7 +175,7 @@ impl HostActivity {
         let mut raw: HashMap<u32, [Vec<(u64, u64)>; 4]> = HashMap::new();
         for pause in &timeline.pauses {
             let [pauses, ..] = raw.entry(pause.thread).or_default();
-            pauses.push((pause.begin_ns, pause.end_ns));
+            pauses.push((pause.start_ns, pause.end_ns));
         }
         for call in &timeline.calls {
             if !call.kind.may_block() {
@@ -186,14 +186,14 @@ impl HostActivity {
                 CallEffect::Copy | CallEffect::Memory => memory,
                 _ => synchronising,
             };
-            list.push((call.begin_ns, call.end_ns));
+            list.push((call.start_ns, call.end_ns));
         }
         let mut loads = HashMap::new();
         for span in &timeline.annotations {
             let name = || loads_data(timeline.names.text(span.name));
             if *loads.entry(span.name).or_insert_with(name) {
                 let [_, _, _, data] = raw.entry(span.thread).or_default();
-                data.push((span.begin_ns, span.end_ns));
+                data.push((span.start_ns, span.end_ns));
             }
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
@@ -212,7 +212,7 @@ impl HostActivity {
                 timeline
                     .pauses
                     .iter()
-                    .map(|pause| (pause.begin_ns, pause.end_ns)),
+                    .map(|pause| (pause.start_ns, pause.end_ns)),
             ),
         }
     }
@@ -220,7 +220,7 @@ impl HostActivity {
     /// Thread ids of those that collected during a gap, the longest first.
     fn collecting(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> Vec<u32> {
         let threads = self.threads.iter().filter_map(|(thread, activity)| {
-            let time_ns = activity.pauses.length_within(gap.begin_ns, gap.end_ns);
+            let time_ns = activity.pauses.length_within(gap.start_ns, gap.end_ns);
             let tid = timeline.threads.get(*thread as usize)?.tid;
             (time_ns > 0).then_some((Reverse(time_ns), tid))
         });
@@ -235,7 +235,7 @@ impl HostActivity {
     /// thread waited for data; it did something else.
     fn during(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> HostTime {
         let mut time = HostTime::default();
-        let mut rest = vec![(gap.begin_ns, gap.end_ns)];
+        let mut rest = vec![(gap.start_ns, gap.end_ns)];
         let Some(call) = timeline.calls.get(gap.after.call as usize) else {
             time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
             time.unknown_ns = length(&rest);
@@ -258,7 +258,7 @@ impl HostActivity {
 
 /// The part of a gap after the call had begun whose operation ends the gap.
 fn launched(call: &Call, gap: &DeviceGap<'_>) -> Intervals {
-    Intervals::of([(call.begin_ns.max(gap.begin_ns), gap.end_ns)])
+    Intervals::of([(call.start_ns.max(gap.start_ns), gap.end_ns)])
 }
 
 /// Whether an annotation of that name says that data is being loaded: torch's

@@ -41,14 +41,14 @@ fn one_device(work: &DeviceTimeline<'_>) -> Option<DeviceLaunching> {
     let (first_ns, last_ns) = work.span();
     let depth = |until: fn(&Op) -> u64| {
         let spans = launched.ops.iter();
-        let spans = spans.map(|(call, op)| (call.begin_ns, until(op)));
+        let spans = spans.map(|(call, op)| (call.start_ns, until(op)));
         depth(spans, first_ns, last_ns)
     };
     Some(DeviceLaunching {
         id: work.id(),
         left_out: launched.left_out,
         latency: latency(&launched.ops),
-        waiting: depth(|op| op.begin_ns),
+        waiting: depth(|op| op.start_ns),
         unfinished: depth(|op| op.end_ns),
     })
 }
@@ -72,7 +72,7 @@ fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
         };
         let of_graph = call.kind == CallEffect::GraphLaunch && *seen;
         *seen = true;
-        if !of_graph && op.begin_ns >= call.begin_ns {
+        if !of_graph && op.start_ns >= call.start_ns {
             ops.push((call, *op));
         }
     }
@@ -84,7 +84,7 @@ fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
     let mut distribution = Distribution::new(DIGITS);
     let mut min_ns = u64::MAX;
     for (call, op) in ops {
-        let latency_ns = op.begin_ns.saturating_sub(call.begin_ns);
+        let latency_ns = op.start_ns.saturating_sub(call.start_ns);
         min_ns = min_ns.min(latency_ns);
         distribution.add(latency_ns);
     }

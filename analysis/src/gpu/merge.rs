@@ -58,7 +58,7 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
                 };
                 let pair = join::join(&own.unpacked(), theirs_, recognised_by);
                 let begins = pair.repeated.into_iter();
-                let repeated = begins.map(|begin_ns| (theirs_.trace, theirs_.pid, begin_ns));
+                let repeated = begins.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
                 used.insert(index);
                 joined.push((*at, pair.timeline));
@@ -194,20 +194,20 @@ fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
 
 impl Timeline {
     /// An interval of its time in nanoseconds since 1970, where that is known.
-    fn unix(&self, (begin_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
+    fn unix(&self, (start_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
         let offset = i128::from(self.unix_offset_ns?);
-        Some((i128::from(begin_ns) + offset, i128::from(end_ns) + offset))
+        Some((i128::from(start_ns) + offset, i128::from(end_ns) + offset))
     }
 
     /// First and last time of anything on it.
     fn window(&self) -> Option<(u64, u64)> {
-        let ops = self.ops.iter().map(|op| (op.begin_ns, op.end_ns));
-        let calls = self.calls.iter().map(|call| (call.begin_ns, call.end_ns));
-        let steps = self.steps.iter().map(|step| (step.begin_ns, step.end_ns));
+        let ops = self.ops.iter().map(|op| (op.start_ns, op.end_ns));
+        let calls = self.calls.iter().map(|call| (call.start_ns, call.end_ns));
+        let steps = self.steps.iter().map(|step| (step.start_ns, step.end_ns));
         let pauses = self.pauses.iter();
-        let pauses = pauses.map(|pause| (pause.begin_ns, pause.end_ns));
+        let pauses = pauses.map(|pause| (pause.start_ns, pause.end_ns));
         let annotations = self.annotations.iter();
-        let annotations = annotations.map(|span| (span.begin_ns, span.end_ns));
+        let annotations = annotations.map(|span| (span.start_ns, span.end_ns));
         let all = ops
             .chain(calls)
             .chain(steps)

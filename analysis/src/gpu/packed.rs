@@ -16,7 +16,7 @@ pub struct PackedPauses {
 /// What the next pause is told in terms of.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeltaBase {
-    begin_ns: u64,
+    start_ns: u64,
     objects: u32,
 }
 
@@ -24,11 +24,11 @@ impl PackedPauses {
     /// Adds a pause.
     pub fn push(&mut self, pause: &PauseSpan) {
         let begin = pause
-            .begin_ns
-            .wrapping_sub(self.last.begin_ns)
+            .start_ns
+            .wrapping_sub(self.last.start_ns)
             .cast_signed();
         self.number(zigzag(begin));
-        self.number(pause.end_ns.wrapping_sub(pause.begin_ns));
+        self.number(pause.end_ns.wrapping_sub(pause.start_ns));
         self.number(u64::from(pause.thread));
         // What is unknown is the largest number, and the most frequent one: so it is 0.
         self.number(u64::from(pause.collected.wrapping_add(1)));
@@ -42,7 +42,7 @@ impl PackedPauses {
             GcReason::Unknown => 3,
         });
         self.last = DeltaBase {
-            begin_ns: pause.begin_ns,
+            start_ns: pause.start_ns,
             objects: pause.objects,
         };
     }
@@ -62,9 +62,9 @@ impl PackedPauses {
         while let Some(pause) = next(&mut rest, &mut last) {
             pauses.push(pause);
         }
-        pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        pauses.sort_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
         let all = pauses.len();
-        pauses.dedup_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+        pauses.dedup_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
         let repeated = (all - pauses.len()) as u64;
         (pauses, repeated)
     }
@@ -89,14 +89,14 @@ fn unzigzag(value: u64) -> i64 {
 
 fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
     let begin = unzigzag(number(rest)?).cast_unsigned();
-    last.begin_ns = last.begin_ns.wrapping_add(begin);
-    let end_ns = last.begin_ns.wrapping_add(number(rest)?);
+    last.start_ns = last.start_ns.wrapping_add(begin);
+    let end_ns = last.start_ns.wrapping_add(number(rest)?);
     let thread = u32::try_from(number(rest)?).ok()?;
     let collected = u32::try_from(number(rest)?).ok()?.wrapping_sub(1);
     let objects = i64::from(last.objects).checked_add(unzigzag(number(rest)?))?;
     last.objects = u32::try_from(objects).ok()?;
     Some(PauseSpan {
-        begin_ns: last.begin_ns,
+        start_ns: last.start_ns,
         end_ns,
         thread,
         collected,
@@ -151,12 +151,12 @@ mod tests {
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
-            for (begin_ns, end_ns, thread, collected, objects, generation) in values {
-                pauses.push(PauseSpan { begin_ns, end_ns, thread, collected, objects, generation, reason });
+            for (start_ns, end_ns, thread, collected, objects, generation) in values {
+                pauses.push(PauseSpan { start_ns, end_ns, thread, collected, objects, generation, reason });
             }
             pauses.iter().for_each(|pause| packed.push(pause));
             prop_assert_eq!(packed.is_empty(), pauses.is_empty());
-            pauses.sort_by_key(|pause| (pause.begin_ns, pause.end_ns, pause.thread));
+            pauses.sort_by_key(|pause| (pause.start_ns, pause.end_ns, pause.thread));
             prop_assert_eq!(packed.unpack(), (pauses, 0));
         }
     }

@@ -298,11 +298,11 @@ impl JobFinder<'_> {
 /// The first time of anything.
 fn first_ns(timeline: &Timeline) -> Option<u64> {
     let firsts = [
-        timeline.ops.first().map(|op| op.begin_ns),
-        timeline.calls.first().map(|call| call.begin_ns),
-        timeline.pauses.first().map(|pause| pause.begin_ns),
-        timeline.steps.first().map(|step| step.begin_ns),
-        timeline.annotations.first().map(|span| span.begin_ns),
+        timeline.ops.first().map(|op| op.start_ns),
+        timeline.calls.first().map(|call| call.start_ns),
+        timeline.pauses.first().map(|pause| pause.start_ns),
+        timeline.steps.first().map(|step| step.start_ns),
+        timeline.annotations.first().map(|span| span.start_ns),
     ];
     firsts.into_iter().flatten().min()
 }
@@ -313,13 +313,13 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     let numbered = |timeline: &Timeline| {
         let steps = timeline.steps.iter();
         let steps = steps.filter(|step| step.source == StepSource::ProfilerStep);
-        let numbered = steps.map(|step| (step.number, step.begin_ns.cast_signed()));
+        let numbered = steps.map(|step| (step.number, step.start_ns.cast_signed()));
         numbered.collect::<std::collections::HashMap<u64, i64>>()
     };
     let others = numbered(other);
     let apart = numbered(timeline)
         .into_iter()
-        .filter_map(|(number, begin_ns)| Some(others.get(&number)?.saturating_sub(begin_ns)));
+        .filter_map(|(number, start_ns)| Some(others.get(&number)?.saturating_sub(start_ns)));
     let mut apart: Vec<i64> = apart.collect();
     (!apart.is_empty()).then(|| clocks::median(&mut apart))
 }

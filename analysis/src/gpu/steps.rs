@@ -81,7 +81,7 @@ struct StepSums {
 
 impl StepSums {
     fn duration_ns(&self) -> u64 {
-        self.span.end_ns.saturating_sub(self.span.begin_ns)
+        self.span.end_ns.saturating_sub(self.span.start_ns)
     }
 }
 
@@ -93,20 +93,20 @@ impl<'a> StepTable<'a> {
             timeline
                 .pauses
                 .iter()
-                .map(|pause| (pause.begin_ns, pause.end_ns)),
+                .map(|pause| (pause.start_ns, pause.end_ns)),
         );
         let idle = idle(timeline);
         let steps = own().map(|span| {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
-            let overlapping = collected.length_within(span.begin_ns, span.end_ns);
+            let overlapping = collected.length_within(span.start_ns, span.end_ns);
             StepSums {
                 span: *span,
                 gc_ns: overlapping,
                 collections: (begun.len() as u64).max(u64::from(overlapping > 0)),
                 full: full.count() as u64,
                 gpu_idle_ns: timeline.has_gpu_times().then(|| {
-                    let within = |gaps: &Intervals| gaps.length_within(span.begin_ns, span.end_ns);
+                    let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
                     idle.iter().map(within).fold(0, u64::saturating_add)
                 }),
             }
@@ -219,10 +219,10 @@ impl<'a> StepTable<'a> {
 
     fn longest(&self) -> Vec<StepReport> {
         let mut steps: Vec<&StepSums> = self.steps.iter().collect();
-        steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.begin_ns));
+        steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.start_ns));
         let reports = steps.iter().take(LONGEST).map(|step| StepReport {
             number: step.span.number,
-            begin_ns: step.span.begin_ns,
+            start_ns: step.span.start_ns,
             duration_ns: step.duration_ns(),
             gc_ns: step.gc_ns,
             full_collections: step.full,
@@ -249,15 +249,15 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
     let works = DeviceTimeline::of(timeline);
     let idle = works.iter().map(|work| {
         let gaps = work.gaps();
-        Intervals::of(gaps.iter().map(|gap| (gap.begin_ns, gap.end_ns)))
+        Intervals::of(gaps.iter().map(|gap| (gap.start_ns, gap.end_ns)))
     });
     idle.collect()
 }
 
 /// Pauses that began within a step; pauses are sorted by start.
 fn begun_in<'a>(pauses: &'a [PauseSpan], step: &StepSpan) -> &'a [PauseSpan] {
-    let first = pauses.partition_point(|pause| pause.begin_ns < step.begin_ns);
-    let behind = pauses.partition_point(|pause| pause.begin_ns < step.end_ns);
+    let first = pauses.partition_point(|pause| pause.start_ns < step.start_ns);
+    let behind = pauses.partition_point(|pause| pause.start_ns < step.end_ns);
     pauses.get(first..behind).unwrap_or_default()
 }
 

@@ -80,7 +80,7 @@ pub struct Thread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
     /// Begin on the GPU.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End on the GPU.
     pub end_ns: u64,
     /// Index in `streams`.
@@ -101,7 +101,7 @@ impl Op {
     /// Length.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -109,7 +109,7 @@ impl Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End. Where `timed` is false, the begin again.
     pub end_ns: u64,
     /// Index in `threads`.
@@ -128,7 +128,7 @@ impl Call {
     /// Length.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -165,7 +165,7 @@ pub struct EventWait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseSpan {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End.
     pub end_ns: u64,
     /// Index in `threads`.
@@ -184,7 +184,7 @@ impl PauseSpan {
     /// Length.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -192,7 +192,7 @@ impl PauseSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationSpan {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End.
     pub end_ns: u64,
     /// Index in `threads`.
@@ -205,7 +205,7 @@ pub struct AnnotationSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepSpan {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End.
     pub end_ns: u64,
     /// Index in `threads`.
@@ -276,7 +276,7 @@ impl Timeline {
     /// First begin and last end of operations; `None` without any.
     #[must_use]
     pub fn gpu_span(&self) -> Option<(u64, u64)> {
-        let first = self.ops.first()?.begin_ns;
+        let first = self.ops.first()?.start_ns;
         let last = self.ops.iter().map(|op| op.end_ns).max()?;
         Some((first, last))
     }

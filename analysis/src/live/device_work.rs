@@ -50,15 +50,15 @@ impl LiveDeviceWork {
     }
 
     /// Takes an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
-        let end_ns = end_ns.max(begin_ns);
-        self.reach(begin_ns, end_ns, paused);
+    pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
+        let end_ns = end_ns.max(start_ns);
+        self.reach(start_ns, end_ns, paused);
         let (busy_by_bucket, both) = (
             &mut self.busy_by_bucket,
             &mut self.busy_and_paused_by_bucket,
         );
         let busy_and_paused_ns = &mut self.busy_and_paused_ns;
-        self.busy.add(begin_ns, end_ns, |begin, end| {
+        self.busy.add(start_ns, end_ns, |begin, end| {
             busy_by_bucket.cover(begin, end);
             for (from, until) in paused.within(begin, end) {
                 *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
@@ -69,14 +69,14 @@ impl LiveDeviceWork {
     }
 
     /// Lets the span reach so far, and counts the pauses of what is new of it.
-    fn reach(&mut self, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
+    fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let Some((first, last)) = self.span else {
-            self.span = Some((begin_ns, end_ns));
-            self.paused_ns = paused.length_within(begin_ns, end_ns);
+            self.span = Some((start_ns, end_ns));
+            self.paused_ns = paused.length_within(start_ns, end_ns);
             return;
         };
-        if begin_ns < first {
-            let before = paused.length_within(begin_ns, first);
+        if start_ns < first {
+            let before = paused.length_within(start_ns, first);
             self.paused_ns = self.paused_ns.saturating_add(before);
         }
         if end_ns > last {
@@ -85,26 +85,26 @@ impl LiveDeviceWork {
             let after = after.saturating_add(forgotten);
             self.paused_ns = self.paused_ns.saturating_add(after);
         }
-        self.span = Some((first.min(begin_ns), last.max(end_ns)));
+        self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
 
     /// Takes time in which a pause of the process ran and no other did.
-    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         let Some((first, last)) = self.span else {
             return;
         };
-        let within = end_ns.min(last).saturating_sub(begin_ns.max(first));
+        let within = end_ns.min(last).saturating_sub(start_ns.max(first));
         self.paused_ns = self.paused_ns.saturating_add(within);
-        for (from, until) in self.busy.within(begin_ns, end_ns) {
+        for (from, until) in self.busy.within(start_ns, end_ns) {
             self.busy_and_paused_ns = self.busy_and_paused_ns.saturating_add(until - from);
             self.busy_and_paused_by_bucket.cover(from, until);
         }
     }
 
     /// Time in pauses that is forgotten now.
-    pub(super) fn forget_paused(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(super) fn forget_paused(&mut self, start_ns: u64, end_ns: u64) {
         if let Some((_, last)) = self.span {
-            let after = end_ns.saturating_sub(begin_ns.max(last));
+            let after = end_ns.saturating_sub(start_ns.max(last));
             self.paused_after_ns = self.paused_after_ns.saturating_add(after);
         }
     }

@@ -43,7 +43,7 @@ impl BucketSums {
 impl PauseHistory {
     /// Takes a pause.
     pub(super) fn add(&mut self, pause: &Pause) {
-        self.pause_ns.cover(pause.begin_ns, pause.end_ns);
+        self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));
         if let Some(count) = ended.and_then(|by| by.get_mut(generation_index(pause.generation))) {
             *count = count.saturating_add(1);
@@ -51,8 +51,8 @@ impl PauseHistory {
     }
 
     /// Takes time in which a pause ran and no other.
-    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
-        self.paused_ns.cover(begin_ns, end_ns);
+    pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
+        self.paused_ns.cover(start_ns, end_ns);
     }
 
     /// Adds the pauses of another process; time in which at least one ran is then known no more.

@@ -140,15 +140,15 @@ impl LiveProcess {
 
     /// Takes a pause that began at this place.
     pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<LocationIndex>) {
-        let (begin_ns, end_ns) = (pause.begin_ns, pause.end_ns);
+        let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         self.active_ns = self.active_ns.max(end_ns);
         let work = self.work.get_or_insert_with(Box::default);
         work.add(pause, place);
         let (gpus, steps) = (&mut self.gpus, &mut self.steps);
         if let Some(steps) = steps {
-            steps.add_pause(begin_ns);
+            steps.add_pause(start_ns);
         }
-        self.paused.add(begin_ns, end_ns, |from, until| {
+        self.paused.add(start_ns, end_ns, |from, until| {
             work.history.add_paused(from, until);
             gpus.add_paused(from, until);
             if let Some(steps) = steps {
@@ -157,14 +157,14 @@ impl LiveProcess {
         });
         self.paused
             .trim(|from, until| gpus.forget_paused(from, until));
-        self.add_begin(begin_ns);
+        self.add_begin(start_ns);
     }
 
-    fn add_begin(&mut self, begin_ns: u64) {
+    fn add_begin(&mut self, start_ns: u64) {
         // They come nearly in order.
         let later = self.begins.iter().rev();
-        let later = later.take_while(|other| **other > begin_ns).count();
-        self.begins.insert(self.begins.len() - later, begin_ns);
+        let later = later.take_while(|other| **other > start_ns).count();
+        self.begins.insert(self.begins.len() - later, start_ns);
         let newest = self.begins.back().copied().unwrap_or(0);
         while let Some(oldest) = self.begins.front()
             && (self.begins.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
@@ -183,7 +183,7 @@ impl LiveProcess {
     pub(super) fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
         self.gpus
-            .add(op.device, op.begin_ns, op.end_ns, &self.paused);
+            .add(op.device, op.start_ns, op.end_ns, &self.paused);
     }
 
     pub(super) fn add_backward(&mut self, pass: &BackwardStep) {

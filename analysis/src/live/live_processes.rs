@@ -102,9 +102,9 @@ impl LiveProcesses {
             if ended.is_some_and(|at_ns| pause.end_ns <= at_ns.saturating_add(AFTER_END_NS)) {
                 return None;
             }
-            self.begin(pause.pid, pause.begin_ns);
+            self.begin(pause.pid, pause.start_ns);
         }
-        self.at(pause.pid, pause.begin_ns)
+        self.at(pause.pid, pause.start_ns)
     }
 
     /// A description belongs to the process of that id, or begins another if that one has ended.

@@ -40,7 +40,7 @@ impl LongPauses {
         if pause.duration_ns() < self.from_ns {
             return;
         }
-        let later = |entry: &LongPauseEntry| entry.pause.begin_ns <= pause.begin_ns;
+        let later = |entry: &LongPauseEntry| entry.pause.start_ns <= pause.start_ns;
         let mut at = self.entries.partition_point(later);
         if self.entries.len() >= LONG_PAUSES {
             if at == 0 {
@@ -64,7 +64,7 @@ impl LongPauses {
             let names = entry.place.map(|place| places.names(place));
             let (line, below) = names.unwrap_or_default();
             LongPause {
-                begin_unix_ns: clock.unix_ns(entry.pause.begin_ns),
+                start_unix_ns: clock.unix_ns(entry.pause.start_ns),
                 line,
                 below,
                 ..entry.pause.clone()
@@ -79,7 +79,7 @@ fn entry(pause: &Pause, rank: Option<u32>) -> LongPause {
         pid: pause.pid,
         tid: pause.tid,
         rank,
-        begin_ns: pause.begin_ns,
+        start_ns: pause.start_ns,
         duration_ns: pause.duration_ns(),
         generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
         reason: pause.reason.as_str(),
@@ -98,12 +98,12 @@ mod tests {
     use gctrace_event::GcReason;
     use gctrace_event::TraceHeader;
 
-    fn pause(begin_ns: u64, duration_ns: u64) -> Pause {
+    fn pause(start_ns: u64, duration_ns: u64) -> Pause {
         Pause {
             pid: 1,
             tid: 1,
-            begin_ns,
-            end_ns: begin_ns + duration_ns,
+            start_ns,
+            end_ns: start_ns + duration_ns,
             generation: 2,
             reason: GcReason::Manual,
             collected: None,
@@ -133,10 +133,10 @@ mod tests {
         let clock = WallClock::new(&TraceHeader::default());
         let figures = log.figures(&LocationTable::default(), clock);
         assert_eq!(figures.len(), LONG_PAUSES);
-        assert!(figures.is_sorted_by_key(|pause| pause.begin_ns));
+        assert!(figures.is_sorted_by_key(|pause| pause.start_ns));
         assert!(figures.iter().all(|pause| pause.duration_ns == 10));
         // 200 of every third of 600: all of them, but the one that made room.
-        assert!(figures[0].begin_ns < 700, "{}", figures[0].begin_ns);
+        assert!(figures[0].start_ns < 700, "{}", figures[0].start_ns);
         assert_eq!(figures[0].rank, Some(5));
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct ProcessGpus {
 
 impl ProcessGpus {
     /// Takes an operation. `paused`: when pauses of the process ran.
-    pub(super) fn add(&mut self, device: u32, begin_ns: u64, end_ns: u64, paused: &IntervalUnion) {
+    pub(super) fn add(&mut self, device: u32, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let at = self.work.iter().position(|work| work.device == device);
         let at = at.unwrap_or(self.work.len());
         if at == self.work.len() {
@@ -34,7 +34,7 @@ impl ProcessGpus {
             self.work.push(LiveDeviceWork::new(device));
         }
         if let Some(work) = self.work.get_mut(at) {
-            work.add(begin_ns, end_ns, paused);
+            work.add(start_ns, end_ns, paused);
         }
     }
 
@@ -50,16 +50,16 @@ impl ProcessGpus {
     }
 
     /// Takes time in which a pause ran and no other.
-    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for work in &mut self.work {
-            work.add_paused(begin_ns, end_ns);
+            work.add_paused(start_ns, end_ns);
         }
     }
 
     /// Time in pauses that is forgotten now.
-    pub(super) fn forget_paused(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(super) fn forget_paused(&mut self, start_ns: u64, end_ns: u64) {
         for work in &mut self.work {
-            work.forget_paused(begin_ns, end_ns);
+            work.forget_paused(start_ns, end_ns);
         }
     }
 

@@ -40,9 +40,9 @@ impl LiveCost {
     pub(super) fn figures(&self, interval_ns: u64) -> RecorderCost {
         let mut figures = self.last.clone();
         if let Some((at_ns, cpu_ns)) = self.readings.back() {
-            let begin_ns = at_ns.saturating_sub(interval_ns);
+            let start_ns = at_ns.saturating_sub(interval_ns);
             let before = self.readings.iter().rev().skip(1);
-            let nearest = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(begin_ns));
+            let nearest = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(start_ns));
             if let Some((from_ns, from)) = nearest {
                 let used = u128::from(cpu_ns.saturating_sub(*from)) * 1_000_000;
                 let part = used / u128::from(at_ns.saturating_sub(*from_ns).max(1));

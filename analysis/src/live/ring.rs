@@ -73,8 +73,8 @@ impl<T: Copy + Default> BucketRing<T> {
 
 impl BucketRing<u64> {
     /// Adds an interval to the buckets that it covers.
-    pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
-        for (bucket, ns) in buckets(begin_ns, end_ns) {
+    pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
+        for (bucket, ns) in buckets(start_ns, end_ns) {
             if let Some(slot) = self.slot(bucket) {
                 *slot = slot.saturating_add(ns);
             }
@@ -90,8 +90,8 @@ impl BucketRing<u64> {
 
 impl BucketRing<u32> {
     /// Adds an interval to the buckets that it covers; of intervals that do not overlap.
-    pub(super) fn cover(&mut self, begin_ns: u64, end_ns: u64) {
-        for (bucket, ns) in buckets(begin_ns, end_ns) {
+    pub(super) fn cover(&mut self, start_ns: u64, end_ns: u64) {
+        for (bucket, ns) in buckets(start_ns, end_ns) {
             if let Some(slot) = self.slot(bucket) {
                 *slot = slot.saturating_add(u32::try_from(ns).unwrap_or(u32::MAX));
             }
@@ -116,15 +116,15 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
 
 /// The buckets that an interval covers, and how much of it is in each. Of an interval that is longer than what is
 /// kept only the end.
-fn buckets(begin_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-    let begin_ns = begin_ns.max(end_ns.saturating_sub(KEPT_NS));
+fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+    let start_ns = start_ns.max(end_ns.saturating_sub(KEPT_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
-    let first = match begin_ns < end_ns {
-        true => bucket(begin_ns),
+    let first = match start_ns < end_ns {
+        true => bucket(start_ns),
         false => behind,
     };
     (first..behind).map(move |bucket| {
-        let from = begin_ns.max(bucket * BUCKET_NS);
+        let from = start_ns.max(bucket * BUCKET_NS);
         let until = end_ns.min((bucket + 1).saturating_mul(BUCKET_NS));
         (bucket, until.saturating_sub(from))
     })

@@ -34,7 +34,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Name and version of the schema, the value of `schema` in a snapshot.
-pub const SCHEMA: &str = "gctrace.top/1";
+pub const SCHEMA: &str = "gctrace.top/2";
 
 /// Everything, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]

@@ -43,12 +43,12 @@ pub(super) struct PauseTimes<'a> {
 }
 
 impl PauseTimes<'_> {
-    fn within(self, begin_ns: u64, end_ns: u64) -> CountAndTime {
-        let first = self.begins.partition_point(|begin| *begin < begin_ns);
+    fn within(self, start_ns: u64, end_ns: u64) -> CountAndTime {
+        let first = self.begins.partition_point(|begin| *begin < start_ns);
         let behind = self.begins.partition_point(|begin| *begin < end_ns);
         CountAndTime {
             count: behind.saturating_sub(first) as u64,
-            time_ns: self.covered.length_within(begin_ns, end_ns),
+            time_ns: self.covered.length_within(start_ns, end_ns),
         }
     }
 }
@@ -59,17 +59,17 @@ impl LiveSteps {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
         };
-        let begin_ns = pass.begin_ns;
-        if thread.open.is_some_and(|(open_ns, _)| begin_ns <= open_ns) {
+        let start_ns = pass.start_ns;
+        if thread.open.is_some_and(|(open_ns, _)| start_ns <= open_ns) {
             return;
         }
-        let now = pauses.within(begin_ns, u64::MAX);
-        if let Some((open_ns, in_it)) = thread.open.replace((begin_ns, now)) {
+        let now = pauses.within(start_ns, u64::MAX);
+        if let Some((open_ns, in_it)) = thread.open.replace((start_ns, now)) {
             let pauses = CountAndTime {
                 count: in_it.count.saturating_sub(now.count),
                 time_ns: in_it.time_ns.saturating_sub(now.time_ns),
             };
-            thread.close(StepFigures::new(open_ns, begin_ns, pauses));
+            thread.close(StepFigures::new(open_ns, start_ns, pauses));
         }
     }
 
@@ -82,18 +82,18 @@ impl LiveSteps {
     /// Takes an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: PauseTimes<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
-            let (begin_ns, end_ns) = (annotation.begin_ns, annotation.end_ns);
-            let pauses = pauses.within(begin_ns, end_ns);
-            thread.close(StepFigures::new(begin_ns, end_ns, pauses));
+            let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
+            let pauses = pauses.within(start_ns, end_ns);
+            thread.close(StepFigures::new(start_ns, end_ns, pauses));
         }
     }
 
     /// Takes a pause.
-    pub(super) fn add_pause(&mut self, begin_ns: u64) {
+    pub(super) fn add_pause(&mut self, start_ns: u64) {
         for thread in self.threads() {
             let pauses = match &mut thread.open {
-                Some((open_ns, pauses)) if *open_ns <= begin_ns => Some(pauses),
-                _ => thread.around(begin_ns).map(|step| &mut step.pauses),
+                Some((open_ns, pauses)) if *open_ns <= start_ns => Some(pauses),
+                _ => thread.around(start_ns).map(|step| &mut step.pauses),
             };
             if let Some(pauses) = pauses {
                 pauses.count = pauses.count.saturating_add(1);
@@ -102,15 +102,15 @@ impl LiveSteps {
     }
 
     /// Takes time in which a pause ran and no other.
-    pub(super) fn add_paused(&mut self, begin_ns: u64, end_ns: u64) {
+    pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for thread in self.threads() {
             if let Some((open_ns, pauses)) = &mut thread.open {
-                let within = end_ns.saturating_sub(begin_ns.max(*open_ns));
+                let within = end_ns.saturating_sub(start_ns.max(*open_ns));
                 pauses.time_ns = pauses.time_ns.saturating_add(within);
             }
-            let later = |step: &&mut StepFigures| step.end_ns() > begin_ns;
+            let later = |step: &&mut StepFigures| step.end_ns() > start_ns;
             for step in thread.closed.iter_mut().rev().take_while(later) {
-                let from = begin_ns.max(step.begin_ns);
+                let from = start_ns.max(step.start_ns);
                 let within = end_ns.min(step.end_ns()).saturating_sub(from);
                 step.pauses.time_ns = step.pauses.time_ns.saturating_add(within);
             }
@@ -140,22 +140,22 @@ impl LiveSteps {
 }
 
 impl StepFigures {
-    fn new(begin_ns: u64, end_ns: u64, pauses: CountAndTime) -> Self {
+    fn new(start_ns: u64, end_ns: u64, pauses: CountAndTime) -> Self {
         Self {
-            begin_ns,
-            duration_ns: end_ns.saturating_sub(begin_ns),
+            start_ns,
+            duration_ns: end_ns.saturating_sub(start_ns),
             pauses,
         }
     }
 
     /// Lets it end at a time at the latest; what paused after that is not distinguished.
     fn cut(&mut self, until_ns: u64) {
-        let most = until_ns.saturating_sub(self.begin_ns);
+        let most = until_ns.saturating_sub(self.start_ns);
         self.duration_ns = self.duration_ns.min(most);
     }
 
     fn end_ns(&self) -> u64 {
-        self.begin_ns.saturating_add(self.duration_ns)
+        self.start_ns.saturating_add(self.duration_ns)
     }
 }
 
@@ -165,15 +165,15 @@ impl ThreadSteps {
         self.count = self.count.saturating_add(1);
         let at = self
             .closed
-            .partition_point(|other| other.begin_ns < step.begin_ns);
+            .partition_point(|other| other.start_ns < step.start_ns);
         if let Some(next) = self.closed.get(at) {
-            if next.begin_ns == step.begin_ns || (at == 0 && self.closed.len() >= STEPS) {
+            if next.start_ns == step.start_ns || (at == 0 && self.closed.len() >= STEPS) {
                 return;
             }
-            step.cut(next.begin_ns);
+            step.cut(next.start_ns);
         }
         if let Some(before) = at.checked_sub(1).and_then(|at| self.closed.get_mut(at)) {
-            before.cut(step.begin_ns);
+            before.cut(step.start_ns);
         }
         self.closed.insert(at, step);
         if self.closed.len() > STEPS {
@@ -187,7 +187,7 @@ impl ThreadSteps {
         if at_ns >= last.end_ns() {
             return None;
         }
-        let behind = self.closed.partition_point(|step| step.begin_ns <= at_ns);
+        let behind = self.closed.partition_point(|step| step.start_ns <= at_ns);
         let step = self.closed.get_mut(behind.checked_sub(1)?)?;
         (at_ns < step.end_ns()).then_some(step)
     }

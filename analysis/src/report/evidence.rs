@@ -91,7 +91,7 @@ pub struct WorstPause {
     /// Begin, after the start of the recording.
     pub after_start_ns: u64,
     /// Begin, on the clock of the trace.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// Begin, since 1970 (UTC), where the trace tells.
     pub unix_ns: Option<u64>,
     /// Length.

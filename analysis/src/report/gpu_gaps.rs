@@ -45,7 +45,7 @@ pub struct GapReport {
     #[serde(flatten)]
     pub id: DeviceId,
     /// When the last operation before it ended.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// The same, counted from the device's first operation.
     pub after_first_ns: u64,
     /// Until the next operation began.

@@ -119,7 +119,7 @@ pub struct StepReport {
     /// Its number in the trace, else counted from 0.
     pub number: u64,
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
     /// Time in garbage collections within it; 0 where the trace cannot tell.

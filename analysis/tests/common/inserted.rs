@@ -83,10 +83,10 @@ fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
         .iter()
         .filter(|call| call.thread == pause.thread);
     let calls: Vec<_> = calls.collect();
-    let next = calls.iter().position(|call| call.begin_ns > pause.at_ns)?;
+    let next = calls.iter().position(|call| call.start_ns > pause.at_ns)?;
     let last = calls.get(next.checked_sub(1)?)?;
     let at_ns = pause.at_ns.max(last.end_ns + 1);
-    (at_ns < calls[next].begin_ns).then_some(Pause { at_ns, ..pause })
+    (at_ns < calls[next].start_ns).then_some(Pause { at_ns, ..pause })
 }
 
 /// The last end of operations and of calls of threads that do more than ask for the state of
@@ -138,21 +138,21 @@ fn rewritten(
     for (new, old) in order.into_iter().enumerate() {
         place[old] = u32::try_from(new).unwrap_or(NONE);
         let mut call = timeline.calls[old];
-        (call.begin_ns, call.end_ns) = calls[old];
+        (call.start_ns, call.end_ns) = calls[old];
         changed.calls.push(call);
     }
     for (op, times) in changed.ops.iter_mut().zip(ops) {
-        (op.begin_ns, op.end_ns) = times;
+        (op.start_ns, op.end_ns) = times;
         op.call = place.get(op.call as usize).copied().unwrap_or(NONE);
     }
-    changed.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+    changed.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
     for wait in &mut changed.waits {
         wait.call = place.get(wait.call as usize).copied().unwrap_or(NONE);
         wait.event_call = place.get(wait.event_call as usize).copied().unwrap_or(NONE);
     }
     changed.waits.sort_by_key(|wait| wait.call);
     changed.pauses.push(PauseSpan {
-        begin_ns: pause.at_ns,
+        start_ns: pause.at_ns,
         end_ns: pause.at_ns + pause.length_ns,
         thread: pause.thread,
         collected: NONE,
@@ -160,7 +160,7 @@ fn rewritten(
         generation: 2,
         reason: GcReason::Automatic,
     });
-    changed.pauses.sort_by_key(|pause| pause.begin_ns);
+    changed.pauses.sort_by_key(|pause| pause.start_ns);
     changed
 }
 
@@ -179,7 +179,7 @@ fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
         ops: timeline
             .ops
             .iter()
-            .map(|op| (op.begin_ns, op.end_ns))
+            .map(|op| (op.start_ns, op.end_ns))
             .collect(),
         free: vec![(0, 0); timeline.streams.len()],
         last: vec![None; timeline.streams.len()],
@@ -188,13 +188,13 @@ fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
     let mut paused = false;
     let mut calls = Vec::with_capacity(timeline.calls.len());
     for (index, call) in timeline.calls.iter().enumerate() {
-        if !paused && call.begin_ns > pause.at_ns {
+        if !paused && call.start_ns > pause.at_ns {
             later += pause.length_ns;
             paused = true;
         }
-        let begin = call.begin_ns + later;
+        let begin = call.start_ns + later;
         for op in &by_call[index] {
-            host.start(*op, begin, call.begin_ns);
+            host.start(*op, begin, call.start_ns);
         }
         let end = host.end(index, begin, &by_call[index]);
         calls.push((begin, end));
@@ -216,8 +216,8 @@ impl Host<'_> {
     fn start(&mut self, op: usize, call_ns: u64, measured_call_ns: u64) {
         let content = self.timeline.ops[op];
         let (measured_free, free) = self.free[content.stream as usize];
-        let after_call = content.begin_ns.saturating_sub(measured_call_ns);
-        let after_stream = content.begin_ns.saturating_sub(measured_free);
+        let after_call = content.start_ns.saturating_sub(measured_call_ns);
+        let after_stream = content.start_ns.saturating_sub(measured_free);
         // The nearer of the two is what it waited for; the other bounds it.
         let begin = match after_call <= after_stream {
             true => (call_ns + after_call).max(free),
@@ -242,7 +242,7 @@ impl Host<'_> {
         };
         let waited = waits_for.filter(|op| self.timeline.ops[*op].end_ns <= content.end_ns);
         match waited {
-            Some(op) if self.timeline.ops[op].end_ns >= content.begin_ns => {
+            Some(op) if self.timeline.ops[op].end_ns >= content.start_ns => {
                 let back = content.end_ns - self.timeline.ops[op].end_ns;
                 (self.ops[op].1 + back).max(begin + content.duration_ns().min(LAUNCH_NS))
             }
@@ -261,7 +261,7 @@ fn overlap_ns(timeline: &Timeline, pause: Pause) -> u64 {
     let mut until = from;
     let mut idle = 0;
     for op in &timeline.ops {
-        idle += op.begin_ns.min(to).saturating_sub(until);
+        idle += op.start_ns.min(to).saturating_sub(until);
         until = until.max(op.end_ns);
         if until >= to {
             break;

@@ -67,7 +67,7 @@ pub(crate) fn pause(pid: u32, from_ms: u64, to_ms: u64) -> Pause {
     Pause {
         pid,
         tid: pid,
-        begin_ns: START + from_ms * MS,
+        start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
         generation: 0,
         reason: GcReason::Automatic,

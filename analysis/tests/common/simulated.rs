@@ -166,7 +166,7 @@ impl Machine {
         let call = self.call(thread, function, begin, self.now.max(begin), stream);
         let name = self.names.intern("kernel");
         self.timeline.ops.push(Op {
-            begin_ns: start,
+            start_ns: start,
             end_ns: end,
             stream: index(stream),
             name,
@@ -184,7 +184,7 @@ impl Machine {
     fn call(&mut self, thread: u32, function: &str, begin: u64, end: u64, stream: usize) -> u32 {
         let call = index(self.timeline.calls.len());
         self.timeline.calls.push(Call {
-            begin_ns: begin,
+            start_ns: begin,
             end_ns: end,
             thread,
             function: self.names.intern(function),
@@ -231,15 +231,15 @@ impl Machine {
     }
 
     fn sorted(mut self) -> Timeline {
-        self.timeline.ops.sort_by_key(|op| (op.begin_ns, op.end_ns));
+        self.timeline.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         self.timeline.names = Arc::new(self.names);
         self.timeline
     }
 }
 
-pub(crate) fn pause(thread: u32, begin_ns: u64, end_ns: u64) -> PauseSpan {
+pub(crate) fn pause(thread: u32, start_ns: u64, end_ns: u64) -> PauseSpan {
     PauseSpan {
-        begin_ns,
+        start_ns,
         end_ns,
         thread,
         collected: NONE,
@@ -261,11 +261,11 @@ pub(crate) fn assert_same(job: &ReplayJob<'_>, model: &ReplayModel, change: &Rep
     let schedule = model.replay(change);
     for (at, timeline) in job.timelines.iter().enumerate() {
         for (index, op) in timeline.ops.iter().enumerate() {
-            let measured = (op.begin_ns, op.end_ns.max(op.begin_ns));
+            let measured = (op.start_ns, op.end_ns.max(op.start_ns));
             assert_eq!(schedule.op(at, index), measured, "operation {index}");
         }
         for (index, call) in timeline.calls.iter().enumerate() {
-            let measured = (call.begin_ns, call.end_ns.max(call.begin_ns));
+            let measured = (call.start_ns, call.end_ns.max(call.start_ns));
             assert_eq!(schedule.call(at, index), measured, "call {index}");
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         stream: 7,
         kind: GpuOpKind::Kernel,
         name: "kernel".to_owned(),
-        begin_ns: START + from_ms * MS,
+        start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
         correlation: None,
         bytes: None,
@@ -67,7 +67,7 @@ pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
     Record::Step(BackwardStep {
         pid,
         tid: pid,
-        begin_ns: START + from_ms * MS,
+        start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
     })
 }

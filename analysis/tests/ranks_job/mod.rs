@@ -196,11 +196,11 @@ pub(crate) struct RankRun {
 }
 
 /// Runs a job from a moment on.
-pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
+pub(crate) fn run(plan: &Plan, start_ns: u64) -> Vec<RankRun> {
     let mut ranks: Vec<RankRun> = (0..plan.ranks)
         .map(|rank| RankRun {
             rank,
-            host_ns: begin_ns + u64::from(rank) * 37 * US,
+            host_ns: start_ns + u64::from(rank) * 37 * US,
             ..RankRun::default()
         })
         .collect();
@@ -225,11 +225,11 @@ pub(crate) fn run(plan: &Plan, begin_ns: u64) -> Vec<RankRun> {
             }
         }
         kernels(plan, &mut ranks, step, plan.kernels[2]);
-        for (rank, begin_ns) in ranks.iter_mut().zip(begins) {
+        for (rank, start_ns) in ranks.iter_mut().zip(begins) {
             if plan.blocking {
                 rank.synchronize("cudaStreamSynchronize", Some(COMPUTE), rank.compute_ns);
             }
-            rank.end_step(step, begin_ns);
+            rank.end_step(step, start_ns);
         }
     }
     for rank in &mut ranks {
@@ -245,10 +245,10 @@ fn kernels(plan: &Plan, ranks: &mut [RankRun], step: u64, count: u64) {
     for _ in 0..count {
         for rank in ranks.iter_mut() {
             let launched_ns = rank.launch(plan, step);
-            let begin_ns = rank.compute_ns.max(launched_ns + LATENCY);
+            let start_ns = rank.compute_ns.max(launched_ns + LATENCY);
             let place = [u64::from(rank.rank), step, rank.launches, 1];
-            rank.compute_ns = begin_ns + plan.around(plan.kernel_ns, place);
-            rank.op("gemm", COMPUTE, begin_ns, rank.compute_ns, None);
+            rank.compute_ns = start_ns + plan.around(plan.kernel_ns, place);
+            rank.op("gemm", COMPUTE, start_ns, rank.compute_ns, None);
         }
     }
 }
@@ -271,7 +271,7 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
         begins.push((*rank.done(stream)).max(launched_ns + LATENCY));
     }
     let end_ns = begins.iter().max().copied().unwrap_or_default() + plan.transfer_ns;
-    for (rank, begin_ns) in ranks.iter_mut().zip(begins) {
+    for (rank, start_ns) in ranks.iter_mut().zip(begins) {
         // Ends are read from each GPU's own clock: some microseconds apart.
         let place = [u64::from(rank.rank), step, rank.launches, 2];
         let read_ns = end_ns + plan.around(2 * US, place);
@@ -282,8 +282,8 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
             sequence: Some(rank.collectives.len() as u64 + 100),
             size: None,
         });
-        rank.collectives.push((begin_ns, read_ns));
-        rank.op(ALL_REDUCE, stream, begin_ns, read_ns, collective);
+        rank.collectives.push((start_ns, read_ns));
+        rank.op(ALL_REDUCE, stream, start_ns, read_ns, collective);
     }
 }
 
@@ -292,14 +292,14 @@ impl RankRun {
         1000 + self.rank
     }
 
-    fn call(&mut self, function: &'static str, begin_ns: u64, stream: Option<u64>) {
+    fn call(&mut self, function: &'static str, start_ns: u64, stream: Option<u64>) {
         self.ids += 1;
         self.records.push(Record::CudaCall(CudaCall {
             pid: self.pid(),
             tid: self.pid(),
             layer: CudaLayer::Runtime,
             function: function.into(),
-            begin_ns,
+            start_ns,
             end_ns: self.host_ns,
             stream,
             bytes: None,
@@ -320,19 +320,19 @@ impl RankRun {
         if let Some(planned) = plan.pauses.iter().find(mine) {
             self.pause(planned.length_ns);
         }
-        let begin_ns = self.host_ns;
+        let start_ns = self.host_ns;
         self.host_ns += 3 * US;
-        self.call("cudaLaunchKernel", begin_ns, None);
-        begin_ns
+        self.call("cudaLaunchKernel", start_ns, None);
+        start_ns
     }
 
     fn pause(&mut self, length_ns: u64) {
-        let begin_ns = self.host_ns;
+        let start_ns = self.host_ns;
         self.host_ns += length_ns;
         self.records.push(Record::Pause(Pause {
             pid: self.pid(),
             tid: self.pid(),
-            begin_ns,
+            start_ns,
             end_ns: self.host_ns,
             generation: 2,
             reason: GcReason::Automatic,
@@ -357,15 +357,15 @@ impl RankRun {
         self.host_ns += US;
         self.call("cudaEventRecord", recorded_ns, Some(other));
         let event = self.ids;
-        let begin_ns = self.host_ns;
+        let start_ns = self.host_ns;
         self.host_ns += US;
-        self.call("cudaStreamWaitEvent", begin_ns, Some(stream));
+        self.call("cudaStreamWaitEvent", start_ns, Some(stream));
         self.records.push(Record::GpuSync(GpuSync {
             pid: Some(self.pid()),
             kind: GpuSyncKind::StreamWaitEvent,
             device: Some(0),
             stream: Some(stream),
-            begin_ns,
+            start_ns,
             end_ns: self.host_ns,
             correlation: Some(self.ids),
             event_stream: Some(other),
@@ -385,16 +385,16 @@ impl RankRun {
     }
 
     fn synchronize(&mut self, function: &'static str, stream: Option<u64>, until_ns: u64) {
-        let begin_ns = self.host_ns + 2 * US;
-        self.host_ns = begin_ns.max(until_ns) + 4 * US;
-        self.call(function, begin_ns, stream);
+        let start_ns = self.host_ns + 2 * US;
+        self.host_ns = start_ns.max(until_ns) + 4 * US;
+        self.call(function, start_ns, stream);
     }
 
     fn op(
         &mut self,
         name: &str,
         stream: u64,
-        begin_ns: u64,
+        start_ns: u64,
         end_ns: u64,
         collective: Option<Collective>,
     ) {
@@ -404,7 +404,7 @@ impl RankRun {
             stream,
             kind: GpuOpKind::Kernel,
             name: name.to_owned(),
-            begin_ns,
+            start_ns,
             end_ns,
             correlation: Some(self.ids),
             bytes: None,
@@ -412,19 +412,19 @@ impl RankRun {
         }));
     }
 
-    fn annotate(&mut self, name: &str, begin_ns: u64) {
+    fn annotate(&mut self, name: &str, start_ns: u64) {
         self.records.push(Record::Annotation(Annotation {
             pid: self.pid(),
             tid: self.pid(),
             name: name.to_owned(),
-            begin_ns,
+            start_ns,
             end_ns: self.host_ns,
         }));
     }
 
-    fn end_step(&mut self, step: u64, begin_ns: u64) {
-        self.annotate(&format!("ProfilerStep#{step}"), begin_ns);
-        self.steps.push((begin_ns, self.host_ns));
+    fn end_step(&mut self, step: u64, start_ns: u64) {
+        self.annotate(&format!("ProfilerStep#{step}"), start_ns);
+        self.steps.push((start_ns, self.host_ns));
     }
 
     /// The same on another clock.
@@ -478,11 +478,11 @@ impl RankRun {
 
 fn span(record: &mut Record) -> (&mut u64, &mut u64) {
     match record {
-        Record::GpuOp(op) => (&mut op.begin_ns, &mut op.end_ns),
-        Record::CudaCall(call) => (&mut call.begin_ns, &mut call.end_ns),
-        Record::Annotation(annotation) => (&mut annotation.begin_ns, &mut annotation.end_ns),
-        Record::GpuSync(sync) => (&mut sync.begin_ns, &mut sync.end_ns),
-        Record::Pause(pause) => (&mut pause.begin_ns, &mut pause.end_ns),
+        Record::GpuOp(op) => (&mut op.start_ns, &mut op.end_ns),
+        Record::CudaCall(call) => (&mut call.start_ns, &mut call.end_ns),
+        Record::Annotation(annotation) => (&mut annotation.start_ns, &mut annotation.end_ns),
+        Record::GpuSync(sync) => (&mut sync.start_ns, &mut sync.end_ns),
+        Record::Pause(pause) => (&mut pause.start_ns, &mut pause.end_ns),
         other => panic!("{other:?}"),
     }
 }

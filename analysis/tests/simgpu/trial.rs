@@ -226,7 +226,7 @@ fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     assert_eq!(same.makespan_end_ns().cast_signed(), span(job).1);
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in timeline.ops.iter().enumerate() {
-            let timestamps = [measured.begin_ns, measured.end_ns];
+            let timestamps = [measured.start_ns, measured.end_ns];
             let [begin, end] = timestamps.map(|timestamp| timestamp.saturating_add_signed(*offset));
             assert_eq!(same.op(at, op), (begin, end));
         }
@@ -255,7 +255,7 @@ fn job(run: &Recorded) -> ReplayJob<'_> {
 /// From the first call to the end of the last call or operation of all ranks.
 fn span(job: &ReplayJob<'_>) -> (i64, i64) {
     let ranks = || job.timelines.iter().zip(&job.offsets_ns);
-    let first = |rank: &Timeline| rank.calls.first().unwrap().begin_ns.cast_signed();
+    let first = |rank: &Timeline| rank.calls.first().unwrap().start_ns.cast_signed();
     let last = |rank: &Timeline| {
         let ops = rank.ops.iter().map(|op| op.end_ns);
         let ends = ops.chain(rank.calls.iter().map(|call| call.end_ns));
@@ -278,8 +278,8 @@ fn busy(timeline: &Timeline) -> Vec<(u64, u64)> {
     let mut busy: Vec<(u64, u64)> = Vec::new();
     for op in &timeline.ops {
         match busy.last_mut() {
-            Some((_, end)) if op.begin_ns <= *end => *end = op.end_ns.max(*end),
-            _ => busy.push((op.begin_ns, op.end_ns)),
+            Some((_, end)) if op.start_ns <= *end => *end = op.end_ns.max(*end),
+            _ => busy.push((op.start_ns, op.end_ns)),
         }
     }
     busy
@@ -302,6 +302,6 @@ fn overlap(timeline: &Timeline) -> i64 {
         parts.sum()
     };
     let pauses = timeline.pauses.iter();
-    let idle = pauses.map(|pause| pause.duration_ns() - within(pause.begin_ns, pause.end_ns));
+    let idle = pauses.map(|pause| pause.duration_ns() - within(pause.start_ns, pause.end_ns));
     idle.sum::<u64>().cast_signed()
 }

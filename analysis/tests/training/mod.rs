@@ -115,14 +115,14 @@ impl Simulation {
         }
     }
 
-    pub(crate) fn call(&mut self, function: &'static str, begin_ns: u64) {
-        self.first_ns.get_or_insert(begin_ns);
+    pub(crate) fn call(&mut self, function: &'static str, start_ns: u64) {
+        self.first_ns.get_or_insert(start_ns);
         self.records.push(Record::CudaCall(CudaCall {
             pid: 1,
             tid: 1,
             layer: CudaLayer::Runtime,
             function: function.into(),
-            begin_ns,
+            start_ns,
             end_ns: self.now_ns,
             stream: Some(7),
             bytes: None,
@@ -134,18 +134,18 @@ impl Simulation {
 
     pub(crate) fn launch(&mut self, kernel_ns: u64) {
         self.correlation += 1;
-        let begin_ns = self.now_ns;
+        let start_ns = self.now_ns;
         self.now_ns += CALL_NS;
-        self.call("cudaLaunchKernel", begin_ns);
-        let kernel_begin_ns = self.gpu_ns.max(begin_ns + LATENCY_NS);
-        self.gpu_ns = kernel_begin_ns + kernel_ns;
+        self.call("cudaLaunchKernel", start_ns);
+        let kernel_start_ns = self.gpu_ns.max(start_ns + LATENCY_NS);
+        self.gpu_ns = kernel_start_ns + kernel_ns;
         self.records.push(Record::GpuOp(GpuOp {
             pid: Some(1),
             device: 0,
             stream: 7,
             kind: GpuOpKind::Kernel,
             name: "gemm".to_owned(),
-            begin_ns: kernel_begin_ns,
+            start_ns: kernel_start_ns,
             end_ns: self.gpu_ns,
             correlation: Some(self.correlation),
             bytes: None,
@@ -155,9 +155,9 @@ impl Simulation {
 
     pub(crate) fn synchronize(&mut self) {
         self.correlation += 1;
-        let begin_ns = self.now_ns;
-        self.now_ns = (begin_ns + CALL_NS).max(self.gpu_ns + LATENCY_NS);
-        self.call("cudaStreamSynchronize", begin_ns);
+        let start_ns = self.now_ns;
+        self.now_ns = (start_ns + CALL_NS).max(self.gpu_ns + LATENCY_NS);
+        self.call("cudaStreamSynchronize", start_ns);
     }
 
     /// `gc_select_generation` of CPython 3.8 - 3.13.
@@ -193,10 +193,10 @@ impl Simulation {
         if let Some(count) = self.counts.get_mut(generation + 1) {
             *count += 1;
         }
-        let begin_ns = self.now_ns;
+        let start_ns = self.now_ns;
         self.now_ns += PER_COLLECTION_NS + PER_OBJECT_NS * (live + garbage);
         self.records.push(Record::Pause(Pause {
-            begin_ns,
+            start_ns,
             end_ns: self.now_ns,
             generation: generation as u8,
             reason,
@@ -223,7 +223,7 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
         thresholds: [t0 as i32, t1 as i32, t2 as i32],
     }));
     for step in 0..program.steps {
-        let begin_ns = simulation.now_ns;
+        let start_ns = simulation.now_ns;
         if collector
             .collect_every
             .is_some_and(|every| step > 0 && step % every == 0)
@@ -243,7 +243,7 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
             pid: 1,
             tid: 1,
             name: format!("ProfilerStep#{step}"),
-            begin_ns,
+            start_ns,
             end_ns: simulation.now_ns,
         }));
         if collector.freeze_after == Some(step) {

@@ -11,8 +11,8 @@ fuzz_target!(|bytes: &[u8]| {
     match decode(bytes) {
         Some(KernelEvent::Pause(event)) => {
             let pause = &event.pause;
-            assert!(pause.begin_ns <= pause.end_ns);
-            let length = pause.end_ns - pause.begin_ns;
+            assert!(pause.start_ns <= pause.end_ns);
+            let length = pause.end_ns - pause.start_ns;
             assert!(pause.cpu_ns.is_none_or(|cpu| cpu <= length));
             assert!(pause.stop_the_world_ns.is_none_or(|time| time <= length));
             assert!(event.thresholds.is_none_or(|all| all.iter().all(|one| *one >= 0)));

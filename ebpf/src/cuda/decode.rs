@@ -32,7 +32,7 @@ pub struct CudaCallEvent {
     /// What it does.
     pub kind: CallKind,
     /// When it was entered.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// When it returned; the begin again where only that is seen.
     pub end_ns: u64,
     /// Handle of its stream, 0 where it has none.
@@ -84,8 +84,8 @@ fn call(wire: &cuda_call_event) -> CudaEvent {
         tid: wire.tid,
         function: wire.function,
         kind: CallKind(u32::from(wire.call_kind)),
-        begin_ns: wire.begin_ns,
-        end_ns: wire.end_ns.max(wire.begin_ns),
+        start_ns: wire.start_ns,
+        end_ns: wire.end_ns.max(wire.start_ns),
         stream: wire.stream,
         bytes: wire.bytes,
         grid: wire.grid,
@@ -134,7 +134,7 @@ mod tests {
         fn any_bytes_decode_sensibly(kind in 8..14u32, rest in proptest::collection::vec(any::<u8>(), 0..80)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();
             match decode(&bytes) {
-                Some(CudaEvent::Call(call)) => prop_assert!(call.begin_ns <= call.end_ns),
+                Some(CudaEvent::Call(call)) => prop_assert!(call.start_ns <= call.end_ns),
                 Some(CudaEvent::Memory(_)) => prop_assert!(bytes.len() >= 48),
                 None => {}
             }

@@ -69,11 +69,11 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
         python.name,
         pauses.len()
     );
-    assert!(pauses.iter().all(|pause| pause.begin_ns < pause.end_ns));
+    assert!(pauses.iter().all(|pause| pause.start_ns < pause.end_ns));
     assert!(
         pauses
             .windows(2)
-            .all(|two| two[0].end_ns <= two[1].begin_ns)
+            .all(|two| two[0].end_ns <= two[1].start_ns)
     );
     assert!(
         pauses

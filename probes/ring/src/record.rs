@@ -37,11 +37,11 @@ impl fmt::Display for MalformedRecord {
 
 impl std::error::Error for MalformedRecord {}
 
-/// A stretch of time; `end_ns` may be before `begin_ns` in a damaged ring only.
+/// A stretch of time; `end_ns` may be before `start_ns` in a damaged ring only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeInterval {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// End.
     pub end_ns: u64,
 }

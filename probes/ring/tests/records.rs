@@ -10,7 +10,7 @@ use gctrace_ring::pieces;
 use proptest::prelude::*;
 
 fn interval() -> impl Strategy<Value = TimeInterval> {
-    any::<(u64, u64)>().prop_map(|(begin_ns, end_ns)| TimeInterval { begin_ns, end_ns })
+    any::<(u64, u64)>().prop_map(|(start_ns, end_ns)| TimeInterval { start_ns, end_ns })
 }
 
 fn python() -> impl Strategy<Value = RingRecord> {

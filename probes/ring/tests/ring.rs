@@ -31,7 +31,7 @@ use std::time::Instant;
 fn record(thread: u32, number: u64) -> RingRecord {
     RingRecord::Pause {
         interval: TimeInterval {
-            begin_ns: number,
+            start_ns: number,
             end_ns: number * 3,
         },
         tid: thread,
@@ -49,8 +49,8 @@ fn whole(seen: RingRecord) -> (u32, u64) {
     let RingRecord::Pause { interval, tid, .. } = seen else {
         panic!("{seen:?}")
     };
-    assert_eq!(seen, record(tid, interval.begin_ns));
-    (tid, interval.begin_ns)
+    assert_eq!(seen, record(tid, interval.start_ns));
+    (tid, interval.start_ns)
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) struct CallRecord {
     function_bytes: usize,
     layer: u32,
     correlation: u32,
-    begin_ns: u64,
+    start_ns: u64,
     stream: u64,
     event: u64,
     bytes: u64,
@@ -77,7 +77,7 @@ pub(crate) fn traced(
     arguments: CallArguments,
     body: impl FnOnce() -> Status,
 ) -> i32 {
-    let begin_ns = clock::now_ns();
+    let start_ns = clock::now_ns();
     let mut correlation = 0;
     // A child of a fork has no driver: its calls fail below and are not logged.
     let begun = link::driver::simgpuCallBegin(layer as u32, &raw mut correlation);
@@ -88,7 +88,7 @@ pub(crate) fn traced(
             function_bytes: function.len(),
             layer: layer as u32,
             correlation,
-            begin_ns,
+            start_ns,
             stream: arguments.stream,
             event: arguments.event,
             bytes: arguments.bytes,
@@ -150,7 +150,7 @@ fn line(record: &CallRecord) -> CallLine {
         function,
         layer: CalledLibrary::name(record.layer),
         tid: thread_id(),
-        begin_ns: record.begin_ns,
+        start_ns: record.start_ns,
         end_ns: clock::now_ns(),
         stream: record.stream,
         event: record.event,

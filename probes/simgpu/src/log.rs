@@ -24,7 +24,7 @@ pub(crate) struct CallLine {
     pub(crate) function: &'static str,
     pub(crate) layer: &'static str,
     pub(crate) tid: i32,
-    pub(crate) begin_ns: u64,
+    pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) stream: u64,
     /// Handle of an event.
@@ -137,7 +137,7 @@ impl TruthLog {
             call.layer,
             self.pid,
             call.tid,
-            call.begin_ns,
+            call.start_ns,
             call.end_ns,
             call.stream,
             call.bytes,

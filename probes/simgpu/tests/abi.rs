@@ -73,7 +73,7 @@ fn a_launch_is_one_call_in_each_layer_and_one_operation() {
     assert_eq!(driver[0].correlation, op.correlation);
     assert_eq!(runtime[0].stream, op.stream);
     assert_eq!(driver[0].grid, [4, 3, 2]);
-    assert!(runtime[0].begin_ns <= driver[0].begin_ns && driver[0].end_ns <= runtime[0].end_ns);
+    assert!(runtime[0].start_ns <= driver[0].start_ns && driver[0].end_ns <= runtime[0].end_ns);
     assert_eq!(op.name, "kernel_1000");
     assert_eq!(runtime[1].result, 400, "not a function");
 }
@@ -131,7 +131,7 @@ fn a_full_queue_blocks_the_launching_thread() {
     let first_end = log.work()[0].end_ns;
     assert!(launches[1023].end_ns < first_end, "1,024 fit");
     assert!(
-        launches[1024].begin_ns < first_end && launches[1024].end_ns >= first_end,
+        launches[1024].start_ns < first_end && launches[1024].end_ns >= first_end,
         "one more waits"
     );
 }

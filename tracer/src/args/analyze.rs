@@ -10,7 +10,7 @@ pub(super) struct AnalyzeArgs {
     /// Traces written by `gctrace record`; several give one report
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Format of the report, JSON of schema gctrace.report/1 [default: json if FILE ends in .json, otherwise text]
+    /// Format of the report, JSON of schema gctrace.report/2 [default: json if FILE ends in .json, otherwise text]
     #[arg(long, value_enum)]
     format: Option<OutputFormat>,
     /// The same as --format json

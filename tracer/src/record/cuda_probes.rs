@@ -278,7 +278,7 @@ impl CudaProbes {
         };
         let since = self.reported_by_cupti.get(&call.pid);
         let layer = function(call.function).map(|function| function.layer);
-        since.is_some_and(|since| since.iter().any(|since_ns| call.begin_ns >= *since_ns))
+        since.is_some_and(|since| since.iter().any(|since_ns| call.start_ns >= *since_ns))
             && matches!(layer, Some(FunctionLayer::Driver | FunctionLayer::Runtime))
     }
 

@@ -95,7 +95,7 @@ impl PauseMerger {
 
 impl UnmatchedPauses {
     fn add(&mut self, pause: Pause, round: u32) {
-        let begin = pause.begin_ns;
+        let begin = pause.start_ns;
         let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
         let number = last.map_or(0, |((_, number), _)| number.saturating_add(1));
         self.0.insert((begin, number), (pause, round));
@@ -132,7 +132,7 @@ fn is_probed(pause: &Pause) -> bool {
 /// Nanoseconds that two pauses have in common; negative: the time between them.
 fn overlap(one: &Pause, other: &Pause) -> i128 {
     let end = one.end_ns.min(other.end_ns);
-    let begin = one.begin_ns.max(other.begin_ns);
+    let begin = one.start_ns.max(other.start_ns);
     i128::from(end) - i128::from(begin)
 }
 
@@ -149,7 +149,7 @@ fn joined(probed: Pause, injected: &Pause) -> Pause {
         interpreter: probed.interpreter.or(injected.interpreter),
         stack: probed.stack.or(injected.stack),
         source: EventSource::Both {
-            begin_ns: injected.begin_ns,
+            start_ns: injected.start_ns,
             end_ns: injected.end_ns,
         },
         ..probed

@@ -95,7 +95,7 @@ impl PressureIntervals {
         let interval = self
             .processes
             .entry(pause.pid)
-            .or_insert_with(|| PressureInterval::begin(pause.pid, pause.begin_ns));
+            .or_insert_with(|| PressureInterval::begin(pause.pid, pause.start_ns));
         interval.pressure.collections += 1;
         interval.pressure.net_containers += pause.young_count.unwrap_or(0);
         interval.pressure.counts = event.counts.or(interval.pressure.counts);

@@ -340,7 +340,7 @@ fn json_says_what_the_text_says() {
     let mut bytes = Vec::new();
     json(&report, &mut bytes).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(json["schema"], "gctrace.report/1");
+    assert_eq!(json["schema"], "gctrace.report/2");
     assert_eq!(json["totals"]["pauses"]["count"], 20);
     let text = text(&report, Style::OF_FILES);
     let sentence = json["verdict"]["sentence"].as_str().unwrap();

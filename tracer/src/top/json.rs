@@ -16,7 +16,7 @@ impl JsonOutput {
     /// The line. Each long pause is in one of them only.
     pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
         let name =
-            |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.begin_ns);
+            |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.start_ns);
         let mut shown = snapshot.clone();
         shown
             .long_pauses
@@ -35,9 +35,9 @@ mod tests {
     use gctrace_analysis::live::LongPause;
     use serde_json::Value;
 
-    fn long(begin_ns: u64) -> LongPause {
+    fn long(start_ns: u64) -> LongPause {
         LongPause {
-            begin_ns,
+            start_ns,
             reason: "automatic",
             ..LongPause::default()
         }
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         let value: Value = serde_json::from_slice(line).expect("an object");
         let pauses = value["long_pauses"].as_array().expect("long pauses");
-        let begin = |pause: &Value| pause["begin_ns"].as_u64().expect("a number");
+        let begin = |pause: &Value| pause["start_ns"].as_u64().expect("a number");
         pauses.iter().map(begin).collect()
     }
 

@@ -183,11 +183,11 @@ struct Deadlines {
 }
 
 impl Deadlines {
-    /// The first interval begins at `begin_ns`, and is complete once all of it was read.
-    fn new(begin_ns: u64, interval_ns: u64) -> Self {
+    /// The first interval begins at `start_ns`, and is complete once all of it was read.
+    fn new(start_ns: u64, interval_ns: u64) -> Self {
         Self {
             interval_ns: interval_ns.max(1),
-            last_ns: begin_ns.saturating_add(SETTLE_NS),
+            last_ns: start_ns.saturating_add(SETTLE_NS),
         }
     }
 
@@ -206,11 +206,11 @@ impl Deadlines {
 
     /// The rest, nothing of which has still to be read.
     fn last(&self, now_ns: u64) -> (u64, u64) {
-        let begin_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
+        let start_ns = self.last_ns.saturating_sub(SETTLE_NS) / GRAIN_NS * GRAIN_NS;
         let end_ns = now_ns.div_ceil(GRAIN_NS).saturating_mul(GRAIN_NS);
         (
             end_ns.saturating_add(SETTLE_NS),
-            end_ns.saturating_sub(begin_ns),
+            end_ns.saturating_sub(start_ns),
         )
     }
 }

@@ -191,7 +191,7 @@ pub struct Trace {
 pub struct Pause {
     pub pid: u64,
     pub tid: u64,
-    pub begin_ns: u64,
+    pub start_ns: u64,
     pub end_ns: u64,
     pub generation: u64,
     pub reason: String,
@@ -274,12 +274,12 @@ impl Trace {
 }
 
 fn pause(event: &Value) -> Pause {
-    let begin_ns = nanoseconds(&event["ts"]);
+    let start_ns = nanoseconds(&event["ts"]);
     Pause {
         pid: event["pid"].as_u64().unwrap(),
         tid: event["tid"].as_u64().unwrap(),
-        begin_ns,
-        end_ns: begin_ns + nanoseconds(&event["dur"]),
+        start_ns,
+        end_ns: start_ns + nanoseconds(&event["dur"]),
         generation: event["args"]["generation"].as_u64().unwrap(),
         reason: event["args"]["reason"].as_str().unwrap().to_owned(),
         stack: event["sf"].as_u64(),

@@ -70,7 +70,7 @@ fn counted(pauses: &[super::Pause]) -> Sums {
     let mut longest = 0;
     for pause in pauses {
         let (generation, reason) = (pause.generation, &pause.reason);
-        let time = pause.end_ns - pause.begin_ns;
+        let time = pause.end_ns - pause.start_ns;
         add(&mut sums, format!("pauses {generation}"), 1);
         add(&mut sums, format!("time {generation}"), time);
         add(&mut sums, format!("{reason} {generation}"), 1);

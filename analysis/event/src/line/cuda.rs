@@ -19,14 +19,14 @@ pub(super) fn push_slice(
     out: &mut Vec<u8>,
     (category, name): (&str, &str),
     (pid, tid): (u32, u32),
-    (begin_ns, end_ns): (u64, u64),
+    (start_ns, end_ns): (u64, u64),
 ) -> io::Result<()> {
     write!(out, r#"{{"ph":"X","cat":"{category}","name":"#)?;
     serde_json::to_writer(&mut *out, name)?;
     write!(out, r#","pid":{pid},"tid":{tid},"ts":"#)?;
-    push_us(out, begin_ns)?;
+    push_us(out, start_ns)?;
     out.extend_from_slice(br#","dur":"#);
-    push_us(out, end_ns.saturating_sub(begin_ns))
+    push_us(out, end_ns.saturating_sub(start_ns))
 }
 
 pub(super) fn push_call(out: &mut Vec<u8>, call: &CudaCall) -> io::Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn push_call(out: &mut Vec<u8>, call: &CudaCall) -> io::Result<()> {
         out,
         (call.layer.category(), &call.function),
         (call.pid, call.tid),
-        (call.begin_ns, call.end_ns),
+        (call.start_ns, call.end_ns),
     )?;
     let mut before = r#","args":{"#;
     let mut member = |key: &str, value: &dyn std::fmt::Display| {
@@ -97,7 +97,7 @@ pub(super) fn push_pause_memory(out: &mut Vec<u8>, memory: &PauseMemory) -> io::
         r#"{{"ph":"M","name":"gctrace_pause_memory","pid":{},"tid":{},"ts":"#,
         memory.pid, memory.tid
     )?;
-    push_us(out, memory.begin_ns)?;
+    push_us(out, memory.start_ns)?;
     write!(
         out,
         r#","args":{{"end_ns":{},"device_type":{},"device":{},"freed_bytes":{},"freed_blocks":{}}}}}"#,
@@ -110,7 +110,7 @@ pub(super) fn push_step(out: &mut Vec<u8>, step: &BackwardStep) -> io::Result<()
         out,
         ("user_annotation", BACKWARD),
         (step.pid, step.tid),
-        (step.begin_ns, step.end_ns),
+        (step.start_ns, step.end_ns),
     )?;
     out.push(b'}');
     Ok(())

@@ -53,9 +53,9 @@ pub(super) fn push_op(out: &mut Vec<u8>, op: &GpuOp) -> io::Result<()> {
         op.pid.unwrap_or(op.device),
         op.stream
     )?;
-    push_us(out, op.begin_ns)?;
+    push_us(out, op.start_ns)?;
     out.extend_from_slice(br#","dur":"#);
-    push_us(out, op.end_ns.saturating_sub(op.begin_ns))?;
+    push_us(out, op.end_ns.saturating_sub(op.start_ns))?;
     let mut args = args(out);
     args.member("device", Some(op.device))?;
     args.member("stream", Some(op.stream))?;
@@ -80,9 +80,9 @@ pub(super) fn push_sync(out: &mut Vec<u8>, sync: &GpuSync) -> io::Result<()> {
         sync.pid.or(sync.device).unwrap_or(0),
         sync.stream.unwrap_or(0)
     )?;
-    push_us(out, sync.begin_ns)?;
+    push_us(out, sync.start_ns)?;
     out.extend_from_slice(br#","dur":"#);
-    push_us(out, sync.end_ns.saturating_sub(sync.begin_ns))?;
+    push_us(out, sync.end_ns.saturating_sub(sync.start_ns))?;
     let mut args = args(out);
     args.text("cuda_sync_kind", Some(kind))?;
     args.member("stream", sync.stream)?;
@@ -100,7 +100,7 @@ pub(super) fn push_annotation(out: &mut Vec<u8>, annotation: &Annotation) -> io:
         out,
         ("user_annotation", &annotation.name),
         (annotation.pid, annotation.tid),
-        (annotation.begin_ns, annotation.end_ns),
+        (annotation.start_ns, annotation.end_ns),
     )?;
     out.push(b'}');
     Ok(())

@@ -45,7 +45,7 @@ pub struct CudaCall {
     /// Its name.
     pub function: Cow<'static, str>,
     /// When it was entered.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// When it returned. Of launches and events only the entry is recorded: the begin again.
     pub end_ns: u64,
     /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch profiler's number.
@@ -72,7 +72,7 @@ impl CudaCall {
     /// Time in the call in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -123,7 +123,7 @@ pub struct PauseMemory {
     /// Thread.
     pub tid: u32,
     /// Begin of the pause.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// Its end.
     pub end_ns: u64,
     /// `c10::DeviceType`.
@@ -144,7 +144,7 @@ pub struct BackwardStep {
     /// Thread.
     pub tid: u32,
     /// When it was entered.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// When it returned; the begin again where that cannot be seen.
     pub end_ns: u64,
 }

@@ -48,8 +48,8 @@ pub struct GpuOp {
     /// Name of the kernel, or what is copied where.
     pub name: String,
     /// When it began on the GPU.
-    pub begin_ns: u64,
-    /// When it ended; never before `begin_ns`.
+    pub start_ns: u64,
+    /// When it ended; never before `start_ns`.
     pub end_ns: u64,
     /// Names the call that asked for it ([`super::CudaCall::correlation`]).
     pub correlation: Option<u64>,
@@ -85,7 +85,7 @@ pub struct GpuSync {
     /// The stream that waits, or is waited for; `None` where the wait is for a whole context.
     pub stream: Option<u64>,
     /// When the wait began.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
     /// Names the call.
@@ -146,7 +146,7 @@ pub struct Annotation {
     /// Its name.
     pub name: String,
     /// Begin.
-    pub begin_ns: u64,
-    /// End; never before `begin_ns`.
+    pub start_ns: u64,
+    /// End; never before `start_ns`.
     pub end_ns: u64,
 }

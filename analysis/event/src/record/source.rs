@@ -12,8 +12,8 @@ pub enum EventSource {
     /// Both. The times of the event are those of the probes.
     Both {
         /// Begin as seen from within.
-        begin_ns: u64,
-        /// End as seen from within; never before `begin_ns`.
+        start_ns: u64,
+        /// End as seen from within; never before `start_ns`.
         end_ns: u64,
     },
 }

@@ -27,7 +27,7 @@ pub(crate) fn pause(n: u64) -> Record {
     Record::Pause(Pause {
         pid: 100,
         tid: 100,
-        begin_ns: 1_000_000_000 + n * 1_000_000,
+        start_ns: 1_000_000_000 + n * 1_000_000,
         end_ns: 1_000_000_000 + n * 1_000_000 + 12_345,
         generation: 0,
         reason: GcReason::Automatic,

@@ -37,7 +37,7 @@ fn layer() -> impl Strategy<Value = CudaLayer> {
 prop_compose! {
     fn cuda_call()(
         (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
         layer in layer(),
         function in any::<String>(),
         (stream, bytes) in any::<(Option<u64>, Option<u64>)>(),
@@ -46,7 +46,7 @@ prop_compose! {
         error in of(prop_oneof![i32::MIN..0, 1..=i32::MAX]),
     ) -> Record {
         Record::CudaCall(CudaCall {
-            pid, tid, layer, function: function.into(), begin_ns, end_ns: begin_ns + length_ns,
+            pid, tid, layer, function: function.into(), start_ns, end_ns: start_ns + length_ns,
             stream, bytes, grid, correlation, error,
         })
     }
@@ -78,13 +78,13 @@ prop_compose! {
 prop_compose! {
     fn gpu_op()(
         (pid, device, stream) in any::<(Option<u32>, u32, u64)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
         (kind, name) in (op_kind(), any::<String>()),
         (correlation, bytes) in (named(), any::<Option<u64>>()),
         collective in collective(),
     ) -> Record {
         Record::GpuOp(GpuOp {
-            pid, device, stream, kind, name, begin_ns, end_ns: begin_ns + length_ns, correlation,
+            pid, device, stream, kind, name, start_ns, end_ns: start_ns + length_ns, correlation,
             bytes, collective,
         })
     }
@@ -103,12 +103,12 @@ prop_compose! {
     fn gpu_sync()(
         kind in sync_kind(),
         (pid, device, stream) in any::<(Option<u32>, Option<u32>, Option<u64>)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
         correlation in named(),
         (event_stream, event_correlation) in any::<(Option<u64>, Option<u64>)>(),
     ) -> Record {
         Record::GpuSync(GpuSync {
-            pid, kind, device, stream, begin_ns, end_ns: begin_ns + length_ns, correlation,
+            pid, kind, device, stream, start_ns, end_ns: start_ns + length_ns, correlation,
             event_stream, event_correlation,
         })
     }
@@ -119,9 +119,9 @@ prop_compose! {
         (pid, tid) in any::<(u32, u32)>(),
         // `backward` is a step.
         name in any::<String>().prop_filter("a step", |name| name != "backward"),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
-        Record::Annotation(Annotation { pid, tid, name, begin_ns, end_ns: begin_ns + length_ns })
+        Record::Annotation(Annotation { pid, tid, name, start_ns, end_ns: start_ns + length_ns })
     }
 }
 
@@ -151,12 +151,12 @@ prop_compose! {
 prop_compose! {
     fn pause_memory()(
         (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, end_ns) in (time(), any::<u64>()),
+        (start_ns, end_ns) in (time(), any::<u64>()),
         (device_type, device) in any::<(i8, i8)>(),
         (freed_bytes, freed_blocks) in any::<(u64, u64)>(),
     ) -> Record {
         Record::PauseMemory(PauseMemory {
-            pid, tid, begin_ns, end_ns, device_type, device, freed_bytes, freed_blocks,
+            pid, tid, start_ns, end_ns, device_type, device, freed_bytes, freed_blocks,
         })
     }
 }
@@ -164,8 +164,8 @@ prop_compose! {
 prop_compose! {
     fn step()(
         (pid, tid) in any::<(u32, u32)>(),
-        (begin_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
-        Record::Step(BackwardStep { pid, tid, begin_ns, end_ns: begin_ns + length_ns })
+        Record::Step(BackwardStep { pid, tid, start_ns, end_ns: start_ns + length_ns })
     }
 }

@@ -18,7 +18,7 @@ struct Enqueue {
 /// A call that returns when work is done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncCall {
-    pub(super) begin_ns: u64,
+    pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     /// [`NONE`]: one that empties no stream for certain, or all of them.
     stream: u32,
@@ -27,7 +27,7 @@ pub(super) struct SyncCall {
 
 impl SyncCall {
     pub(super) fn waited_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.begin_ns)
+        self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
@@ -95,7 +95,7 @@ impl CallActivity {
                 // One whose end is unknown tells neither how long it waited nor what is done.
                 if call.timed {
                     self.syncs.push(SyncCall {
-                        begin_ns: call.begin_ns,
+                        start_ns: call.start_ns,
                         end_ns: call.end_ns,
                         stream: call.stream,
                         kind: call.kind,
@@ -107,7 +107,7 @@ impl CallActivity {
         }
         self.launching.insert(call.thread);
         self.puts.push(Enqueue {
-            from_ns: call.begin_ns,
+            from_ns: call.start_ns,
             to_ns: call.end_ns,
             stream: call.stream,
         });
@@ -129,7 +129,7 @@ impl CallActivity {
 
     /// The first synchronizing call that begins at that time or later.
     pub(super) fn next_sync(&self, at_ns: u64) -> Option<&SyncCall> {
-        let before = self.syncs.partition_point(|sync| sync.begin_ns < at_ns);
+        let before = self.syncs.partition_point(|sync| sync.start_ns < at_ns);
         self.syncs.get(before)
     }
 
@@ -194,11 +194,11 @@ impl EmptyQueueSweep<'_> {
         {
             match sync.kind {
                 CallEffect::DeviceSynchronize => {
-                    self.all_emptied_ns = self.all_emptied_ns.max(Some(sync.begin_ns));
+                    self.all_emptied_ns = self.all_emptied_ns.max(Some(sync.start_ns));
                 }
                 CallEffect::StreamSynchronize if sync.stream != NONE => {
                     let emptied = self.emptied_ns.entry(sync.stream).or_default();
-                    *emptied = sync.begin_ns.max(*emptied);
+                    *emptied = sync.start_ns.max(*emptied);
                 }
                 _ => {}
             }

@@ -61,7 +61,7 @@ impl ProcessBuilder {
         timeline.waits = waits(syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
         self.annotations
-            .sort_by_key(|annotation| annotation.begin_ns);
+            .sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
         if self.steps.is_empty() {
             self.steps = steps_between(&mut self.thread_indices, &mut self.threads, self.backward);
@@ -85,7 +85,7 @@ impl ProcessBuilder {
     fn take_calls(&mut self, timeline: &mut Timeline, streams: &StreamIndex) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
         // Of two that begin together the longer is around the other.
-        calls.sort_by_key(|raw| (raw.call.begin_ns, std::cmp::Reverse(raw.call.end_ns)));
+        calls.sort_by_key(|raw| (raw.call.start_ns, std::cmp::Reverse(raw.call.end_ns)));
         let mut correlations = Vec::with_capacity(calls.len());
         let mut open: Vec<Option<(u32, RawCall)>> = vec![None; self.threads.len()];
         timeline.calls.reserve_exact(calls.len());
@@ -163,13 +163,13 @@ impl Timeline {
                 if call.stream == NONE {
                     call.stream = streams.index(raw.stream);
                 }
-                if raw.begin_ns < call.begin_ns {
+                if raw.start_ns < call.start_ns {
                     self.ignored.ops_before_call += 1;
                 }
             }
         }
         self.ops.push(Op {
-            begin_ns: raw.begin_ns,
+            start_ns: raw.start_ns,
             end_ns: raw.end_ns,
             stream: streams.index(raw.stream),
             name: raw.name,
@@ -254,7 +254,7 @@ fn steps_between(
     threads: &mut Vec<Thread>,
     mut backward: Vec<BackwardStep>,
 ) -> Vec<StepSpan> {
-    backward.sort_by_key(|pass| (pass.tid, pass.begin_ns));
+    backward.sort_by_key(|pass| (pass.tid, pass.start_ns));
     let mut number = 0;
     let steps = backward.windows(2).filter_map(|pair| match pair {
         [this, next] if this.tid == next.tid => {
@@ -267,8 +267,8 @@ fn steps_between(
             });
             number += 1;
             Some(StepSpan {
-                begin_ns: this.begin_ns,
-                end_ns: next.begin_ns,
+                start_ns: this.start_ns,
+                end_ns: next.start_ns,
                 thread,
                 number: number - 1,
                 source: StepSource::BackwardPass,
@@ -281,18 +281,18 @@ fn steps_between(
 
 /// Steps by start, none of which goes on when the next of its thread begins.
 fn apart(mut steps: Vec<StepSpan>) -> Vec<StepSpan> {
-    steps.sort_by_key(|step| (step.thread, step.begin_ns, step.end_ns));
+    steps.sort_by_key(|step| (step.thread, step.start_ns, step.end_ns));
     let mut list: Vec<StepSpan> = Vec::with_capacity(steps.len());
     for step in steps {
         match list.last_mut().filter(|last| last.thread == step.thread) {
-            Some(last) if last.begin_ns == step.begin_ns => *last = step,
+            Some(last) if last.start_ns == step.start_ns => *last = step,
             Some(last) => {
-                last.end_ns = last.end_ns.min(step.begin_ns);
+                last.end_ns = last.end_ns.min(step.start_ns);
                 list.push(step);
             }
             None => list.push(step),
         }
     }
-    list.sort_by_key(|step| (step.begin_ns, step.end_ns));
+    list.sort_by_key(|step| (step.start_ns, step.end_ns));
     list
 }

@@ -143,11 +143,11 @@ impl TimelineMerge<'_> {
         let (first, last) = their.window().unwrap_or_default();
         let mut pauses: Vec<PauseSpan> = Vec::new();
         for pause in &own.pauses {
-            let moved = self.moved(pause.begin_ns).zip(self.moved(pause.end_ns));
-            match moved.filter(|(begin_ns, end_ns)| *end_ns >= first && *begin_ns <= last) {
+            let moved = self.moved(pause.start_ns).zip(self.moved(pause.end_ns));
+            match moved.filter(|(start_ns, end_ns)| *end_ns >= first && *start_ns <= last) {
                 None => clock.pauses_outside += 1,
-                Some((begin_ns, end_ns)) => pauses.push(PauseSpan {
-                    begin_ns,
+                Some((start_ns, end_ns)) => pauses.push(PauseSpan {
+                    start_ns,
                     end_ns,
                     thread: self.thread(pause.thread),
                     ..*pause
@@ -158,7 +158,7 @@ impl TimelineMerge<'_> {
         let known = PauseOverlap::of(&pauses);
         for pause in &their.pauses {
             match known.meets(pause) {
-                true => self.repeated.push(pause.begin_ns),
+                true => self.repeated.push(pause.start_ns),
                 false => {
                     clock.pauses_of_profiler_only += 1;
                     pauses.push(*pause);
@@ -166,7 +166,7 @@ impl TimelineMerge<'_> {
             }
         }
         clock.pauses_in_both = self.repeated.len() as u64;
-        pauses.sort_by_key(|pause| pause.begin_ns);
+        pauses.sort_by_key(|pause| pause.start_ns);
         self.timeline.pauses = pauses;
     }
 
@@ -177,14 +177,14 @@ impl TimelineMerge<'_> {
             return;
         };
         for step in &own.steps {
-            let moved = self.moved(step.begin_ns).zip(self.moved(step.end_ns));
-            if let Some((begin_ns, end_ns)) = moved
-                && begin_ns >= first
+            let moved = self.moved(step.start_ns).zip(self.moved(step.end_ns));
+            if let Some((start_ns, end_ns)) = moved
+                && start_ns >= first
                 && end_ns <= last
             {
                 let thread = self.thread(step.thread);
                 self.timeline.steps.push(StepSpan {
-                    begin_ns,
+                    start_ns,
                     end_ns,
                     thread,
                     ..*step
@@ -296,7 +296,7 @@ impl PauseOverlap {
     fn of(pauses: &[PauseSpan]) -> Self {
         let mut spans: Vec<(u64, u64)> = pauses
             .iter()
-            .map(|pause| (pause.begin_ns, pause.end_ns))
+            .map(|pause| (pause.start_ns, pause.end_ns))
             .collect();
         spans.sort_unstable();
         let latest = spans.iter().scan(0, |latest, (_, end)| {
@@ -315,6 +315,6 @@ impl PauseOverlap {
         let last = pause.end_ns.saturating_add(slack);
         let before = self.begins.partition_point(|begin| *begin <= last);
         let latest = before.checked_sub(1).and_then(|at| self.latest.get(at));
-        latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.begin_ns)
+        latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.start_ns)
     }
 }

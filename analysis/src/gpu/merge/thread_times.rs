@@ -54,14 +54,14 @@ impl TimelinePair<'_> {
         let mut series: BTreeMap<(MatchedThread, u32), TimestampPair> = BTreeMap::new();
         for call in &self.their.calls {
             let key = (self.who(self.their, call.thread), call.function);
-            series.entry(key).or_default().fixed.push(call.begin_ns);
+            series.entry(key).or_default().fixed.push(call.start_ns);
         }
         for call in &self.own.calls {
             let function = self.own.names.text(call.function);
             let function = self.their.names.index(function).unwrap_or(NONE);
             let key = (self.who(self.own, call.thread), function);
             if let Some(series) = series.get_mut(&key) {
-                series.moved.push(call.begin_ns);
+                series.moved.push(call.start_ns);
             }
         }
         clocks::offset(&in_both(series), guess_ns, FEWEST_CALLS)
@@ -87,8 +87,8 @@ impl TimelinePair<'_> {
         let calls = calls.filter_map(|call| {
             let function = self.own.names.text(call.function);
             let function = self.their.names.index(function)?;
-            let at = call.begin_ns.checked_add_signed(offset_ns)?;
-            nearest(&self.their.calls, at, |call| call.begin_ns)
+            let at = call.start_ns.checked_add_signed(offset_ns)?;
+            nearest(&self.their.calls, at, |call| call.start_ns)
                 .filter(|their| their.function == function)
                 .map(|their| their.thread)
         });
@@ -98,8 +98,8 @@ impl TimelinePair<'_> {
             .iter()
             .filter(|pause| pause.thread == thread);
         let pauses = pauses.filter_map(|pause| {
-            let at = pause.begin_ns.checked_add_signed(offset_ns)?;
-            nearest(&self.their.pauses, at, |pause| pause.begin_ns).map(|their| their.thread)
+            let at = pause.start_ns.checked_add_signed(offset_ns)?;
+            nearest(&self.their.pauses, at, |pause| pause.start_ns).map(|their| their.thread)
         });
         let mut votes: BTreeMap<u32, usize> = BTreeMap::new();
         for found in calls.chain(pauses) {
@@ -122,7 +122,7 @@ fn nearest<T>(all: &[T], at: u64, begin: impl Fn(&T) -> u64) -> Option<&T> {
 /// The profiler sees a collection from a callback at its begin to one at its end, and gctrace its
 /// function from inside or around them: what differs at both ends cancels in the middle.
 fn middle(pause: &PauseSpan) -> u64 {
-    pause.begin_ns + pause.duration_ns() / 2
+    pause.start_ns + pause.duration_ns() / 2
 }
 
 fn in_both<K: Ord>(series: BTreeMap<K, TimestampPair>) -> Vec<TimestampPair> {

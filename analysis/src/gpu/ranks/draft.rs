@@ -29,7 +29,7 @@ const CLEARLY_NEARER: u64 = 4;
 #[derive(Clone, Debug)]
 pub(super) struct DraftCollective {
     /// When the last of its ranks began, on the job's clock.
-    pub(super) begin_ns: i64,
+    pub(super) start_ns: i64,
     /// When the first of its ranks in the draft ended.
     pub(super) end_ns: i64,
     /// What it does.
@@ -283,7 +283,7 @@ impl JobDraft {
     ) {
         let at = self.meetings.len();
         self.meetings.push(DraftCollective {
-            begin_ns: kernel.begin_ns.saturating_add(offset_ns),
+            start_ns: kernel.start_ns.saturating_add(offset_ns),
             end_ns: kernel.end_ns.saturating_add(offset_ns),
             label: kernel.label,
             members: vec![(by, kernel.op)],
@@ -327,8 +327,8 @@ fn is_ambiguous(fits: &[DraftFit], clock: ClockKnowledge) -> bool {
 
 impl DraftCollective {
     fn take(&mut self, kernel: &CollectiveKernel, position: u32, offset_ns: i64) {
-        let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
-        self.begin_ns = self.begin_ns.max(begin_ns);
+        let start_ns = kernel.start_ns.saturating_add(offset_ns);
+        self.start_ns = self.start_ns.max(start_ns);
         // The smaller one: NONE is the largest.
         self.label.operation = self.label.operation.min(kernel.label.operation);
         self.members.push((position, kernel.op));

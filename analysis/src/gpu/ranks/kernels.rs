@@ -23,7 +23,7 @@ pub(super) struct CollectiveKernel {
     /// Index in the timeline's operations.
     pub(super) op: u32,
     /// Begin on the timeline's clock.
-    pub(super) begin_ns: i64,
+    pub(super) start_ns: i64,
     /// End on the timeline's clock.
     pub(super) end_ns: i64,
     /// What it does.
@@ -104,7 +104,7 @@ impl CollectiveKernels {
             };
             kernels.collective.push(CollectiveKernel {
                 op: at,
-                begin_ns: op.begin_ns.cast_signed(),
+                start_ns: op.start_ns.cast_signed(),
                 end_ns: op.end_ns.cast_signed(),
                 label,
                 chain: *chains.entry(chain).or_insert(next),
@@ -178,7 +178,7 @@ fn operation(
         _ => None,
     };
     let called = called.filter(|function| !function.starts_with("Group"));
-    let asked = called.or_else(|| annotations.around(call.thread, call.begin_ns))?;
+    let asked = called.or_else(|| annotations.around(call.thread, call.start_ns))?;
     let word = asked.split_whitespace().next()?;
     Some(word.replace('_', "").to_lowercase())
 }
@@ -201,7 +201,7 @@ impl<'a> CollectiveAnnotations<'a> {
         for span in &timeline.annotations {
             if let Some(name) = timeline.names.text(span.name).strip_prefix(ANNOTATION) {
                 let spans = by_thread.entry(span.thread).or_default();
-                spans.push((span.begin_ns, span.end_ns, name));
+                spans.push((span.start_ns, span.end_ns, name));
             }
         }
         Self { by_thread }
@@ -210,7 +210,7 @@ impl<'a> CollectiveAnnotations<'a> {
     /// The innermost around a time of a thread.
     fn around(&self, thread: u32, at_ns: u64) -> Option<&'a str> {
         let spans = self.by_thread.get(&thread)?;
-        let begun = spans.partition_point(|(begin_ns, ..)| *begin_ns <= at_ns);
+        let begun = spans.partition_point(|(start_ns, ..)| *start_ns <= at_ns);
         let mut begun = spans.iter().take(begun).rev().take(NESTED_ANNOTATIONS);
         let (.., name) = begun.find(|(_, end_ns, _)| *end_ns >= at_ns)?;
         Some(name)

@@ -49,10 +49,10 @@ impl KernelPairs {
             else {
                 return false;
             };
-            let begin_ns = kernel.begin_ns.saturating_add(offset_ns);
+            let start_ns = kernel.start_ns.saturating_add(offset_ns);
             let end_ns = kernel.end_ns.saturating_add(offset_ns);
-            begin_ns <= meeting.end_ns.saturating_add(SLACK_NS)
-                && meeting.begin_ns <= end_ns.saturating_add(SLACK_NS)
+            start_ns <= meeting.end_ns.saturating_add(SLACK_NS)
+                && meeting.start_ns <= end_ns.saturating_add(SLACK_NS)
         });
     }
 }

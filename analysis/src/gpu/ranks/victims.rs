@@ -144,17 +144,17 @@ fn source(
 fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
     let first = timeline.steps.first()?;
     let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;
-    let begin_ns = schedule.timestamp(at, first.thread, first.begin_ns);
+    let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
     let returned_ns = schedule.timestamp(at, last.thread, last.end_ns);
     let asked = timeline.ops.iter().enumerate().filter(|(_, op)| {
         let call = timeline.calls.get(op.call as usize);
-        call.is_some_and(|call| (first.begin_ns..=last.end_ns).contains(&call.begin_ns))
+        call.is_some_and(|call| (first.start_ns..=last.end_ns).contains(&call.start_ns))
     });
     let done_ns = asked.map(|(op, _)| schedule.op(at, op).1).max();
     Some(
         returned_ns
             .max(done_ns.unwrap_or(0))
-            .saturating_sub(begin_ns),
+            .saturating_sub(start_ns),
     )
 }
 

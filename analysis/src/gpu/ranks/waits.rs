@@ -43,7 +43,7 @@ struct RankArrival {
     op_index: u32,
     op: Op,
     /// On the common clock.
-    begin_ns: i64,
+    start_ns: i64,
 }
 
 /// Goes through all collectives of a job.
@@ -54,9 +54,9 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
     };
     for collective in &job.collectives {
         let mut arrivals = arrivals(collective, job);
-        arrivals.sort_by_key(|arrival| arrival.begin_ns);
+        arrivals.sort_by_key(|arrival| arrival.start_ns);
         if let Some(last) = arrivals.last().copied() {
-            waits.add(&arrivals, last.begin_ns);
+            waits.add(&arrivals, last.start_ns);
             match is_last(&arrivals, ranks) {
                 true => waits.last(last, job),
                 false => waits.undecided += 1,
@@ -83,7 +83,7 @@ fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArriv
             member: at,
             op_index: member.op,
             op: *op,
-            begin_ns: op.begin_ns.cast_signed().saturating_add(*offset_ns),
+            start_ns: op.start_ns.cast_signed().saturating_add(*offset_ns),
         })
     });
     arrivals.collect()
@@ -98,20 +98,20 @@ fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
     match arrivals {
         [.., before, last] => {
             let doubt_ns = error_ns(before).saturating_add(error_ns(last));
-            last.begin_ns.abs_diff(before.begin_ns) > doubt_ns
+            last.start_ns.abs_diff(before.start_ns) > doubt_ns
         }
         _ => false,
     }
 }
 
 impl JobWaits {
-    fn add(&mut self, arrivals: &[RankArrival], last_begin_ns: i64) {
+    fn add(&mut self, arrivals: &[RankArrival], last_start_ns: i64) {
         for arrival in arrivals {
             let Some(member) = self.members.get_mut(arrival.member) else {
                 continue;
             };
             let length_ns = arrival.op.duration_ns();
-            let wait_ns = last_begin_ns.abs_diff(arrival.begin_ns).min(length_ns);
+            let wait_ns = last_start_ns.abs_diff(arrival.start_ns).min(length_ns);
             member.collectives += 1;
             member.wait_ns = member.wait_ns.saturating_add(wait_ns);
             let transfer_ns = length_ns.saturating_sub(wait_ns);
@@ -127,7 +127,7 @@ impl JobWaits {
         member.last += 1;
         let pauses = job.timelines.get(last.member);
         let pauses = pauses.map_or(&[][..], |timeline| &timeline.pauses);
-        let before = pauses.partition_point(|pause| pause.begin_ns < last.op.begin_ns);
+        let before = pauses.partition_point(|pause| pause.start_ns < last.op.start_ns);
         let pause = before.checked_sub(1).and_then(|at| pauses.get(at));
         let since = pause.is_some_and(|pause| pause.end_ns > member.before_ns);
         member.last_after_pause += u64::from(since);
@@ -142,9 +142,9 @@ fn busy(timeline: &Timeline, waits: &HashMap<u32, u64>) -> BTreeMap<u32, (u64, u
             continue;
         };
         let [all, useful] = spans.entry(device).or_default();
-        all.push((op.begin_ns, op.end_ns));
+        all.push((op.start_ns, op.end_ns));
         let wait_ns = waits.get(&at).copied().unwrap_or(0);
-        useful.push((op.begin_ns.saturating_add(wait_ns), op.end_ns));
+        useful.push((op.start_ns.saturating_add(wait_ns), op.end_ns));
     }
     let covered = spans.into_iter().map(|(device, [all, useful])| {
         let busy = (covered(all), covered(useful));

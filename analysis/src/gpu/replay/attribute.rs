@@ -133,7 +133,7 @@ fn in_order(job: &ReplayJob<'_>) -> Vec<PauseId> {
                 timeline: index,
                 pause,
             };
-            (i128::from(span.begin_ns) + offset, id)
+            (i128::from(span.start_ns) + offset, id)
         });
         pauses.extend(of_one);
     }

@@ -159,10 +159,10 @@ impl<'a> BlockingEvidence<'a> {
 
     /// Per stream the last operation asked for before a call.
     fn before(&self, call: &Call) -> impl Iterator<Item = u32> {
-        let begin_ns = call.begin_ns;
+        let start_ns = call.start_ns;
         self.queues
             .iter()
-            .filter_map(move |queue| queue.last_before(begin_ns))
+            .filter_map(move |queue| queue.last_before(start_ns))
     }
 
     /// Whether an operation had ended when a call returned.
@@ -175,7 +175,7 @@ impl<'a> BlockingEvidence<'a> {
     fn waited_for(&self, op: u32, call: &Call) -> bool {
         let op = self.timeline.ops.get(op as usize);
         op.is_some_and(|op| {
-            (call.begin_ns..=call.end_ns).contains(&op.end_ns)
+            (call.start_ns..=call.end_ns).contains(&op.end_ns)
                 && call.duration_ns() >= WAITED_NS
                 && call.end_ns - op.end_ns <= WAITED_NS
         })
@@ -207,7 +207,7 @@ impl<'a> BlockingEvidence<'a> {
         }
         // A copy from memory that is not pinned may wait for its stream before it is queued.
         let queue = self.queues.get(call.stream as usize);
-        let before = queue.and_then(|queue| queue.last_before(call.begin_ns));
+        let before = queue.and_then(|queue| queue.last_before(call.start_ns));
         before
             .into_iter()
             .filter(|before| self.waited_for(*before, call))
@@ -225,7 +225,7 @@ impl<'a> BlockingEvidence<'a> {
     /// all streams the one that ended last before the call returned.
     fn of_stream(&self, call: &Call) -> Vec<u32> {
         if let Some(queue) = self.queues.get(call.stream as usize) {
-            return queue.last_before(call.begin_ns).into_iter().collect();
+            return queue.last_before(call.start_ns).into_iter().collect();
         }
         let possible = self.before(call).filter(|op| self.ended(*op, call));
         let end = |op: &u32| self.timeline.ops.get(*op as usize).map(|op| op.end_ns);

@@ -46,10 +46,10 @@ impl PauseSurroundings {
                 .launches
                 .partition_point(|(begin, _)| *begin < span.end_ns);
             let (_, next) = of_one.launches.get(next)?;
-            let begin = layout.on_network(span.begin_ns);
+            let begin = layout.on_network(span.start_ns);
             let (node, _) = layout.op(*next)?;
-            let (op_begin_ns, _) = layout.op_span(*next)?;
-            let ops = of_one.within(*next, span.begin_ns);
+            let (op_start_ns, _) = layout.op_span(*next)?;
+            let ops = of_one.within(*next, span.start_ns);
             let same = layout.devices.get(*next as usize);
             let ops = ops.filter(|op| layout.devices.get(*op as usize) == same);
             let (mut measured, mut without) = (Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl PauseSurroundings {
                 let (from, to) = layout.op(op)?;
                 without.push((run.time_of(from), run.time_of(to)));
             }
-            let measured = idle(measured, begin, layout.on_network(op_begin_ns));
+            let measured = idle(measured, begin, layout.on_network(op_start_ns));
             Some(measured.saturating_sub(idle(without, begin, run.time_of(node))))
         };
         idle().unwrap_or(0)
@@ -72,7 +72,7 @@ impl TimelineSurroundings {
             .zip(&timeline.ops)
             .filter_map(|(index, op)| {
                 let call = timeline.calls.get(op.call as usize)?;
-                Some((call.begin_ns, index))
+                Some((call.start_ns, index))
             })
             .collect();
         launches.sort_unstable();

@@ -53,8 +53,8 @@ pub(super) struct CallChain {
 /// The earliest time of anything in the job, on its common clock.
 pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
     let first = |at: usize, timeline: &Timeline| {
-        let ops = timeline.ops.iter().map(|op| op.begin_ns);
-        let calls = timeline.calls.iter().map(|call| call.begin_ns);
+        let ops = timeline.ops.iter().map(|op| op.start_ns);
+        let calls = timeline.calls.iter().map(|call| call.start_ns);
         let first = ops.chain(calls).min()?;
         Some(i128::from(first) + i128::from(job.offset_ns(at)))
     };
@@ -82,9 +82,9 @@ impl ReplayLayout {
                 timeline
                     .calls
                     .iter()
-                    .map(|call| (call.begin_ns, call.end_ns)),
+                    .map(|call| (call.start_ns, call.end_ns)),
             ),
-            ops: spans(timeline.ops.iter().map(|op| (op.begin_ns, op.end_ns))),
+            ops: spans(timeline.ops.iter().map(|op| (op.start_ns, op.end_ns))),
             chains: chains(timeline),
             devices: timeline
                 .ops
@@ -179,7 +179,7 @@ fn chains(timeline: &Timeline) -> Vec<CallChain> {
     for (index, ((chain, works), thread)) in
         (0..).zip(chains.iter_mut().zip(works).zip(&timeline.threads))
     {
-        let begins = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.begin_ns);
+        let begins = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
         chain.calls.sort_by_key(begins);
         chain.polls = !works;
         chain.own = vec![NONE; chain.calls.len()];

@@ -14,7 +14,7 @@ impl PauseUnion {
         let mut pauses: Vec<(u64, u64)> = timeline
             .pauses
             .iter()
-            .map(|pause| (pause.begin_ns, pause.end_ns))
+            .map(|pause| (pause.start_ns, pause.end_ns))
             .filter(|(begin, end)| begin < end)
             .collect();
         pauses.sort_unstable();

@@ -34,7 +34,7 @@ pub(super) struct PauseEffects {
 /// One pause.
 #[derive(Debug, Default)]
 struct PauseEffect {
-    begin_ns: u64,
+    start_ns: u64,
     end_ns: u64,
     parts: Vec<PausedDelay>,
 }
@@ -57,7 +57,7 @@ pub(super) struct AppliedChange {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppliedDelay {
     /// Where in the measured run, on the clock of the timeline.
-    pub(super) begin_ns: u64,
+    pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) by_ns: i64,
 }
@@ -99,8 +99,8 @@ impl PauseEffects {
             .collect();
         let pauses = timeline.pauses.iter().map(|pause| {
             let mut effect = PauseEffect {
-                begin_ns: pause.begin_ns,
-                end_ns: pause.end_ns.max(pause.begin_ns),
+                start_ns: pause.start_ns,
+                end_ns: pause.end_ns.max(pause.start_ns),
                 parts: Vec::new(),
             };
             for ((thread, chain), usual) in (0u32..).zip(&layout.chains).zip(&usual) {
@@ -141,8 +141,8 @@ fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<u32, i64> {
         let Some(chain) = layout.chains.get(pause.thread as usize) else {
             continue;
         };
-        let place = first_from(chain, pause.begin_ns, layout);
-        if let Some((edge, from)) = waiting(chain, place, pause.begin_ns, layout)
+        let place = first_from(chain, pause.start_ns, layout);
+        if let Some((edge, from)) = waiting(chain, place, pause.start_ns, layout)
             && let Some((_, to)) = gap(chain, place, layout)
         {
             let floor = pause.end_ns.min(to).saturating_sub(from);
@@ -189,7 +189,7 @@ impl ClaimedTime {
             return;
         }
         let until = self.until_ns.entry(edge).or_insert(from_ns);
-        let begin = effect.begin_ns.max(*until).max(from_ns);
+        let begin = effect.start_ns.max(*until).max(from_ns);
         let end = effect.end_ns.min(to_ns);
         let sum = self.sum_ns.entry(edge).or_default();
         let most = self.max_ns.get(&edge).copied().unwrap_or(u64::MAX);
@@ -249,7 +249,7 @@ fn own(
     taken: &mut ClaimedTime,
     effect: &mut PauseEffect,
 ) {
-    let mut place = first_from(chain, pause.begin_ns, layout);
+    let mut place = first_from(chain, pause.start_ns, layout);
     while let Some((from, _)) = gap(chain, place, layout) {
         if from >= pause.end_ns {
             break;
@@ -277,7 +277,7 @@ impl WaitingThread<'_> {
         taken: &mut ClaimedTime,
         effect: &mut PauseEffect,
     ) {
-        let first = first_from(self.chain, effect.begin_ns, layout);
+        let first = first_from(self.chain, effect.start_ns, layout);
         // A thread in Python that had given the lock up for a call begins this one within, no other.
         let one = self.chain.python
             && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
@@ -337,7 +337,7 @@ fn asked_later(
     let Some(chain) = layout.chains.get(pause.thread as usize) else {
         return;
     };
-    let place = first_from(chain, pause.begin_ns, layout);
+    let place = first_from(chain, pause.start_ns, layout);
     let Some(last) = place.checked_sub(1).and_then(|last| chain.calls.get(last)) else {
         return;
     };
@@ -374,7 +374,7 @@ pub(super) fn apply(
         let timeline = inserted.timeline as usize;
         if let (Some(layout), Some(effects)) = (layouts.get(timeline), effects.get(timeline)) {
             let part = AppliedDelay {
-                begin_ns: inserted.at_ns,
+                start_ns: inserted.at_ns,
                 end_ns: inserted.at_ns,
                 by_ns: i64::try_from(inserted.length_ns).unwrap_or(i64::MAX),
             };
@@ -387,7 +387,7 @@ pub(super) fn apply(
         }
     }
     for parts in applied.parts.values_mut() {
-        parts.sort_by_key(|part| (part.begin_ns, part.end_ns));
+        parts.sort_by_key(|part| (part.start_ns, part.end_ns));
     }
     applied
 }
@@ -411,12 +411,12 @@ impl PauseEffects {
 impl PauseEffect {
     fn apply(&self, length_ns: u64, applied: &mut AppliedChange) {
         let signed = |length: u64| i64::try_from(length).unwrap_or(i64::MAX);
-        let by_ns = signed(length_ns).saturating_sub(signed(self.end_ns - self.begin_ns));
+        let by_ns = signed(length_ns).saturating_sub(signed(self.end_ns - self.start_ns));
         for part in &self.parts {
             applied.add(
                 part.edge,
                 AppliedDelay {
-                    begin_ns: self.begin_ns,
+                    start_ns: self.start_ns,
                     end_ns: self.end_ns,
                     by_ns: by_ns.max(-part.length_ns),
                 },

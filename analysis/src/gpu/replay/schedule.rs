@@ -70,9 +70,9 @@ impl ReplaySchedule {
         &self,
         layout: &ReplayLayout,
         (begin, end): (u32, u32),
-        (begin_ns, end_ns): (u64, u64),
+        (start_ns, end_ns): (u64, u64),
     ) -> Option<(u64, u64)> {
-        let begin = moved(layout, begin_ns, self.shift(begin));
+        let begin = moved(layout, start_ns, self.shift(begin));
         let end = moved(layout, end_ns, self.shift(end));
         Some((begin, end))
     }
@@ -161,7 +161,7 @@ impl ReplaySchedule {
     fn before(&self, edge: u32, at_ns: u64) -> i64 {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
         let until = |part: &super::pauses::AppliedDelay| {
-            let passed = at_ns.saturating_sub(part.begin_ns);
+            let passed = at_ns.saturating_sub(part.start_ns);
             match part.end_ns <= at_ns {
                 true => part.by_ns,
                 false => part

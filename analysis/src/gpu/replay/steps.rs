@@ -75,15 +75,15 @@ fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<Rep
     let mut pauses = timeline.pauses.iter().peekable();
     let step = |step: &StepSpan| {
         while pauses
-            .next_if(|pause| pause.begin_ns < step.begin_ns)
+            .next_if(|pause| pause.start_ns < step.start_ns)
             .is_some()
         {}
-        let begin = without.timestamp(index, thread, step.begin_ns);
+        let begin = without.timestamp(index, thread, step.start_ns);
         let end = without.timestamp(index, thread, step.end_ns);
         ReplayedStep {
             paused: pauses
                 .peek()
-                .is_some_and(|pause| pause.begin_ns < step.end_ns),
+                .is_some_and(|pause| pause.start_ns < step.end_ns),
             without_ns: end.saturating_sub(begin),
         }
     };

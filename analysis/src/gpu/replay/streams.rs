@@ -69,7 +69,7 @@ fn queues(timeline: &Timeline) -> Vec<StreamQueue> {
             continue;
         };
         let call = timeline.calls.get(op.call as usize);
-        let asked = call.map_or(0, |call| call.begin_ns);
+        let asked = call.map_or(0, |call| call.start_ns);
         let before = queue.asked_ns.last().copied().unwrap_or(0);
         queue.ops.push(index);
         queue.asked_ns.push(asked.max(before));
@@ -121,15 +121,15 @@ impl TypicalLatency {
                 };
                 let class = class(op.kind);
                 match previous {
-                    Some(previous) if call.begin_ns <= previous.begin_ns => {
+                    Some(previous) if call.start_ns <= previous.start_ns => {
                         if let Some(gaps) = gaps.get_mut(class) {
-                            gaps.extend(op.begin_ns.checked_sub(previous.end_ns));
+                            gaps.extend(op.start_ns.checked_sub(previous.end_ns));
                         }
                     }
-                    Some(previous) if previous.end_ns > call.begin_ns => {}
+                    Some(previous) if previous.end_ns > call.start_ns => {}
                     _ => {
                         if let Some(launches) = launches.get_mut(class) {
-                            launches.extend(op.begin_ns.checked_sub(call.begin_ns));
+                            launches.extend(op.start_ns.checked_sub(call.start_ns));
                         }
                     }
                 }
@@ -152,7 +152,7 @@ impl TypicalLatency {
             u64::try_from(median).unwrap_or(0)
         };
         let call = timeline.calls.get(op.call as usize);
-        let asked = call.map_or(0, |call| call.begin_ns.saturating_add(of(&self.launch_ns)));
+        let asked = call.map_or(0, |call| call.start_ns.saturating_add(of(&self.launch_ns)));
         asked.max(stream_free_ns.saturating_add(of(&self.gap_ns)))
     }
 }
@@ -193,7 +193,7 @@ fn link(
         }
         let ended = |running: &u32| {
             let span = layout.op_span(*running);
-            span.is_some_and(|(_, end)| end <= content.begin_ns)
+            span.is_some_and(|(_, end)| end <= content.start_ns)
         };
         let (done, still): (Vec<u32>, Vec<u32>) = running.into_iter().partition(ended);
         last_done = done

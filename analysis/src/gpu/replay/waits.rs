@@ -55,7 +55,7 @@ fn possible(timeline: &Timeline, source: u32, waiting: u32) -> bool {
     match (op(timeline, source), op(timeline, waiting)) {
         (Some(source), Some(waiting)) => {
             source.stream != waiting.stream
-                && source.end_ns <= waiting.begin_ns.saturating_add(CLOCK_NS)
+                && source.end_ns <= waiting.start_ns.saturating_add(CLOCK_NS)
         }
         _ => false,
     }
@@ -69,7 +69,7 @@ pub(super) fn event_op(
 ) -> Option<u32> {
     let recorded = timeline.calls.get(wait.event_call as usize)?;
     let queue = queues.get(wait.event_stream as usize)?;
-    queue.last_before(recorded.begin_ns)
+    queue.last_before(recorded.start_ns)
 }
 
 /// Waits that the trace tells.
@@ -78,7 +78,7 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
         let call = timeline.calls.get(wait.call as usize)?;
         let waiting = queues
             .get(wait.stream as usize)?
-            .first_from(call.begin_ns)?;
+            .first_from(call.start_ns)?;
         let source = event_op(wait, timeline, queues)?;
         possible(timeline, source, waiting).then_some((source, waiting))
     };
@@ -137,7 +137,7 @@ fn guesses(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -
             }
             if content.kind == CallEffect::StreamWaitEvent
                 && !from_trace(*call)
-                && let Some(source) = latest_elsewhere(content.begin_ns, next_op, timeline, queues)
+                && let Some(source) = latest_elsewhere(content.start_ns, next_op, timeline, queues)
             {
                 guesses.push((source, next_op));
             }
@@ -162,7 +162,7 @@ fn latest_elsewhere(
     let last = others.filter_map(|(_, queue)| queue.last_before(before_ns));
     last.max_by_key(|other| {
         let asked = op(timeline, *other).and_then(|op| timeline.calls.get(op.call as usize));
-        asked.map_or(0, |call| call.begin_ns)
+        asked.map_or(0, |call| call.start_ns)
     })
 }
 
@@ -182,7 +182,7 @@ fn late(timeline: &Timeline, queues: &[StreamQueue], typical: &TypicalLatency) -
             };
             let ready_ns = typical.ready_ns(waiting, stream_free_ns, timeline);
             stream_free_ns = stream_free_ns.max(waiting.end_ns);
-            if waiting.begin_ns < ready_ns.saturating_add(LATE_NS) {
+            if waiting.start_ns < ready_ns.saturating_add(LATE_NS) {
                 continue;
             }
             let source = just_before(waiting, &by_end, timeline);
@@ -197,9 +197,9 @@ fn just_before(waiting: &Op, by_end: &[(u64, u32)], timeline: &Timeline) -> Opti
     /// Operations of the own stream or of other devices that are passed over at most.
     const MAX_CANDIDATES: usize = 64;
     let device = timeline.device(waiting)?;
-    let behind = by_end.partition_point(|(end, _)| *end <= waiting.begin_ns);
+    let behind = by_end.partition_point(|(end, _)| *end <= waiting.start_ns);
     let earlier = by_end.get(..behind)?.iter().rev().take(MAX_CANDIDATES);
-    let shortly = earlier.take_while(|(end, _)| waiting.begin_ns - end <= SHORTLY_NS);
+    let shortly = earlier.take_while(|(end, _)| waiting.start_ns - end <= SHORTLY_NS);
     let elsewhere = |candidate: &u32| {
         op(timeline, *candidate)
             .is_some_and(|op| op.stream != waiting.stream && timeline.device(op) == Some(device))

@@ -57,13 +57,13 @@ pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
     let steps = program.steps();
     let (first, last) = (steps.first()?, steps.last()?);
     let count = steps.len() as u64;
-    (count > 1).then(|| (last.end_ns.saturating_sub(first.begin_ns) / count).max(1))
+    (count > 1).then(|| (last.end_ns.saturating_sub(first.start_ns) / count).max(1))
 }
 
 /// Steps after which the garbage reaches a limit; `None` where it never does.
 fn allowed_by_garbage(program: &ProgramModel<'_>) -> Option<u64> {
-    let (begin_ns, end_ns) = program.span_ns;
-    let span_ns = end_ns.saturating_sub(begin_ns).max(1);
+    let (start_ns, end_ns) = program.span_ns;
+    let span_ns = end_ns.saturating_sub(start_ns).max(1);
     let steps = (span_ns / mean_step_ns(program)?).max(1);
     let allowed = |sum: u64, limit: u64| {
         let steps = u128::from(limit) * u128::from(steps);

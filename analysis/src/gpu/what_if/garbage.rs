@@ -32,8 +32,8 @@ fn of(program: &ProgramModel<'_>, over_ns: u64) -> Garbage {
 
 /// What of a sum over the whole recording falls to so much time.
 fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
-    let (begin_ns, end_ns) = program.span_ns;
-    let span_ns = u128::from(end_ns.saturating_sub(begin_ns).max(1));
+    let (start_ns, end_ns) = program.span_ns;
+    let span_ns = u128::from(end_ns.saturating_sub(start_ns).max(1));
     let part = u128::from(sum) * u128::from(over_ns) / span_ns;
     u64::try_from(part).unwrap_or(u64::MAX)
 }
@@ -43,8 +43,8 @@ pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
         let own = program.pauses();
         let count = own.filter(|(_, pause)| program.automatic(pause) != Certainty::No);
-        let (begin_ns, end_ns) = program.span_ns;
-        end_ns.saturating_sub(begin_ns) / (count.count() as u64).max(1)
+        let (start_ns, end_ns) = program.span_ns;
+        end_ns.saturating_sub(start_ns) / (count.count() as u64).max(1)
     });
     each.max().unwrap_or(0)
 }

@@ -141,7 +141,7 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     for (index, program) in programs.iter().enumerate() {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
-        let later = program.pauses().filter(|(_, own)| own.begin_ns >= warm_ns);
+        let later = program.pauses().filter(|(_, own)| own.start_ns >= warm_ns);
         for (pause, span) in later {
             if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
@@ -276,7 +276,7 @@ impl FullLengths {
                 let full = program
                     .pauses()
                     .filter(|(_, pause)| program.full(pause) == Certainty::Yes);
-                full.map(|(_, pause)| (pause.begin_ns, pause.duration_ns()))
+                full.map(|(_, pause)| (pause.start_ns, pause.duration_ns()))
                     .collect()
             })
             .collect();
@@ -320,11 +320,11 @@ pub fn planned(
             if !step.number.is_multiple_of(every.max(1)) {
                 continue;
             }
-            let (shorter_ns, longer_ns) = lengths.at(index, step.begin_ns);
+            let (shorter_ns, longer_ns) = lengths.at(index, step.start_ns);
             plan.inserted.push(NewPause {
                 program: index,
                 thread: step.thread,
-                at_ns: step.begin_ns,
+                at_ns: step.start_ns,
                 length_ns: match side {
                     Assumption::Pessimistic => longer_ns,
                     Assumption::Optimistic => shorter_ns,

@@ -90,8 +90,8 @@ impl ProgramModel<'_> {
         match self.steps().as_slice() {
             [first, _, ..] => first.end_ns,
             _ => {
-                let (begin_ns, end_ns) = self.span_ns;
-                begin_ns.saturating_add(end_ns.saturating_sub(begin_ns) / 10)
+                let (start_ns, end_ns) = self.span_ns;
+                start_ns.saturating_add(end_ns.saturating_sub(start_ns) / 10)
             }
         }
     }

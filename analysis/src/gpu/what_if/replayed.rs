@@ -66,16 +66,16 @@ impl JobReplays<'_> {
         let schedule = job.model.replay(&change(&job.programs, plan));
         let programs = job.programs.iter().enumerate();
         let own = programs.filter_map(|(at, program)| Some((at, self.programs.get(*program)?)));
-        let (mut begin_ns, mut end_ns, mut steps) = (u64::MAX, 0, Vec::new());
+        let (mut start_ns, mut end_ns, mut steps) = (u64::MAX, 0, Vec::new());
         for (at, program) in own {
             let offset_ns = job.offsets_ns.get(at).copied().unwrap_or(0);
             let first_ns = first(program).saturating_add_signed(offset_ns);
-            begin_ns = begin_ns.min(first_ns);
+            start_ns = start_ns.min(first_ns);
             end_ns = end_ns.max(schedule.end_ns(at));
             steps.extend(step_ns(program, &schedule, at));
         }
         RunLength {
-            length_ns: end_ns.saturating_sub(begin_ns),
+            length_ns: end_ns.saturating_sub(start_ns),
             step_ns: mean(&steps),
         }
     }
@@ -83,8 +83,8 @@ impl JobReplays<'_> {
 
 /// The first time of any operation or call.
 fn first(program: &ProgramModel<'_>) -> u64 {
-    let op = program.timeline.ops.first().map(|op| op.begin_ns);
-    let call = program.timeline.calls.first().map(|call| call.begin_ns);
+    let op = program.timeline.ops.first().map(|op| op.start_ns);
+    let call = program.timeline.calls.first().map(|call| call.start_ns);
     [op, call].into_iter().flatten().min().unwrap_or(0)
 }
 
@@ -93,10 +93,10 @@ fn step_ns(program: &ProgramModel<'_>, schedule: &ReplaySchedule, at: usize) -> 
     mean_step_ns(program)?;
     let steps = program.steps();
     let (first, last) = (steps.first()?, steps.last()?);
-    let begin_ns = schedule.timestamp(at, first.thread, first.begin_ns);
+    let start_ns = schedule.timestamp(at, first.thread, first.start_ns);
     let end_ns = schedule.timestamp(at, last.thread, last.end_ns);
     end_ns
-        .saturating_sub(begin_ns)
+        .saturating_sub(start_ns)
         .checked_div(steps.len() as u64)
 }
 

@@ -149,9 +149,9 @@ fn program<'a>(
     if let Some(trace) = trace.filter(|_| own_clock) {
         (freed, reserved) = trace.cuda.memory_of(timeline.pid);
         if let Some(process) = process {
-            let begin_ns = trace.started_ns().saturating_add(process.since_start_ns);
-            let end_ns = begin_ns.saturating_add(process.observed_ns);
-            span_ns = (span_ns.0.min(begin_ns), span_ns.1.max(end_ns));
+            let start_ns = trace.started_ns().saturating_add(process.since_start_ns);
+            let end_ns = start_ns.saturating_add(process.observed_ns);
+            span_ns = (span_ns.0.min(start_ns), span_ns.1.max(end_ns));
         }
     }
     ProgramModel {
@@ -168,9 +168,9 @@ fn program<'a>(
 /// First and last time of anything in it.
 fn activity(timeline: &Timeline) -> (u64, u64) {
     let ops = timeline.gpu_span();
-    let calls = timeline.calls.iter().map(|own| (own.begin_ns, own.end_ns));
-    let pauses = timeline.pauses.iter().map(|own| (own.begin_ns, own.end_ns));
-    let steps = timeline.steps.iter().map(|own| (own.begin_ns, own.end_ns));
+    let calls = timeline.calls.iter().map(|own| (own.start_ns, own.end_ns));
+    let pauses = timeline.pauses.iter().map(|own| (own.start_ns, own.end_ns));
+    let steps = timeline.steps.iter().map(|own| (own.start_ns, own.end_ns));
     let spans = ops.into_iter().chain(calls).chain(pauses).chain(steps);
     let both = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
     both.unwrap_or_default()

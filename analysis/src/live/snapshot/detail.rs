@@ -45,7 +45,7 @@ pub struct LineFigures {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepFigures {
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// Length.
     pub duration_ns: u64,
     /// Pauses of the process: how many began within it (one at least where any ran), and the time in which at

@@ -87,9 +87,9 @@ pub struct LongPause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Begin.
-    pub begin_ns: u64,
+    pub start_ns: u64,
     /// The same moment in nanoseconds since 1970.
-    pub begin_unix_ns: u64,
+    pub start_unix_ns: u64,
     /// Length.
     pub duration_ns: u64,
     /// Generation 0 to 2, where known.

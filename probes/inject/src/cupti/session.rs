@@ -158,7 +158,7 @@ impl CuptiSession {
         let Some(name) = wanted else { return };
         self.ring.push(&RingRecord::Api {
             interval: TimeInterval {
-                begin_ns: call.span.start_ns,
+                start_ns: call.span.start_ns,
                 end_ns: call.span.end_ns,
             },
             layer: call.layer,
@@ -232,7 +232,7 @@ impl CuptiSession {
             ActivityRecord::Call(mut call) => {
                 let interval = self.measured(call.span, reading);
                 if let Some(interval) = interval {
-                    call.span.start_ns = interval.begin_ns;
+                    call.span.start_ns = interval.start_ns;
                     call.span.end_ns = interval.end_ns;
                     reading.calls.push(call);
                 }
@@ -308,11 +308,11 @@ impl CuptiSession {
         if span.start_ns == 0 || span.end_ns == 0 {
             return None;
         }
-        let begin_ns = self.clock.convert(span.start_ns);
+        let start_ns = self.clock.convert(span.start_ns);
         let end_ns = self.clock.convert(span.end_ns);
         let is_plausible = |timestamp_ns| self.clock.is_plausible(timestamp_ns, reading.latest_ns);
-        let is_measured = is_plausible(begin_ns) && is_plausible(end_ns);
-        is_measured.then_some(TimeInterval { begin_ns, end_ns })
+        let is_measured = is_plausible(start_ns) && is_plausible(end_ns);
+        is_measured.then_some(TimeInterval { start_ns, end_ns })
     }
 }
 

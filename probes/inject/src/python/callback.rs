@@ -96,7 +96,7 @@ impl HookedInterpreter {
             Some(b'o') => {
                 let record = RingRecord::Pause {
                     interval: TimeInterval {
-                        begin_ns: state.begin_ns,
+                        start_ns: state.start_ns,
                         end_ns,
                     },
                     tid: tid(),
@@ -132,7 +132,7 @@ impl HookedInterpreter {
         }
         let tid = tid();
         let at_ns = now_ns();
-        state.begin_ns = at_ns;
+        state.start_ns = at_ns;
         ring.push(&RingRecord::PauseBegin {
             at_ns,
             tid,
@@ -149,10 +149,10 @@ impl HookedInterpreter {
             return;
         };
         // Its begin was not seen: the entry was put in within the collection.
-        if std::mem::take(&mut state.begin_ns) == 0 {
-            interval.begin_ns = interval.end_ns;
+        if std::mem::take(&mut state.start_ns) == 0 {
+            interval.start_ns = interval.end_ns;
         }
-        let is_long = interval.end_ns.saturating_sub(interval.begin_ns) > LONG;
+        let is_long = interval.end_ns.saturating_sub(interval.start_ns) > LONG;
         if state.live.is_some() && self.stack_depth > 0 {
             *frame = if is_long && self.stack_depth > 1 {
                 state.frames.stack(self.api, ring, self.stack_depth)

@@ -29,7 +29,7 @@ pub(crate) type Settings = ([i32; 3], bool);
 /// code run from within ours, can find it taken.
 pub(crate) struct InterpreterState {
     /// When the collection that is running began; 0: none is.
-    pub(crate) begin_ns: u64,
+    pub(crate) start_ns: u64,
     /// The ring that was told of this interpreter.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
@@ -113,7 +113,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             uncollectable: key(c"uncollectable")?,
         },
         state: Mutex::new(InterpreterState {
-            begin_ns: 0,
+            start_ns: 0,
             introduced: 0,
             settings: None,
             settings_are_due: false,

@@ -100,7 +100,7 @@ impl HookedInterpreter {
         let Some(ring) = self.introduce(&mut state) else {
             return;
         };
-        state.begin_ns = 0;
+        state.start_ns = 0;
         state.before += missed;
         if state.was_restored || self.put_in(&mut state).is_none() {
             self.report(ring, HookState::GivenUp, "", missed);

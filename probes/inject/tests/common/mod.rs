@@ -156,7 +156,7 @@ impl Run {
 /// A pause, with its names put in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    pub begin_ns: u64,
+    pub start_ns: u64,
     pub end_ns: u64,
     pub tid: u32,
     pub generation: u8,
@@ -180,7 +180,7 @@ impl SeenRecords {
                 frame,
                 at_exit,
             } => Some(Pause {
-                begin_ns: interval.begin_ns,
+                start_ns: interval.start_ns,
                 end_ns: interval.end_ns,
                 tid,
                 generation,

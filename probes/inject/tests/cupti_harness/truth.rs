@@ -67,7 +67,7 @@ pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
             kind,
             name,
             *device,
-            interval.begin_ns,
+            interval.start_ns,
             interval.end_ns,
             *correlation,
             *bytes,
@@ -92,7 +92,7 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
     let is_outermost = |call: &&Call| {
         let mut others = together[&(call.tid, call.correlation)].iter();
         !others.any(|outer| {
-            let encloses = outer.begin_ns <= call.begin_ns && call.end_ns <= outer.end_ns;
+            let encloses = outer.start_ns <= call.start_ns && call.end_ns <= outer.end_ns;
             encloses && outer.function != call.function
         })
     };
@@ -103,12 +103,12 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
         } else {
             "runtime"
         };
-        let (begin_ns, end_ns) = (call.begin_ns, call.end_ns);
+        let (start_ns, end_ns) = (call.start_ns, call.end_ns);
         (
             call.function.clone(),
             layer,
             call.tid,
-            begin_ns,
+            start_ns,
             end_ns,
             call.correlation,
         )
@@ -141,7 +141,7 @@ pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
             name,
             layer,
             *tid,
-            interval.begin_ns,
+            interval.start_ns,
             interval.end_ns,
             *correlation,
         ))

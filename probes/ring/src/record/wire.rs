@@ -107,7 +107,7 @@ impl RingRecord {
                 at_exit,
             } => [
                 first(PAUSE, generation, tid) | u64::from(at_exit) << 16,
-                interval.begin_ns,
+                interval.start_ns,
                 interval.end_ns,
                 collected,
                 uncollectable,
@@ -148,7 +148,7 @@ impl RingRecord {
                 graph,
             } => [
                 first(GPU, work as u8, correlation) | u64::from(copy_kind) << 16,
-                interval.begin_ns,
+                interval.start_ns,
                 interval.end_ns,
                 bytes,
                 pair(device, context),
@@ -164,7 +164,7 @@ impl RingRecord {
                 event,
             } => [
                 first(SYNC, kind, correlation),
-                interval.begin_ns,
+                interval.start_ns,
                 interval.end_ns,
                 pair(context, stream),
                 u64::from(event),
@@ -194,7 +194,7 @@ impl RingRecord {
                 name,
             } => [
                 first(API, layer as u8, correlation),
-                interval.begin_ns,
+                interval.start_ns,
                 interval.end_ns,
                 pair(tid, function),
                 u64::from(name),
@@ -203,7 +203,7 @@ impl RingRecord {
             ],
             Self::Overhead { interval, kind } => [
                 first(OVERHEAD, 0, kind),
-                interval.begin_ns,
+                interval.start_ns,
                 interval.end_ns,
                 0,
                 0,
@@ -242,7 +242,7 @@ impl RingRecord {
         let number = high(head);
         let malformed = MalformedRecord { kind };
         let interval = TimeInterval {
-            begin_ns: a,
+            start_ns: a,
             end_ns: b,
         };
         Ok(match kind {

@@ -253,12 +253,12 @@ pub(crate) fn call(line: &CallLine) {
 }
 
 /// A launch waited for room in its stream's queue, on its own thread.
-pub(crate) fn full_queue(begin_ns: u64, end_ns: u64) {
+pub(crate) fn full_queue(start_ns: u64, end_ns: u64) {
     active(|collector| {
         if collector.version.reports_full_queues() {
             let thread = collector.thread(call::thread_id());
             collector.add(super::layout::OVERHEAD, end_ns, |writing| {
-                records::full_queue(begin_ns, end_ns, thread, writing)
+                records::full_queue(start_ns, end_ns, thread, writing)
             });
         }
     });

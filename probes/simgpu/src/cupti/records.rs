@@ -108,7 +108,7 @@ pub(super) fn call(
     Some(
         RecordBuilder::new(writing.version, kind)?
             .u32(4, id)
-            .u64(8, (writing.timestamp)(call.begin_ns))
+            .u64(8, (writing.timestamp)(call.start_ns))
             .u64(16, (writing.timestamp)(call.end_ns))
             .u32(24, std::process::id())
             .u32(28, thread)
@@ -150,7 +150,7 @@ pub(super) fn synchronization(
     Some(
         RecordBuilder::new(writing.version, layout::SYNCHRONIZATION)?
             .u32(4, kind)
-            .u64(8, (writing.timestamp)(call.begin_ns))
+            .u64(8, (writing.timestamp)(call.start_ns))
             .u64(16, (writing.timestamp)(call.end_ns))
             .u32(24, call.correlation)
             .u32(28, context(call.device))
@@ -172,7 +172,7 @@ pub(super) fn event(call: &CallLine, writing: &mut RecordFormat) -> Option<Recor
 
 /// The record of a launch that waited for room in the queue.
 pub(super) fn full_queue(
-    begin_ns: u64,
+    start_ns: u64,
     end_ns: u64,
     thread: u32,
     writing: &RecordFormat,
@@ -183,7 +183,7 @@ pub(super) fn full_queue(
             .u32(8, OBJECT_THREAD)
             .u32(12, std::process::id())
             .u32(16, thread)
-            .u64(24, (writing.timestamp)(begin_ns))
+            .u64(24, (writing.timestamp)(start_ns))
             .u64(32, (writing.timestamp)(end_ns)),
     )
 }

@@ -272,10 +272,10 @@ impl SampledProcess {
             &interpreter.file,
             &interpreter.probes,
         )?;
-        let begin_ns = self.clock.now_ns();
+        let start_ns = self.clock.now_ns();
         let readings =
             self.readings_in_window(allocations, before.hits + before.foreign_hits, most);
-        let cpu_ns = self.clock.now_ns().saturating_sub(begin_ns);
+        let cpu_ns = self.clock.now_ns().saturating_sub(start_ns);
         drop(window);
         let after = allocations.counts()?;
         let readings = readings?;

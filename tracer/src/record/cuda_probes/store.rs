@@ -89,14 +89,14 @@ impl CudaStore {
         let step = BackwardStep {
             pid: call.pid,
             tid: call.tid,
-            begin_ns: call.begin_ns,
+            start_ns: call.start_ns,
             end_ns: call.end_ns,
         };
         let before = self.steps.remove(&(call.pid, call.tid));
-        if let Some(before) = before.filter(|before| before.begin_ns != step.begin_ns) {
+        if let Some(before) = before.filter(|before| before.start_ns != step.start_ns) {
             sink.write(Record::Step(before));
         }
-        if step.end_ns > step.begin_ns {
+        if step.end_ns > step.start_ns {
             sink.write(Record::Step(step));
         } else {
             self.steps.insert((call.pid, call.tid), step);
@@ -118,17 +118,17 @@ impl CudaStore {
             pid: call.pid,
             tid: call.tid,
             stream: call.stream,
-            first_ns: call.begin_ns,
-            last_ns: call.begin_ns,
+            first_ns: call.start_ns,
+            last_ns: call.start_ns,
             count: 0,
         };
         let key = (call.pid, call.tid, call.stream);
         let counted = self.launches.entry(key).or_insert(fresh);
-        if counted.first_ns / MILLISECOND_NS != call.begin_ns / MILLISECOND_NS {
+        if counted.first_ns / MILLISECOND_NS != call.start_ns / MILLISECOND_NS {
             sink.write(Record::CudaLaunches(*counted));
             *counted = fresh;
         }
-        counted.last_ns = call.begin_ns.max(counted.first_ns);
+        counted.last_ns = call.start_ns.max(counted.first_ns);
         counted.count += 1;
     }
 
@@ -159,7 +159,7 @@ impl CudaStore {
     pub(super) fn pause(&mut self, pause: &Pause, sink: &mut impl RecordSink) {
         for (key, device) in &mut self.devices {
             if key.pid == pause.pid {
-                device.write_last(pause.begin_ns.saturating_sub(1), sink);
+                device.write_last(pause.start_ns.saturating_sub(1), sink);
                 device.write_last(pause.end_ns, sink);
                 if let Some(freed) = device.freed(pause, *key) {
                     sink.write(Record::PauseMemory(freed));
@@ -226,7 +226,7 @@ impl MemoryState {
             .recent
             .iter()
             .rev()
-            .take_while(|sample| sample.event.at_ns >= pause.begin_ns)
+            .take_while(|sample| sample.event.at_ns >= pause.start_ns)
             .filter(|sample| sample.event.at_ns <= pause.end_ns && sample.event.tid == pause.tid)
             .filter(|sample| sample.event.bytes < 0);
         let (mut freed_bytes, mut freed_blocks) = (0u64, 0);
@@ -237,7 +237,7 @@ impl MemoryState {
         (freed_blocks > 0).then_some(PauseMemory {
             pid: pause.pid,
             tid: pause.tid,
-            begin_ns: pause.begin_ns,
+            start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             device_type: key.device_type,
             device: key.device,
@@ -272,7 +272,7 @@ fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
         tid: call.tid,
         layer,
         function: function.shown().into(),
-        begin_ns: call.begin_ns,
+        start_ns: call.start_ns,
         end_ns: call.end_ns,
         stream: (function.stream != StreamArgument::None).then_some(call.stream),
         bytes: (function.bytes != BytesArgument::None).then_some(call.bytes),

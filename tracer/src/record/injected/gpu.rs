@@ -137,7 +137,7 @@ impl GpuRing {
                 self.call(correlation, call, ring_events);
             }
             Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
-                ns: interval.end_ns.saturating_sub(interval.begin_ns),
+                ns: interval.end_ns.saturating_sub(interval.start_ns),
                 queue_full: kind == QUEUE_FULL,
             }),
             Raw::Cupti {
@@ -193,8 +193,8 @@ impl GpuRing {
                 GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
                 GpuRecord::Memset => "Memset (Device)".to_owned(),
             },
-            begin_ns: interval.begin_ns,
-            end_ns: interval.end_ns.max(interval.begin_ns),
+            start_ns: interval.start_ns,
+            end_ns: interval.end_ns.max(interval.start_ns),
             correlation: (correlation != 0).then_some(u64::from(correlation)),
             bytes: (work != GpuRecord::Kernel).then_some(bytes),
             collective: None,
@@ -235,7 +235,7 @@ impl GpuRing {
             return;
         }
         let known = self.calls.entry(correlation).or_insert(call);
-        if call.interval.begin_ns < known.interval.begin_ns || call.layer == ApiLayer::Runtime {
+        if call.interval.start_ns < known.interval.start_ns || call.layer == ApiLayer::Runtime {
             *known = call;
         }
     }
@@ -279,8 +279,8 @@ impl GpuRing {
             kind: wait.kind,
             device: self.devices.get(&wait.context).copied(),
             stream: has_stream.then_some(u64::from(wait.stream)),
-            begin_ns: wait.interval.begin_ns,
-            end_ns: wait.interval.end_ns.max(wait.interval.begin_ns),
+            start_ns: wait.interval.start_ns,
+            end_ns: wait.interval.end_ns.max(wait.interval.start_ns),
             correlation: Some(u64::from(wait.correlation)),
             event_stream: recording.map(|(_, stream)| u64::from(*stream)),
             event_correlation: recording.map(|(correlation, _)| u64::from(*correlation)),
@@ -320,8 +320,8 @@ impl CorrelatedCall {
             tid: self.tid,
             layer: layer(self.layer),
             function: function(self, texts),
-            begin_ns: self.interval.begin_ns,
-            end_ns: self.interval.end_ns.max(self.interval.begin_ns),
+            start_ns: self.interval.start_ns,
+            end_ns: self.interval.end_ns.max(self.interval.start_ns),
             stream: None,
             bytes: None,
             grid: None,

@@ -153,7 +153,7 @@ impl PythonRing {
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
             let interval = TimeInterval {
-                begin_ns: begun.at_ns,
+                start_ns: begun.at_ns,
                 end_ns: at_ns,
             };
             if !lost {
@@ -169,8 +169,8 @@ impl PythonRing {
         Pause {
             pid: self.pid,
             tid,
-            begin_ns: interval.begin_ns,
-            end_ns: interval.end_ns.max(interval.begin_ns),
+            start_ns: interval.start_ns,
+            end_ns: interval.end_ns.max(interval.start_ns),
             generation,
             reason: GcReason::Unknown,
             collected: None,

@@ -4,11 +4,11 @@ use gctrace_event::GcReason;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn pause(tid: u32, begin_ns: u64, end_ns: u64, source: EventSource) -> Pause {
+fn pause(tid: u32, start_ns: u64, end_ns: u64, source: EventSource) -> Pause {
     Pause {
         pid: 1,
         tid,
-        begin_ns,
+        start_ns,
         end_ns,
         generation: 2,
         reason: GcReason::Unknown,
@@ -95,8 +95,8 @@ proptest! {
         let both = written.iter().filter(|pause| matches!(pause.source, EventSource::Both { .. }));
         prop_assert_eq!(both.clone().count() as u64, expected.both);
         for pause in both {
-            let EventSource::Both { begin_ns, end_ns } = pause.source else { unreachable!() };
-            prop_assert!(begin_ns.abs_diff(pause.begin_ns) <= 40);
+            let EventSource::Both { start_ns, end_ns } = pause.source else { unreachable!() };
+            prop_assert!(start_ns.abs_diff(pause.start_ns) <= 40);
             prop_assert!(end_ns.abs_diff(pause.end_ns) <= 40);
             prop_assert_eq!(pause.collected, Some(7));
         }

@@ -22,7 +22,7 @@ fn training(steps: bool) -> String {
     let mut trace = Trace::new().python(PID);
     let mut now_us = 1_000;
     for step in 0..STEPS {
-        let begin_us = now_us;
+        let start_us = now_us;
         // Steps differ in length, as real ones do.
         let launch_us = now_us + 100 + step * step * 3;
         let kernel_us = launch_us + 8;
@@ -55,8 +55,8 @@ fn training(steps: bool) -> String {
         now_us = end_us + 20;
         if steps {
             let name = format!("ProfilerStep#{step}");
-            let length_us = now_us - begin_us;
-            trace = trace.work("user_annotation", &name, begin_us, length_us, "");
+            let length_us = now_us - start_us;
+            trace = trace.work("user_annotation", &name, start_us, length_us, "");
         }
     }
     trace.end(100, "").json()

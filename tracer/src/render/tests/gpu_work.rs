@@ -49,9 +49,9 @@ impl Trace {
         ))
     }
 
-    fn launch(self, pid: u32, correlation: u32, at_ms: f64, begin_ms: f64, end_ms: f64) -> Self {
-        let [at, begin] = [at_ms, begin_ms].map(|ms| 5_000_000.0 + ms * 1000.0);
-        let length = (end_ms - begin_ms) * 1000.0;
+    fn launch(self, pid: u32, correlation: u32, at_ms: f64, start_ms: f64, end_ms: f64) -> Self {
+        let [at, begin] = [at_ms, start_ms].map(|ms| 5_000_000.0 + ms * 1000.0);
+        let length = (end_ms - start_ms) * 1000.0;
         self.line(&format!(
             r#"{{"ph":"X","cat":"cuda_driver","name":"cuLaunchKernel","pid":{pid},"tid":{pid},"ts":{at:.3},"dur":5.000,"args":{{"correlation":{correlation}}}}}"#
         ))

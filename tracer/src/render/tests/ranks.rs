@@ -27,7 +27,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
     );
     let mut now_us = 1_000;
     for step in 0..STEPS {
-        let begin_us = now_us;
+        let start_us = now_us;
         // Steps differ in length, as real ones do.
         let pause_us = if step == 6 { 30_000 } else { step * step * 37 };
         let is_late = rank == late_rank && step == 6;
@@ -41,7 +41,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
         };
         let call = |id: u64| format!(r#""correlation":{id}"#);
         let kernel_end_us = launch_us + 10 + 2_000;
-        let end_us = begin_us + pause_us + 3_010;
+        let end_us = start_us + pause_us + 3_010;
         trace = trace
             .slice(
                 pid,
@@ -81,8 +81,8 @@ fn rank(rank: u32, late_rank: u32) -> String {
             pid,
             "user_annotation",
             &format!("ProfilerStep#{step}"),
-            begin_us,
-            now_us - begin_us,
+            start_us,
+            now_us - start_us,
             "",
         );
     }

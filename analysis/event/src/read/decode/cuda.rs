@@ -35,20 +35,20 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
 
 /// Process, thread, begin and end.
 fn extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
-    let begin_ns = event.ts.us_as_ns()?;
-    let end_ns = begin_ns.checked_add(event.dur.us_as_ns()?)?;
-    Some((id(event.pid)?, id(event.tid)?, begin_ns, end_ns))
+    let start_ns = event.ts.us_as_ns()?;
+    let end_ns = start_ns.checked_add(event.dur.us_as_ns()?)?;
+    Some((id(event.pid)?, id(event.tid)?, start_ns, end_ns))
 }
 
 fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {
-    let (begin_ns, end_ns) = gpu_work::extent(event)?;
+    let (start_ns, end_ns) = gpu_work::extent(event)?;
     let name = event.name.text().ok_or("a call has no name")?;
     let mut call = CudaCall {
         pid: id(event.pid).ok_or("a call's \"pid\" is missing or not a process id")?,
         tid: thread_id(event.tid).ok_or("a call's \"tid\" is missing or not a thread id")?,
         layer,
         function: name.into_owned().into(),
-        begin_ns,
+        start_ns,
         end_ns,
         stream: None,
         bytes: None,
@@ -92,11 +92,11 @@ fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
 }
 
 fn step(event: &ChromeEvent<'_>) -> Option<BackwardStep> {
-    let (pid, tid, begin_ns, end_ns) = extent(event)?;
+    let (pid, tid, start_ns, end_ns) = extent(event)?;
     Some(BackwardStep {
         pid,
         tid,
-        begin_ns,
+        start_ns,
         end_ns,
     })
 }
@@ -138,7 +138,7 @@ pub(super) fn pause_memory(event: &ChromeEvent<'_>) -> Result<PauseMemory, super
     Ok(PauseMemory {
         pid: id(event.pid).ok_or("the \"pid\" of a pause's memory is not a process id")?,
         tid: id(event.tid).ok_or("the \"tid\" of a pause's memory is not a thread id")?,
-        begin_ns: time(event.ts)?,
+        start_ns: time(event.ts)?,
         end_ns: args.end_ns,
         device_type: args.device_type,
         device: args.device,

@@ -32,7 +32,7 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
 
 /// Begin and end. A length that is negative or missing is not made up.
 pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
-    let begin_ns = time(event.ts)?;
+    let start_ns = time(event.ts)?;
     if event.dur.is_missing() {
         return Err("\"dur\" is missing");
     }
@@ -40,7 +40,7 @@ pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
         .dur
         .us_as_ns()
         .ok_or("\"dur\" is negative, absurd or not a number of microseconds")?;
-    Ok((begin_ns, begin_ns.saturating_add(length_ns)))
+    Ok((start_ns, start_ns.saturating_add(length_ns)))
 }
 
 /// Numbers that the profiler writes as -1 where there is none.
@@ -49,14 +49,14 @@ fn number(value: JsonValue<'_>) -> Option<u64> {
 }
 
 fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
-    let (begin_ns, end_ns) = extent(event)?;
+    let (start_ns, end_ns) = extent(event)?;
     let mut op = GpuOp {
         pid: None,
         device: 0,
         stream: 0,
         kind,
         name: event.name.text().unwrap_or_default().into_owned(),
-        begin_ns,
+        start_ns,
         end_ns,
         correlation: None,
         bytes: None,
@@ -87,14 +87,14 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
 fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
     let name = event.name.raw_text().unwrap_or_default();
     let kind = GpuSyncKind::from_name(name).ok_or(DecodeError::Other)?;
-    let (begin_ns, end_ns) = extent(event)?;
+    let (start_ns, end_ns) = extent(event)?;
     let argument = |name: &str| number(event.args.member(name));
     Ok(GpuSync {
         pid: id(event.args.member("process")),
         kind,
         device: id(event.args.member("device")),
         stream: argument("stream"),
-        begin_ns,
+        start_ns,
         end_ns,
         correlation: argument("correlation").filter(|id| *id != 0),
         event_stream: argument("wait_on_stream"),
@@ -105,12 +105,12 @@ fn sync(event: &ChromeEvent<'_>) -> Result<GpuSync, DecodeError> {
 fn annotation(event: &ChromeEvent<'_>) -> Result<Annotation, DecodeError> {
     let pid = id(event.pid).ok_or(DecodeError::Other)?;
     let tid = id(event.tid).ok_or(DecodeError::Other)?;
-    let (begin_ns, end_ns) = extent(event)?;
+    let (start_ns, end_ns) = extent(event)?;
     Ok(Annotation {
         pid,
         tid,
         name: event.name.text().ok_or(DecodeError::Other)?.into_owned(),
-        begin_ns,
+        start_ns,
         end_ns,
     })
 }

@@ -25,15 +25,15 @@ pub(super) fn pause(
     names: &mut FrameNumbers,
     report: &mut impl FnMut(Problem),
 ) -> Result<Pause, DecodeError> {
-    let begin_ns = time(event.ts)?;
+    let start_ns = time(event.ts)?;
     let length_ns = event.dur.us_as_ns().ok_or(
         "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
     )?;
     let mut pause = Pause {
         pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
         tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
-        begin_ns,
-        end_ns: begin_ns.saturating_add(length_ns),
+        start_ns,
+        end_ns: start_ns.saturating_add(length_ns),
         generation: Pause::UNKNOWN_GENERATION,
         reason: GcReason::Unknown,
         collected: None,
@@ -78,9 +78,9 @@ pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) 
         None => EventSource::Probes,
         Some(b"injected") => EventSource::Injected,
         Some(b"both") => match (time(begin), length.us_as_ns()) {
-            (Ok(begin_ns), Some(length_ns)) => EventSource::Both {
-                begin_ns,
-                end_ns: begin_ns.saturating_add(length_ns),
+            (Ok(start_ns), Some(length_ns)) => EventSource::Both {
+                start_ns,
+                end_ns: start_ns.saturating_add(length_ns),
             },
             _ => {
                 report("\"injected_ts\" or \"injected_dur\" is not a time");

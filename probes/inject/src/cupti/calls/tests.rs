@@ -99,13 +99,13 @@ proptest! {
     ) {
         let (mut calls, mut expected) = (Vec::new(), Vec::new());
         for (number, (tid, inner, is_runtime)) in (1_u32..).zip(shape) {
-            let begin_ns = u64::from(number) * 100;
+            let start_ns = u64::from(number) * 100;
             for at in 0..inner {
-                calls.push(call(ApiLayer::Driver, tid, number, begin_ns + 10 * at, begin_ns + 10 * at + 5));
+                calls.push(call(ApiLayer::Driver, tid, number, start_ns + 10 * at, start_ns + 10 * at + 5));
             }
             let alone: Vec<_> = calls.iter().rev().take(inner as usize).copied().collect();
             if is_runtime {
-                let outer = call(ApiLayer::Runtime, tid, number, begin_ns, begin_ns + 50);
+                let outer = call(ApiLayer::Runtime, tid, number, start_ns, start_ns + 50);
                 calls.push(outer);
                 expected.push(outer);
             } else {

@@ -11,13 +11,13 @@ fn number(name: &str) -> u16 {
     u16::try_from(index.unwrap()).unwrap()
 }
 
-fn call(name: &str, kind: CallKind, begin_ns: u64, end_ns: u64) -> Call {
+fn call(name: &str, kind: CallKind, start_ns: u64, end_ns: u64) -> Call {
     Call {
         pid: 7,
         tid: 8,
         function: number(name),
         kind,
-        begin_ns,
+        start_ns,
         end_ns,
         stream: 5,
         bytes: 9,
@@ -39,11 +39,11 @@ fn memory(at_ns: u64, tid: u32, bytes: i64, allocated: u64) -> DeviceMemoryEvent
     }
 }
 
-fn pause(begin_ns: u64, end_ns: u64) -> Pause {
+fn pause(start_ns: u64, end_ns: u64) -> Pause {
     Pause {
         pid: 7,
         tid: 8,
-        begin_ns,
+        start_ns,
         end_ns,
         generation: 2,
         reason: GcReason::Automatic,
@@ -111,9 +111,9 @@ fn a_call_has_what_its_function_has() {
 #[test]
 fn steps_that_an_exception_ended_are_told_without_end() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
-    let mut step = |begin_ns, end_ns| {
+    let mut step = |start_ns, end_ns| {
         let name = "torch::autograd::Engine::execute";
-        let step = call(name, CallKind::CALL_STEP, begin_ns, end_ns);
+        let step = call(name, CallKind::CALL_STEP, start_ns, end_ns);
         store.call(&step, &mut records);
     };
     step(10, 10);
@@ -126,7 +126,7 @@ fn steps_that_an_exception_ended_are_told_without_end() {
     let steps: Vec<_> = records
         .iter()
         .map(|record| match record {
-            Record::Step(step) => (step.begin_ns, step.end_ns),
+            Record::Step(step) => (step.start_ns, step.end_ns),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -4,8 +4,8 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const fn at(begin_ns: u64, end_ns: u64) -> TimeInterval {
-    TimeInterval { begin_ns, end_ns }
+const fn at(start_ns: u64, end_ns: u64) -> TimeInterval {
+    TimeInterval { start_ns, end_ns }
 }
 
 fn text(id: u32, text: &str) -> Vec<Raw> {
@@ -119,7 +119,7 @@ fn of_nested_calls_the_outermost_is_written() {
         .into_iter()
         .filter_map(|record| match record {
             Record::CudaCall(call) => {
-                Some((call.begin_ns, call.function.as_ref(), call.correlation))
+                Some((call.start_ns, call.function.as_ref(), call.correlation))
             }
             _ => None,
         })

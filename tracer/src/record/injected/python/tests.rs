@@ -22,9 +22,9 @@ fn begin(at_ns: u64, tid: u32) -> Raw {
     }
 }
 
-fn pause(begin_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
+fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> Raw {
     Raw::Pause {
-        interval: TimeInterval { begin_ns, end_ns },
+        interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
         interpreter: 0,
@@ -90,7 +90,7 @@ fn a_collection_in_which_the_process_died_is_unfinished() {
         panic!("one pause: {left:?}");
     };
     assert!(pause.unfinished);
-    assert_eq!((pause.tid, pause.begin_ns, pause.end_ns), (8, 30, 50));
+    assert_eq!((pause.tid, pause.start_ns, pause.end_ns), (8, 30, 50));
     assert_eq!(pause.source, EventSource::Injected);
 }
 
@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(pauses.count(), expected);
         for one in &stats {
             if let RingEvent::Record(Record::Pause(pause)) = one {
-                prop_assert!(pause.end_ns >= pause.begin_ns);
+                prop_assert!(pause.end_ns >= pause.start_ns);
             }
         }
     }

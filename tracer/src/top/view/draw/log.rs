@@ -66,7 +66,7 @@ pub(super) fn draw(
 
 fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let who = text::fill(&name_of(pause.rank, pause.pid), 11, true);
-    let when = local_time::time_of_day_ms(pause.begin_unix_ns, utc_offset_s);
+    let when = local_time::time_of_day_ms(pause.start_unix_ns, utc_offset_s);
     let length = text::fill(&text::brief(pause.duration_ns), 7, false);
     let style = if pause.duration_ns >= FELT_NS {
         theme::bad()

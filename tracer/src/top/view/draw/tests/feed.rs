@@ -171,7 +171,7 @@ fn step_of(pid: u32, number: u64) -> Vec<Record> {
         Record::Step(BackwardStep {
             pid,
             tid: pid,
-            begin_ns: START + at_ms * MS,
+            start_ns: START + at_ms * MS,
             end_ns: START + (at_ms + 100) * MS,
         }),
         kernel(pid, at_ms + full_ms, at_ms + STEP_MS - 10),
@@ -198,7 +198,7 @@ fn kernel(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         stream: 7,
         kind: GpuOpKind::Kernel,
         name: "gemm".to_owned(),
-        begin_ns: START + from_ms * MS,
+        start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
         correlation: None,
         bytes: None,
@@ -207,12 +207,12 @@ fn kernel(pid: u32, from_ms: u64, to_ms: u64) -> Record {
 }
 
 fn pause(pid: u32, at_ms: u64, length_ns: u64, generation: u8) -> Record {
-    let begin_ns = START + at_ms * MS;
+    let start_ns = START + at_ms * MS;
     Record::Pause(Pause {
         pid,
         tid: pid,
-        begin_ns,
-        end_ns: begin_ns + length_ns,
+        start_ns,
+        end_ns: start_ns + length_ns,
         generation,
         reason: GcReason::Automatic,
         collected: Some(u64::from(generation) * 1_500),

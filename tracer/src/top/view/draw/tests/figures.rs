@@ -164,8 +164,8 @@ fn long_pause(number: u64) -> LongPause {
         pid: 4245,
         tid: 4245,
         rank: Some(3),
-        begin_ns: NOW - (12 - number) * SECOND,
-        begin_unix_ns: NOON - (12 - number) * SECOND + 123 * MS,
+        start_ns: NOW - (12 - number) * SECOND,
+        start_unix_ns: NOON - (12 - number) * SECOND + 123 * MS,
         duration_ns: (11 + number * number * 2) * MS,
         generation: Some(2),
         reason: if number % 5 == 4 {
@@ -222,7 +222,7 @@ fn step(number: u64) -> StepFigures {
     let with_gc = number % 9 == 4;
     let pauses = if with_gc { 120 * MS } else { 0 };
     StepFigures {
-        begin_ns: NOW - (48 - number) * 300 * MS,
+        start_ns: NOW - (48 - number) * 300 * MS,
         duration_ns: (250 + number % 7 * 5) * MS + pauses,
         pauses: CountAndTime {
             count: u64::from(with_gc),

@@ -42,10 +42,10 @@ import bench_inject
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
 BPFTRACE = """
-uprobe:FILE:FUNCTION { @begin[tid] = nsecs; @generation[tid] = arg1; }
-uretprobe:FILE:FUNCTION /@begin[tid]/ {
-    printf("%d %d %d %d %d %d\\n", pid, tid, @begin[tid], nsecs, @generation[tid], retval);
-    delete(@begin[tid]);
+uprobe:FILE:FUNCTION { @start[tid] = nsecs; @generation[tid] = arg1; }
+uretprobe:FILE:FUNCTION /@start[tid]/ {
+    printf("%d %d %d %d %d %d\\n", pid, tid, @start[tid], nsecs, @generation[tid], retval);
+    delete(@start[tid]);
     delete(@generation[tid]);
 }
 """

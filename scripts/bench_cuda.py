@@ -30,10 +30,10 @@ launch = runtime.cudaLaunchKernel
 launch.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 one = Dim3(1, 1, 1)
 while True:
-    begin = time.process_time_ns()
+    start = time.process_time_ns()
     for _ in range(20000):
         launch(kernel, one, one, None, 0, None)
-    print((time.process_time_ns() - begin) / 20000, flush=True)
+    print((time.process_time_ns() - start) / 20000, flush=True)
     runtime.cudaDeviceSynchronize()
 """
 

@@ -112,16 +112,16 @@ def row(options, python, trace, repetitions):
     size = trace.stat().st_size / 1e6
     seconds, cpu = (statistics.median(one[at] for one in ours) for at in (0, 1))
     memory = max(one[2] for one in ours) / 1024
-    begin = f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} ({cpu:.2f}) | {memory:.1f} |"
+    row = f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} ({cpu:.2f}) | {memory:.1f} |"
     if failed:
-        print(f"{begin} HTA failed: {failed} | | | |")
+        print(f"{row} HTA failed: {failed} | | | |")
         return
     values = [one for one, _ in theirs]
     parse, breakdowns, their_cpu = (statistics.median(one[at] for one in values) for at in (0, 1, 2))
     imported, peak = (max(one[at] for one in values) / 1024 for at in (3, 4))
     # GNU time counts in hundredths.
     by_cpu = f"{their_cpu / cpu:.0f}" if cpu >= 0.02 else f"over {their_cpu / 0.02:.0f}"
-    print(f"{begin} {parse:.2f} + {breakdowns:.2f} ({their_cpu:.2f}) | {peak:.0f} ({peak - imported:.0f}) | "
+    print(f"{row} {parse:.2f} + {breakdowns:.2f} ({their_cpu:.2f}) | {peak:.0f} ({peak - imported:.0f}) | "
           f"{(parse + breakdowns) / seconds:.0f} ({by_cpu}) | {peak / memory:.0f} ({(peak - imported) / memory:.0f}) |")
 
 

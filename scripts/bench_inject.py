@@ -31,10 +31,10 @@ if os.environ.get("BENCH_CALLBACK"):
     gc.callbacks.append(operator.is_)
 def timed(work, count):
     loop = range(count)
-    begin = time.process_time_ns()
+    start = time.process_time_ns()
     for _ in loop:
         work()
-    return (time.process_time_ns() - begin) / count
+    return (time.process_time_ns() - start) / count
 gc.disable()
 young = lambda: gc.collect(0)
 # Where every collection is of the whole heap there is time for fewer.

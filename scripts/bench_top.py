@@ -30,8 +30,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 4
 
 
-def collect_at(begin, every, until, counts, index):
-    due = begin
+def collect_at(start, every, until, counts, index):
+    due = start
     while due < until:
         wait = due - time.monotonic()
         if wait > 0:
@@ -47,17 +47,17 @@ def program(threads, rate, seconds):
     threading.stack_size(256 * 1024)
     every = threads / rate
     counts = [0] * threads
-    begin = time.monotonic() + 1.5
-    workers = [threading.Thread(target=collect_at, args=(begin + every * index / threads, every, begin + seconds, counts, index))
+    start = time.monotonic() + 1.5
+    workers = [threading.Thread(target=collect_at, args=(start + every * index / threads, every, start + seconds, counts, index))
                for index in range(threads)]
     for worker in workers:
         worker.start()
-    time.sleep(max(0, begin - time.monotonic()))
+    time.sleep(max(0, start - time.monotonic()))
     cpu = time.process_time()
     for worker in workers:
         worker.join()
     print(json.dumps({"pauses": sum(counts), "cpu_s": time.process_time() - cpu,
-                      "wall_s": time.monotonic() - begin}), flush=True)
+                      "wall_s": time.monotonic() - start}), flush=True)
 
 
 def programs(options):
@@ -114,9 +114,9 @@ def measure(options, gctrace_arguments, view=False):
         else:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         time.sleep(SETTLE_S)
-        before, begin = cpu_s(process.pid), time.monotonic()
+        before, start = cpu_s(process.pid), time.monotonic()
         time.sleep(options.seconds - SETTLE_S - 1)
-        own = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 100
+        own = (cpu_s(process.pid) - before) / (time.monotonic() - start) * 100
         if outer is not None:
             while not os.path.exists(told):
                 time.sleep(0.2)

@@ -127,8 +127,8 @@ class Bench:
 
 
 def window(steps):
-    """(begin, end) of the measured steps in microseconds."""
-    return steps["blocks"][0]["begin_ns"] / 1e3, steps["blocks"][-1]["end_ns"] / 1e3
+    """(start, end) of the measured steps in microseconds."""
+    return steps["blocks"][0]["start_ns"] / 1e3, steps["blocks"][-1]["end_ns"] / 1e3
 
 
 def profiled_window(events):
@@ -138,12 +138,12 @@ def profiled_window(events):
 
 
 def within(events, span, pid=None):
-    begin, end = span
+    start, end = span
     return [
         event
         for event in events
         if event.get("ph") == "X"
-        and begin <= event["ts"] <= end
+        and start <= event["ts"] <= end
         and (pid is None or pid in (event["pid"], event.get("args", {}).get("process")))
     ]
 

@@ -53,7 +53,7 @@ def our_figures(events, steps):
             device = args["gpu"]
         if event.get("name") != "gctrace_gpu_sample" or args["gpu"] != device:
             continue
-        if not steps["begin_ns"] / 1e3 <= event["ts"] <= steps["end_ns"] / 1e3:
+        if not steps["start_ns"] / 1e3 <= event["ts"] <= steps["end_ns"] / 1e3:
             continue
         for name, member, unit in (
             ("utilization", "utilization_percent", 1),
@@ -76,7 +76,7 @@ def their_figures(text, steps, offset_ns, zone=None):
             continue
         taken = datetime.datetime.strptime(fields["timestamp"], "%Y/%m/%d %H:%M:%S.%f")
         at_ns = taken.replace(tzinfo=zone).timestamp() * 1e9 - offset_ns
-        if steps["begin_ns"] <= at_ns <= steps["end_ns"]:
+        if steps["start_ns"] <= at_ns <= steps["end_ns"]:
             for name in SMI_COLUMNS[2:]:
                 try:
                     figures[name].append(float(fields[name]))

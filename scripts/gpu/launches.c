@@ -16,12 +16,12 @@ static int64_t now(void) {
 
 /* Launches `count` times, `every_ns` apart at least; the time in nanoseconds, negative if a launch failed. */
 int64_t launch_many(launch_function launch, void *kernel, void *stream, int64_t count, int64_t every_ns) {
-    int64_t begin = now();
+    int64_t start = now();
     for (int64_t at = 0; at < count; at++) {
-        while (every_ns && now() < begin + at * every_ns) {
+        while (every_ns && now() < start + at * every_ns) {
         }
         if (launch(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL))
             return -1;
     }
-    return now() - begin;
+    return now() - start;
 }

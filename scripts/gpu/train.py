@@ -50,7 +50,7 @@ class Model(nn.Module):
         return self.head(self.layers(self.embedding(tokens)))
 
 
-# What an arm does to the collector at the begin of its block, after a full collection.
+# What an arm does to the collector at the start of its block, after a full collection.
 ARMS = {
     "on": gc.enable,
     "off": gc.disable,
@@ -60,7 +60,7 @@ ARMS = {
 
 
 def reset_collector(thresholds):
-    """The same state at the begin of each block, whatever the last one did."""
+    """The same state at the start of each block, whatever the last one did."""
     gc.disable()
     gc.unfreeze()
     gc.set_threshold(*thresholds)
@@ -80,11 +80,11 @@ class Collections:
 
     def __call__(self, phase, info):
         if phase == "start":
-            self.begin = time.monotonic_ns(), self.allocated()
+            self.started = time.monotonic_ns(), self.allocated()
         else:
-            begin_ns, before = self.begin
+            start_ns, before = self.started
             freed = before - self.allocated()
-            self.found.append([begin_ns, time.monotonic_ns(), info["generation"], info["collected"], freed])
+            self.found.append([start_ns, time.monotonic_ns(), info["generation"], info["collected"], freed])
 
 
 class Garbage:
@@ -167,9 +167,9 @@ def synchronize(options):
 
 
 def block(training, garbage, options, steps):
-    """Runs steps between two synchronizations: (begin, end) of the block and of each step."""
+    """Runs steps between two synchronizations: (start, end) of the block and of each step."""
     synchronize(options)
-    begin_ns = time.monotonic_ns()
+    start_ns = time.monotonic_ns()
     times = []
     for _ in range(steps):
         step_ns = time.monotonic_ns()
@@ -177,7 +177,7 @@ def block(training, garbage, options, steps):
         garbage.step()
         times.append([step_ns, time.monotonic_ns()])
     synchronize(options)
-    return {"begin_ns": begin_ns, "end_ns": time.monotonic_ns(), "steps": times}
+    return {"start_ns": start_ns, "end_ns": time.monotonic_ns(), "steps": times}
 
 
 def train(options):

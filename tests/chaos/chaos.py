@@ -47,7 +47,7 @@ def one(options, kind, mode, seed):
     """A round, in a process of its own; its outcome as a line of JSON."""
     outcome = {"state": "passed", "findings": []}
     round = rounds.Round(options, kind, mode, seed)
-    begin = time.monotonic()
+    started = time.monotonic()
     try:
         kinds.KINDS[kind][0](round)
         round.judge()
@@ -63,7 +63,7 @@ def one(options, kind, mode, seed):
     rounds.clean_up()
     outcome.update(place=round.place, stopped=round.watch.longest, killed=round.signals_sent(),
                    incomplete=round.is_incomplete, refused=round.was_refused,
-                   seconds=time.monotonic() - begin)
+                   seconds=time.monotonic() - started)
     if not round.findings and not options.keep:
         shutil.rmtree(round.place, ignore_errors=True)
     print(json.dumps(outcome))
@@ -142,9 +142,9 @@ def start(options, kind, mode, seed):
     return process, (kind, mode, seed), time.monotonic()
 
 
-def collect(process, begin):
+def collect(process, started):
     """The outcome of a round that has ended; None while it runs."""
-    if process.poll() is None and time.monotonic() - begin < LIMIT:
+    if process.poll() is None and time.monotonic() - started < LIMIT:
         return None
     if process.poll() is None:
         left = [kernel.describe(pid) for pid in kernel.descendants(process.pid)]

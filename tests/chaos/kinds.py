@@ -358,11 +358,11 @@ def check_between(round, pid, events):
     if not pauses or not truth or end.get("lost"):
         return
     marks = truth["log"]
-    collections = [(begin[1], stop[1]) for begin, stop in zip(marks[::2], marks[1::2])]
+    collections = [(start[1], stop[1]) for start, stop in zip(marks[::2], marks[1::2])]
     first, last = pauses[0], pauses[-1]
-    numbers = [number for number, (begin, stop) in enumerate(collections)
-               if stop >= first[0] and begin <= last[1]]
-    before = sum(stop < truth["begin_ns"] for _, stop in pauses)
+    numbers = [number for number, (start, stop) in enumerate(collections)
+               if stop >= first[0] and start <= last[1]]
+    before = sum(stop < truth["start_ns"] for _, stop in pauses)
     if len(numbers) + before != len(pauses):
         round.fault("%d pauses where the program counts %d collections" % (len(pauses), len(numbers) + before))
 

@@ -144,11 +144,11 @@ class Round:
             for limit, value in limits:
                 resource.setrlimit(limit, (value, value))
 
-        begin = time.monotonic()
+        started = time.monotonic()
         done = subprocess.run(command, cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=prepare)
         truth = {"output": done.stdout.decode(), "code": done.returncode,
-                 "seconds": time.monotonic() - begin}
+                 "seconds": time.monotonic() - started}
         for path in glob.glob(self.file("truth/*")):
             os.unlink(path)
         os.makedirs(os.path.dirname(kept), exist_ok=True)
@@ -286,7 +286,7 @@ class Round:
                 seen[event["pid"]].append(round(event["ts"] * 1000))
         missing = surplus = 0
         for pid, truth in truths.items():
-            within = [ts for ts in seen[pid] if truth["begin_ns"] <= ts <= truth["end_ns"]]
+            within = [ts for ts in seen[pid] if truth["start_ns"] <= ts <= truth["end_ns"]]
             if truth["collections"] > len(within) and (pid in unsure or unexamined):
                 self.is_incomplete = True
                 continue

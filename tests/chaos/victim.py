@@ -4,7 +4,7 @@
                      [--collections N] [--log] [--deaf] [--exit 37]
 
 Prints a line for each step; the last has a digest of what its children said and how they ended. Every
-process writes FOLDER/PID.json before its end: `collections` is how many there were from `begin_ns` to
+process writes FOLDER/PID.json before its end: `collections` is how many there were from `start_ns` to
 `end_ns` (CLOCK_MONOTONIC) by the interpreter's own count, `all` since its start. Ends by os._exit, after
 which nothing is collected. Standard library only; knows nothing of gctrace.
 """
@@ -46,7 +46,7 @@ class Truth:
         self.folder, self.log = folder, [] if log else None
         if log:
             gc.callbacks.append(self.note)
-        self.base, self.begin_ns = count(), time.monotonic_ns()
+        self.base, self.start_ns = count(), time.monotonic_ns()
         gc.set_threshold(*THRESHOLDS)
 
     def note(self, phase, _info, now=time.monotonic_ns):
@@ -54,7 +54,7 @@ class Truth:
 
     def write(self):
         hold_automatic()
-        truth = {"pid": os.getpid(), "begin_ns": self.begin_ns, "all": count(),
+        truth = {"pid": os.getpid(), "start_ns": self.start_ns, "all": count(),
                  "collections": count() - self.base, "end_ns": time.monotonic_ns(), "log": self.log}
         path = os.path.join(self.folder, "%d.json" % os.getpid())
         with open(path + ".new", "w") as file:

@@ -50,7 +50,7 @@ def readings(folder):
 
 
 def spans(own, from_start):
-    """Pairs of readings between which one interpreter counted; the first is None where it counted from its begin."""
+    """Pairs of readings between which one interpreter counted; the first is None where it counted from its start."""
     images, previous = [], None
     for reading in own:
         if reading.event in ("start", "fork") or not images:  # a fork that Python did not make has none
@@ -68,8 +68,8 @@ def within(pauses, since_ns, until_ns, ended):
     """Collections and objects collected by generation."""
     counts, collected = [0] * GENERATIONS, [0] * GENERATIONS
     for pause in pauses:
-        time = pause.end_ns if ended else pause.begin_ns
-        if since_ns <= pause.begin_ns and time <= until_ns:
+        time = pause.end_ns if ended else pause.start_ns
+        if since_ns <= pause.start_ns and time <= until_ns:
             counts[pause.generation] += 1
             collected[pause.generation] += pause.collected or 0
     return tuple(counts), tuple(collected)
@@ -96,8 +96,8 @@ def compare_span(result, pid, pauses, before, base, last):
     since = (base or before).after_ns if base or before else 0
     zero = (0,) * GENERATIONS
     start, start_collected = (base.collections, base.collected) if base else (zero, zero)
-    truth = tuple(end - begin for end, begin in zip(last.collections, start))
-    freed = tuple(end - begin for end, begin in zip(last.collected, start_collected))
+    truth = tuple(end - begun for end, begun in zip(last.collections, start))
+    freed = tuple(end - begun for end, begun in zip(last.collected, start_collected))
     least, least_freed = within(pauses, since, last.before_ns, ended=True)
     most, _ = within(pauses, since, last.after_ns, ended=False)
     result.collections += sum(truth)

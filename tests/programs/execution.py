@@ -143,7 +143,7 @@ def run(machine, program, mode, ordinary):
             os.chown(folder, machine.user.record.pw_uid, machine.user.record.pw_gid)
     else:
         work.chmod(0o777)
-    links, begin = leftovers.links(), time.monotonic()
+    links, start = leftovers.links(), time.monotonic()
     with open(where / "stdout", "wb") as stdout, open(where / "stderr", "wb") as stderr:
         child = subprocess.Popen(
             command_line(machine, program, mode, ordinary, work, trace),
@@ -162,7 +162,7 @@ def run(machine, program, mode, ordinary):
             leftovers.end_processes()
             code = None
             child.wait()
-    seconds = time.monotonic() - begin
+    seconds = time.monotonic() - start
     problems += filter(None, (code is not None and leftovers.left_processes(), leftovers.left_links(links)))
     output, (messages, own_words) = read(where / "stdout"), own_lines(read(where / "stderr"))
     if program.terminal:

@@ -201,7 +201,7 @@ def main():
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     leftovers.adopt_orphans()
-    machine, table, begin = execution.Machine(arguments.gctrace.resolve(), pythons()), Table(), time.monotonic()
+    machine, table, start = execution.Machine(arguments.gctrace.resolve(), pythons()), Table(), time.monotonic()
     try:
         for one in chosen:
             try:
@@ -220,7 +220,7 @@ def main():
     lines = list(table.lines())
     if arguments.markdown:
         arguments.markdown.write_text("\n".join(lines) + "\n")
-    print("\n".join(["", *lines, "", f"{time.monotonic() - begin:.0f} s", table.closing()]))
+    print("\n".join(["", *lines, "", f"{time.monotonic() - start:.0f} s", table.closing()]))
     return 1 if table.counts["FAIL"] else 0
 
 

@@ -14,7 +14,7 @@ import re
 class Pause:
     """One collection. Times in nanoseconds of CLOCK_MONOTONIC."""
 
-    begin_ns: int
+    start_ns: int
     end_ns: int
     generation: int
     collected: int | None
@@ -37,7 +37,7 @@ class Trace:
         known = self.hosts(pid)
         if not known:
             return None
-        return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.begin_ns)
+        return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.start_ns)
 
     def hosts(self, pid):
         """The pids outside of a process that has this one for itself."""
@@ -58,8 +58,8 @@ def read(path):
     for event in json.loads(raw, parse_float=str)["traceEvents"]:
         name, pid, args = event.get("name"), event.get("pid"), event.get("args", {})
         if event.get("cat") == "gc" and event.get("ph") == "X":
-            begin = nanoseconds(event["ts"])
-            pause = Pause(begin, begin + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
+            start = nanoseconds(event["ts"])
+            pause = Pause(start, start + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
             trace.pauses.setdefault(pid, []).append(pause)
         elif name == "gctrace_process":
             trace.namespace_pids[pid] = int(args.get("namespace_pid", pid))

@@ -76,9 +76,9 @@ def main():
     work()
     report = sys.argv[3:] == ["--report"]
     allocated = counter(sys.argv[3]) if sys.argv[3:] and not report else lambda: None
-    rounds, before, begin = 0, allocated(), time.process_time()
-    reported = begin
-    while time.process_time() - begin < seconds:
+    rounds, before, start = 0, allocated(), time.process_time()
+    reported = start
+    while time.process_time() - start < seconds:
         work()
         rounds += 1
         if report and time.process_time() - reported > 0.2:

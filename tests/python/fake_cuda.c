@@ -2,7 +2,7 @@
  * A fake of CUDA for tests: the signatures of cuda.h, cuda_runtime_api.h and nccl.h, nothing behind them, and
  * a log of every call that no other logged call encloses. Compiled as libcuda (-DDRIVER), libcudart
  * (-DRUNTIME) and libnccl (-DNCCL); the latter two call the first, as the real ones do. The log is written to
- * $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread, begin and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
+ * $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread, start and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,7 +18,7 @@
 struct entry {
 	const char *function;
 	long thread;
-	uint64_t begin, end, stream, bytes;
+	uint64_t start, end, stream, bytes;
 	unsigned grid;
 };
 static struct entry *entries;
@@ -88,7 +88,7 @@ __attribute__((destructor)) static void write_log(void)
 	snprintf(path, sizeof(path), "%s.%d." STRING(LIBRARY), prefix, getpid());
 	file = fopen(path, "w");
 	for (long i = 0; file && i < count && i < MOST; i++)
-		fprintf(file, "%s %ld %lu %lu %lu %lu %u\n", entries[i].function, entries[i].thread, entries[i].begin,
+		fprintf(file, "%s %ld %lu %lu %lu %lu %u\n", entries[i].function, entries[i].thread, entries[i].start,
 			entries[i].end, entries[i].stream, entries[i].bytes, entries[i].grid);
 	if (file)
 		fclose(file);

@@ -21,9 +21,9 @@ LAYERS = {"runtime": "cuda_runtime", "driver": "cuda_driver"}
 # Not in the profiler's traces: kineto drops them.
 DROPPED = {"cudaGetDevice", "cudaSetDevice", "cudaGetLastError", "cudaEventCreate",
            "cudaEventCreateWithFlags", "cudaEventDestroy"}
-CALL = ("function", "layer", "pid", "tid", "begin", "end", "stream", "bytes", "x", "y", "z", "device",
+CALL = ("function", "layer", "pid", "tid", "start", "end", "stream", "bytes", "x", "y", "z", "device",
         "correlation", "result", "event")
-OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "begin", "end", "correlation",
+OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "start", "end", "correlation",
       "bytes", "awaited", "communicator", "number")
 TEXTS = {"function", "layer", "kind", "name", "communicator"}
 # Each rank's clock is so much ahead of the rank's before, as if they ran on hosts of their own.
@@ -50,7 +50,7 @@ def read(path):
 def outermost(calls):
     """Of the driver's and the runtime's calls those that are in no other; NCCL's are not in such a trace."""
     calls = sorted((call for call in calls if call["layer"] in LAYERS),
-                   key=lambda call: (call["begin"], -call["end"]))
+                   key=lambda call: (call["start"], -call["end"]))
     until, kept = {}, []
     for call in calls:
         if call["end"] > until.get(call["tid"], 0):
@@ -69,15 +69,15 @@ class Trace:
         self.base_ns = offset_ns // 10**15 * 10**15
         self.shift_ns = offset_ns - self.base_ns
 
-    def add(self, category, name, pid, tid, begin, end, **arguments):
-        moment, length = begin + self.shift_ns, end - begin
+    def add(self, category, name, pid, tid, start, end, **arguments):
+        moment, length = start + self.shift_ns, end - start
         self.events.append(
             f'{{"ph":"X","cat":"{category}","name":{json.dumps(name)},"pid":{pid},"tid":{tid},'
             f'"ts":{moment // 1000}.{moment % 1000:03},"dur":{length // 1000}.{length % 1000:03},'
             f'"args":{json.dumps(arguments)}}}')
 
     def add_call(self, call):
-        self.add(LAYERS[call["layer"]], call["function"], call["pid"], call["tid"], call["begin"],
+        self.add(LAYERS[call["layer"]], call["function"], call["pid"], call["tid"], call["start"],
                  call["end"], correlation=call["correlation"])
 
     def add_op(self, op):
@@ -90,7 +90,7 @@ class Trace:
                 arguments["Seq"] = op["number"]
         elif op["kind"] != "kernel":
             arguments["bytes"] = op["bytes"]
-        self.add(CATEGORIES[op["kind"]], op["name"], op["device"], op["stream"], op["begin"],
+        self.add(CATEGORIES[op["kind"]], op["name"], op["device"], op["stream"], op["start"],
                  op["end"], **arguments)
 
     def add_wait(self, call, name, stream, record=None):
@@ -100,10 +100,10 @@ class Trace:
         if record is not None:
             arguments["wait_on_stream"] = stream_number(record)
             arguments["wait_on_cuda_event_record_corr_id"] = record["correlation"]
-        self.add("cuda_sync", name, call["device"], stream, call["begin"], call["end"], **arguments)
+        self.add("cuda_sync", name, call["device"], stream, call["start"], call["end"], **arguments)
 
     def add_collection(self, pause):
-        self.add("python_function", "Python GC", self.program["pid"], pause["tid"], pause["begin"],
+        self.add("python_function", "Python GC", self.program["pid"], pause["tid"], pause["start"],
                  pause["end"], generation=pause["generation"], collected=pause["collected"])
 
     def write(self, path):
@@ -142,10 +142,10 @@ def waits(trace, calls, awaited):
             trace.add_wait(call, "Context Sync", -1)
 
 
-def within(run, items, begin="begin"):
-    """Of what is sorted by its begin what lies within a run; all of it ends there."""
-    moments = [item[begin] for item in items]
-    return items[bisect_left(moments, run["begin"]):bisect_right(moments, run["end"])]
+def within(run, items, start="start"):
+    """Of what is sorted by its start what lies within a run; all of it ends there."""
+    moments = [item[start] for item in items]
+    return items[bisect_left(moments, run["start"]):bisect_right(moments, run["end"])]
 
 
 def convert(program, run, calls, ops, with_waits):
@@ -161,8 +161,8 @@ def convert(program, run, calls, ops, with_waits):
         waits(trace, calls, {op["correlation"]: op["awaited"] for op in ops if op["kind"] == "wait"})
     for pause in within(run, program["collections"]):
         trace.add_collection(pause)
-    for step, tid, begin, end in run["steps"]:
-        trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, begin, end)
+    for step, tid, start, end in run["steps"]:
+        trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, start, end)
     return trace
 
 

@@ -66,23 +66,23 @@ class Collections:
     """All collections of this process, from its own callbacks."""
 
     def __init__(self):
-        self.seen, self.total_ns, self.begun_ns = [], 0, 0
+        self.seen, self.total_ns, self.started_ns = [], 0, 0
         gc.callbacks.append(self.told)
 
     def told(self, phase, info):
         if phase == "start":
-            self.begun_ns = now()
+            self.started_ns = now()
             return
         ended_ns = now()
-        self.total_ns += ended_ns - self.begun_ns
-        begun_ns, self.begun_ns = self.begun_ns, 0
-        self.seen.append({"tid": threading.get_native_id(), "begin": begun_ns, "end": ended_ns,
+        self.total_ns += ended_ns - self.started_ns
+        started_ns, self.started_ns = self.started_ns, 0
+        self.seen.append({"tid": threading.get_native_id(), "start": started_ns, "end": ended_ns,
                           "generation": info["generation"], "collected": info["collected"]})
 
 
     def settle(self):
         """Returns when no other thread is between the end of a collection and telling it."""
-        while self.begun_ns:
+        while self.started_ns:
             time.sleep(0)
 
 
@@ -102,7 +102,7 @@ class Host(threading.local):
         self.until_ns += int(microseconds * 1000)
         while now() < self.until_ns + Host.collections.total_ns - self.paused_ns:
             pass
-        if Host.collections.begun_ns:
+        if Host.collections.started_ns:
             Host.collections.settle()
             self.work(0)
 
@@ -156,12 +156,12 @@ class Bench:
         self.launches += 1
 
     def call(self, function, *arguments):
-        """A call that may wait for the GPU; after one that did the pace begins anew."""
-        begun_ns = now()
+        """A call that may wait for the GPU; after one that waited, the pace starts anew."""
+        started_ns = now()
         paused_ns = Host.collections.total_ns
         function(*arguments)
         Host.collections.settle()
-        if now() - begun_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
+        if now() - started_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
             self.host.begin()
 
     def wait(self, stream=0):
@@ -172,10 +172,10 @@ class Bench:
         for step in range(count):
             if step == count // 2:
                 gc.unfreeze()
-            begun_ns = now()
+            started_ns = now()
             cycles(CYCLES)
             yield step
-            self.runs[-1]["steps"].append([step, threading.get_native_id(), begun_ns, now()])
+            self.runs[-1]["steps"].append([step, threading.get_native_id(), started_ns, now()])
 
     # Runs.
 
@@ -198,7 +198,7 @@ class Bench:
         self.collecting = number % 2 == 0
         self.moments = frozenset(moments)
         self.delay.begin()
-        run = {"collecting": self.collecting, "steps": [], "begin": now()}
+        run = {"collecting": self.collecting, "steps": [], "start": now()}
         self.runs.append(run)
         self.device.launch("short")  # A run begins with a call, with and without collections.
         self.host.begin()

@@ -11,9 +11,9 @@ def figures(report):
     latency = launching.get("latency") or {}
     found = next(iter(gpu.get("devices", [])), {})
     return {
-        "launch to begin, median ns": latency.get("p50_ns"),
-        "launch to begin, 5 % ns": latency.get("p5_ns"),
-        "launch to begin, 99 % ns": latency.get("p99_ns"),
+        "launch to start, median ns": latency.get("p50_ns"),
+        "launch to start, 5 % ns": latency.get("p5_ns"),
+        "launch to start, 99 % ns": latency.get("p99_ns"),
         "busy ratio": found.get("busy_ratio"),
         "operations": found.get("operations"),
     }

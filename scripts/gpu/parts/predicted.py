@@ -20,19 +20,19 @@ ERRORS, SHARE = 2, 0.15
 
 
 def of_arm(trained, arm):
-    return [(block["end_ns"] - block["begin_ns"]) / 1e6 for block in trained["blocks"] if block["arm"] == arm]
+    return [(block["end_ns"] - block["start_ns"]) / 1e6 for block in trained["blocks"] if block["arm"] == arm]
 
 
 def only_in_blocks(trace, trained, path):
     """A copy of the trace without the collections that lie between blocks."""
-    blocks = [(block["begin_ns"] / 1e3, block["end_ns"] / 1e3) for block in trained["blocks"]]
+    blocks = [(block["start_ns"] / 1e3, block["end_ns"] / 1e3) for block in trained["blocks"]]
     span = blocks[0][0], blocks[-1][1]
     document = read_json(trace)
 
     def stays(event):
         if event.get("cat") != "gc":
             return event.get("ph") != "X" or span[0] <= event["ts"] <= span[1]
-        return any(begin <= event["ts"] <= end for begin, end in blocks)
+        return any(start <= event["ts"] <= end for start, end in blocks)
 
     document["traceEvents"] = [event for event in document["traceEvents"] if stays(event)]
     with gzip.open(path, "wt", compresslevel=1) as file:

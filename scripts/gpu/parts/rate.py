@@ -32,7 +32,7 @@ def launches(bench, name, every_ns, options=None):
 def run(bench):
     rows = []
     truth, events = launches(bench, "paced", 10_000, ("--mode", "inject"))
-    span = truth["begin_ns"] / 1e3, truth["end_ns"] / 1e3
+    span = truth["start_ns"] / 1e3, truth["end_ns"] / 1e3
     found = within(events, span)
     lost = sum(bench.lost(events).values())
     for what, count in (("launches", sum(map(is_launch, found))), ("kernels", sum(event.get("cat") == "kernel" for event in found))):

@@ -32,8 +32,8 @@ def nvml(bench):
         smi.wait()
     os.environ["TZ"] = "UTC0"
     time.tzset()
-    begin, end = window(steps)
-    span = {"gpu": steps["gpu"], "begin_ns": begin * 1e3, "end_ns": end * 1e3}
+    start, end = window(steps)
+    span = {"gpu": steps["gpu"], "start_ns": start * 1e3, "end_ns": end * 1e3}
     rows = compare_figures(our_figures(events, span), their_figures(path.read_text(), span, offset_ns(events)))
     return [[row.what, row.ours, row.theirs, "ok" if row.ok else "differs"] for row in rows]
 
@@ -90,10 +90,10 @@ def memory(bench):
     if device() != "cuda":
         return [["device memory freed in pauses", None, None, "skipped: torch sees no GPU"]]
     events, steps, _ = bench.record("memory", "--steps", 200, "--cycles", 4, mode="both", options=("--cuda", "all"))
-    begin, end = window(steps)
+    start, end = window(steps)
     ours = sum(event["args"]["freed_bytes"] for event in events
-               if event["name"] == "gctrace_pause_memory" and begin <= event["ts"] <= end)
-    theirs = sum(found[4] for found in steps["collections"] if begin <= found[0] / 1e3 <= end)
+               if event["name"] == "gctrace_pause_memory" and start <= event["ts"] <= end)
+    theirs = sum(found[4] for found in steps["collections"] if start <= found[0] / 1e3 <= end)
     return [["device memory freed in pauses, bytes", ours, theirs, "ok" if ours == theirs else "differs"]]
 
 

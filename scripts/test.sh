@@ -50,6 +50,7 @@ step() {
 }
 
 lints() {
+    scripts/check-references.py --self-test && scripts/check-references.py || return 1
     if build fmt --version >/dev/null 2>&1; then
         build fmt --all --check || return 1
     else

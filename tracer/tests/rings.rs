@@ -81,7 +81,7 @@ fn push_text(ring: &RingProducer, text: &str, id: u32) {
 }
 
 fn begin(at_ns: u64, tid: u32) -> RingRecord {
-    RingRecord::PauseBegin {
+    RingRecord::PauseStart {
         at_ns,
         tid,
         generation: 2,

@@ -1,4 +1,4 @@
-//! NVML's faults, and what NVML says where nobody uses a device.
+//! NVML's faults, and NVML's values while no process uses a device.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 

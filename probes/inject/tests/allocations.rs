@@ -107,7 +107,7 @@ fn other_allocators_go_on_to_work() {
 fn a_forked_childs_table_starts_at_zero() {
     let script = "import os\nkept = [bytearray(3000) for _ in range(10000)]\nif os.fork() == 0:\n \
                   more = [bytearray(3000) for _ in range(100)]\n os._exit(0)\nos.wait()\nprint(os.getpid())";
-    for python in interpreters("a_forked_childs_table_begins_at_zero") {
+    for python in interpreters("a_forked_childs_table_starts_at_zero") {
         let run = run(counting(), &mut python.command(script));
         let parent = run.numbers()[0] as u32;
         let of = |parents: bool| {
@@ -131,7 +131,7 @@ fn a_forked_childs_table_starts_at_zero() {
 
 #[test]
 fn reported_when_it_starts() {
-    for python in interpreters("said_when_it_begins") {
+    for python in interpreters("reported_when_it_starts") {
         let only = InjectOptions {
             collections: false,
             ..counting()

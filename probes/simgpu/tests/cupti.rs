@@ -288,7 +288,7 @@ fn faults_refuse_what_they_say() {
 
 #[test]
 fn without_a_callback_and_with_the_wrong_clock_timestamps_are_real_time() {
-    let test = "without_a_callback_and_with_the_wrong_clock_moments_are_real_time";
+    let test = "without_a_callback_and_with_the_wrong_clock_timestamps_are_real_time";
     let outcome = scenario(test, &[("SIMGPU_FAULT", "wrong-clock")], |_| {
         let cupti = cupti();
         let mut timestamp = 0_u64;

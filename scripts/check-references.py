@@ -3,11 +3,11 @@
 
     check-references.py [--self-test]
 
-Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths between backticks that start with a
-folder of the repository, and the targets of relative links. A name may be relative to the repository,
-to its own file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may have
-wildcards. Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS.
-Prints FILE:LINE: NAME for each that does not exist; the exit code is then 1. Takes under a second.
+Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths in backticks that start with a
+folder of the repository, and the targets of relative links. A name may be relative to the
+repository, to its file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may
+contain wildcards. Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed
+in OTHERS. Prints FILE:LINE: NAME for each that does not exist; the exit code is then 1.
 """
 
 import fnmatch
@@ -20,7 +20,7 @@ import tokenize
 from pathlib import Path
 
 CHECKED = {".rs", ".c", ".h", ".py", ".sh", ".md", ".toml"}
-# Folders that are built or installed, in .gitignore.
+# Folders with build results or installations, in .gitignore.
 BUILT = {"target", "gpu-bundle", "gpu-results", "__pycache__"}
 OPEN = {".cargo", ".ci", ".github"}
 
@@ -37,7 +37,7 @@ OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     r"(arch|drivers|fs|include|kernel|mm|net|security)/.*\.[ch]", r"(sys|linux)/\w+\.h", r"cache\.h", r"src/exec_monitor\.c",
     # NVIDIA, PyTorch and others
     r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(hta|torch)/.*\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
-    # Examples of programs, and what a script builds
+    # Examples of programs, and results of scripts.
     r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"table\.md",
     # Placeholders
     r"[A-Z]+/.*", r"\.bpf\.c",
@@ -45,7 +45,7 @@ OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
 
 
 def files(root):
-    """Paths of all files below root, relative to it, without what is built."""
+    """Paths of all files below root, relative to it, without build results."""
     for folder, inner, names in os.walk(root):
         inner[:] = [name for name in inner if name not in BUILT and (not name.startswith(".") or name in OPEN)]
         for name in names:

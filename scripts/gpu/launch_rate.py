@@ -3,7 +3,8 @@
 
     launch_rate.py LIBRARY COUNT EVERY_NS
 
-LIBRARY is launches.c, built. On the simulated GPU the kernel is the simulator's, on a real one an empty one in PTX.
+LIBRARY is launches.c, built. On the simulated GPU the kernel is the simulator's, on a real one an
+empty PTX kernel.
 """
 
 import ctypes

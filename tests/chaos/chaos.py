@@ -164,7 +164,7 @@ def drive(options):
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     schedule, tally, running = Schedule(options), Tally(), []
-    started, told, wanted_end = 0, 0, []
+    started, reported, wanted_end = 0, 0, []
     end = time.monotonic() + options.seconds if options.seconds else None
     print("chaos: seed %d" % options.seed, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: wanted_end.append(True))
@@ -184,8 +184,8 @@ def drive(options):
                 tally.add(*entry[1], outcome)
                 if not running:
                     rounds.clean_up()
-        if started >= told + 50:
-            told = started
+        if started >= reported + 50:
+            reported = started
             print("chaos: %d rounds begun, %d failed" % (started, tally.states["failed"]), flush=True)
     tally.show()
     if not tally.states["failed"] and not options.keep:

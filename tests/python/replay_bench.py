@@ -67,9 +67,9 @@ class Collections:
 
     def __init__(self):
         self.seen, self.total_ns, self.started_ns = [], 0, 0
-        gc.callbacks.append(self.told)
+        gc.callbacks.append(self.on_collection)
 
-    def told(self, phase, info):
+    def on_collection(self, phase, info):
         if phase == "start":
             self.started_ns = now()
             return

@@ -1,5 +1,5 @@
-"""Busy and idle time: our report of torch.profiler's own trace. HolisticTraceAnalysis is not on this machine: its
-figures for the same file, which is kept, are computed afterwards."""
+"""Busy and idle time: our report of torch.profiler's own trace. HolisticTraceAnalysis is not on
+this machine: its values for the same file, which is kept, are computed afterwards."""
 
 from bench import Skip, device, read_json
 

@@ -1,4 +1,4 @@
-"""What recording costs a training step: runs with and without, in turns a b b a."""
+"""Cost of recording per training step: runs with and without, in the order a b b a."""
 
 import statistics
 

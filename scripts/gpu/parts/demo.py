@@ -1,4 +1,4 @@
-"""The simulated GPU beside the real one: where the simulator is wrong, it is to learn."""
+"""The simulated GPU compared with the real one: differences show where to correct the simulator."""
 
 from bench import device
 

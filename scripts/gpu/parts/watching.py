@@ -1,5 +1,5 @@
-"""NVML against nvidia-smi; the live view and its metrics page during training; gctrace killed during training; device
-memory given back in pauses."""
+"""NVML against nvidia-smi; the live view and its metrics page during training; gctrace killed
+during training; device memory freed in pauses."""
 
 import os
 import pathlib
@@ -39,7 +39,7 @@ def nvml(bench):
 
 
 def live(bench):
-    """`top --plain --listen`: lines come, and the page has the training's process."""
+    """`top --plain --listen`: lines are printed, and the page has the training's process."""
     command, steps = bench.training("live", "--steps", number_of_steps(1500, 100), "--heap", 100_000, "--kept", 2_000)
     page, trace = "", bench.path("live.json.gz")
     top = subprocess.Popen([binary(), "top", "--mode", "inject", "--plain", "--interval", "1", "--listen", f"127.0.0.1:{PORT}",
@@ -58,13 +58,13 @@ def live(bench):
     pauses = sum(event.get("cat") == "gc" for event in read_json(trace)["traceEvents"])
     return [
         ["top --plain: exit code, lines", top.returncode, len(lines), "ok" if top.returncode == 0 and lines else "differs"],
-        ["metrics page: collections at the last look, in the trace", int(counted), pauses,
+        ["metrics page: collections at the last scrape, in the trace", int(counted), pauses,
          "ok" if 0 < counted <= pauses else "differs"],
     ]
 
 
 def killed(bench):
-    """The training goes on to the same loss."""
+    """The training continues to the same loss."""
     size = ("--steps", number_of_steps(600, 300))
     expected = bench.train("unrecorded", *size)["loss"]
     command, steps = bench.training("killed", *size)
@@ -86,7 +86,7 @@ def killed(bench):
 
 
 def memory(bench):
-    """Bytes that collections gave back, against torch.cuda.memory_allocated() in gc.callbacks."""
+    """Bytes that collections freed, against torch.cuda.memory_allocated() in gc.callbacks."""
     if device() != "cuda":
         return [["device memory freed in pauses", None, None, "skipped: torch sees no GPU"]]
     events, steps, _ = bench.record("memory", "--steps", 200, "--cycles", 4, mode="both", options=("--cuda", "all"))

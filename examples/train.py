@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small neural network with nothing but the standard library.
 
-A network of two hidden layers learns to tell two interleaved half moons apart.
+A network of two hidden layers learns to separate two interleaved half moons.
 The gradients come from an automatic differentiation engine of scalar nodes, and
 the training set grows: every step adds noisy copies of its batch to a cache.
 

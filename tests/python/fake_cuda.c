@@ -1,8 +1,9 @@
 /*
- * A fake of CUDA for tests: the signatures of cuda.h, cuda_runtime_api.h and nccl.h, nothing behind them, and
- * a log of every call that no other logged call encloses. Compiled as libcuda (-DDRIVER), libcudart
- * (-DRUNTIME) and libnccl (-DNCCL); the latter two call the first, as the real ones do. The log is written to
- * $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread, start and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
+ * A fake of CUDA for tests: the signatures of cuda.h, cuda_runtime_api.h and nccl.h, without
+ * implementation, and a log of every call that is not nested in another logged call. Compiled as
+ * libcuda (-DDRIVER), libcudart (-DRUNTIME) and libnccl (-DNCCL); the latter two call the first, as
+ * the real ones do. The log is written to $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread,
+ * start and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -25,7 +26,7 @@ static struct entry *entries;
 static long count;
 static pid_t owner;
 
-/* One depth for all three libraries. */
+/* Nesting depth, shared by all three libraries. */
 #ifdef DRIVER
 __attribute__((visibility("default"))) __thread int fake_cuda_depth;
 #else
@@ -40,7 +41,7 @@ static uint64_t now(void)
 	return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
-/* Once in each process, whichever thread comes first. */
+/* Once in each process, by whichever thread comes first. */
 static void begin_log(void)
 {
 	static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
@@ -210,7 +211,7 @@ EXPORT int cudaFree(void *pointer)
 #endif
 
 #ifdef NCCL
-/* Halves, of which nccl.h says that they are type 6. */
+/* Half-precision floats, type 6 in nccl.h. */
 EXPORT int ncclAllReduce(void *from, void *to, size_t count, int type, int operation, void *communicator, void *stream)
 {
 	CALL(stream, 2 * count, 0, result = cuLaunchKernel(0, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0));

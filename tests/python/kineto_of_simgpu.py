@@ -1,12 +1,12 @@
-"""The simulated GPU's log of a run of replay_truth.py, as traces of the PyTorch profiler.
+"""Converts the simulated GPU's log of a run of replay_truth.py to traces of the PyTorch profiler.
 
     kineto_of_simgpu.py FOLDER
 
 Reads FOLDER/program.<rank>.json and the simulator's FOLDER/log.<pid>.csv (format 2, described in
-its crate), and writes per run and rank what the profiler would have written, in its form:
-FOLDER/run<number>.rank<rank>.plain.json, and of runs with collections also the same with what it
-writes on demand only (what synchronising calls waited for) or not in all versions (the numbers of
-collectives), as FOLDER/run<number>.rank<rank>.json.
+its crate), and writes per run and rank what the profiler would have written, in its format:
+FOLDER/run<number>.rank<rank>.plain.json, and for runs with collections also
+FOLDER/run<number>.rank<rank>.json, with the data that the profiler writes only on request (what
+synchronizing calls waited for) or only in some versions (the numbers of collectives).
 """
 
 import glob
@@ -26,9 +26,9 @@ CALL = ("function", "layer", "pid", "tid", "start", "end", "stream", "bytes", "x
 OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "start", "end", "correlation",
       "bytes", "awaited", "communicator", "number")
 TEXTS = {"function", "layer", "kind", "name", "communicator"}
-# Each rank's clock is so much ahead of the rank's before, as if they ran on hosts of their own.
+# Each rank's clock is this much ahead of the previous rank's, as if they ran on different hosts.
 AHEAD_NS = 3_000_000
-# CUPTI's number of the default stream of the first device.
+# CUPTI's id of the default stream of the first device.
 DEFAULT_STREAM = 7
 
 
@@ -48,7 +48,7 @@ def read(path):
 
 
 def outermost(calls):
-    """Of the driver's and the runtime's calls those that are in no other; NCCL's are not in such a trace."""
+    """The outermost driver and runtime calls; NCCL's are not in such a trace."""
     calls = sorted((call for call in calls if call["layer"] in LAYERS),
                    key=lambda call: (call["start"], -call["end"]))
     until, kept = {}, []
@@ -60,12 +60,12 @@ def outermost(calls):
 
 
 class Trace:
-    """One file while it is made."""
+    """A trace file under construction."""
 
     def __init__(self, program, waits):
         self.program, self.waits, self.events = program, waits, []
         offset_ns = program["unix_offset"] + program["rank"] * AHEAD_NS
-        # As the profiler does: times are relative to some round moment.
+        # Like the profiler: timestamps are relative to a round number.
         self.base_ns = offset_ns // 10**15 * 10**15
         self.shift_ns = offset_ns - self.base_ns
 
@@ -120,12 +120,13 @@ class Trace:
 
 
 def stream_number(call):
-    """CUPTI's number of the stream that a call names."""
+    """CUPTI's id of the stream that a call refers to."""
     return call["stream"] & 0xffffffff or DEFAULT_STREAM
 
 
 def waits(trace, calls, awaited):
-    """What calls waited for. `awaited`: of waits in streams, the correlation ids of event and record."""
+    """What calls waited for. `awaited`: for waits in streams, the correlation ids of event and
+    record."""
     by_correlation, latest = {call["correlation"]: call for call in calls}, {}
     for call in calls:
         function = call["function"].replace("cuda", "cu")
@@ -143,7 +144,7 @@ def waits(trace, calls, awaited):
 
 
 def within(run, items, start="start"):
-    """Of what is sorted by its start what lies within a run; all of it ends there."""
+    """The items, sorted by their start, that are within a run; all of them end there."""
     moments = [item[start] for item in items]
     return items[bisect_left(moments, run["start"]):bisect_right(moments, run["end"])]
 

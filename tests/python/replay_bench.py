@@ -1,9 +1,9 @@
-"""A piece of training on the simulated GPU, repeated with and without collections: what its cases in
-replay_truth.py are made of.
+"""A piece of training on the simulated GPU, repeated with and without collections: the building
+blocks of the cases in replay_truth.py.
 
-The host's work is paced: each piece ends a fixed time after the one before has ended, collections
-not counted, so that a busy machine disturbs a run as little as possible. A thread that waited for
-the GPU begins anew.
+The host's work is paced: each piece ends a fixed time after the previous one, not counting
+collections, so that a busy machine disturbs a run as little as possible. After a thread waited for
+the GPU, its pace starts anew.
 """
 
 import ctypes
@@ -21,7 +21,8 @@ from train_simgpu import Cuda, Device, Ranks  # noqa: E402
 
 now = time.monotonic_ns
 
-# Pairs of objects in the heap: half a run's collections see the small part, the others both.
+# Pairs of objects in the heap: half of a run's collections traverse the small part, the others
+# both.
 SMALL, LARGE = 90_000, 270_000
 # Garbage of one step, in cycles.
 CYCLES = 100
@@ -53,7 +54,7 @@ def captured(cuda, device):
 
 
 def unix_offset():
-    """What the wall clock says more than `now`; of a hundred readings the quickest, which nothing interrupted."""
+    """Wall clock minus `now`; the fastest of a hundred readings, which was not interrupted."""
 
     def reading():
         before, wall, after = now(), time.time_ns(), now()
@@ -81,7 +82,7 @@ class Collections:
 
 
     def settle(self):
-        """Returns when no other thread is between the end of a collection and telling it."""
+        """Returns when no other thread is between the end of a collection and its callback."""
         while self.started_ns:
             time.sleep(0)
 
@@ -98,7 +99,7 @@ class Host(threading.local):
         self.until_ns, self.paused_ns = now(), Host.collections.total_ns
 
     def work(self, microseconds):
-        """Python work of this length."""
+        """Python work of this duration."""
         self.until_ns += int(microseconds * 1000)
         while now() < self.until_ns + Host.collections.total_ns - self.paused_ns:
             pass
@@ -131,10 +132,10 @@ class Bench:
         self.launches = 0
         self.delay = RunDelay()
 
-    # What cases are made of.
+    # The building blocks of cases.
 
     def start(self, name, function):
-        """A thread that ends within the run, with what it waited for a processor counted."""
+        """A thread that ends within the run, with its waits for a CPU counted."""
 
         def counted():
             function()
@@ -145,7 +146,7 @@ class Bench:
         return thread
 
     def launch(self, kernel, stream=0, after_us=0):
-        """Host work, at its moments a collection, then a launch."""
+        """Host work, a collection at chosen times, then a launch."""
         self.host.work(after_us)
         self.moment()
         self.device.launch(kernel, stream)
@@ -168,7 +169,7 @@ class Bench:
         self.call(self.cuda, "cudaStreamSynchronize", self.device.streams[stream])
 
     def steps(self, count):
-        """Numbers of steps; each makes garbage. Half-way the heap grows."""
+        """Step numbers; each step creates garbage. Half-way the heap grows."""
         for step in range(count):
             if step == count // 2:
                 gc.unfreeze()
@@ -180,7 +181,8 @@ class Bench:
     # Runs.
 
     def prepare(self):
-        """The same state before every run: the large part of the heap set aside, nothing queued."""
+        """Restores the same state before every run: the large part of the heap set aside, nothing
+        queued."""
         gc.unfreeze()
         self.small = None
         gc.collect()
@@ -200,7 +202,7 @@ class Bench:
         self.delay.begin()
         run = {"collecting": self.collecting, "steps": [], "start": now()}
         self.runs.append(run)
-        self.device.launch("short")  # A run begins with a call, with and without collections.
+        self.device.launch("short")  # A run starts with a call, with and without collections.
         self.host.begin()
         case(self)
         self.cuda("cudaDeviceSynchronize")

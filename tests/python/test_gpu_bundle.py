@@ -1,4 +1,5 @@
-"""What the parts of the GPU bundle compute, on made-up inputs; and its runner, with parts that hang and fail."""
+"""Tests the computations of the GPU bundle's parts on made-up inputs; and its runner, with parts
+that hang and fail."""
 
 import datetime
 import pathlib

@@ -70,10 +70,10 @@ class Trace:
         self.shift_ns = offset_ns - self.base_ns
 
     def add(self, category, name, pid, tid, start, end, **arguments):
-        moment, length = start + self.shift_ns, end - start
+        timestamp, length = start + self.shift_ns, end - start
         self.events.append(
             f'{{"ph":"X","cat":"{category}","name":{json.dumps(name)},"pid":{pid},"tid":{tid},'
-            f'"ts":{moment // 1000}.{moment % 1000:03},"dur":{length // 1000}.{length % 1000:03},'
+            f'"ts":{timestamp // 1000}.{timestamp % 1000:03},"dur":{length // 1000}.{length % 1000:03},'
             f'"args":{json.dumps(arguments)}}}')
 
     def add_call(self, call):
@@ -145,8 +145,8 @@ def waits(trace, calls, awaited):
 
 def within(run, items, start="start"):
     """The items, sorted by their start, that are within a run; all of them end there."""
-    moments = [item[start] for item in items]
-    return items[bisect_left(moments, run["start"]):bisect_right(moments, run["end"])]
+    starts = [item[start] for item in items]
+    return items[bisect_left(starts, run["start"]):bisect_right(starts, run["end"])]
 
 
 def convert(program, run, calls, ops, with_waits):

@@ -19,8 +19,8 @@ static int64_t now(void) {
 }
 
 /* Asleep, so that the collecting thread does not have to share a CPU with this one. */
-static void wait_until(int64_t moment) {
-    struct timespec time = {moment / INT64_C(1000000000), moment % INT64_C(1000000000)};
+static void wait_until(int64_t deadline_ns) {
+    struct timespec time = {deadline_ns / INT64_C(1000000000), deadline_ns % INT64_C(1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0)) {
     }
 }

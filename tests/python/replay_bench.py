@@ -80,7 +80,6 @@ class Collections:
         self.seen.append({"tid": threading.get_native_id(), "start": started_ns, "end": ended_ns,
                           "generation": info["generation"], "collected": info["collected"]})
 
-
     def settle(self):
         """Returns when no other thread is between the end of a collection and its callback."""
         while self.started_ns:
@@ -128,7 +127,7 @@ class Bench:
         self.host = Host()
         Host.collections = Collections()
         self.large, self.small = cycles(LARGE), None
-        self.runs, self.collecting, self.moments = [], False, frozenset()
+        self.runs, self.collecting, self.collect_at = [], False, frozenset()
         self.launches = 0
         self.delay = RunDelay()
 
@@ -148,11 +147,11 @@ class Bench:
     def launch(self, kernel, stream=0, after_us=0):
         """Host work, a collection at chosen times, then a launch."""
         self.host.work(after_us)
-        self.moment()
+        self.maybe_collect()
         self.device.launch(kernel, stream)
 
-    def moment(self):
-        if self.collecting and self.launches in self.moments:
+    def maybe_collect(self):
+        if self.collecting and self.launches in self.collect_at:
             gc.collect()
         self.launches += 1
 
@@ -195,10 +194,10 @@ class Bench:
             self.ranks.all_reduce(None, 4)
             self.cuda("cudaDeviceSynchronize")
 
-    def run(self, number, case, moments):
+    def run(self, number, case, collect_at):
         self.prepare()
         self.collecting = number % 2 == 0
-        self.moments = frozenset(moments)
+        self.collect_at = frozenset(collect_at)
         self.delay.begin()
         run = {"collecting": self.collecting, "steps": [], "start": now()}
         self.runs.append(run)

@@ -37,12 +37,12 @@ def case(count, launches, ranks=1, collecting_ranks=None, first=(), together=Fal
     def add(function):
         rng = random.Random(function.__name__)
 
-        def moments(rank):
+        def collect_at(rank):
             some = sorted(rng.sample(range(1, launches), count))
             mine = collecting_ranks is None or rank in collecting_ranks
             return [*first, *some] if mine else []
 
-        by_rank = [moments(rank) for rank in range(ranks)]
+        by_rank = [collect_at(rank) for rank in range(ranks)]
         CASES[function.__name__] = (function, by_rank[:1] * ranks if together else by_rank, ranks)
         return function
 
@@ -113,7 +113,7 @@ def deferred(bench):
     """A pause covered by queued work; its cost is deferred to a later host-bound part."""
     for step in bench.steps(12):
         for at in range(200):
-            if at == 150 and step in bench.moments and bench.collecting:
+            if at == 150 and step in bench.collect_at and bench.collecting:
                 gc.collect()
             bench.host.work(30)
             bench.device.launch("longer")
@@ -197,7 +197,7 @@ def loader_thread(bench):
     collect, end = loader(bench)
     for _ in bench.steps(30):
         for _ in range(80):
-            if bench.launches in bench.moments:
+            if bench.launches in bench.collect_at:
                 collect()
             bench.launch("even", after_us=60)
     end()
@@ -208,7 +208,7 @@ def waiting_for_data(bench):
     """Another thread collects while this one waits for something else anyway."""
     collect, end = loader(bench)
     for step in bench.steps(14):
-        if step in bench.moments:
+        if step in bench.collect_at:
             collect()
         time.sleep(0.03)
         bench.host.begin()
@@ -244,7 +244,7 @@ def native_thread(bench):
             bench.device.launch("even")
         asked.put(True)
         time.sleep(0.001)
-        if step in bench.moments:
+        if step in bench.collect_at:
             collect()
         done.get()
         bench.host.begin()
@@ -260,7 +260,7 @@ def training(bench):
     network = Network(bench.device, 24, 1 << 20)
     dataset = Dataset(random.Random(1), 1_000, 200)
     launch = bench.device.launch
-    bench.device.launch = lambda *arguments: (bench.moment(), launch(*arguments))
+    bench.device.launch = lambda *arguments: (bench.maybe_collect(), launch(*arguments))
     for step in bench.steps(40):
         dataset.batch()
         inputs = output = Tensor(bench.device, 1 << 20)
@@ -287,7 +287,7 @@ def graphs(bench):
     for step in bench.steps(60):
         for _ in range(20):
             bench.host.work(30)
-            bench.moment()
+            bench.maybe_collect()
         bench.cuda("cudaGraphLaunch", bench.graph, stream)
         if step % 4 == 3:
             bench.wait()
@@ -362,7 +362,7 @@ def main():
     parser.add_argument("--native", help="launch_loop.c as a library, for native_thread")
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
-    function, moments, options.ranks = CASES[options.case]
+    function, collect_at, options.ranks = CASES[options.case]
     os.environ.setdefault("SIMGPU_DEVICES", str(options.ranks))
     if options.ranks > 1 and "RANK" not in os.environ:
         return start_ranks(options)
@@ -371,7 +371,7 @@ def main():
     gc.disable()
     bench = Bench(options)
     for number in range(options.runs):
-        bench.run(number, function, moments[bench.rank])
+        bench.run(number, function, collect_at[bench.rank])
     with open(os.path.join(options.out, f"program.{bench.rank}.json"), "w") as file:
         json.dump(bench.record(), file)
     if bench.ranks is not None:

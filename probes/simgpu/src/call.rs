@@ -31,7 +31,7 @@ impl CalledLibrary {
     }
 }
 
-/// Contents of a call's line in the truth log, besides its timestamps.
+/// Contents of a call's line in the truth log, in addition to its timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallArguments {
     /// Handle as the caller passed it.

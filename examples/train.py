@@ -132,7 +132,7 @@ class Network:
 
 
 class Sample:
-    """A labelled point, with the history of the points it was copied from."""
+    """A labeled point, with the history of the points it was copied from."""
 
     def __init__(self, point, label, source=None):
         self.point = point
@@ -142,7 +142,7 @@ class Sample:
 
 
 def half_moons(count, rng):
-    """Points of two interleaved half circles, labelled -1 and 1."""
+    """Points of two interleaved half circles, labeled -1 and 1."""
     samples = []
     for index in range(count):
         angle = rng.uniform(0.0, math.pi)

@@ -140,13 +140,13 @@ class Network:
 
 
 class Sample:
-    """One training example with its neighbours: a small web of objects that stays."""
+    """One training example with its neighbors: a small web of objects that stays."""
 
     def __init__(self, rng, source=None):
         self.values = [rng.random() for _ in range(4)]
         self.tags = {"augmented": source is not None}
         self.source = source
-        self.neighbours = [self]
+        self.neighbors = [self]
 
 
 class Dataset:

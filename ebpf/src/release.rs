@@ -81,7 +81,7 @@ impl HeldProcesses {
             .filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
             .collect();
         for pid in &pids {
-            // It has exited, or may not be signalled: then we did not stop it (`hold_only_user`).
+            // It has exited, or may not be signaled: then we did not stop it (`hold_only_user`).
             let _ = self.resume(*pid);
         }
         !pids.is_empty()

@@ -25,7 +25,7 @@ MANUAL = threading.local()
 
 
 def collect(generation=2):
-    """gc.collect(), labelled as manual in this thread's truth."""
+    """gc.collect(), labeled as manual in this thread's truth."""
     MANUAL.armed = True
     found = gc.collect(generation)
     MANUAL.armed = False
@@ -33,7 +33,7 @@ def collect(generation=2):
 
 
 def collect_by_c_api():
-    """PyGC_Collect(), labelled as manual."""
+    """PyGC_Collect(), labeled as manual."""
     import ctypes
 
     function = ctypes.pythonapi.PyGC_Collect

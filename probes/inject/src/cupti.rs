@@ -71,16 +71,16 @@ pub(crate) fn start_if_driver_is_mapped() -> bool {
     if BEGUN.load(Ordering::Relaxed) || !wants || process_ring::is_forked() {
         return true;
     }
-    let is_initialised = driver_is_initialised();
-    if is_initialised {
+    let is_initialized = driver_is_initialized();
+    if is_initialized {
         begin();
     }
-    is_initialised
+    is_initialized
 }
 
 /// Whether the program has called `cuInit`. We must not call it: afterwards, forked children cannot
 /// use CUDA.
-fn driver_is_initialised() -> bool {
+fn driver_is_initialized() -> bool {
     let count = find::driver().and_then(|driver| driver.function(c"cuDeviceGetCount"));
     count.is_some_and(|address| {
         // SAFETY: the type of this function in every version.

@@ -53,8 +53,8 @@ fn somebody_else_has_subscribed() {
 }
 
 #[test]
-fn cupti_is_not_initialised() {
-    if let Some(recorded) = with_fault("cupti_is_not_initialised", "cupti-15") {
+fn cupti_is_not_initialized() {
+    if let Some(recorded) = with_fault("cupti_is_not_initialized", "cupti-15") {
         check_refused(&recorded, CuptiState::NoDriver, 15);
     }
 }

@@ -79,8 +79,8 @@ fn a_child_never_flushes_its_parents_records() {
 }
 
 #[test]
-fn children_that_initialise_cuda_themselves_are_recorded() {
-    let test = "children_that_initialise_cuda_themselves_are_recorded";
+fn children_that_initialize_cuda_themselves_are_recorded() {
+    let test = "children_that_initialize_cuda_themselves_are_recorded";
     let Some(recorded) = recorded(test, &[], &options(), |_| {
         for rounds in [20, 30] {
             let play = || {

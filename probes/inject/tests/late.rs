@@ -47,13 +47,13 @@ fn plugin(folder: &Path, library: &Path) -> PathBuf {
 }
 
 #[test]
-fn libpython_loaded_late_initialised_twice() {
+fn libpython_loaded_late_initialized_twice() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = program(folder.path()) else {
         return;
     };
     let mut tried = 0;
-    for python in interpreters("libpython_loaded_late_initialised_twice") {
+    for python in interpreters("libpython_loaded_late_initialized_twice") {
         let ask = "import sys, sysconfig as s; print(sys.base_prefix); \
                    print(s.get_config_var('LIBDIR') + '/' + (s.get_config_var('INSTSONAME') or ''))";
         let printed = python.command(ask).output_in_time().unwrap();

@@ -144,13 +144,13 @@ pub(crate) struct Simulator {
 }
 
 static SIMULATOR: OnceLock<Simulator> = OnceLock::new();
-static INITIALISED: AtomicBool = AtomicBool::new(false);
+static INITIALIZED: AtomicBool = AtomicBool::new(false);
 /// Set in forked children: as with the real driver, they cannot use what the parent initialized.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// The simulator, if `cuInit` was called in this very process.
 pub(crate) fn simulator() -> Result<&'static Simulator, CudaError> {
-    if FORKED.load(Ordering::Relaxed) || !INITIALISED.load(Ordering::Acquire) {
+    if FORKED.load(Ordering::Relaxed) || !INITIALIZED.load(Ordering::Acquire) {
         return Err(CudaError::NOT_INITIALIZED);
     }
     SIMULATOR.get().ok_or(CudaError::NOT_INITIALIZED)
@@ -162,12 +162,12 @@ pub(crate) fn is_forked() -> bool {
 }
 
 /// Creates it at the first call; returns whether this was the first.
-pub(crate) fn initialise() -> Result<bool, CudaError> {
+pub(crate) fn initialize() -> Result<bool, CudaError> {
     if is_forked() {
         return Err(CudaError::NOT_INITIALIZED);
     }
     SIMULATOR.get_or_init(Simulator::new);
-    let first = !INITIALISED.swap(true, Ordering::AcqRel);
+    let first = !INITIALIZED.swap(true, Ordering::AcqRel);
     if first {
         start_thread();
         // SAFETY: both take plain functions of this library, which is never unloaded: cuInit

@@ -7,9 +7,9 @@ use common::gpu::c;
 use common::scenario;
 
 #[test]
-fn a_synchronising_call_returns_after_the_end_of_the_work() {
+fn a_synchronizing_call_returns_after_the_end_of_the_work() {
     let outcome = scenario(
-        "a_synchronising_call_returns_after_the_end_of_the_work",
+        "a_synchronizing_call_returns_after_the_end_of_the_work",
         &[],
         |_| {
             let gpu = Gpu::ready();
@@ -198,7 +198,7 @@ fn memory_has_a_limit_and_freeing_waits_for_the_device() {
 }
 
 #[test]
-fn initialising_loads_the_injection_library() {
+fn initializing_loads_the_injection_library() {
     let library = std::env::current_exe().expect("file");
     let library = library
         .ancestors()
@@ -208,7 +208,7 @@ fn initialising_loads_the_injection_library() {
     let path = library.to_str().expect("text");
     let settings = [("CUDA_INJECTION64_PATH", path)];
     let outcome = scenario(
-        "initialising_loads_the_injection_library",
+        "initializing_loads_the_injection_library",
         &settings,
         |folder| {
             let witness = folder.join("witness");

@@ -178,7 +178,7 @@ fn check(outcome: &Outcome) {
     assert_eq!(
         (count("kind38"), count("kind36")),
         (1, 1),
-        "a synchronisation and an event"
+        "a synchronization and an event"
     );
     assert!(outcome.records.contains("memcpy 4096 "));
 }

@@ -81,7 +81,7 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
     assert_eq!(
         c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)),
         1,
-        "uninitialised"
+        "uninitialized"
     );
     assert_eq!(c!(nvml, nvmlInit_v2()), 0);
     assert_eq!(c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)), 0);

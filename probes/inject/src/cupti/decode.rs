@@ -12,10 +12,10 @@ pub(super) const KINDS: [(u32, &str); 9] = [
     (MEMCPY, "copies"),
     (PEER_MEMCPY, "copies between devices"),
     (MEMSET, "fills"),
-    (SYNCHRONIZATION, "synchronisations"),
+    (SYNCHRONIZATION, "synchronizations"),
     (EVENT, "events"),
-    (RUNTIME, "calls of the runtime"),
-    (DRIVER, "calls of the driver"),
+    (RUNTIME, "runtime calls"),
+    (DRIVER, "driver calls"),
     (OVERHEAD, "overhead"),
 ];
 

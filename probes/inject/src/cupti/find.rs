@@ -28,7 +28,7 @@ pub(super) struct CuptiLibrary {
 impl CuptiLibrary {
     fn open(name: &str, flags: c_int) -> Option<Self> {
         let c_name = CString::new(name).ok()?;
-        // SAFETY: a C string; libcupti's initialisers are part of what is asked for.
+        // SAFETY: a C string; libcupti's initializers are part of what is asked for.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
         (!handle.is_null()).then(|| Self {
             handle,

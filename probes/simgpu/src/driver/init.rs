@@ -21,7 +21,7 @@ pub(crate) const CUDA_VERSION: i32 = 13_000;
 const PER_THREAD: u64 = 2;
 
 exported! { Driver;
-    fn cuInit(flags: u32) [] => initialise(flags);
+    fn cuInit(flags: u32) [] => initialize(flags);
     fn cuDriverGetVersion(version: *mut i32) [] => c::write(version, CUDA_VERSION);
     fn cuGetProcAddress(name: *const c_char, target: *mut *const c_void, _version: i32, flags: u64) [] =>
         entry_point(name, target, flags);
@@ -50,11 +50,11 @@ extern "C" fn cuGetErrorString(code: i32, name: *mut *const c_char) -> i32 {
     cuGetErrorName(code, name)
 }
 
-fn initialise(flags: u32) -> Status {
+fn initialize(flags: u32) -> Status {
     if flags != 0 {
         return Err(CudaError::INVALID_VALUE);
     }
-    if simulator::initialise()? {
+    if simulator::initialize()? {
         inject();
     }
     Ok(())

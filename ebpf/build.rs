@@ -1,11 +1,11 @@
-//! Compiles the BPF programs and writes their skeleton into `OUT_DIR`.
+//! Compiles the BPF programs and writes their skeletons to `OUT_DIR`.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Objects: what is always loaded, and what `--alloc` and `--cuda` need.
+/// Objects: the one that is always loaded, and those for `--alloc` and `--cuda`.
 const OBJECTS: [(&str, &str); 3] = [
     ("bpf/gctrace.bpf.c", "gctrace.skel.rs"),
     ("bpf/alloc.bpf.c", "alloc.skel.rs"),
@@ -25,7 +25,8 @@ fn build(source: &str, skeleton: &str) {
         .source(source)
         .clang_args(
             [
-                // -mcpu=v2: what kernels from 4.14 accept; newer clang defaults are refused by old kernels
+                // -mcpu=v2: accepted by kernels from 4.14 on; old kernels reject newer clang's
+                // defaults
                 "-mcpu=v2",
                 "-Wall",
                 "-Wextra",

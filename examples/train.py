@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small neural network with nothing but the standard library.
 
-A network of two hidden layers learns to tell two interleaved half moons apart.
+A network of two hidden layers learns to separate two interleaved half moons.
 The gradients come from an automatic differentiation engine of scalar nodes, and
 the training set grows: every step adds noisy copies of its batch to a cache.
 
@@ -132,7 +132,7 @@ class Network:
 
 
 class Sample:
-    """A labelled point, with the history of the points it was copied from."""
+    """A labeled point, with the history of the points it was copied from."""
 
     def __init__(self, point, label, source=None):
         self.point = point
@@ -142,7 +142,7 @@ class Sample:
 
 
 def half_moons(count, rng):
-    """Points of two interleaved half circles, labelled -1 and 1."""
+    """Points of two interleaved half circles, labeled -1 and 1."""
     samples = []
     for index in range(count):
         angle = rng.uniform(0.0, math.pi)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Trains a network of imagined size on a GPU, through libcudart by ctypes.
+"""Trains a network of imaginary size on a GPU, through libcudart by ctypes.
 
-Every layer of every step launches kernels; the automatic differentiation keeps its graph in
-objects that refer to each other, so only the garbage collector frees a step's tensors and with
-them their GPU memory. The host runs ahead of the GPU and waits for it every few steps. Made for
-the simulated GPU, where a kernel takes as long as it says:
+Every layer of every step launches kernels; the automatic differentiation keeps its graph in objects
+that refer to each other, so only the garbage collector frees a step's tensors and with them their
+GPU memory. The host runs ahead of the GPU and synchronizes every few steps. Written for the
+simulated GPU, where each kernel has a given duration:
 
     python examples/train_simgpu.py --library DIR [--steps 100] [--kernel-us 60] [--sync-every 4]
 """
@@ -36,7 +36,7 @@ def load(folder, name):
 
 
 class Cuda:
-    """The calls of the runtime that training needs, with errors as exceptions."""
+    """The runtime calls that training needs, with errors as exceptions."""
 
     def __init__(self, folder):
         self.driver = load(folder, "libcuda.so.1")
@@ -69,7 +69,7 @@ class Cuda:
 
 
 class Device:
-    """One GPU: its streams, its kernels, its memory kept for reuse."""
+    """One GPU: its streams, its kernels, and memory kept for reuse."""
 
     def __init__(self, cuda, number, streams, kernel_us):
         self.cuda, self.number = cuda, number
@@ -95,13 +95,13 @@ class Device:
         self.free.setdefault(size, []).append(address)
 
     def join(self, stream, other):
-        """Work of `stream` from now on waits for what is in `other` now."""
+        """Makes later work of `stream` wait for the work now in `other`."""
         self.cuda("cudaEventRecord", self.events[other], self.streams[other])
         self.cuda("cudaStreamWaitEvent", self.streams[stream], self.events[other], 0)
 
 
 class Tensor:
-    """GPU memory that remembers how it was made, so that gradients can flow back."""
+    """GPU memory that remembers how it was computed, so that gradients can flow back."""
 
     def __init__(self, device, size, parents=(), backward=None):
         self.device, self.size = device, size
@@ -110,7 +110,7 @@ class Tensor:
         self.children = []
         self.backward_kernel = backward
         for parent in parents:
-            parent.children.append(self)  # the cycle: parents and children know each other
+            parent.children.append(self)  # the cycle: parents and children refer to each other
 
     def __del__(self):
         self.device.release(self.address, self.size)
@@ -140,13 +140,13 @@ class Network:
 
 
 class Sample:
-    """One training example with its neighbours: a small web of objects that stays."""
+    """One training example with its neighbors: a small web of objects that stays."""
 
     def __init__(self, rng, source=None):
         self.values = [rng.random() for _ in range(4)]
         self.tags = {"augmented": source is not None}
         self.source = source
-        self.neighbours = [self]
+        self.neighbors = [self]
 
 
 class Dataset:
@@ -163,7 +163,7 @@ class Dataset:
 
 
 class Ranks:
-    """Gradients summed over the processes of a job, on a stream of their own."""
+    """Gradients summed over the processes of a job, on a separate stream."""
 
     def __init__(self, cuda, folder, device):
         self.device = device
@@ -178,7 +178,7 @@ class Ranks:
         self.communicator = c_void_p()
         if self.nccl.ncclCommInitRank(byref(self.communicator), int(os.environ["WORLD_SIZE"]),
                                       identity, int(os.environ["RANK"])):
-            raise RuntimeError("the other ranks did not come")
+            raise RuntimeError("the other ranks did not join")
 
     def all_reduce(self, address, size):
         self.device.join(self.stream, 0)

@@ -4,19 +4,19 @@
 
   busy       tests/python/busy.py, thousands of collections a second
   torch      examples/train_torch.py, median time of a step
-  start      from starting gctrace to the command's first line of Python
-  detach     from the end asked for, or the command's own, to gctrace's exit
+  start from the start of gctrace to the command's first line of Python
+  detach     from SIGINT, or the command's own end, to gctrace's exit
   analyze    gctrace analyze of a generated trace of 1 GB
-  alloc      --alloc beside probes on each allocation, see bench_alloc.py
+  alloc      --alloc against probes on each allocation, see bench_alloc.py
   cuda       what recording a launch costs, see bench_cuda.py
-  hta        gctrace analyze beside HolisticTraceAnalysis, see bench_hta.py
-  parts      what the parts of a recording cost per collection
+  hta        gctrace analyze against HolisticTraceAnalysis, see bench_hta.py
+  parts      cost of the parts of a recording per collection
   inject     what the injected library costs, see bench_inject.py
 
-busy and torch run untraced, under gctrace, and under a bpftrace script that probes the
-same function's entry and return. The three take turns within every repetition, in an
-order that rotates; ratios are taken within a repetition, and their median and middle
-half are shown. Times are the program's own, so starting and attaching are left out.
+busy and torch run untraced, under gctrace, and under a bpftrace script that probes the entry and
+return of the same function. The three alternate within every repetition, in an order that rotates;
+ratios are taken within a repetition, and their median and middle half are printed. Times are the
+program's own, so starting and attaching are excluded.
 """
 
 import argparse
@@ -42,10 +42,10 @@ import bench_inject
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 
 BPFTRACE = """
-uprobe:FILE:FUNCTION { @begin[tid] = nsecs; @generation[tid] = arg1; }
-uretprobe:FILE:FUNCTION /@begin[tid]/ {
-    printf("%d %d %d %d %d %d\\n", pid, tid, @begin[tid], nsecs, @generation[tid], retval);
-    delete(@begin[tid]);
+uprobe:FILE:FUNCTION { @start[tid] = nsecs; @generation[tid] = arg1; }
+uretprobe:FILE:FUNCTION /@start[tid]/ {
+    printf("%d %d %d %d %d %d\\n", pid, tid, @start[tid], nsecs, @generation[tid], retval);
+    delete(@start[tid]);
     delete(@generation[tid]);
 }
 """
@@ -108,8 +108,8 @@ class Bpftrace:
 
 
 def wait_until_attached(tracer, fewest=2):
-    """bpftrace does not say when it is ready (its output is buffered): it is when it
-    has opened its perf events, one per probe at least, and opens no more."""
+    """bpftrace does not report when it is ready (its output is buffered): it is once it has opened
+    its perf events, at least one per probe, and opens no more."""
     seen, since = 0, time.monotonic()
     while seen < fewest or time.monotonic() - since < 0.5:
         if tracer.poll() is not None:
@@ -139,7 +139,7 @@ def tracers(python, options, folder):
 
 
 def paired(title, command, value, unit, python, options, folder):
-    """Repetitions of all tracers in turns; `value` takes a program's output."""
+    """Repetitions with all tracers alternating; `value` parses a program's output."""
     kinds = tracers(python, options, folder)
     values = {kind.name: [] for kind in kinds}
     for repetition in range(options.repetitions):
@@ -175,7 +175,7 @@ def busy(options, folder):
 
 
 class Steps:
-    """The training script, running, and the time of each of its steps."""
+    """The running training script, and the time of each of its steps."""
 
     def __init__(self, python):
         self.times = []
@@ -198,9 +198,9 @@ class Steps:
 
 
 def torch(options, folder):
-    """One run; tracers come and go. Two runs differ by more than a tracer costs."""
+    """One run; tracers attach and detach. Two runs differ by more than a tracer costs."""
     if not options.torch_python:
-        print("\n### torch\n\nleft out: no environment with PyTorch here")
+        print("\n### torch\n\nleft out: no environment with PyTorch")
         return
     steps = Steps(options.torch_python)
     attach = {
@@ -220,7 +220,7 @@ def torch(options, folder):
     finally:
         steps.process.kill()
         steps.process.wait()
-    print(f"\n\n### train_torch.py: time of a step, tracers attached in turns to one run, "
+    print(f"\n\n### train_torch.py: time of a step, tracers attached alternately to one run, "
           f"{options.repetitions} windows of 5 s each\n")
     table(values)
 
@@ -247,12 +247,12 @@ FIRST_LINE = "import time; print(time.monotonic_ns())"
 
 
 def start(options, folder):
-    print("\n### From start to the command's first line, beyond what the command takes by itself\n")
+    print("\n### From start to the command's first line, in addition to the command's own time\n")
     print("| interpreter | first time, ms | warm, median ms (middle half) |\n|---|---|---|")
     for python in dict.fromkeys([options.python, "/usr/bin/python3"]):
         base = statistics.median(first_line([], python) for _ in range(options.repetitions))
         prefix = Gctrace(options.gctrace, folder).command
-        # So that the first run is one. Root's recordings share this cache.
+        # So that the first run starts without a cache. Root's recordings share this cache.
         shutil.rmtree("/var/cache/gctrace", ignore_errors=True)
         times = [first_line(prefix, python) - base for _ in range(options.repetitions + 1)]
         warm = sorted(times[1:])
@@ -315,7 +315,7 @@ def analyze(options, folder):
 
 
 def generate(options, folder, trace, size=1_000_000_000):
-    """A real recording whose pauses are repeated, moved in time, up to `size` bytes."""
+    """A real recording with its pauses repeated, shifted in time, up to `size` bytes."""
     small = folder / "small.json"
     output([options.gctrace, "record", "-q", "--as-root", "-o", str(small), "--", options.python,
             str(CHECKOUT / "tests/python/busy.py"), "--iterations", "20000"])
@@ -347,8 +347,9 @@ PARTS = {
 
 
 def parts(options, folder):
-    """The cost per collection that each recording measures at its end, on the machine as it is then."""
-    print(f"\n### What a collection costs by parts, as calibrated; {options.repetitions} recordings of each, in turns\n")
+    """The cost per collection that each recording measures at its end, on the machine as it is
+    then."""
+    print(f"\n### Cost of a collection by parts, as calibrated; {options.repetitions} recordings of each, alternating\n")
     values = {name: [] for name in PARTS}
     trace = folder / "parts.json"
     for _ in range(options.repetitions):

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Measures what recording costs, and prints Markdown tables. See bench.py.
+# Measures the cost of recording, and prints Markdown tables. See bench.py.
 #
 #   scripts/bench.sh [OPTIONS OF bench.py...]      for example --repetitions 20 --only busy
 #
-# Installs what is missing (bpftrace too), builds a release, makes the PyTorch
-# environment. Needs root; wants a machine that does nothing else meanwhile.
+# Installs what is missing (including bpftrace), builds a release, creates the PyTorch environment.
+# Needs root and an otherwise idle machine.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -17,9 +17,9 @@ if [ -z "${GCTRACE:-}" ]; then
     GCTRACE=${CARGO_TARGET_DIR:-$checkout/target}/release/gctrace
 fi
 
-# Older bpftrace needs it; many systems mount it only when asked for.
+# Older bpftrace needs it; many systems mount it only on request.
 mountpoint -q /sys/kernel/tracing || as_root mount -t tracefs tracefs /sys/kernel/tracing
-# bpftrace probes by symbol: a Python with symbols for both programs, if there is one.
+# bpftrace probes by symbol: use a Python with symbols for both programs, if there is one.
 as_builder "$checkout/scripts/interpreters.sh" "$checkout/.interpreters" >/dev/null
 python=$(awk -F'\t' '$3 ~ /symbols/ && $1 ~ /3\.1[12]$/ { path = $4 } END { print path }' "$checkout/.interpreters/manifest.tsv")
 python=${GCTRACE_BENCH_PYTHON:-${python:-/usr/bin/python3}}

@@ -1,9 +1,10 @@
-"""What counting allocations costs and how near it comes: part "alloc" of bench.py.
+"""Cost and accuracy of counting allocations: part "alloc" of bench.py.
 
-The slow-down by gctrace is taken within one run of tests/python/allocate.py, to which gctrace, with and without
---alloc, is attached in turns: two runs differ by more than either costs. Tracers that probe each call slow a
-program by factors: one run of each. The truth about the rate is what a wrapper around the allocator counts per
-round, times the rounds per second of CPU time of the traced run itself.
+The slow-down by gctrace is measured within one run of tests/python/allocate.py, to which gctrace is
+attached with and without --alloc, alternating: two runs differ by more than either costs. Tracers
+that probe each call slow a program down by factors: one run of each. The true rate is the number of
+allocations that a wrapper around the allocator counts per round, times the rounds per second of CPU
+time of the traced run itself.
 """
 
 import json
@@ -41,8 +42,9 @@ def counted_per_round(python, kind, folder):
     return said["allocations"] / said["rounds"]
 
 
-def told(options, folder, python, kind):
-    """What a recording from the start estimates, and the rounds per second of CPU time meanwhile."""
+def estimate(options, folder, python, kind):
+    """The estimate of a recording from the start, and the rounds per second of CPU time
+    meanwhile."""
     trace = folder / "alloc.json"
     said = output([options.gctrace, "record", "-q", "--as-root", "--alloc", "-o", str(trace), "--",
                    python, PROGRAM, kind, SECONDS])
@@ -52,7 +54,7 @@ def told(options, folder, python, kind):
 
 
 class Running:
-    """A program that runs, and how far it has come at what CPU time."""
+    """A running program, and its progress by CPU time."""
 
     def __init__(self, python, kind):
         self.reports = []
@@ -116,7 +118,7 @@ def bpftrace(python, kind, folder):
     finally:
         tracer.send_signal(signal.SIGINT)
         tracer.wait()
-    # One round comes before those that are timed. Start and end of the interpreter are in the count, too.
+    # One round precedes the timed ones. The count includes start and end of the interpreter.
     found = re.search(r"@: (\d+)", log.read_text())
     return rounds_per_second, int(found[1]) / (rounds + 1) if found else None
 
@@ -129,7 +131,7 @@ def memray(program, kind, folder):
 def alloc(options, folder):
     print("\n### --alloc: slow-down and rate\n")
     print(f"{options.repetitions} turns of {TURN_S} s each\n")
-    print("| program | tracer | slow-down, median (middle half) | rate told to the truth | cost stated |")
+    print("| program | tracer | slow-down, median (middle half) | estimated to true rate | cost stated |")
     print("|---|---|---|---|---|")
     kinds = [(options.python, kind) for kind in ("integers", "growing", "loads", "dumps")]
     if options.torch_python:
@@ -144,8 +146,8 @@ def of_program(options, folder, python, kind):
     values = in_turns(options, folder, python, kind)
     ratios = {name: sorted(base / mine for base, mine in zip(values["untraced"], own)) for name, own in values.items()}
     print(f"| {kind} | gctrace | {spread(ratios['gctrace'])} | - | - |")
-    rounds_per_second, rate, cost = told(options, folder, python, kind)
-    near = f"{rate / (per_round * rounds_per_second):.3f}" if rate else "none told"
+    rounds_per_second, rate, cost = estimate(options, folder, python, kind)
+    near = f"{rate / (per_round * rounds_per_second):.3f}" if rate else "no estimate"
     print(f"| {kind} | gctrace --alloc | {spread(ratios['gctrace --alloc'])} | {near} | {cost * 100:.2f} % |")
     untraced = statistics.median(values["untraced"])
     if shutil.which("bpftrace"):

@@ -1,8 +1,9 @@
-"""What recording a launch costs: part "cuda" of bench.py.
+"""Cost of recording a launch: part "cuda" of bench.py.
 
-A program launches kernels of no duration on the simulated GPU as fast as it can. gctrace, with launches counted or
-written one by one, and a bpftrace script with probes on the entries of the same functions are attached to it in
-turns, within one run. What is shown is the time that a launch takes longer than without.
+A program launches kernels of no duration on the simulated GPU as fast as it can. gctrace, with
+launches counted or recorded one by one, and a bpftrace script with probes on the entries of the
+same functions are attached to it alternately, within one run. The result is how much longer a
+launch takes than without.
 """
 
 import pathlib
@@ -30,10 +31,10 @@ launch = runtime.cudaLaunchKernel
 launch.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 one = Dim3(1, 1, 1)
 while True:
-    begin = time.process_time_ns()
+    start = time.process_time_ns()
     for _ in range(20000):
         launch(kernel, one, one, None, 0, None)
-    print((time.process_time_ns() - begin) / 20000, flush=True)
+    print((time.process_time_ns() - start) / 20000, flush=True)
     runtime.cudaDeviceSynchronize()
 """
 
@@ -82,7 +83,7 @@ def while_attached(command, launching):
 
 def cuda(options, folder):
     from bench import spread
-    print(f"\n### What recording a launch costs, on the simulated GPU; {options.repetitions} turns of {TURN_S} s\n")
+    print(f"\n### Cost of recording a launch, on the simulated GPU; {options.repetitions} turns of {TURN_S} s\n")
     libraries = tempfile.mkdtemp(prefix="simgpu")
     subprocess.run(["cargo", "run", "--release", "--quiet", "-p", "gctrace-simgpu", "--example", "lay_out", "--",
                     libraries], check=True, cwd=CHECKOUT)

@@ -1,12 +1,12 @@
-"""gctrace analyze beside HolisticTraceAnalysis on traces of the PyTorch profiler: part "hta" of bench.py.
+"""gctrace analyze against HolisticTraceAnalysis on PyTorch profiler traces: part "hta" of bench.py.
 
-The same files for both: those of analysis/tests/data/kineto, and one enlarged by repeating its events, moved in
-time and with correlation ids of their own, plain and compressed. Of HTA only what it does with the trace is timed,
-inside its process, after the import: TraceAnalysis (which parses), get_temporal_breakdown and
-get_idle_time_breakdown; its memory is stated whole and less what the import alone takes. Of gctrace the whole
-process is timed, and it computes all that it reports.
+The same files for both: those of analysis/tests/data/kineto, and one enlarged by repeating its
+events, shifted in time and with their own correlation ids, plain and compressed. Of HTA only its
+work on the trace is timed, inside its process, after the import: TraceAnalysis (which parses),
+get_temporal_breakdown and get_idle_time_breakdown; its memory is stated as a whole and minus that
+of the import. Of gctrace the whole process is timed, and it computes its whole report.
 
-HTA is installed into a virtual environment of its own. Where that cannot be done, the part is left out and says so.
+HTA is installed in its own virtual environment. If that fails, the part is left out with a message.
 """
 
 import gzip
@@ -22,8 +22,8 @@ TRACES = CHECKOUT / "analysis/tests/data/kineto"
 HTA = "HolisticTraceAnalysis==0.5.0"
 ENLARGED_BYTES = 200_000_000
 
-# Tells seconds of parsing and of breakdowns, CPU seconds of both, and peak memory in KiB: after the import, and at
-# the end.
+# Reports seconds of parsing and of breakdowns, CPU seconds of both, and peak memory in KiB: after
+# the import, and at the end.
 MEASURE = """
 import json, re, sys, time
 from hta.trace_analysis import TraceAnalysis
@@ -38,7 +38,7 @@ json.dump([parsed - began, time.perf_counter() - parsed, time.process_time() - c
 
 
 def hta_python(folder=CHECKOUT / ".venv-hta"):
-    """The Python of an environment with HTA, or None and why not."""
+    """The Python of an environment with HTA, or None and the reason."""
     python = folder / "bin/python"
     if (folder / ".complete").exists():
         return str(python), None
@@ -47,7 +47,7 @@ def hta_python(folder=CHECKOUT / ".venv-hta"):
         if made.returncode == 0:
             break
     else:
-        return None, "no Python with venv here"
+        return None, "no Python with venv"
     installed = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", HTA],
                                capture_output=True, text=True)
     if installed.returncode:
@@ -59,7 +59,7 @@ def hta_python(folder=CHECKOUT / ".venv-hta"):
 
 
 def enlarged(source, target, size=ENLARGED_BYTES):
-    """The events of a trace again and again, each time later, until the file has `size` bytes."""
+    """Repeats the events of a trace, each time later, until the file has `size` bytes."""
     trace = json.loads(gzip.decompress(source.read_bytes()))
     events = trace.pop("traceEvents")
     timed = [event for event in events if event.get("ph") == "X"]
@@ -84,8 +84,8 @@ def enlarged(source, target, size=ENLARGED_BYTES):
 
 
 def of_gctrace(options, trace):
-    """Seconds, CPU seconds and KiB of the whole process. GNU time starts it: started from here, its peak would be that of
-    this interpreter, which the kernel counts up to exec."""
+    """Seconds, CPU seconds and KiB of the whole process. GNU time starts it: started from here, its
+    peak would be that of this interpreter, which the kernel counts up to exec."""
     with tempfile.NamedTemporaryFile("r") as peak:
         began = time.monotonic()
         subprocess.run(["/usr/bin/time", "-f", "%M %U %S", "-o", peak.name, options.gctrace, "analyze", "--format", "json",
@@ -96,7 +96,7 @@ def of_gctrace(options, trace):
 
 
 def of_hta(python, trace):
-    """What MEASURE tells; or what HTA said."""
+    """The results of MEASURE, or HTA's error."""
     with tempfile.NamedTemporaryFile() as result:
         run = subprocess.run([python, "-c", MEASURE, str(trace), str(trace.parent), result.name],
                              capture_output=True, text=True)
@@ -112,16 +112,16 @@ def row(options, python, trace, repetitions):
     size = trace.stat().st_size / 1e6
     seconds, cpu = (statistics.median(one[at] for one in ours) for at in (0, 1))
     memory = max(one[2] for one in ours) / 1024
-    begin = f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} ({cpu:.2f}) | {memory:.1f} |"
+    row = f"| `{trace.name}`, {size:.1f} MB | {seconds:.3f} ({cpu:.2f}) | {memory:.1f} |"
     if failed:
-        print(f"{begin} HTA failed: {failed} | | | |")
+        print(f"{row} HTA failed: {failed} | | | |")
         return
     values = [one for one, _ in theirs]
     parse, breakdowns, their_cpu = (statistics.median(one[at] for one in values) for at in (0, 1, 2))
     imported, peak = (max(one[at] for one in values) / 1024 for at in (3, 4))
-    # GNU time counts in hundredths.
+    # GNU time has a resolution of hundredths.
     by_cpu = f"{their_cpu / cpu:.0f}" if cpu >= 0.02 else f"over {their_cpu / 0.02:.0f}"
-    print(f"{begin} {parse:.2f} + {breakdowns:.2f} ({their_cpu:.2f}) | {peak:.0f} ({peak - imported:.0f}) | "
+    print(f"{row} {parse:.2f} + {breakdowns:.2f} ({their_cpu:.2f}) | {peak:.0f} ({peak - imported:.0f}) | "
           f"{(parse + breakdowns) / seconds:.0f} ({by_cpu}) | {peak / memory:.0f} ({(peak - imported) / memory:.0f}) |")
 
 
@@ -130,7 +130,7 @@ def hta(options, folder):
     print(f"\n### Traces of the PyTorch profiler: gctrace and {HTA}, median of {repetitions}\n")
     python, why = hta_python()
     if python and not pathlib.Path("/usr/bin/time").exists():
-        python, why = None, "no /usr/bin/time here (Debian, Ubuntu: apt-get install time)"
+        python, why = None, "no /usr/bin/time (Debian, Ubuntu: apt-get install time)"
     if not python:
         print(f"left out: {why}")
         return

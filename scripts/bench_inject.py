@@ -1,10 +1,10 @@
-"""What the injected library costs a program, per collection and per allocation; part `inject` of bench.py.
+"""Cost of the injected library per collection and per allocation; part `inject` of bench.py.
 
     bench_inject.py --library libgctrace_inject.so --python PYTHON... [--gctrace BINARY] [--repetitions 15]
 
-The library hands its ring to whoever listens; here that is this script, which empties it every 5 ms without
-looking at what is in it. With --gctrace (and root) whole recordings stand beside that, from within and by eBPF.
-Each repetition runs all variants in turns; times are of the program's processor.
+The library hands its ring to a listener; here that is this script, which drains it every 5 ms
+without decoding. With --gctrace (and root) whole recordings are added, in-process and by eBPF. Each
+repetition runs all variants alternately; times are CPU times of the program.
 """
 
 import argparse
@@ -31,20 +31,20 @@ if os.environ.get("BENCH_CALLBACK"):
     gc.callbacks.append(operator.is_)
 def timed(work, count):
     loop = range(count)
-    begin = time.process_time_ns()
+    start = time.process_time_ns()
     for _ in loop:
         work()
-    return (time.process_time_ns() - begin) / count
+    return (time.process_time_ns() - start) / count
 gc.disable()
 young = lambda: gc.collect(0)
-# Where every collection is of the whole heap there is time for fewer.
+# If every collection is a full one, there is time for fewer.
 count = 100_000 if timed(young, 100) < 20_000 else 1000
 print(json.dumps({"collection": timed(young, count), "allocation": timed(object, 1_000_000)}))
 """
 
 VARIANTS = {
     "nothing": None,
-    # What CPython itself takes to call anybody.
+    # What CPython itself needs for any callback.
     "a callback that does nothing": None,
     "library": "gc=1,stack=16,alloc=0,cuda=0",
     "library, no lines": "gc=1,stack=0,alloc=0,cuda=0",
@@ -59,7 +59,7 @@ RECORDINGS = {
 
 
 class Reader:
-    """Takes rings and empties them."""
+    """Accepts rings and drains them."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -85,7 +85,7 @@ class Reader:
                 ring[TAIL:TAIL + 8] = ring[HEAD:HEAD + 8]
 
     def forget(self):
-        """How many records the rings had, and no more of them."""
+        """Number of records in the rings, which are closed."""
         rings, self.rings = self.rings, []
         return sum(struct.unpack_from("<Q", ring, HEAD)[0] for ring in rings)
 
@@ -100,7 +100,7 @@ def environment(library, variant, path):
 
 
 def recording(gctrace, variant, path):
-    """The beginning of a command line."""
+    """The first words of a command line."""
     if variant not in RECORDINGS:
         return []
     trace = str(pathlib.Path(path).with_name("trace.json"))
@@ -108,7 +108,7 @@ def recording(gctrace, variant, path):
 
 
 def measure(library, gctrace, python, command, repetitions, value, path, reader):
-    """{variant: values}, all variants in turns."""
+    """{variant: values}, with all variants alternating."""
     names = [*VARIANTS, *(RECORDINGS if gctrace else [])]
     values = {variant: [] for variant in names}
     for turn in range(repetitions):
@@ -128,7 +128,7 @@ def spread(numbers, form):
 
 
 def added(values, unit, form):
-    """Median and middle half of what each variant costs beyond doing nothing, pair by pair."""
+    """Median and middle half of the cost of each variant compared with none, pair by pair."""
     print(f"| | {unit}, median | beyond doing nothing, median (middle half) |\n|---|---|---|")
     for variant, own in values.items():
         extra = [mine - base for mine, base in zip(own, values["nothing"])]
@@ -144,7 +144,7 @@ def loops(library, gctrace, python, repetitions, path, reader):
     both = measure(library, gctrace, python, ["-c", LOOPS], repetitions, lambda said: said, path, reader)
     print(f"\n### Injected library, {version(python)}: an empty `gc.collect(0)`, ns\n")
     added({variant: [one["collection"] for one in own] for variant, own in both.items()}, "ns", ".0f")
-    print(f"\n### Injected library, {version(python)}: `object()`, made and freed, ns\n")
+    print(f"\n### Injected library, {version(python)}: `object()`, created and freed, ns\n")
     added({variant: [one["allocation"] for one in own] for variant, own in both.items()}, "ns", ".1f")
 
 
@@ -152,7 +152,7 @@ def busy(library, gctrace, python, repetitions, iterations, path, reader):
     command = [str(CHECKOUT / "tests/python/busy.py"), "--iterations", str(iterations)]
     values = measure(library, gctrace, python, command, repetitions, lambda said: said["cpu_ns"] / 1e9, path, reader)
     print(f"\n### Injected library, {version(python)}: `tests/python/busy.py --iterations {iterations}`\n")
-    print("| | median s of processor | ratio to nothing, median (middle half) |\n|---|---|---|")
+    print("| | median s of CPU time | ratio to nothing, median (middle half) |\n|---|---|---|")
     for variant, own in values.items():
         ratios = [mine / base for mine, base in zip(own, values["nothing"])]
         print(f"| {variant} | {statistics.median(own):.4g} | {spread(ratios, '.4f')} |")
@@ -169,7 +169,7 @@ def measure_all(library, gctrace, pythons, repetitions, iterations):
 
 
 def inject(options, folder):
-    """As a part of bench.py: the library beside the binary."""
+    """As a part of bench.py: the library next to the binary."""
     library = pathlib.Path(options.gctrace).with_name("libgctrace_inject.so")
     if not library.exists():
         print(f"\n### Injected library\n\nleft out: no {library}")

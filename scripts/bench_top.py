@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What gctrace top costs: gctrace itself, and the program that it watches.
+"""Cost of gctrace top: of gctrace itself, and for the program that it watches.
 
-The program: threads (1,000) in one or several processes that call gc.collect(0) at fixed times, so that all of them
-together make a given number of pauses a second (10,000). gctrace's own CPU time is taken from outside, from
-/proc/PID/stat over some seconds in the middle of the run: printing JSON into /dev/null, with --record as well, as
-gctrace record, and with the view on a pseudo-terminal that is read all the time. What the program pays is its own CPU
-time per pause, untraced, under record and under top, one after the other in rounds.
+The program: threads (1,000) in one or several processes that call gc.collect(0) at fixed times, so
+that together they make a given number of pauses a second (10,000). gctrace's own CPU time is taken
+from /proc/PID/stat over some seconds in the middle of the run: printing JSON to /dev/null, also
+with --record, as gctrace record, and with the view on a pseudo-terminal that is read continuously.
+The program's cost is its own CPU time per pause, untraced, under record and under top, alternating
+in rounds.
 
     sudo python3 scripts/bench_top.py --gctrace target/release/gctrace
 """
@@ -30,8 +31,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 SETTLE_S = 4
 
 
-def collect_at(begin, every, until, counts, index):
-    due = begin
+def collect_at(start, every, until, counts, index):
+    due = start
     while due < until:
         wait = due - time.monotonic()
         if wait > 0:
@@ -42,31 +43,31 @@ def collect_at(begin, every, until, counts, index):
 
 
 def program(threads, rate, seconds):
-    """One process: says how many pauses it made, and the CPU time that it took from the first to the last."""
+    """One process: reports its number of pauses, and its CPU time from the first to the last."""
     gc.disable()
     threading.stack_size(256 * 1024)
     every = threads / rate
     counts = [0] * threads
-    begin = time.monotonic() + 1.5
-    workers = [threading.Thread(target=collect_at, args=(begin + every * index / threads, every, begin + seconds, counts, index))
+    start = time.monotonic() + 1.5
+    workers = [threading.Thread(target=collect_at, args=(start + every * index / threads, every, start + seconds, counts, index))
                for index in range(threads)]
     for worker in workers:
         worker.start()
-    time.sleep(max(0, begin - time.monotonic()))
+    time.sleep(max(0, start - time.monotonic()))
     cpu = time.process_time()
     for worker in workers:
         worker.join()
     print(json.dumps({"pauses": sum(counts), "cpu_s": time.process_time() - cpu,
-                      "wall_s": time.monotonic() - begin}), flush=True)
+                      "wall_s": time.monotonic() - start}), flush=True)
 
 
 def programs(options):
-    """All processes of the program: what they say is written to the file named by --told."""
+    """All processes of the program: their reports are written to the file named by --report."""
     each = [sys.executable, __file__, "--program", str(options.threads // options.processes),
             str(options.rate / options.processes), str(options.seconds)]
     running = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for _ in range(options.processes)]
-    told = [json.loads(process.communicate()[0]) for process in running]
-    pathlib.Path(options.told).write_text(json.dumps(told))
+    report = [json.loads(process.communicate()[0]) for process in running]
+    pathlib.Path(options.report).write_text(json.dumps(report))
 
 
 def cpu_s(pid):
@@ -84,7 +85,7 @@ def drain(descriptor):
 
 
 def on_terminal(command):
-    """Starts a command on a terminal of its own, which a thread reads."""
+    """Starts a command on its own terminal, which a thread reads."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
 
@@ -100,10 +101,10 @@ def on_terminal(command):
 
 
 def measure(options, gctrace_arguments, view=False):
-    """One run: CPU of gctrace in percent of a core, and what the program says of itself."""
+    """One run: CPU of gctrace in percent of a core, and the program's report."""
     with tempfile.TemporaryDirectory() as folder:
-        told = f"{folder}/told.json"
-        command = [sys.executable, __file__, "--told", told, "--threads", str(options.threads), "--rate", str(options.rate),
+        report = f"{folder}/report.json"
+        command = [sys.executable, __file__, "--report", report, "--threads", str(options.threads), "--rate", str(options.rate),
                    "--processes", str(options.processes), "--seconds", str(options.seconds)]
         outer = None
         if gctrace_arguments is not None:
@@ -114,21 +115,21 @@ def measure(options, gctrace_arguments, view=False):
         else:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         time.sleep(SETTLE_S)
-        before, begin = cpu_s(process.pid), time.monotonic()
+        before, start = cpu_s(process.pid), time.monotonic()
         time.sleep(options.seconds - SETTLE_S - 1)
-        own = (cpu_s(process.pid) - before) / (time.monotonic() - begin) * 100
+        own = (cpu_s(process.pid) - before) / (time.monotonic() - start) * 100
         if outer is not None:
-            while not os.path.exists(told):
+            while not os.path.exists(report):
                 time.sleep(0.2)
             time.sleep(1)
             os.write(outer, b"q")
         errors = process.communicate()[1]
         if process.returncode != 0:
             sys.exit(f"{command} ended with {process.returncode}: {errors}")
-        told = json.loads(pathlib.Path(told).read_text())
-    pauses = sum(one["pauses"] for one in told)
-    program_cpu = sum(one["cpu_s"] for one in told)
-    wall = max(one["wall_s"] for one in told)
+        report = json.loads(pathlib.Path(report).read_text())
+    pauses = sum(one["pauses"] for one in report)
+    program_cpu = sum(one["cpu_s"] for one in report)
+    wall = max(one["wall_s"] for one in report)
     return {"own": own, "rate": pauses / wall, "cpu_us": program_cpu / pauses * 1e6,
             "lost": bool(errors) and "LOST" in errors}
 
@@ -151,20 +152,20 @@ def main():
     parser.add_argument("--seconds", type=float, default=14)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="only runs whose name contains this")
-    parser.add_argument("--told", help=argparse.SUPPRESS)
+    parser.add_argument("--report", help=argparse.SUPPRESS)
     parser.add_argument("--program", nargs=3, type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.program:
         threads, rate, seconds = options.program
         return program(int(threads), rate, seconds)
-    if options.told:
+    if options.report:
         return programs(options)
     chosen = {name: run for name, run in RUNS.items() if not options.only or options.only in name}
     results = {name: [] for name in chosen}
     for _ in range(options.rounds):
         for name, (arguments, view) in chosen.items():
             results[name].append(measure(options, arguments, view))
-    print(f"{options.threads} threads in {options.processes} processes, {options.rate:.0f} pauses a second asked for, "
+    print(f"{options.threads} threads in {options.processes} processes, {options.rate:.0f} pauses a second requested, "
           f"median of {options.rounds}")
     print(f"{'':30} {'pauses/s':>9} {'gctrace, % of a core':>21} {'program, us CPU per pause':>26} {'of untraced':>12}")
     middle = lambda name, key: statistics.median(result[key] for result in results[name])

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Rounds of chaos: gctrace and what it records are killed, stopped and starved at random times, and
-# everything is judged afterwards. See tests/chaos/chaos.py, which has the options and takes them from here.
+# Rounds of chaos: gctrace and the programs it records are killed, stopped and starved at random
+# times, and the results are checked. See tests/chaos/chaos.py for the options, which are passed on.
 #
 #   scripts/chaos.sh [--seed N] [--rounds N] [--seconds N] [--kinds LIST] [--modes LIST] [--jobs N]
 #   scripts/chaos.sh --short           for continuous integration: a fixed seed, then one that is printed
 #
-# Needs root, and interpreters (scripts/interpreters.sh; without them, the system's). GCTRACE names another
-# binary than the one built here. Folders of rounds that failed are kept in a folder of /tmp that is printed.
+# Needs root, and interpreters (scripts/interpreters.sh; without them, the system's). GCTRACE names
+# another binary than the one built here. Folders of failed rounds are kept in a folder of /tmp that
+# is printed.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"

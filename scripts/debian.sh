@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Packages of other Debian releases than this machine's, downloaded and never
-# installed. Sourced by interpreters.sh and kernels.sh, which set `log`, a file.
+# Packages of Debian releases other than this machine's, downloaded but never installed. Sourced by
+# interpreters.sh and kernels.sh, which set `log`, a file.
 
 # debian_archive debian|debian-security: the archive this machine already uses,
 # which has the other releases too.
 debian_archive() {
     # shellcheck disable=SC1091
     [ "$(. /etc/os-release && echo "$ID")" = debian ] || return 1
-    # shellcheck disable=SC2016,SC2154  # apt's own variable; ours is set by who sources this
+    # shellcheck disable=SC2016,SC2154  # apt's own variable; ours is set by the sourcing script
     apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Component: main' 2>>"$log" |
         awk -v name="/$1/?\$" '$0 ~ name && !found { print; found = 1 }'
 }
@@ -20,13 +20,13 @@ debian_source() {
     if [ -e "$keyring" ]; then printf 'Signed-By: %s\n' "$keyring"; fi
 }
 
-# apt_options FOLDER: the array `options`, by which apt knows the sources in
-# FOLDER/sources only and keeps everything else in FOLDER too.
+# apt_options FOLDER: sets the array `options`, with which apt knows only the sources in
+# FOLDER/sources and keeps everything else in FOLDER too.
 apt_options() {
     local apt=$1
     mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
     : >"$apt/status"
-    # shellcheck disable=SC2034  # for who sources this
+    # shellcheck disable=SC2034  # for the sourcing script
     options=(-qq -o "Dir::Etc::SourceList=/dev/null" -o "Dir::Etc::SourceParts=$apt/sources"
         -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o "Dir::State::Status=$apt/status"
         -o "Acquire::Languages=none" -o "Acquire::Retries=2" -o "Acquire::http::Timeout=20"

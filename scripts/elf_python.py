@@ -1,5 +1,5 @@
-"""Small edits that make an executable of CPython taken out of a package run where
-it lies. The code, its addresses and its file offsets stay as packaged.
+"""Small edits that make a packaged executable of CPython run from any folder. The code, its
+addresses and its file offsets stay as packaged.
 
     elf_python.py relocate SOURCE TARGET LOADER    another loader, libraries in $ORIGIN/../l
     elf_python.py unfreeze BASE CORE MINOR         `python` of a freeze-core base
@@ -17,12 +17,12 @@ DT_NULL, DT_STRTAB, DT_SYMTAB, DT_RPATH, DT_DEBUG = 0, 5, 6, 15, 21
 ET_EXEC = 2
 # `mov $imm32, %rdi`: how _start of a non-PIE executable passes main (glibc's start.S).
 MOV_IMM32_RDI = b"\x48\xc7\xc7"
-# Short enough for the room of the packaged loader's name.
+# Short enough for the space of the packaged loader's name.
 RPATH = b"$ORIGIN/../l\0"
 
 
 class Elf:
-    """The few facts of a little-endian 64-bit ELF file that are needed here."""
+    """The few fields of a little-endian 64-bit ELF file that are needed here."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -47,7 +47,7 @@ class Elf:
         raise ValueError("address %#x is not in the file" % address)
 
     def dynamic(self):
-        """{tag: (entry's place, value)}; of DT_NULL the first."""
+        """{tag: (entry's place, value)}; for DT_NULL the first."""
         _, offset, _, size = self.segment(PT_DYNAMIC)
         entries = {}
         for at in range(offset, offset + size, 16):
@@ -75,12 +75,12 @@ class Elf:
 
 
 def relocate(source, target, loader):
-    """Names LOADER as the program's interpreter and gives it a library path.
+    """Makes LOADER the program's interpreter and gives it a library path.
 
-    The kernel reads the loader's name from the file, so the new name can stand at
-    the end, outside every segment. The old name's room takes the library path. Its
-    DT_RPATH (which, unlike DT_RUNPATH, also holds for libraries of libraries) takes
-    the entry of DT_DEBUG, which only debuggers read.
+    The kernel reads the loader's name from the file, so the new name can be at the end, outside
+    every segment. The old name's space takes the library path. Its DT_RPATH (which, unlike
+    DT_RUNPATH, also applies to libraries of libraries) takes the entry of DT_DEBUG, which only
+    debuggers read.
     """
     elf = Elf(source)
     header, room, address, size = elf.segment(PT_INTERP)
@@ -97,18 +97,17 @@ def relocate(source, target, loader):
 
 
 def unfreeze(base, core, minor):
-    """Writes CORE/bin/python: an ordinary `python` of BASE, the program that frozen
-    programs start with. CORE/lib/pythonMINOR holds the standard library.
+    """Writes CORE/bin/python: an ordinary `python` made from BASE, the program that frozen programs
+    start with. CORE/lib/pythonMINOR contains the standard library.
 
-    A base that exports Py_BytesMain: _start passes the address of `main` to the C
-    library; these four bytes become the address of Py_BytesMain. Any other imports
-    `__startup__`, looking in lib/ beside itself, first in the folder that
-    lib/library.dat names.
+    In a base that exports Py_BytesMain, _start passes the address of `main` to the C library; these
+    four bytes become the address of Py_BytesMain. Any other base imports `__startup__`, searching
+    lib/ next to itself, first the folder that lib/library.dat names.
     """
     elf = Elf(base)
     main = elf.symbol("Py_BytesMain")
     if main is not None:
-        assert elf.type == ET_EXEC, "only non-PIE bases are understood"
+        assert elf.type == ET_EXEC, "only non-PIE bases are supported"
         start = elf.offset(elf.entry)
         at = elf.data.find(MOV_IMM32_RDI, start, start + 64)
         assert at >= 0, "no `mov $main, %rdi` in _start"

@@ -1,6 +1,6 @@
-"""Runs fuzz targets in turn and counts what they did. See fuzz.sh, which builds them.
+"""Runs fuzz targets alternately and counts their runs. See fuzz.sh, which builds them.
 
-Noted in FOLDER/runs.tsv, a line for each run: target, runs, CPU seconds, corpus size, failures.
+Recorded in FOLDER/runs.tsv, a line for each run: target, runs, CPU seconds, corpus size, failures.
 """
 
 import argparse
@@ -13,13 +13,13 @@ import sys
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = CHECKOUT / "docs/measurements.md"
-# The table in DOCUMENT is between these.
+# The table in DOCUMENT is between these lines.
 BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
 
-# Target -> longest input in bytes, and what it is.
+# Target -> maximum length of an input in bytes, and what it is.
 TARGETS = {
     "read": (16384, "traces, ours and the PyTorch profiler's: reader and analysis"),
-    "live": (16384, "records as the live view takes them: its figures"),
+    "live": (16384, "records fed to the live view: its figures"),
     "resolve": (200000, "ELF files: where the collector is"),
     "code_object": (8192, "memory of a process: names, lines, stacks"),
     "ring": (65536, "memory shared with a traced program: records"),
@@ -30,7 +30,7 @@ SEEDS = {"read": "analysis/fuzz/seeds/read", "live": "analysis/fuzz/seeds/read"}
 
 
 def run(target, seconds, programs, folder):
-    """One run; (runs, CPU seconds, whether it failed)."""
+    """One run; returns (runs, CPU seconds, whether it failed)."""
     corpus, failed = folder / "corpus" / target, folder / "failed"
     corpus.mkdir(parents=True, exist_ok=True)
     failed.mkdir(exist_ok=True)
@@ -72,7 +72,7 @@ def fuzz(options):
 
 
 def count(folder):
-    """Adds what runs.tsv has to the table, and empties it."""
+    """Adds runs.tsv to the table, and empties it."""
     runs = folder / "runs.tsv"
     text = DOCUMENT.read_text()
     head, _, rest = text.partition(BEGIN)
@@ -102,8 +102,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
-    parser.add_argument("--rounds", type=int, default=1, help="how often each target gets its turn")
-    parser.add_argument("--count", action="store_true", help="adds what was run to docs/measurements.md")
+    parser.add_argument("--rounds", type=int, default=1, help="number of runs per target")
+    parser.add_argument("--count", action="store_true", help="add the recorded runs to docs/measurements.md")
     parser.add_argument("--folder", default=str(CHECKOUT / "target/fuzz"), help=argparse.SUPPRESS)
     parser.add_argument("--programs", help=argparse.SUPPRESS)
     options = parser.parse_args()

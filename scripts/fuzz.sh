@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes that gctrace did not write.
+# Fuzzes the code that reads bytes from other programs.
 #
 #   scripts/fuzz.sh [TARGET...] [--seconds N] [--rounds N]     default: every target, 10 s each, once
-#   scripts/fuzz.sh --count             adds what was run here to the table in docs/measurements.md
+#   scripts/fuzz.sh --count             adds the recorded runs to the table in docs/measurements.md
 #
-# Builds the targets of */fuzz with the stable toolchain: the flags below are what makes rustc instrument
-# for coverage, and the libFuzzer of libfuzzer-sys does the rest. Debug assertions and overflow checks are
-# on. Corpora grow in target/fuzz/corpus/TARGET, inputs that fail are kept in target/fuzz/failed. The runs
-# and their CPU time are noted in target/fuzz/runs.tsv.
+# Builds the targets of */fuzz with the stable toolchain: the flags below make rustc instrument for
+# coverage; the libFuzzer of libfuzzer-sys does the rest. Debug assertions and overflow checks are
+# on. Corpora grow in target/fuzz/corpus/TARGET, failing inputs are kept in target/fuzz/failed. The
+# runs and their CPU time are recorded in target/fuzz/runs.tsv.
 #
 # Exit code: 1 if a target failed.
 set -euo pipefail
@@ -19,7 +19,7 @@ if [ "${1:-}" = --count ]; then exec python3 "$checkout/scripts/fuzz.py" --count
 need_packages building "${build_packages[@]}" g++
 need_cargo
 folder=$checkout/target/fuzz
-machine=$(uname -m)-unknown-linux-gnu # named, so that build scripts are not instrumented
+machine=$(uname -m)-unknown-linux-gnu # explicit, so that build scripts are not instrumented
 flags=(-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg=fuzzing -Cdebug-assertions -Coverflow-checks)

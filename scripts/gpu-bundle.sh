@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds one folder that proves gctrace on a machine with an NVIDIA GPU, and nothing else: no
-# network, no compiler, no clang there.
+# Builds a folder that tests gctrace on a machine with an NVIDIA GPU, without network, compiler or
+# clang there.
 #
 #   scripts/gpu-bundle.sh [FOLDER]            (default: gpu-bundle)
 #   FOLDER/run.sh [OUT [PART...]]             there, as root, in under 9 minutes
 #
-# The other machine needs x86-64, the glibc of this one or a newer one, and a Python with PyTorch.
-# PROFILE names a cargo profile other than release, for trying the bundle itself.
+# The other machine needs x86-64, this machine's glibc or a newer one, and a Python with PyTorch.
+# PROFILE names a cargo profile other than release, for testing the bundle itself.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -15,7 +15,7 @@ limit_kib=61440
 need_packages building "${build_packages[@]}" binutils
 mkdir -p "${1:-gpu-bundle}"
 bundle=$(cd "${1:-gpu-bundle}" && pwd)
-# libelf and zlib inside the binary: the other machine may have neither.
+# Link libelf and zlib statically: the other machine may have neither.
 LIBBPF_SYS_LIBRARY_PATH=$(dirname "$(gcc -print-file-name=libelf.a)")
 export LIBBPF_SYS_LIBRARY_PATH
 profile=${PROFILE:-release}

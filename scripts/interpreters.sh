@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts CPython interpreters of many kinds into a folder and lists them in a
-# manifest, so that the tests can check every collector CPython ever had.
+# Puts CPython interpreters of many kinds into a folder and lists them in a manifest, so that the
+# tests can check every collector CPython ever had.
 #
 #   scripts/interpreters.sh [FOLDER]          (default: .interpreters)
 #
@@ -9,11 +9,11 @@
 # kind is a comma-separated list: shared|static, symbols|stripped,
 # generational|incremental|free-threaded, and `container` for a wrapper that
 # runs the interpreter in its own mount and pid namespace under its own root.
-# A kind that cannot be had here has `-` for version and path, and its note
-# says why: tests print it as a named skip.
+# An unavailable kind has `-` for version and path, and its note has the reason: tests print it as a
+# named skip.
 #
-# Owned here: where interpreters come from and how they are made to run here.
-# Not here: what is done with them.
+# Owned here: where interpreters come from and how they are made to run here. Not here: how they are
+# used.
 #
 # Sources, none of which touches the system's packages:
 #  * what is installed: /usr/bin/python3.*, pyenv's versions;
@@ -31,7 +31,7 @@ log=$folder/log.txt
 # shellcheck source-path=SCRIPTDIR source=debian.sh
 . "$here/debian.sh"
 
-# Debian releases and the interpreters wanted of each.
+# Debian releases, and the interpreters to take from each.
 debian_suites=(trixie forky)
 declare -A debian_versions=([trixie]="3.13" [forky]="3.14 3.15")
 # The libraries that these interpreters and their extension modules load.
@@ -66,7 +66,7 @@ library = [line.split()[-1] for line in maps if "/libpython" in line]
 print("%d.%d.%d" % v[:3], "free-threaded" if free else "incremental" if incremental else "generational",
       *library[:1])'
 
-# list NAME PATH NOTE [KIND]: a line for an interpreter that runs here.
+# list NAME PATH NOTE [KIND]: adds a line for an interpreter that runs here.
 list() {
     local name=$1 path=$2 note=$3 extra=${4:-} said version collector library linkage symbols
     if ! said=$("$path" -c "$describe" 2>>"$log"); then
@@ -134,8 +134,8 @@ debian_unpack() {
     rm -rf "$work"
 }
 
-# A copy of each interpreter that asks for the loader and the libraries it was
-# unpacked with; its code is the packaged one, byte for byte.
+# A copy of each interpreter with the loader and the libraries it was unpacked with; its code is the
+# packaged one, byte for byte.
 debian_relocate() {
     local suite=$1 root=$2 version
     mkdir -p "$root/usr/patched"
@@ -163,7 +163,7 @@ debian() {
     container trixie 3.13 "$reason"
 }
 
-# Debian's shared library of the same version, started by a program of one line.
+# Debian's shared library of the same version, started by a one-line program.
 debian_shared() {
     local suite=$1 version=$2 name=debian-$2-shared usr=$folder/$1/usr target
     target=$usr/shared/python$version
@@ -178,7 +178,7 @@ debian_shared() {
     list "$name" "$target" "Debian $suite's shared library"
 }
 
-# Fetches what is missing; says on stdout why it could not.
+# Downloads what is missing; prints the reason to stdout if that fails.
 debian_fetch() {
     local suite options archive wanting=
     for suite in "${debian_suites[@]}"; do
@@ -201,8 +201,8 @@ debian_fetch() {
     done
 }
 
-# An interpreter below its own root, in its own mount and pid namespace, as in a
-# container. /tmp and the checkout keep their paths, so scripts and results do.
+# An interpreter under its own root, in its own mount and pid namespace, as in a container. /tmp and
+# the checkout keep their paths, so scripts and results do.
 container() {
     local suite=$1 version=$2 reason=$3 wrapper=$folder/$1/python$2-container checkout
     local name=container-$version kind=static,stripped,generational,container
@@ -234,7 +234,7 @@ WRAPPER
 
 # -------------------------------------------------------------------- PyPI
 
-# A python whose pip works, made when the system's has none.
+# A python with a working pip, created if the system's has none.
 pip_python() {
     if python3 -m pip --version >>"$log" 2>&1; then
         echo python3
@@ -257,7 +257,7 @@ pip_download() {
 
 unzip_wheel() { python3 -m zipfile -e "$1" "$2" >>"$log" 2>&1; }
 
-# The standard library of MINOR, of which these wheels carry the C modules only.
+# The standard library of MINOR, of which these wheels contain the C modules only.
 standard_library() {
     local minor=$1 suite
     for suite in "${debian_suites[@]}"; do
@@ -269,17 +269,17 @@ standard_library() {
     return 1
 }
 
-# wheel_unpack NAME FREEZE_CORE_VERSION TAG MINOR: says why it could not.
+# wheel_unpack NAME FREEZE_CORE_VERSION TAG MINOR: prints the reason if it fails.
 wheel_unpack() {
     local name=$1 release=$2 tag=$3 minor=$4 work=$folder/.$1.new library core base
     library=$(standard_library "$minor") || {
-        echo "the standard library of $minor comes from Debian's packages, which are not here"
+        echo "the standard library of $minor comes from Debian's packages, which are not installed here"
         return 1
     }
     rm -rf "$work"
     pip_download "$work" "freeze-core==$release" --implementation cp --python-version "${minor/./}" --abi "$tag" \
         --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 || {
-        echo "freeze-core $release for $tag could not be had from PyPI (see $log)"
+        echo "freeze-core $release for $tag could not be downloaded from PyPI (see $log)"
         return 1
     }
     unzip_wheel "$work"/*.whl "$work/root"
@@ -324,7 +324,7 @@ if [ "$(uname -sm)" = "Linux x86_64" ]; then
     debian
     pypi
 else
-    missing all unknown "only Linux on x86-64 is catered for"
+    missing all unknown "only Linux on x86-64 is supported"
 fi
 printf '%s\n' "${rows[@]}" >"$manifest.new"
 mv "$manifest.new" "$manifest"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The first process of a kernel that scripts/kernels.sh boots: runs the checks of /kernels/plan, one
-# line 'folder<TAB>program<TAB>test' each, and turns the machine off. What it says goes to the serial
-# console; lines with '@check' in front are results:
+# line 'folder<TAB>program<TAB>test' each, and powers the machine off. Its output goes to the serial
+# console; lines that start with '@check' are results:
 #
 #   @check<TAB>TEST<TAB>ok | skipped | FAILED | TIMEOUT<TAB>REASON
 set -u
@@ -14,7 +14,7 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /tmp
-# gctrace trusts no library below a folder that others may write.
+# gctrace trusts no library below a folder that others may write to.
 chmod 755 /
 chmod 1777 /tmp /var/tmp /dev/shm
 mount -t tracefs tracefs /sys/kernel/tracing

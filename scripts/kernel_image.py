@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the file system that a kernel of scripts/kernels.sh boots with.
+"""Creates the file system that a kernel of scripts/kernels.sh boots with.
 
     kernel_image.py IMAGE < LIST
 
 LIST names files and folders, one a line; each goes to the same place in the image, with the folders
-and links on the way to it and, for programs, the libraries that they load. `SOURCE<TAB>PLACE` puts a
-file elsewhere. IMAGE is an uncompressed cpio archive ("newc"), which every Linux takes as its
+and links on the way to it and, for programs, the libraries that they load. `SOURCE<TAB>PLACE` puts
+a file elsewhere. IMAGE is an uncompressed cpio archive ("newc"), which every Linux accepts as its
 initramfs and unpacks in seconds, even emulated.
 """
 
@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 
-# What no test imports: four fifths of an installed CPython.
+# Not imported by any test: four fifths of an installed CPython.
 LEFT_OUT = {"test", "tests", "idlelib", "ensurepip", "site-packages", "dist-packages", "lib2to3", "tkinter", "turtledemo",
             "pydoc_data", "lib-tk", "share", "include"}
 
@@ -25,13 +25,14 @@ def left_out(name):
 
 
 class Image:
-    """What goes in, by its place: each place once, folders before what is in them."""
+    """The contents, by path: each path once, folders before their contents."""
 
     def __init__(self):
         self.sources = {}
 
     def add(self, source, place):
-        """A file, folder or link with everything on the way to it; where a link leads goes in too."""
+        """Adds a file, folder or link with everything on the way to it, and the target of a
+        link."""
         place = self.resolved_folder(os.path.normpath(place))
         if place in self.sources:
             return
@@ -42,7 +43,7 @@ class Image:
                 self.add(target, target)
 
     def resolved_folder(self, place):
-        """The place with the folders that lead to it added, links among them followed."""
+        """The path with its parent folders added, links among them resolved."""
         folder, name = os.path.split(place)
         if folder != "/":
             self.add(folder if os.path.isdir(folder) else "/", folder)
@@ -50,7 +51,7 @@ class Image:
         return os.path.join(folder, name)
 
     def add_libraries(self):
-        """What the programs that are in load."""
+        """Adds the libraries that the programs in the image load."""
         for library in libraries([source for source in self.sources.values() if is_program(source)]):
             self.add(library, library)
 
@@ -101,7 +102,7 @@ def is_program(path):
 
 
 def libraries(programs):
-    """What the loader would load for them, itself too."""
+    """The libraries that the loader would load for them, and the loader itself."""
     listed = subprocess.run(["ldd", *programs], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
     return sorted(path for path in set(re.findall(r"(/\S+) \(0x", listed.stdout)) if os.path.exists(path))
 

@@ -4,12 +4,12 @@
 #
 #   scripts/kernels.sh [VERSION...]        default: 5.10 6.1 6.12 newest
 #
-# VERSION is the beginning of a kernel's version, or `newest`. Kernels are downloaded from the archive
-# that this machine uses, of whichever Debian release has them, unpacked into .kernels/VERSION and never
-# installed; remove that folder to fetch anew. The machine boots from an image in memory with the tests,
-# gctrace and two interpreters of the manifest (scripts/interpreters.sh).
+# VERSION is a prefix of a kernel's version, or `newest`. Kernels are downloaded from the archive
+# that this machine uses, of whichever Debian release has them, unpacked into .kernels/VERSION and
+# never installed; remove that folder to download them again. The machine boots from an in-memory
+# image with the tests, gctrace and two interpreters of the manifest (scripts/interpreters.sh).
 #
-# The closing table has a line per check and a column per kernel. A kernel that cannot be had is a named
+# The closing table has a line per check and a column per kernel. An unavailable kernel is a named
 # skip. GCTRACE_KERNELS_CORE=short leaves out the checks that take longest.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
@@ -22,15 +22,16 @@ log=$folder/log.txt
 # shellcheck source-path=SCRIPTDIR source=debian.sh
 . "$checkout/scripts/debian.sh"
 
-# Seconds: for one check, for all checks of one kernel.
+# Limits in seconds: for one check, for all checks of one kernel.
 check_limit=${GCTRACE_KERNELS_CHECK_LIMIT:-300}
 limit=${GCTRACE_KERNELS_LIMIT:-1500}
 
-# Where Debian's kernels from 5.10 to the newest are.
+# Debian releases with kernels from 5.10 to the newest.
 main_suites=(bullseye bookworm bookworm-backports trixie trixie-backports forky sid)
 security_suites=(bullseye-security bookworm-security trixie-security)
 
-# The checks, as file:test. Interpreters: one static and stripped, one shared, with symbols where there is one.
+# The checks, as file:test. Interpreters: one static and stripped, one shared, with symbols if there
+# is one.
 core=(
     kernel_load:the_verifier_takes_every_program
     kernel_support:doctor_agrees_with_what_recording_does
@@ -61,9 +62,9 @@ if [ "${GCTRACE_KERNELS_CORE:-}" != short ]; then
     )
 fi
 core+=(kernel_support:nothing_is_left_behind)
-# Of the manifest; tests of others are skipped by name.
+# Names in the manifest; tests of others are skipped by name.
 interpreters=(system-3.11 pyenv-3.12 debian-3.13-shared)
-# What the tests and the interpreters call.
+# Programs that the tests and the interpreters call.
 commands=(sh bash env true touch sleep timeout cut grep head tail cat mkdir chmod chown mount umount uname setpriv setcap unshare
     stat dirname realpath setsid nice kill)
 
@@ -84,18 +85,19 @@ apt_lists() {
     apt-get "${options[@]}" update >>"$log" 2>&1 || true
 }
 
-# The newest package with a kernel whose version begins so.
+# The newest package with a kernel of this version prefix.
 kernel_package() {
     local version=$1 prefix='[0-9]+\.'
     if [ "$version" != newest ]; then prefix=${version//./\\.}'\.'; fi
-    # Up to 7.2 the image is in linux-image-*, later in linux-binary-*, which then carries the same name.
+    # Up to 7.2 the image is in linux-image-*, later in linux-binary-*, which then has the same
+    # name.
     apt-cache "${options[@]}" pkgnames linux- 2>>"$log" |
         sed -nE "s/^linux-(image|binary)-(${prefix}[0-9].*)-cloud-amd64\$/\2 \1/p" | grep -v -- -rc | sort -k1,1V -k2,2r |
         awk '{ if ($1 != version) kind = $2; version = $1; if ($2 == "binary") kind = $2 }
              END { if (version) print "linux-" kind "-" version "-cloud-amd64" }'
 }
 
-# fetch VERSION: puts the kernel at .kernels/VERSION/vmlinuz; says why it could not.
+# fetch VERSION: puts the kernel at .kernels/VERSION/vmlinuz; prints the reason if it fails.
 fetch() {
     local version=$1 package work=$folder/.$1.new found
     if [ -e "$folder/$version/vmlinuz" ]; then return 0; fi
@@ -105,7 +107,7 @@ fetch() {
     }
     package=$(kernel_package "$version")
     [ -n "$package" ] || {
-        echo "no Debian release in reach has such a kernel"
+        echo "no available Debian release has such a kernel"
         return 1
     }
     rm -rf "$work"
@@ -127,7 +129,7 @@ fetch() {
 
 # -------------------------------------------------------------------- image
 
-# What of an interpreter's files goes into the image.
+# The files of an interpreter that go into the image.
 interpreter_files() {
     local path=$1
     case $path in
@@ -138,7 +140,7 @@ print(*{line.split()[-1] for line in open("/proc/self/maps") if "/libpython" in 
     esac
 }
 
-# make_image FILE: the tests, what they need, and the plan.
+# make_image FILE: the tests, their dependencies, and the plan.
 make_image() {
     local programs=$folder/programs plan=$folder/plan entry name line gctrace
     # shellcheck disable=SC2046  # one word each
@@ -172,14 +174,15 @@ ENVIRONMENT
         awk -F'\t' '{ print $1 }' "$plan"
         while IFS=$'\t' read -r _ _ _ line _; do interpreter_files "$line"; done <"$folder/manifest.tsv"
     } >"$folder/list"
-    # Not the packages' sources, only their folders.
+    # The packages' folders only, without their sources.
     grep -vxE "$checkout(/(tracer|ebpf|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/kernel_image.py" "$1"
 }
 
 # --------------------------------------------------------------------- boot
 
-# boot VERSION: runs the checks; its console goes to .kernels/VERSION/console. Both processors are emulated by one
-# thread: by two, a kernel that changes its own code (probes, static calls) now and then ran the old one and panicked.
+# boot VERSION: runs the checks; its console goes to .kernels/VERSION/console. Both CPUs are
+# emulated by one thread: with two, a kernel that modifies its own code (probes, static calls)
+# sometimes executed the old code and panicked.
 boot() {
     local version=$1 console=$folder/$1/console code=0
     timeout -k 10 "$limit" qemu-system-x86_64 -accel tcg,thread=single -cpu max -smp 2 -m 2048 \
@@ -189,7 +192,7 @@ boot() {
     tr -d '\r' <"$console" >"$console.text"
     if grep 'unpacking failed' "$console.text"; then die "kernel $version: the image does not fit into the machine's memory"; fi
     sed -n 's/^@kernel\t//p' "$console.text" >"$folder/$version/release"
-    # Debian's kernels from 5.15 on have all that recording needs.
+    # Debian's kernels from 5.15 on have everything that recording needs.
     sed -n 's/^@check\t//p' "$console.text" |
         if printf '5.15\n%s\n' "$(cat "$folder/$version/release")" | sort -CV; then
             sed 's/\tskipped\trecording needs root/\tFAILED\trecording needs root/'
@@ -197,13 +200,13 @@ boot() {
             cat
         fi >"$folder/$version/results"
     if ! grep -qx '@end' "$console.text"; then
-        say "kernel $version did not get to the end (qemu ended with $code); its last lines:"
+        say "kernel $version did not reach the end (qemu ended with $code); its last lines:"
         tail -30 "$console.text" >&2
         printf 'the end\tFAILED\tsee %s\n' "$console.text" >>"$folder/$version/results"
     fi
 }
 
-# The table: a line per check, a column per kernel; below it, why something was not run or failed.
+# The table: a line per check, a column per kernel; below it, the reasons for skips and failures.
 table() {
     local version check result
     printf '\n%-64s' check
@@ -226,7 +229,7 @@ table() {
 versions=("$@")
 if [ ${#versions[@]} = 0 ]; then versions=(5.10 6.1 6.12 newest); fi
 if [ "$(uname -sm)" != "Linux x86_64" ]; then
-    echo "skipped kernels: only Linux on x86-64 is catered for"
+    echo "skipped kernels: only Linux on x86-64 is supported"
     exit 0
 fi
 need_packages "kernels in an emulated machine" binutils qemu-system-x86 python3

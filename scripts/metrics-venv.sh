@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a small virtual environment with the Prometheus project's Python package, whose
-# parsers check the page of metrics (1 MB).
+# Creates a small virtual environment with the Prometheus project's Python package, whose parsers
+# check the metrics page (1 MB).
 #
 #   scripts/metrics-venv.sh [FOLDER]            (default: .venv-metrics)
 #
-# Prints the path of its python. Where it cannot be had, says why on stderr and exits 1:
-# tests print it as a named skip.
+# Prints the path of its python. If that fails, prints the reason to stderr and exits with 1: tests
+# print it as a named skip.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -31,9 +31,9 @@ if [ -e "$folder/.complete" ] && works; then
 fi
 
 : >"$log"
-python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv here (Debian, Ubuntu: apt-get install python3-venv)"
+python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv (Debian, Ubuntu: apt-get install python3-venv)"
 rm -rf "$folder"
-python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be made (see $log)"
+python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$package" >>"$log" 2>&1 ||
     give_up "$package could not be installed (see $log)"
 works || give_up "$package is installed but does not import (see $log)"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with the programs that tests/programs runs.
+# Creates a virtual environment with the programs that tests/programs runs.
 #
 #   scripts/programs-venv.sh [FOLDER [short]]      (default: .venv-programs)
 #
-# `short` installs only what the short form of that tier needs (5 MB instead of 150).
-# Prints the path of its python. Where it cannot be had, says why on stderr and exits 1:
-# the programs that need it are named skips then.
+# `short` installs only what the short form of that tier needs (5 MB instead of 150). Prints the
+# path of its python. If that fails, prints the reason to stderr and exits with 1: the programs that
+# need it become named skips.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -30,9 +30,9 @@ exec 9>"$folder.lock"
 flock 9
 if [ ! -e "$folder/.complete-short" ] || ! "$folder/bin/python" -c '' 2>/dev/null; then
     : >"$log"
-    /usr/bin/python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv here (Debian, Ubuntu: apt-get install python3-venv)"
+    /usr/bin/python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv (Debian, Ubuntu: apt-get install python3-venv)"
     rm -rf "$folder"
-    /usr/bin/python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be made (see $log)"
+    /usr/bin/python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
     install "${short[@]}" || give_up "${short[*]} could not be installed (see $log)"
     touch "$folder/.complete-short"
 fi

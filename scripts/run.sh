@@ -3,10 +3,9 @@
 #
 #   scripts/run.sh [OPTIONS OF THE EXAMPLE...]      for example --steps 50
 #
-# Installs the system packages that are missing (Debian, Ubuntu), saying which
-# first. Works as root and as a user with sudo; only apt-get and the recording
-# are done as root, and the example itself runs as the user. Where nobody can be
-# root it is recorded from within.
+# Installs missing system packages (Debian, Ubuntu), and lists them first. Works as root and as a
+# user with sudo; only apt-get and the recording run as root, the example itself runs as the user.
+# Without root it is recorded in-process.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# What run.sh, test.sh and bench.sh share: system packages, who builds, who is root.
-# Run by itself it installs everything that building needs, and says so first.
+# Shared by run.sh, test.sh and bench.sh: system packages, the building user, root. Run by itself it
+# installs everything that building needs, and lists it first.
 #
-# Two users may be at work: the one who builds, who owns the checkout and has the
-# Rust toolchain, and root, who installs packages and records. As root without
-# sudo both are root; under `sudo scripts/...` the builder is the user who typed it,
-# if that user has cargo.
+# Two users may be involved: the builder, who owns the checkout and has the Rust toolchain, and
+# root, who installs packages and records. As root without sudo both are root; under
+# `sudo scripts/...` the builder is the user who typed it, if that user has cargo.
 set -euo pipefail
 
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -17,7 +16,7 @@ die() {
     exit 1
 }
 
-# The cargo of a user: what their login shell finds, or rustup's usual place.
+# A user's cargo: as found by their login shell, or rustup's usual place.
 cargo_of() {
     local user=$1 home found
     home=$(getent passwd "$user" | cut -d: -f6)
@@ -43,7 +42,7 @@ need_cargo() {
     [ -n "$cargo" ] || die "no Rust toolchain: install rustup, then 'rustup toolchain install stable' (1.88 or newer)"
 }
 
-# Runs a command as the one who builds.
+# Runs a command as the builder.
 as_builder() {
     local path
     path=$(dirname "$cargo"):$PATH
@@ -68,17 +67,17 @@ as_root() {
 build() {
     need_cargo
     if [ -d "$checkout/target" ] && ! as_builder test -w "$checkout/target"; then
-        die "$checkout/target belongs to another user; 'sudo chown -R $builder $checkout/target' mends it"
+        die "$checkout/target belongs to another user; 'sudo chown -R $builder $checkout/target' fixes it"
     fi
     (cd "$checkout" && as_builder "$cargo" "$@")
 }
 
-# need_packages WHAT_FOR PACKAGE...: installs what is missing, saying so first.
+# need_packages PURPOSE PACKAGE...: installs what is missing, and lists it first.
 need_packages() {
     local purpose=$1 package missing=()
     shift
     if ! command -v apt-get >/dev/null; then
-        say "this is not Debian or Ubuntu: make sure that $purpose has the like of: $*"
+        say "this is not Debian or Ubuntu: install the equivalents of these for $purpose: $*"
         return 0
     fi
     for package in "$@"; do
@@ -94,7 +93,8 @@ need_packages() {
         die "apt-get could not install: ${missing[*]}"
 }
 
-# Names of the integration tests of all crates. Folders `tests` within `src` hold parts of unit tests.
+# Names of the integration tests of all crates. Folders `tests` inside `src` contain parts of unit
+# tests.
 integration_tests() { (cd "$checkout" && find . -path ./target -prune -o -path '*/src/*' -prune -o -path '*/tests/*.rs' -printf '%P\n') | sed -n 's,.*/tests/\([^/]*\)\.rs$,\1,p' | sort -u; }
 
 # test_programs NAME...: the test programs of these files, patterns too, built, one per line as

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets everything up and runs all tests, in tiers:
 #
-#   plain    formatting, lints, unit and integration tests: for anyone
+#   plain    formatting, lints, unit and integration tests: no privileges
 #   kernel   BPF programs in the running kernel, real interpreters: root
 #   kernels  the core of the kernel tier on an old and on the newest stock kernel, emulated (scripts/kernels.sh)
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
@@ -13,10 +13,9 @@
 #
 #   scripts/test.sh [TIER...]                       default: all but programs, which takes two hours
 #
-# A tier that cannot run here is skipped, with the reason; so is a single test, which
-# prints a line 'skipped TEST: REASON'. The closing lines list both. Kernel and torch
-# tests are the files tests/kernel_*.rs and tests/torch_*.rs of any crate; everything
-# else is plain.
+# A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
+# 'skipped TEST: REASON'. The closing lines list both. Kernel and torch tests are the files
+# tests/kernel_*.rs and tests/torch_*.rs of any crate; everything else is plain.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -42,7 +41,7 @@ fail() {
     failed=yes
 }
 
-# step LOG COMMAND...: runs, shows and keeps the output.
+# step LOG COMMAND...: runs the command, shows and keeps its output.
 step() {
     local log=$logs/$1.log
     shift
@@ -50,6 +49,7 @@ step() {
 }
 
 lints() {
+    scripts/check-references.py --self-test && scripts/check-references.py || return 1
     if build fmt --version >/dev/null 2>&1; then
         build fmt --all --check || return 1
     else
@@ -94,7 +94,7 @@ plain() {
     fi
 }
 
-# The simulated GPU's libraries, for tests that need a GPU of known behaviour.
+# The simulated GPU's libraries, for tests that need a GPU of known behavior.
 simulated_gpu() {
     if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d probes/simgpu ]; then return 0; fi
     simulator=$(as_builder mktemp -d)
@@ -106,7 +106,8 @@ simulated_gpu() {
     fi
 }
 
-# As root gctrace loads no library that the builder could have replaced: the tests get a copy where only root writes.
+# As root gctrace loads no library that the builder could have replaced: the tests get a copy that
+# only root can write.
 trusted_library() {
     if [ "$(id -u "$builder")" = 0 ] || [ -n "${GCTRACE_INJECT_LIBRARY:-}" ]; then return 0; fi
     local built=${CARGO_TARGET_DIR:-$checkout/target}/debug/deps/libgctrace_inject.so
@@ -125,7 +126,7 @@ only_root_writes() {
     return 1
 }
 
-# The same where root builds in a place like /tmp.
+# The same if root builds in a folder like /tmp.
 trusted_target() {
     if [ "$(id -u "$builder")" != 0 ] || [ -n "${CARGO_TARGET_DIR:-}" ] || only_root_writes "$checkout"; then return 0; fi
     private_target=$(mktemp -d /var/lib/gctrace-tests.XXXXXX)
@@ -164,7 +165,7 @@ kernel() {
     elif [ ! -e /sys/kernel/btf/vmlinux ]; then
         note "kernel: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     else
-        # Namespaces of its own for one interpreter need root.
+        # Creating namespaces for one interpreter needs root.
         if [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
         simulated_gpu
         privileged kernel
@@ -172,9 +173,9 @@ kernel() {
 }
 
 kernels() {
-    # In a subshell: it ends the script where a package cannot be had.
+    # In a subshell: it ends the script if a package is unavailable.
     if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
-        note "kernels: skipped: there is no qemu-system-x86_64"
+        note "kernels: skipped: qemu-system-x86_64 is not installed"
     elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 6.1 newest; then
         note "kernels: passed"
     else
@@ -192,7 +193,8 @@ chaos() {
     fi
 }
 
-# torch_python TIER: a Python with PyTorch, in GCTRACE_TORCH_PYTHON; the tier is skipped where there is none.
+# torch_python TIER: sets GCTRACE_TORCH_PYTHON to a Python with PyTorch; the tier is skipped if
+# there is none.
 torch_python() {
     if [ -n "${GCTRACE_TORCH_PYTHON:-}" ]; then return 0; fi
     if ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch" 2> >(tee "$logs/torch-venv" >&2)); then
@@ -212,7 +214,7 @@ torch() {
     privileged torch
 }
 
-# The bundle for machines with a GPU, tried without one.
+# The bundle for machines with a GPU, tested without one.
 gpu_bundle() {
     local folder
     if ! can_be_root; then
@@ -284,6 +286,6 @@ if [ -n "$skipped" ]; then
     echo "$skipped"
 fi
 if [ -f "$logs/interpreters" ]; then
-    awk -F'\t' '$4 == "-" { print "interpreter not here: " $1 ": " $5 }' "$logs/interpreters"
+    awk -F'\t' '$4 == "-" { print "interpreter unavailable: " $1 ": " $5 }' "$logs/interpreters"
 fi
 [ -z "$failed" ]

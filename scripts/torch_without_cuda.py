@@ -2,12 +2,11 @@
 
     python torch_without_cuda.py
 
-That wheel links against libraries of several gigabytes which training on the CPU
-never calls; but the loader wants each of them there, with every symbol, before
-`import torch` returns. This writes an empty library for each one that is missing,
-holding the symbols asked for and nothing else, beside PyTorch's own. Run it with
-the python of the environment, after installing torch without its dependencies.
-Calling CUDA then crashes instead of failing well: for tests on the CPU only.
+That wheel links against libraries of several gigabytes that training on the CPU never calls; but
+the loader requires each of them, with every symbol, before `import torch` returns. This writes an
+empty library for each missing one, with just the requested symbols, next to PyTorch's own. Run it
+with the python of the environment, after installing torch without its dependencies. Calling CUDA
+then crashes instead of failing properly: for tests on the CPU only.
 
 Needs cc, ldd, nm and readelf. Not here: what is installed (torch-venv.sh).
 """
@@ -29,7 +28,7 @@ def linked(libraries):
     for library in libraries:
         for line in output("ldd", str(library)).splitlines():
             name, arrow, target = line.strip().partition(" => ")
-            if name == "libcuda.so.1":  # the driver's, which PyTorch opens where there is one
+            if name == "libcuda.so.1":  # the driver's, which PyTorch opens if there is one
                 continue
             if arrow and target == "not found":
                 missing.add(name)
@@ -39,15 +38,15 @@ def linked(libraries):
 
 
 def symbols(library, *options):
-    """{(name, version or "")} of the dynamic symbol table; weak references, which
-    may stay unresolved, left out."""
+    """{(name, version or "")} of the dynamic symbol table, without weak references, which may stay
+    unresolved."""
     lines = map(str.split, output("nm", "-D", *options, str(library)).splitlines())
     names = (line[-1].replace("@@", "@") for line in lines if line[-2] not in "wv")
     return {tuple(name.partition("@")[::2]) for name in names}
 
 
 def versions_of(library):
-    """{version: name of the library it is asked of}"""
+    """{version: name of the library that must provide it}"""
     file, versions = None, {}
     for line in output("readelf", "-VW", str(library)).splitlines():
         if match := re.search(r"File: (\S+)", line):
@@ -58,7 +57,7 @@ def versions_of(library):
 
 
 def asked_of_missing(libraries, missing, found):
-    """{library: {(symbol, version)}}; what has no version goes to the first."""
+    """{library: {(symbol, version)}}; symbols without a version go to the first."""
     defined = {name for path in {*found, *map(str, libraries)} for name, _ in symbols(path, "--defined-only")}
     asked = {name: set() for name in sorted(missing)}
     first = next(iter(asked))

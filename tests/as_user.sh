@@ -3,8 +3,8 @@
 #
 #   as_user.sh UID FOLDER... -- COMMAND...
 #
-# The FOLDERs can be read by that user even where a folder on the way to them is closed to others: in
-# a mount namespace of its own the closed folder is covered by an empty one that holds only them.
+# The FOLDERs are readable for that user even if a folder on the way to them is closed to others: in
+# its own mount namespace the closed folder is covered by an empty one that contains only them.
 set -eu
 
 if [ "${1-}" != --inside ]; then
@@ -25,7 +25,7 @@ closed() {
     echo "$found"
 }
 
-# The covered folders, each with a descriptor by which it is still reached.
+# The covered folders, each with a descriptor that still refers to it.
 covered=
 descriptor=3
 while [ "$1" != -- ]; do

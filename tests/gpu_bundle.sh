@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries scripts/gpu-bundle.sh without a GPU: the bundle runs where there is no network, no compiler and no built
+# Tests scripts/gpu-bundle.sh without a GPU: the bundle runs without network, compiler or built
 # checkout; with a part that hangs and one that fails; then again, by name.
 #
 #   tests/gpu_bundle.sh BUNDLE TORCH_PYTHON SIMGPU          as root
@@ -36,12 +36,12 @@ done
 ip link set lo up 2>/dev/null || true
 for compiler in gcc clang; do
     if echo 'int main(void) { return 0; }' | "$compiler" -x c - -o "$GCTRACE_GPU_WORK/a.out" 2>/dev/null; then
-        fail "$compiler still works here"
+        fail "$compiler still works"
     fi
 done
 
 cat >"$bundle/parts/hang.py" <<'PYTHON'
-"""Hangs, with a child in a session of its own that is stopped."""
+"""Hangs, with a stopped child in its own session."""
 import os, signal, subprocess, time
 LIMIT_S = 6
 def run(bench):
@@ -67,7 +67,7 @@ results = {result["part"]: result for result in json.load(open(sys.argv[1]))}
 assert results.pop("hang")["reason"].startswith("not done within"), results
 assert "made to fail" in results.pop("fail")["reason"]
 for name, result in results.items():
-    # What is compared with a second run or a busy machine may differ here; that every part comes to an end may not.
+    # Comparisons with a second run or on a busy machine may differ here; but every part must end.
     assert result["status"] in ("ok", "differs") or (result["status"] == "skipped" and result["reason"]), (name, result)
     assert result["status"] != "ok" or result["tables"], name
 assert results["facts"]["status"] == results["rate"]["status"] == results["inject"]["status"] == "ok", results
@@ -77,4 +77,4 @@ if pgrep -f 'sleep 1000|gctrace-gpu' >/dev/null; then fail "processes are left: 
 [ "$(grep -c '^| facts\|^| rate' "$out/table.md")" = 2 ] || fail "the second run's table"
 [ "$(du -sk "$out" | cut -f1)" -le 16384 ] || fail "more than 16 MiB of results"
 cat "$out/table.md"
-echo "gpu_bundle: every part came to an end"
+echo "gpu_bundle: every part ended"

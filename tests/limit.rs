@@ -1,5 +1,5 @@
-//! Waiting for processes in tests, with a limit: a test that hangs fails, and leaves nothing running.
-//! Included by path by the tests of every crate.
+//! Waits for processes in tests, with a limit: a test that hangs fails, and leaves nothing running.
+//! Included by path in the tests of every crate.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -22,14 +22,14 @@ use std::time::Instant;
 /// Far longer than any process of a test takes, on a busy machine too.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
-/// [`LIMIT`], or the seconds of `GCTRACE_TEST_PATIENCE` where that is longer: an emulated machine is slow.
+/// [`LIMIT`], or the seconds of `GCTRACE_TEST_PATIENCE` if longer: an emulated machine is slow.
 fn limit() -> Duration {
     let given = std::env::var("GCTRACE_TEST_PATIENCE").ok();
     let seconds = given.and_then(|text| text.parse().ok()).unwrap_or(0);
     LIMIT.max(Duration::from_secs(seconds))
 }
 
-/// What commands and children offer, with a limit.
+/// Methods of commands and children, with a limit.
 pub trait WithTimeout {
     /// Like `output` and `wait_with_output`.
     fn output_in_time(&mut self) -> std::io::Result<Output>;
@@ -85,7 +85,7 @@ fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
-/// A descendant may hold the pipe open for longer.
+/// A descendant may keep the pipe open for longer.
 fn whole(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     let Some(reader) = reader else {
         return Vec::new();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: what is counted at each allocation of the one process whose window is open. An object of its
- * own, loaded for --alloc only; the maps of maps.bpf.h and stack.bpf.h are the session's. Its probes come
- * and go every few hundred milliseconds.
+ * Owns: counting the allocations of the one process with an open window. A separate object, loaded
+ * for --alloc only; the maps of maps.bpf.h and stack.bpf.h are the session's. Its probes are
+ * attached and detached every few hundred milliseconds.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -12,27 +12,29 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 
-/* Classes of sizes: 16 bytes each up to 512 (pymalloc), then powers of two up to 1 MiB and more. */
+/* Size classes: 16 bytes each up to 512 (pymalloc), then powers of two up to 1 MiB, and one
+ * above. */
 #define SMALL_CLASSES 32
 #define SIZE_CLASSES 44
 #define SIZE_UNKNOWN 43
-/* Cookies: the number of a register in x86-64 encodings, or one of these and a constant above. */
+/* Cookies: the number of a register in x86-64 encodings, or one of these with a constant above
+ * it. */
 #define COOKIE_CONSTANT 16
 #define COOKIE_UNKNOWN 17
 
 struct allocations {
 	u64 hits;
-	u64 foreign_hits;      /* of other processes that have the same file                      */
-	u64 bytes;             /* of those whose size is known                                    */
+	u64 foreign_hits;      /* in other processes with the same file                           */
+	u64 bytes;             /* of those of known size                                          */
 	u64 classes[SIZE_CLASSES];
 };
 
-/* The process whose window is open. */
+/* The process with the open window. */
 struct alloc_window {
 	u64 runtime;           /* address of _PyRuntime                                           */
 	u32 pid;               /* 0: none                                                         */
 	u32 layout;            /* index into `layouts`                                            */
-	u32 stack_every;       /* one of so many hits takes a stack; 0: none                      */
+	u32 stack_every;       /* every Nth hit takes a stack; 0: none                            */
 	u32 reserved;
 };
 
@@ -50,7 +52,7 @@ struct {
 	__type(value, struct alloc_window);
 } alloc_window SEC(".maps");
 
-/* Only one thread at a time holds the lock of the interpreter, and only one process has a window. */
+/* Only one thread at a time holds the GIL, and only one process has a window. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -155,7 +157,7 @@ int at_allocation(struct pt_regs *context)
 	return 0;
 }
 
-/* Never used: it puts the records into the object's BTF. */
+/* Never used: it adds the records to the object's BTF. */
 struct alloc_types {
 	struct allocations allocations;
 	struct alloc_window alloc_window;

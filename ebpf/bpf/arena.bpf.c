@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: counting the arenas that CPython's allocator maps and unmaps, by the size of the mapping. Any
- * other private anonymous mapping of exactly that size counts too.
+ * Owns: counting the arenas that CPython's allocator maps and unmaps, by the size of the mapping.
+ * Any other private anonymous mapping of exactly that size counts too.
  */
 
 /* ARENA_SIZE of obmalloc.c: 1 MiB from 3.10 on (ARENA_BITS 20), 256 KiB before. */
@@ -19,7 +19,7 @@ struct {
 	__type(value, struct arenas);
 } arenas SEC(".maps");
 
-/* kernel/trace/trace_syscalls.c, struct syscall_trace_enter as perf hands it over */
+/* kernel/trace/trace_syscalls.c, struct syscall_trace_enter as perf passes it */
 struct syscall_enter {
 	u64 common;
 	u64 number;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: performance counters of threads, inside pauses and of whole processes.
+ * Owns: performance counters of threads, in pauses and of whole processes.
  *
- * Software counters are those that the kernel keeps in each task; they are read where they lie.
- * Hardware counters (and the CPU clock, which goes the same way) belong to a CPU: they are read
- * whenever a recorded thread comes to a CPU or leaves it, so that neither another thread's share nor
- * a move to another CPU spoils them. None of that exists in the loaded programs while no such
- * counter is asked for.
+ * Software counters are those that the kernel keeps in each task; they are read from it. Hardware
+ * counters (and the CPU clock, which is handled the same way) belong to a CPU: they are read
+ * whenever a recorded thread is scheduled in or out, so that neither other threads nor migrations
+ * distort them. None of that exists in the loaded programs if no such counter is requested.
  *
  * Not here: which counters a machine has, and opening them (user space).
  */
 #ifndef GCTRACE_COUNTERS_H
 #define GCTRACE_COUNTERS_H
 
-/* Chosen before loading. */
+/* Set before loading. */
 const volatile bool count_software = false;
 const volatile u32 hardware_mask = 0;  /* bit: enum hardware_counter                              */
 const volatile u32 possible_cpus = 1;
@@ -26,7 +25,7 @@ struct {
 	__type(value, u32);
 } perf_events SEC(".maps");
 
-/* Recorded processes: pid -> what it counted. User space removes them, after the last thread. */
+/* Recorded processes: pid -> its counts. User space removes them, after the last thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_PROCESSES);
@@ -34,7 +33,7 @@ struct {
 	__type(value, struct process_counts);
 } process_counts SEC(".maps");
 
-/* The same for hardware counters: in a map of its own, which takes no memory when there are none. */
+/* The same for hardware counters: in a map of its own, which takes no memory if there are none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);        /* set before loading                                      */
@@ -42,15 +41,15 @@ struct {
 	__type(value, struct process_hardware);
 } process_hardware SEC(".maps");
 
-/* Which recorded process runs on a CPU, and since which values. */
+/* The recorded process running on a CPU, and the counters when it was scheduled in. */
 struct cpu_hardware {
 	u32 pid;               /* 0: none                                                         */
 	u32 valid;             /* bit mask: counters in `base`                                    */
-	u32 switches;          /* changes whenever the CPU turns to another thread                */
+	u32 switches;          /* changes at every context switch                                 */
 	u32 tid;               /* of the running thread                                           */
 	struct hardware_counts base;
-	struct hardware_counts now;     /* working memory of sched_switch                         */
-	struct hardware_counts at_exit; /* working memory of everything else                      */
+	struct hardware_counts now;     /* scratch space of sched_switch                          */
+	struct hardware_counts at_exit; /* scratch space of everything else                       */
 };
 
 struct {
@@ -61,7 +60,7 @@ struct {
 } cpu_hardware SEC(".maps");
 
 enum counting {
-	COUNTING_NOT = 0,      /* in no pause, or at its begin                                    */
+	COUNTING_NOT = 0,      /* not in a pause, or at its start                                 */
 	COUNTING_ON_CPU = 1,   /* since `base`                                                    */
 	COUNTING_OFF_CPU = 2,
 };
@@ -69,12 +68,12 @@ enum counting {
 /* A thread inside a pause. */
 struct thread_hardware {
 	u32 counting;          /* enum counting                                                   */
-	u32 switches;          /* times it left a CPU; tells that a reading was interrupted       */
-	u32 valid;             /* bit mask: counters whose sum is right                           */
+	u32 switches;          /* times it left a CPU; shows interrupted readings                 */
+	u32 valid;             /* bit mask: counters with a valid sum                             */
 	u32 cpu;               /* of `base`                                                       */
 	struct hardware_counts base;
 	struct hardware_counts sum;     /* since the outermost pause began, up to `base`          */
-	struct hardware_counts result;  /* of the pause that ended last                           */
+	struct hardware_counts result;  /* of the last pause to end                               */
 	u32 result_valid;
 	u32 valid_at_begin[MAX_DEPTH];
 	struct hardware_counts at_begin[MAX_DEPTH];
@@ -105,7 +104,7 @@ static __always_inline void read_software(const struct task_struct *task, struct
 
 /* ---- hardware counters: arithmetic -------------------------------------------------------- */
 
-/* Reads all counters of this CPU; which of them could be read. */
+/* Reads all counters of this CPU; returns a mask of those that could be read. */
 static __always_inline u32 read_hardware(struct hardware_counts *into)
 {
 	u32 cpu = bpf_get_smp_processor_id(), valid = 0;
@@ -149,11 +148,11 @@ static __always_inline struct thread_hardware *thread_hardware_of(u32 tid)
 	return bpf_map_lookup_elem(&thread_hardware, &tid);
 }
 
-/* What the switching program changes while another program of the same thread looks at it. */
+/* What sched_switch changes while another program of the same thread reads it. */
 #define READ_ONCE(place) (*(volatile typeof(place) *)&(place))
 #define WRITE_ONCE(place, value) (*(volatile typeof(place) *)&(place) = (value))
 
-/* The sum up to now into `result`; which counters of it are right. */
+/* Stores the sum up to now in `result`; returns the mask of valid counters. */
 static __always_inline u32 sum_up(struct thread_hardware *own)
 {
 	u32 switches = READ_ONCE(own->switches);
@@ -174,7 +173,7 @@ static __always_inline u32 sum_up(struct thread_hardware *own)
 	return valid;
 }
 
-/* At the begin of a pause. An entry whose outermost pause was cut short is made new here. */
+/* At the start of a pause. An entry left by an outermost pause that was cut short is reset here. */
 static __always_inline void begin_hardware(u32 tid, u32 depth)
 {
 	struct thread_hardware *own = thread_hardware_of(tid);
@@ -195,12 +194,13 @@ static __always_inline void begin_hardware(u32 tid, u32 depth)
 	switches = READ_ONCE(own->switches);
 	own->valid = read_hardware(&own->base);
 	WRITE_ONCE(own->counting, COUNTING_ON_CPU);
-	/* Left the CPU between reading and saying so: what others did meanwhile is in it. */
+	/* The thread left the CPU between reading and recording: the values include other
+	 * threads. */
 	if (READ_ONCE(own->switches) != switches)
 		own->valid = 0;
 }
 
-/* At the end of a pause: its counts into `result`. */
+/* At the end of a pause: stores its counts in `result`. */
 static __always_inline void end_hardware(u32 tid, u32 depth)
 {
 	struct thread_hardware *own = bpf_map_lookup_elem(&thread_hardware, &tid);
@@ -240,7 +240,7 @@ static __always_inline void thread_leaves_cpu(u32 tid, const struct cpu_hardware
 	if (!own)
 		return;
 	own->switches += 1;
-	/* Leaves without having come: a switch was not seen. */
+	/* Leaves without having been scheduled in: a switch was missed. */
 	if (own->counting == COUNTING_OFF_CPU)
 		own->valid = 0;
 	if (own->counting != COUNTING_ON_CPU)
@@ -268,7 +268,7 @@ static __always_inline void thread_comes_to_cpu(u32 tid, const struct cpu_hardwa
 
 /* ---- hardware counters: processes --------------------------------------------------------- */
 
-/* Adds up to `now` what the CPU did for the process that it runs. */
+/* Adds the counts up to now to the process that the CPU runs. */
 static __always_inline void account(const struct cpu_hardware *here, const struct hardware_counts *now, u32 valid)
 {
 	u32 pid = here->pid;
@@ -288,8 +288,8 @@ static __always_inline void account(const struct cpu_hardware *here, const struc
 	}
 }
 
-/* The thread that leaves is not the one that came: what ran since then is not known, so it counts
- * for nobody. */
+/* The thread that leaves is not the one that was scheduled in: what ran since then is unknown, so
+ * it is not attributed. */
 static __always_inline void drop_stretch(u32 pid)
 {
 	struct process_hardware *process = bpf_map_lookup_elem(&process_hardware, &pid);
@@ -298,7 +298,7 @@ static __always_inline void drop_stretch(u32 pid)
 		__sync_fetch_and_add(&process->dropped, 1);
 }
 
-/* At a switch: interrupts are off, so nothing else of this CPU looks at its entry. */
+/* At a switch: interrupts are off, so nothing else on this CPU accesses its entry. */
 static __always_inline void switch_hardware(u32 previous, u32 previous_pid, u32 next, u32 next_pid)
 {
 	bool recorded = next_pid && is_followed(next_pid);
@@ -330,7 +330,7 @@ static __always_inline void switch_hardware(u32 previous, u32 previous_pid, u32 
 		thread_comes_to_cpu(next, here);
 }
 
-/* A thread ends, or begins another program: accounts for it up to now. */
+/* A thread exits, or execs another program: accounts for it up to now. */
 static __always_inline void settle_hardware(u32 pid)
 {
 	struct cpu_hardware *here;
@@ -350,8 +350,8 @@ static __always_inline void settle_hardware(u32 pid)
 
 /* ---- processes ---------------------------------------------------------------------------- */
 
-/* A process is born: all of its tasks' counters start at 0. `until_exec`: what it does before its
- * first exec is not its own (gctrace starting the command). */
+/* A process is forked: all of its tasks' counters start at 0. `until_exec`: work before its first
+ * exec is not counted (gctrace starting the command). */
 static __always_inline void begin_process_counts(u32 pid, u64 now, bool until_exec)
 {
 	struct process_counts counts = {};
@@ -367,7 +367,7 @@ static __always_inline void begin_process_counts(u32 pid, u64 now, bool until_ex
 	}
 }
 
-/* The command begins: counting starts here. */
+/* The command execs: counting starts here. */
 static __always_inline void restart_process_counts(u32 pid, u64 now)
 {
 	struct process_counts *counts = bpf_map_lookup_elem(&process_counts, &pid);
@@ -387,8 +387,8 @@ static __always_inline void restart_process_counts(u32 pid, u64 now)
 	}
 }
 
-/* A thread ends: its task's counters go into the sum. The kernel's own sum of ended threads is
- * complete only when they were reaped. */
+/* A thread exits: its task's counters are added to the sum. The kernel's own sum of exited threads
+ * is complete only after they are reaped. */
 static __always_inline void end_thread_counts(u32 pid)
 {
 	struct process_counts *counts = bpf_map_lookup_elem(&process_counts, &pid);
@@ -409,14 +409,14 @@ static __always_inline void end_thread_counts(u32 pid)
 
 #define PF_EXITING 4u /* include/linux/sched.h */
 
-/* Writes one task_counts for each living thread of the processes in `process_counts`. */
+/* Writes one task_counts for each live thread of the processes in `process_counts`. */
 SEC("iter/task")
 int list_tasks(struct bpf_iter__task *context)
 {
 	struct task_struct *task = context->task;
 	struct task_counts counts = {};
 
-	/* A thread that ends is, or will be in a moment, in its process's sum. */
+	/* An exiting thread is, or will shortly be, in its process's sum. */
 	if (!task || (task->flags & PF_EXITING))
 		return 0;
 	counts.pid = task->tgid;

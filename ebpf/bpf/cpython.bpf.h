@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: reading CPython's own memory: argument registers, the gc state and its statistics, by the
- * offsets of `struct layout`. A failed read is a value that says so, never an error of the program.
+ * Owns: reading CPython's memory: argument registers, the gc state and its statistics, by the
+ * offsets of `struct layout`. A failed read yields a value that marks it, never an error of the
+ * program.
  */
 #ifndef GCTRACE_CPYTHON_H
 #define GCTRACE_CPYTHON_H
@@ -33,8 +34,8 @@ static __always_inline s32 block_int(const struct block *block, u64 offset)
 	return *(const s32 *)(block->bytes + offset);
 }
 
-/* Each argument is loaded where it is chosen: left alone, the compiler chooses an address first and
- * loads after, which the verifier refuses for the context. */
+/* Each argument is loaded where it is selected: otherwise the compiler selects an address first and
+ * loads afterwards, which the verifier rejects for the context. */
 #define LOADED(field) ({ u64 loaded = registers->field; barrier_var(loaded); loaded; })
 
 /* The first to fifth integer argument of the x86-64 calling convention. */
@@ -58,13 +59,13 @@ static __always_inline s32 int_argument(struct pt_regs *registers, u32 which)
 struct gc_state {
 	u64 address;           /* 0 if it could not be found                                      */
 	u64 interpreter;       /* address of PyInterpreterState                                   */
-	u64 frame;             /* of the thread state, see `tstate_frame`; 0 if it was not given   */
-	s32 shift;             /* bytes by which the generations lie elsewhere than the layout says */
+	u64 frame;             /* of the thread state, see `tstate_frame`; 0 if not passed         */
+	s32 shift;             /* offset of the generations from their place in the layout          */
 	u32 reserved;
 };
 
-/* Copies the memory at `gc` and takes it for the gc state if it is one. CPython sets gc.generation0
- * to point into the gc state itself: a wrong offset or a shifted argument does not survive this. */
+/* Copies the memory at `gc` and accepts it if it is the gc state. CPython sets gc.generation0 to
+ * point into the gc state itself: a wrong offset or a shifted argument does not pass this check. */
 static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, struct gc_state *state,
 					  struct block *block)
 {
@@ -81,12 +82,13 @@ static __always_inline bool take_gc_state(const struct layout *layout, u64 gc, s
 	return true;
 }
 
-/* The fields of PyThreadState that are read lie below: the last is `current_frame` of 3.13 at 72. */
+/* The fields of PyThreadState that are read are below this: the last is `current_frame` of 3.13 at
+ * 72. */
 #define TSTATE_BYTES 80
 
 static __always_inline u64 tstate_word(const u64 *fields, u32 offset)
 {
-	/* chosen one by one: the verifier takes no variable offset into the stack */
+	/* selected one by one: the verifier accepts no variable offset into the stack */
 	switch (offset) {
 	case 16: return fields[2];
 	case 24: return fields[3];
@@ -96,7 +98,8 @@ static __always_inline u64 tstate_word(const u64 *fields, u32 offset)
 	}
 }
 
-/* Finds the gc state: through the thread state the function was given, or else in the main interpreter. */
+/* Finds the gc state: through the thread state that was passed to the function, or in the main
+ * interpreter. */
 static __always_inline void find_gc_state(struct pt_regs *registers, const struct point *point,
 					  const struct layout *layout, struct gc_state *state, struct block *block)
 {
@@ -134,7 +137,7 @@ static __always_inline void put(struct statistics *into, u32 generation, const s
 	into->uncollectable[generation] = item->uncollectable;
 }
 
-/* From 3.15: a ring of items for each generation, behind a pointer; the newest counts. */
+/* From 3.15 on: a ring of items for each generation, behind a pointer; the newest is valid. */
 static __always_inline bool read_ring(const struct layout *layout, u64 base, u32 generation, struct statistics *into)
 {
 	const struct generation_stats *where = &layout->generations[generation];
@@ -149,7 +152,7 @@ static __always_inline bool read_ring(const struct layout *layout, u64 base, u32
 	return true;
 }
 
-/* The statistics out of a copy of the gc state. */
+/* Extracts the statistics from a copy of the gc state. */
 static __always_inline bool read_statistics(const struct layout *layout, const struct block *block,
 					    struct statistics *into)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: calls of CUDA's, NCCL's and torch's functions. An object of its own, loaded for --cuda once such a
- * library is found; the maps of maps.bpf.h are the session's, the ring is its own, so that a flood of
- * launches displaces no pause. What each function is, its probe's cookie says (event.h).
+ * Owns: CUDA, NCCL and torch calls. A separate object, loaded for --cuda once such a library is
+ * found; the maps of maps.bpf.h are the session's, the ring is its own, so that a burst of launches
+ * displaces no pauses. The cookie of a probe describes its function (event.h).
  *
- * Layers call each other: cudaLaunchKernel calls cuLaunchKernel, ncclAllReduce launches kernels. The
- * outermost call of a thread is the one that is recorded. Calls nest as their stack frames do, so a call is
- * within another one that is open if its stack pointer is lower. That needs no count that a missed return
- * (longjmp, a C++ exception) could spoil.
+ * Layers call each other: cudaLaunchKernel calls cuLaunchKernel, ncclAllReduce launches kernels.
+ * Only the outermost call of a thread is recorded. Calls nest like their stack frames, so a call is
+ * nested in an open one if its stack pointer is lower. That needs no counter that a missed return
+ * (longjmp, a C++ exception) could corrupt.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -23,11 +23,12 @@ struct open_call {
 	u64 bytes;
 };
 
-/* What a thread is in. */
+/* The open calls of a thread. */
 struct calls {
 	struct open_call call;
 	struct open_call step;
-	/* The last launch whose end is not seen: it is open while its return address is in place. */
+	/* The last launch whose end is not probed: it is open while its return address is in
+	 * place. */
 	u64 launch_stack_pointer;
 	u64 launch_return;
 };
@@ -68,8 +69,8 @@ static __always_inline u64 read_word(u64 address)
 	return value;
 }
 
-/* Each argument is loaded where it is chosen: left alone, the compiler chooses an address first and
- * loads after, which the verifier refuses for the context. */
+/* Each argument is loaded where it is selected: otherwise the compiler selects an address first and
+ * loads afterwards, which the verifier rejects for the context. */
 #define LOADED(field) ({ u64 loaded = registers->field; barrier_var(loaded); loaded; })
 
 static __always_inline u64 argument(struct pt_regs *registers, u32 which)
@@ -171,7 +172,8 @@ static __always_inline void send_entry(struct pt_regs *registers, u64 cookie, u6
 	event->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);
 	put_grid(event, registers, (cookie >> CALL_GRID_SHIFT) & 0xff);
 	event->result = 0;
-	/* Its reader comes every few tens of milliseconds; waking it would cost the program. */
+	/* The ring is polled every few tens of milliseconds; waking its reader would cost the
+	 * program time. */
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
@@ -220,7 +222,7 @@ static __always_inline void open_call(struct open_call *call, struct pt_regs *re
 	call->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);
 }
 
-/* Whether a call that begins with this stack pointer is within another. */
+/* Whether a call entered with this stack pointer is nested in another. */
 static __always_inline bool is_nested(struct calls *calls, u64 stack_pointer)
 {
 	if (stack_pointer < calls->call.stack_pointer)
@@ -238,7 +240,7 @@ static __always_inline void step(struct calls *calls, struct pt_regs *registers,
 	u64 stack_pointer = registers->sp;
 
 	if (flags & CALL_AT_RET) {
-		/* Exactly there the return address lies, as at the first instruction. */
+		/* The return address is exactly there, as at the first instruction. */
 		if (calls->step.stack_pointer == stack_pointer) {
 			calls->step.stack_pointer = 0;
 			send_whole(&calls->step, now, 0);
@@ -246,7 +248,7 @@ static __always_inline void step(struct calls *calls, struct pt_regs *registers,
 	} else if (stack_pointer < calls->step.stack_pointer) {
 		count_call(CALL_NESTED, CALL_STEP);
 	} else {
-		/* One that an exception ends is known by this alone. */
+		/* This is the only way to notice one that an exception ended. */
 		send_entry(registers, cookie, now);
 		open_call(&calls->step, registers, cookie, now);
 	}
@@ -312,7 +314,7 @@ int at_call_return(struct pt_regs *context)
 	struct calls *calls = bpf_task_storage_get(&calls_of_thread, bpf_get_current_task_btf(), 0, 0);
 
 	stay_on_thread_stack(context);
-	/* The return address is off the stack. */
+	/* The return address is popped. */
 	if (!calls || !calls->call.stack_pointer || calls->call.stack_pointer + 8 != context->sp)
 		return 0;
 	calls->call.stack_pointer = 0;
@@ -320,7 +322,7 @@ int at_call_return(struct pt_regs *context)
 	return 0;
 }
 
-/* Never used: it puts the records into the object's BTF. */
+/* Never used: it adds the records to the object's BTF. */
 struct cuda_types {
 	struct cuda_call_event cuda_call_event;
 	struct device_memory_event device_memory_event;

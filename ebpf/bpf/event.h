@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What kernel and user space say to each other: the single source of truth. The Rust types come
- * from the BTF of these structs (see `src/wire.rs`), so the two sides cannot drift.
+ * The interface between the BPF programs and user space: the single source of truth. The Rust types
+ * are generated from the BTF of these structs (see `src/wire.rs`), so the two sides cannot drift.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC. Process and thread ids are those of the first pid
+ * Timestamps are nanoseconds of CLOCK_MONOTONIC. Process and thread ids are those of the first pid
  * namespace. Addresses are user-space addresses of the traced process.
  */
 #ifndef GCTRACE_EVENT_H
@@ -11,7 +11,7 @@
 
 /* ---- from user space: what to watch ------------------------------------------------------- */
 
-/* What is at a probed address. Cookie of a probe = index into the map `points`. */
+/* What is at a probed address. Cookie of a probe = index in the map `points`. */
 enum point_kind {
 	POINT_UNUSED = 0,
 	POINT_COLLECT = 1,        /* the collector's main function: entry and return          */
@@ -21,7 +21,7 @@ enum point_kind {
 	POINT_START_WORLD = 5,    /* free-threaded: _PyEval_StartTheWorld, entry              */
 	POINT_USDT_START = 6,     /* python:gc__start                                         */
 	POINT_USDT_DONE = 7,      /* python:gc__done                                          */
-	POINT_PROGRAM_ENTRY = 8,  /* the ELF entry point of a program that is held there once */
+	POINT_PROGRAM_ENTRY = 8,  /* the ELF entry point of a program, stopped there once     */
 	POINT_CODE_DEALLOC = 9,   /* a code object is freed: first argument                     */
 	POINT_KINDS = 10,
 };
@@ -35,83 +35,86 @@ enum point_kind {
 #define MAX_POINTS 1024
 #define MAX_LAYOUTS 256
 #define GENERATIONS 3
-/* Nested runs of one thread: only subinterpreters that collect inside each other's finalizers. */
+/* Nested collections of one thread: only subinterpreters that collect in each other's
+ * finalizers. */
 #define MAX_DEPTH 3
 #define MAX_THREADS 8192
 #define MAX_PROCESSES 32768
 #define MAX_INTERPRETERS 16384
 #define MAX_FILES 16384
-/* --stack-depth at most. */
+/* Maximum of --stack-depth. */
 #define MAX_STACK_DEPTH 64
-/* Bytes copied of a code object's strings, from the start of the string object on, and of its line
- * table: small enough for most, or large. What is longer, user space reads from the process. */
+/* Number of bytes copied of a code object's strings, from the start of the string object on, and of
+ * its line table: small is enough for most, or else large. User space reads longer ones from the
+ * process. */
 #define FILE_NAME_BYTES 384
 #define FUNCTION_NAME_BYTES 192
 #define SMALL_TABLE_BYTES 384
 #define LARGE_TABLE_BYTES 4096
 
 struct point {
-	__s64 runtime_delta;   /* address of _PyRuntime less address of the probed instruction    */
+	__s64 runtime_delta;   /* address of _PyRuntime - address of the probed instruction       */
 	__u32 kind;            /* enum point_kind                                                 */
 	__u32 layout;          /* index into `layouts`, or NO_OFFSET                              */
-	/* Which argument holds what at a POINT_COLLECT: 1 = first argument (rdi) .. 5 (r8)       */
+	/* Argument numbers at a POINT_COLLECT: 1 = first argument (rdi) .. 5 (r8)       */
 	__u32 tstate_register;
 	__u32 generation_register;
 	__u32 reason_register;
 	__u32 nofail_register;
-	__s32 fixed_generation; /* what this clone always collects, or ARGUMENT_UNKNOWN            */
+	__s32 fixed_generation; /* the one generation of this clone, or ARGUMENT_UNKNOWN           */
 	__u32 reserved;
 };
 
-/* What CPython counts for a generation: the same three fields, side by side, in every version. */
+/* CPython's statistics of a generation: the same three adjacent fields in every version. */
 struct stats_item {
 	__u64 collections;
 	__u64 collected;
 	__u64 uncollectable;
 };
 
-/* Where one generation's items are behind the pointer of 3.15. */
+/* The location of one generation's items behind the pointer of 3.15. */
 struct generation_stats {
 	__u32 base;            /* stats_item of the first                                         */
 	__u32 stride;          /* bytes from item to item (a ring), 0 for a single item           */
 	__u32 index;           /* offset of the ring's current index (one byte), or NO_OFFSET     */
 };
 
-/* How a frame says which instruction it executes. */
+/* How a frame stores the instruction it executes. */
 enum instruction_kind {
 	INSTRUCTION_INDEX = 1,    /* an int, -1 before the first; times `instruction_scale` bytes */
 	INSTRUCTION_POINTER = 2,  /* a pointer into the code object's bytes, or a thread's copy   */
 };
 
-/* Where the Python stack of a thread is, in bytes; NO_OFFSET where there is no such field. */
+/* Offsets in bytes that locate a thread's Python stack; NO_OFFSET: the version has no such
+ * field. */
 struct frame_layout {
 	__u32 tstate_frame;        /* in PyThreadState; NO_OFFSET: stacks cannot be read          */
-	__u32 frame_indirection;   /* 3.11, 3.12: in what tstate_frame points to                  */
+	__u32 frame_indirection;   /* 3.11, 3.12: in the target of tstate_frame                   */
 	__u32 frame_bytes;         /* all fields of the frame are below; not more than FRAME_BYTES */
 	__u32 frame_code;
 	__u32 frame_back;
 	__u32 frame_instruction;
 	__u32 instruction_kind;    /* enum instruction_kind                                       */
 	__u32 instruction_scale;
-	__u32 frame_owner;         /* one byte; SHIM_OWNER and more: no Python frame              */
+	__u32 frame_owner;         /* one byte; SHIM_OWNER and above: not a Python frame          */
 	__u32 frame_tlbc_index;    /* free-threaded 3.14 and later: which copy of the bytes       */
 	__u32 code_tag_mask;       /* bits of frame_code that are not address                     */
 	__u32 code_bytes;          /* in the code object: its instructions                        */
 	__u32 code_tlbc;           /* pointer to the copies                                       */
-	__u32 code_first_traceable;/* int: instructions before it belong to no visible frame      */
+	__u32 code_first_traceable;/* int: frames at earlier instructions are not visible         */
 	__u32 code_filename;       /* str                                                         */
 	__u32 code_name;           /* str                                                         */
 	__u32 code_first_line;     /* int                                                         */
 	__u32 code_line_table;     /* bytes                                                       */
 	__u32 bytes_length;        /* in a bytes: ssize_t                                         */
 	__u32 bytes_data;
-	/* The thread state of the thread that holds the GIL, where no argument says it.          */
+	/* The thread state of the thread that holds the GIL, if no argument has it.          */
 	__u32 runtime_tstate;      /* in _PyRuntime (3.8 - 3.11)                                  */
 	__u32 interpreter_gil;     /* in PyInterpreterState: pointer to the GIL (3.12 and later)  */
 	__u32 gil_holder;          /* in the GIL                                                  */
 };
 
-/* Offsets of one build of CPython, in bytes; NO_OFFSET where there is no such field. */
+/* Offsets of one build of CPython, in bytes; NO_OFFSET: the build has no such field. */
 struct layout {
 	__u32 tstate_interpreter;  /* in PyThreadState                                            */
 	__u32 interpreters_head;   /* in _PyRuntime                                               */
@@ -123,8 +126,8 @@ struct layout {
 	__u32 collecting;          /* int                                                         */
 	__u32 enabled;             /* int                                                         */
 	__u32 thresholds[GENERATIONS]; /* int                                                     */
-	/* A pointer that must hold the address gc state + check_target, give or take
-	 * MAX_SHIFT bytes by which a patched build (Debian's 3.13) moved its generations:
+	/* A pointer that must contain the address gc state + check_target, within MAX_SHIFT
+	 * bytes, by which a patched build (Debian's 3.13) moved its generations:
 	 * `thresholds` move along.                                                               */
 	__u32 check_pointer;
 	__u32 check_target;
@@ -136,21 +139,21 @@ struct layout {
 	/* The function itself tests `collecting` and returns at once if it is set (3.13 and later):
 	 * such calls are not collections.                                                        */
 	__u32 collecting_guards;
-	/* Counters of statistics miss some steps (3.14.0 - 3.14.4): do not drop a run for them.  */
+	/* Statistics miss some increments (3.14.0 - 3.14.4): do not drop a pause for that.            */
 	__u32 stats_incomplete;
 	struct frame_layout frames;
 };
 
 /* A recorded process. */
 struct followed_process {
-	__u32 incarnation;     /* another one for each program that it runs and for each process that
-				* has the pid in turn, never 0                                    */
+	__u32 incarnation;     /* unique for each program that it runs and each process that
+				* reuses the pid, never 0                                    */
 	__u32 code_deaths;     /* code objects freed so far, modulo 2^32                          */
-	__u32 from_exec;       /* recorded since it began to run its program, not attached or forked */
+	__u32 from_exec;       /* recorded since its exec, not attached or forked                    */
 	__u32 reserved;
 };
 
-/* An executable file as the kernel knows it. */
+/* An executable file, as identified by the kernel. */
 struct file_key {
 	__u64 inode;
 	__u64 device;
@@ -185,13 +188,13 @@ enum pause_flag {
 	PAUSE_IN_GC_COLLECT = 1,    /* the thread was inside gc.collect()                         */
 	PAUSE_IN_PYGC_COLLECT = 2,  /* the thread was inside PyGC_Collect                         */
 	PAUSE_FINALIZING = 4,       /* _PyRuntime._finalizing was set                             */
-	PAUSE_UNFINISHED = 8,       /* the thread ended inside; end_ns is that moment             */
+	PAUSE_UNFINISHED = 8,       /* the thread exited during it, at end_ns                     */
 	PAUSE_NO_STATS = 16,        /* statistics could not be read: generation from the argument */
 	PAUSE_FORKED = 32,          /* the process was forked inside its parent's pause           */
 	PAUSE_NOFAIL = 64,          /* 3.8 - 3.12: called by _PyGC_CollectNoFail (shutdown)       */
-	PAUSE_STACK_LOST = 128,     /* its stack was not seen before and could not be sent        */
+	PAUSE_STACK_LOST = 128,     /* its stack was new and could not be sent                    */
 	PAUSE_COUNTED = 256,        /* software counters were read                                */
-	PAUSE_SWITCH_MISSED = 512,  /* time off the CPU is not known                              */
+	PAUSE_SWITCH_MISSED = 512,  /* time off the CPU is unknown                                */
 };
 
 struct statistics {
@@ -200,7 +203,7 @@ struct statistics {
 	__u64 uncollectable[GENERATIONS];
 };
 
-/* What the kernel counts for each task, and so exact whatever CPU it is on. */
+/* The kernel's counters of each task, exact across CPU migrations. */
 struct software_counts {
 	__u64 page_faults;     /* minor and major                                                 */
 	__u64 major_faults;
@@ -220,12 +223,12 @@ enum hardware_counter {
 	HARDWARE_COUNTERS = 7,
 };
 
-/* As the kernel hands it out (struct bpf_perf_event_value): a counter that has to share the
- * processor's registers with others counts in a part of the time only. */
+/* As the kernel returns it (struct bpf_perf_event_value): a multiplexed counter counts only during
+ * part of the time. */
 struct hardware_value {
 	__u64 value;
 	__u64 enabled_ns;
-	__u64 running_ns;      /* in which it counted                                             */
+	__u64 running_ns;      /* time in which it counted                                        */
 };
 
 struct hardware_counts {
@@ -235,20 +238,20 @@ struct hardware_counts {
 /* Hardware counters of a process. */
 struct process_hardware {
 	struct hardware_counts counts;
-	__u64 dropped;         /* stretches on a CPU whose begin was not seen                     */
+	__u64 dropped;         /* intervals on a CPU with unseen start                            */
 };
 
 /* Software counters of a process: `ended` + those of its living threads - `base`. */
 struct process_counts {
 	__u64 since_ns;
-	__u64 until_exec;      /* counting begins at the next exec                                */
-	struct software_counts base; /* what its threads had before                               */
+	__u64 until_exec;      /* counting starts at the next exec                                */
+	struct software_counts base; /* counters of its threads before that                       */
 	__u64 base_run_ns;
-	struct software_counts ended; /* of threads that have ended                               */
+	struct software_counts ended; /* of exited threads                                        */
 	__u64 ended_run_ns;
 };
 
-/* A living thread, from the iterator over tasks. */
+/* A live thread, from the iterator over tasks. */
 struct task_counts {
 	__u32 pid;
 	__u32 tid;
@@ -265,13 +268,13 @@ struct pause_event {
 	__u64 end_ns;
 	__u64 off_cpu_ns;      /* time the thread was not running in between                      */
 	__u64 stopped_ns;      /* time other threads were stopped (free-threaded builds)          */
-	struct statistics moved; /* by how much each counter moved                                */
+	struct statistics moved; /* increase of each counter                                      */
 	__s64 interpreter;     /* id, or -1                                                       */
 	__s64 oldest_objects;  /* long_lived_total at the end, or -1                              */
 	__s64 heap_objects;    /* heap_size at the end, or -1                                     */
 	__s32 thresholds[GENERATIONS]; /* at the end, or -1                                       */
 	__s32 enabled;         /* at the end, or -1                                               */
-	__s32 counts[GENERATIONS]; /* of generations, at the begin, or -1                         */
+	__s32 counts[GENERATIONS]; /* of generations, at the start, or -1                         */
 	__s32 generation_argument; /* or ARGUMENT_UNKNOWN                                         */
 	__s32 reason_argument;     /* 0 heap, 1 shutdown, 2 manual; or ARGUMENT_UNKNOWN           */
 	__u32 point;           /* index into `points`                                             */
@@ -279,11 +282,11 @@ struct pause_event {
 	struct software_counts software; /* with PAUSE_COUNTED                                    */
 };
 
-/* Where hardware counters are recorded, this is sent instead. */
+/* Sent instead if hardware counters are recorded. */
 struct counted_pause_event {
 	struct pause_event pause;
 	__u32 asked;           /* bit mask of enum hardware_counter: recorded                     */
-	__u32 valid;           /* of these: known for this pause                                  */
+	__u32 valid;           /* of these: valid for this pause                                  */
 	struct hardware_counts hardware;
 };
 
@@ -291,10 +294,10 @@ struct counted_pause_event {
 struct frame {
 	__u64 code;            /* address of the code object                                      */
 	__u32 offset;          /* byte offset of the instruction; NO_OFFSET before the first      */
-	__u32 identity;        /* tells code objects apart that had the same address in turn      */
+	__u32 identity;        /* distinguishes code objects that reused an address               */
 };
 
-/* A stack when it is first met. */
+/* A stack when it is first seen. */
 struct stack_event {
 	__u32 kind;            /* EVENT_STACK                                                     */
 	__u32 pid;
@@ -306,8 +309,8 @@ struct stack_event {
 	struct frame frames[MAX_STACK_DEPTH];
 };
 
-/* A code object when it is first met: followed by SMALL_TABLE_BYTES or LARGE_TABLE_BYTES of its line
- * table. */
+/* A code object when it is first seen: followed by SMALL_TABLE_BYTES or LARGE_TABLE_BYTES of its
+ * line table. */
 struct code_event {
 	__u32 kind;            /* EVENT_CODE                                                      */
 	__u32 pid;
@@ -318,29 +321,29 @@ struct code_event {
 	__u32 file_name_bytes; /* valid bytes, 0 if it could not be read                          */
 	__u32 function_name_bytes;
 	__u32 table_bytes;     /* valid bytes                                                     */
-	__s64 table_length;    /* how long it is; -1 if it could not be read                      */
+	__s64 table_length;    /* its length; -1 if it could not be read                          */
 	__u8 file_name[FILE_NAME_BYTES];
 	__u8 function_name[FUNCTION_NAME_BYTES];
 };
 
-/* An allocation in a window that took a stack. */
+/* A sampled allocation in a window. */
 struct allocation_event {
 	__u32 kind;            /* EVENT_ALLOCATION                                                */
 	__u32 pid;
 	__u64 stack;           /* id of a stack_event                                             */
 };
 
-/* What came of the wish to hold a process. */
+/* Result of trying to stop a process. */
 enum hold {
 	HOLD_NOT_NEEDED = 0,
 	HOLD_STOPPED = 1,      /* it was sent SIGSTOP and waits for SIGCONT                       */
-	HOLD_OTHER_USER = 2,   /* it runs as a user whose processes may not be continued          */
-	HOLD_NOT_NOW = 3,      /* user space has not looked at the rings for a while, or ends     */
-	HOLD_SEEN = 4,         /* somebody would see it: a debugger, a shell with job control     */
-	HOLD_FAILED = 5,       /* too many are held, or the signal could not be sent              */
+	HOLD_OTHER_USER = 2,   /* it runs as a user whose processes gctrace may not resume        */
+	HOLD_NOT_NOW = 3,      /* user space has not polled for a while, or is ending             */
+	HOLD_SEEN = 4,         /* it would be noticed: a debugger, a shell with job control       */
+	HOLD_FAILED = 5,       /* too many are stopped, or the signal failed                      */
 };
 
-/* What a library is named like. */
+/* Kind of library, by its name. */
 enum library {
 	LIBRARY_NONE = 0,
 	LIBRARY_PYTHON = 1,
@@ -355,15 +358,15 @@ struct process_event {
 	__u64 at_ns;
 	struct file_key file;  /* EXEC: the executable; LIBRARY: the library                      */
 	__s32 exit_code;       /* EXIT: as wait(2) reports it                                     */
-	__u32 known;           /* EXEC, LIBRARY: the file need not be looked at                   */
+	__u32 known;           /* EXEC, LIBRARY: the file need not be examined                    */
 	__u32 library;         /* LIBRARY: enum library                                           */
-	__u32 parent_stopped;  /* the parent was stopped before the process was held              */
+	__u32 parent_stopped;  /* the parent was stopped before the process                       */
 };
 
-/* ---- calls of CUDA, NCCL and torch (cuda.bpf.c) ------------------------------------------- */
+/* ---- CUDA, NCCL and torch calls (cuda.bpf.c) ------------------------------------------------ */
 
-/* Cookie of such a probe: all that the program must know of the function. */
-#define CALL_FUNCTION_BITS 16        /* from bit 0: which function                                */
+/* Cookie of such a probe: all that the program needs to know about the function. */
+#define CALL_FUNCTION_BITS 16        /* from bit 0: id of the function                            */
 #define CALL_KIND_SHIFT 16           /* 8 bits: enum call_kind                                    */
 #define CALL_STREAM_SHIFT 24         /* 8 bits: where the stream is                               */
 #define CALL_BYTES_SHIFT 32          /* 8 bits: where the number of bytes is                      */
@@ -377,17 +380,17 @@ enum call_kind {
 	CALL_SET = 3,
 	CALL_ALLOCATE = 4,
 	CALL_FREE = 5,
-	CALL_EVENT = 6,          /* recording an event, or letting a stream wait for one              */
+	CALL_EVENT = 6,          /* recording an event, or making a stream wait for one               */
 	CALL_COLLECTIVE = 7,
 	CALL_STEP = 8,           /* a backward pass                                                   */
-	CALL_MEMORY = 9,         /* torch's caching allocator tells what it holds                     */
+	CALL_MEMORY = 9,         /* torch's caching allocator reports its memory                      */
 	CALL_KINDS = 10,
 };
 
 enum call_flag {
 	CALL_BOTH_ENDS = 1,      /* the return is probed too                                          */
 	CALL_ENCLOSES = 2,       /* entry only, and calls another probed function                     */
-	CALL_AT_RET = 4,         /* this probe sits on an instruction that returns                    */
+	CALL_AT_RET = 4,         /* this probe is on a return instruction                             */
 };
 
 /* Stream: 0 none, 1 to 6 that argument, or one of these. */
@@ -405,8 +408,8 @@ enum grid_place {
 	GRID_CONFIGURATION = 3,
 };
 
-/* A call. Of functions that are probed at the entry only, end is begin. A step is told when it begins, like
- * those, and once more, whole, when it returns. */
+/* A call. If only the entry is probed, end equals start. A step is sent when it starts, like those,
+ * and again, complete, when it returns. */
 struct cuda_call_event {
 	__u32 kind;            /* EVENT_CUDA_CALL                                                 */
 	__u32 pid;
@@ -415,26 +418,26 @@ struct cuda_call_event {
 	__u16 call_kind;       /* enum call_kind                                                  */
 	__u64 start_ns;
 	__u64 end_ns;
-	__u64 stream;          /* handle, as the function was given it                            */
+	__u64 stream;          /* handle, as passed to the function                               */
 	__u64 bytes;
 	__u32 grid[3];
-	__s32 result;          /* what it returned; 0 where only the entry is probed              */
+	__s32 result;          /* its result; 0 if only the entry is probed                       */
 };
 
-/* What torch's caching allocator holds on a device after it gave or took memory. */
+/* Memory of torch's caching allocator on a device after an allocation or a free. */
 struct device_memory_event {
 	__u32 kind;            /* EVENT_DEVICE_MEMORY                                             */
 	__u32 pid;
 	__u32 tid;
 	__u32 device;          /* c10::Device: type in the low byte, index in the next            */
 	__u64 at_ns;
-	__s64 bytes;           /* given to the program; negative: taken back                      */
+	__s64 bytes;           /* allocated by the program; negative: freed                       */
 	__u64 allocated;
 	__u64 reserved;
 };
 
-/* Indexes of the per-CPU map `call_counters`: hits, those within another recorded call, those of other
- * processes, and records lost because the ring was full; each by call kind. */
+/* Indexes in the per-CPU map `call_counters`: hits, those nested in another recorded call, those of
+ * other processes, and records lost because the ring was full; each by call kind. */
 enum call_counter {
 	CALL_HITS = 0,
 	CALL_NESTED = CALL_KINDS,
@@ -443,7 +446,7 @@ enum call_counter {
 	CALL_COUNTERS = 4 * CALL_KINDS,
 };
 
-/* Indexes of the per-CPU map `counters`: hits of recorded processes by point kind, hits of other
+/* Indexes in the per-CPU map `counters`: hits of recorded processes by point kind, hits of other
  * processes by point kind, then these. */
 enum counter {
 	COUNTER_HITS = 0,
@@ -451,10 +454,10 @@ enum counter {
 	COUNTER_LOST_PAUSES = 2 * POINT_KINDS, /* pause ring full                                 */
 	COUNTER_LOST_PROCESS_EVENTS,           /* process ring full                               */
 	COUNTER_LOST_THREADS,                  /* thread table full: pause not seen               */
-	COUNTER_LOST_DEPTH,                    /* nested deeper than MAX_DEPTH                    */
+	COUNTER_LOST_DEPTH,                    /* nested more than MAX_DEPTH deep                 */
 	COUNTER_NOTHING_DONE,                  /* calls that collected nothing: not pauses        */
 	COUNTER_LOST_PROCESSES,                /* process table full: process not followed        */
-	COUNTER_LOST_STACKS,                   /* pause ring full: a stack not seen before        */
+	COUNTER_LOST_STACKS,                   /* pause ring full: a new stack                    */
 	COUNTER_UNPROBED,                      /* collections counted by CPython, not by a probe  */
 	COUNTERS,
 };

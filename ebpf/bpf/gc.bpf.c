@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: pauses. A probe at the entry and one at the return of the collector's main function; the
- * pause is what happened to the interpreter's own statistics in between.
- * Not here: which processes are recorded (process.bpf.c), where the probes sit (user space).
+ * Owns: pauses. Probes at the entry and the return of the collector's main function; a pause is the
+ * change of the interpreter's own statistics in between. Not here: which processes are recorded
+ * (process.bpf.c), where the probes are placed (user space).
  */
 
-/* A run of the collector that has begun and not ended. */
+/* A collection that has started and not ended. */
 struct open_pause {
 	u64 start_ns;
 	struct gc_state gc;
@@ -17,8 +17,8 @@ struct open_pause {
 	s32 reason_argument;
 	u32 flags;
 	u32 point;
-	u32 nothing_to_do;     /* another run was going on: the call returns at once              */
-	u32 incarnation;       /* of its entry in `collectors`; 0: it has none                    */
+	u32 nothing_to_do;     /* another collection was running: the call returns at once        */
+	u32 incarnation;       /* of its entry in `collectors`; 0: none                           */
 	s32 counts[GENERATIONS];
 	u64 stack;
 	struct software_counts software;
@@ -26,15 +26,15 @@ struct open_pause {
 
 struct thread {
 	u64 switched_out_ns;
-	u64 switches_missed;   /* times it came to a CPU unseen                                   */
-	u64 off_cpu_ns;        /* grows while the thread has an open pause and does not run       */
-	u64 world_stopped_ns;  /* when this thread asked the others to stop, 0 if it did not      */
+	u64 switches_missed;   /* times it was scheduled in unseen                                */
+	u64 off_cpu_ns;        /* grows while the thread is off the CPU in a pause                */
+	u64 world_stopped_ns;  /* when this thread requested it, 0 if it did not                  */
 	u32 depth;             /* open pauses                                                     */
 	u32 in_gc_collect;
 	u32 in_pygc_collect;
 	u32 pid;
-	u64 main_interpreter;  /* its address, once it was met; it never moves                    */
-	/* Working memory. Not per CPU: a program on a preemptible kernel can be preempted by
+	u64 main_interpreter;  /* its address, once seen; it never moves                          */
+	/* Scratch space. Not per CPU: a program on a preemptible kernel can be preempted by
 	 * another thread's.                                                                      */
 	struct statistics after;
 	struct block block;
@@ -42,8 +42,8 @@ struct thread {
 	struct open_pause pauses[MAX_DEPTH];
 };
 
-/* Threads that have collected: tid -> struct thread. Kept until the thread ends, because making an
- * entry costs more than the rest of the probe. */
+/* Threads that have collected: tid -> struct thread. Kept until the thread exits, because creating
+ * an entry costs more than the rest of the probe. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_THREADS);
@@ -52,7 +52,7 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* The count of a generation lies behind its threshold (struct gc_generation, every version). */
+/* The count of a generation follows its threshold (struct gc_generation, every version). */
 #define COUNT_AFTER_THRESHOLD 4
 
 /* A struct thread is too large for the 512-byte BPF stack. */
@@ -99,8 +99,9 @@ static __always_inline u32 reason_flags(struct pt_regs *registers, const struct 
 	return flags;
 }
 
-/* The collector of one interpreter, by its own statistics. They grow with every collection, also with one
- * that runs in a function that is not probed (a copy of the collector, as Nuitka's programs have). */
+/* The collector of one interpreter, by its own statistics. They grow with every collection,
+ * including those in a function that is not probed (a copy of the collector, as in Nuitka's
+ * programs). */
 struct collector_key {
 	u64 gc;                /* address of its state                                            */
 	u32 pid;
@@ -108,12 +109,13 @@ struct collector_key {
 };
 
 struct collector {
-	u64 collections;       /* when the last pause ended                                       */
-	u32 open;              /* pauses that have begun and not ended                            */
+	u64 collections;       /* at the end of the last pause                                    */
+	u32 open;              /* pauses that have started and not ended                          */
 	u32 reserved;
 };
 
-/* One that is dropped for want of room begins anew: fewer collections are found missing, never too many. */
+/* An entry dropped for lack of room starts over: fewer collections are reported missing, never too
+ * many. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_INTERPRETERS);
@@ -126,8 +128,9 @@ static __always_inline u64 all_collections(const struct statistics *statistics)
 	return statistics->collections[0] + statistics->collections[1] + statistics->collections[2];
 }
 
-/* Counts the collections since the last pause of this interpreter that no probe saw. In free-threaded builds
- * another thread's may have ended without having returned: nothing is compared while one is open. */
+/* Counts this interpreter's collections since its last pause that no probe saw. In free-threaded
+ * builds another thread's collection may have ended without having returned: nothing is compared
+ * while one is open. */
 static __always_inline void enter_collector(struct open_pause *pause, u32 pid,
 					    const struct followed_process *process)
 {
@@ -138,23 +141,24 @@ static __always_inline void enter_collector(struct open_pause *pause, u32 pid,
 
 	pause->incarnation = key.incarnation;
 	if (!known) {
-		/* The first of a program that is recorded from its begin. */
+		/* The first pause of a program that is recorded from its start. */
 		if (process->from_exec && before)
 			count_many(COUNTER_UNPROBED, before);
 		bpf_map_update_elem(&collectors, &key, &first, BPF_NOEXIST);
 		return;
 	}
-	/* Read before it is raised: kernels before 5.12 have no atomic operation that returns a value. */
+	/* Read before it is incremented: kernels before 5.12 have no atomic operation that returns
+	 * a value. */
 	if (!known->open) {
 		if (before > known->collections)
 			count_many(COUNTER_UNPROBED, before - known->collections);
-		/* Less: a new interpreter at the place of one that is gone. */
+		/* Smaller: a new interpreter at the address of a previous one. */
 		known->collections = before;
 	}
 	__sync_fetch_and_add(&known->open, 1);
 }
 
-/* `moved`: collections since the begin of this pause. */
+/* `moved`: collections since the start of this pause. */
 static __always_inline void leave_collector(const struct open_pause *pause, u32 pid, u64 moved)
 {
 	struct collector_key key = { .gc = pause->gc.address, .pid = pid, .incarnation = pause->incarnation };
@@ -171,7 +175,7 @@ static __always_inline void leave_collector(const struct open_pause *pause, u32 
 	__sync_fetch_and_add(&known->open, -1);
 }
 
-/* What the gc state says at the begin: its counts and statistics. */
+/* Reads the gc state at the start: its counts and statistics. */
 static __always_inline void note_state(struct thread *thread, struct open_pause *pause, const struct layout *layout)
 {
 	const struct block *block = &thread->block;
@@ -184,7 +188,7 @@ static __always_inline void note_state(struct thread *thread, struct open_pause 
 		pause->flags |= PAUSE_NO_STATS;
 }
 
-/* Where the program is: calls that have nothing to do are not worth a stack. */
+/* The current stack; not taken for calls that have nothing to do. */
 static __always_inline void note_stack(struct pt_regs *registers, const struct point *point, struct thread *thread,
 				       struct open_pause *pause, const struct layout *layout,
 				       const struct followed_process *process)
@@ -239,7 +243,8 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		note_state(thread, pause, layout);
 	else
 		pause->flags |= PAUSE_NO_STATS;
-	/* Where the interpreter is given, or there is one collector for all; not that of another interpreter. */
+	/* If the interpreter was passed, or all share one collector; not the collector of another
+	 * interpreter. */
 	if (!(pause->flags & PAUSE_NO_STATS) && !pause->nothing_to_do &&
 	    (point->tstate_register != REGISTER_NONE || layout->gc_in_runtime != NO_OFFSET))
 		enter_collector(pause, pid, process);
@@ -249,7 +254,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		read_software(bpf_get_current_task_btf(), &pause->software);
 	if (hardware_mask)
 		begin_hardware(tid, depth);
-	/* Our own work is not part of the pause. */
+	/* Our own overhead is not part of the pause. */
 	pause->start_ns = bpf_ktime_get_ns();
 }
 
@@ -266,7 +271,7 @@ static __always_inline u64 moved(struct statistics *after, const struct statisti
 	return collections;
 }
 
-/* The ring is read every few tens of milliseconds anyway: waking its reader for each pause would
+/* The ring is polled every few tens of milliseconds anyway: waking its reader for each pause would
  * cost the traced program more than the rest of the probe. */
 static __always_inline u64 wake_flags(void)
 {
@@ -275,8 +280,8 @@ static __always_inline u64 wake_flags(void)
 	return filled > ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* Only the main interpreter, whose id is 0, is remembered by address: a new one often lies where the
- * last one was. */
+/* Only the main interpreter, with id 0, is remembered by address: a new one is often at the address
+ * of the previous one. */
 static __always_inline s64 interpreter_id(struct thread *thread, const struct layout *layout, u64 interpreter)
 {
 	s64 id = -1;
@@ -291,7 +296,8 @@ static __always_inline s64 interpreter_id(struct thread *thread, const struct la
 	return id;
 }
 
-/* What the copy of the gc state in `thread` says; nothing of it where there is no copy. */
+/* Fills in the fields from the copy of the gc state in `thread`; leaves them unknown without a
+ * copy. */
 static __always_inline void describe_heap(struct pause_event *event, const struct thread *thread,
 					  const struct layout *layout, const struct open_pause *pause, bool copied)
 {
@@ -317,7 +323,7 @@ static __always_inline struct pause_event *reserve_pause_event(u32 tid)
 	return &counted->pause;
 }
 
-/* The thread's own counters less those at the begin. */
+/* The thread's own counters minus those at the start. */
 static __always_inline void count_pause(struct pause_event *event, const struct open_pause *pause)
 {
 	read_software(bpf_get_current_task_btf(), &event->software);
@@ -344,7 +350,7 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->start_ns = pause->start_ns;
 	event->end_ns = now;
 	event->off_cpu_ns = thread->off_cpu_ns - pause->off_cpu_at_begin;
-	/* It runs now: if it is thought to be off the CPU, it came back unseen. */
+	/* It is running: if it is recorded as off the CPU, it was scheduled in unseen. */
 	if (thread->switched_out_ns || thread->switches_missed != pause->missed_at_begin)
 		event->flags |= PAUSE_SWITCH_MISSED;
 	event->stopped_ns = pause->stopped_ns;
@@ -409,7 +415,8 @@ static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
 		return;
 	thread->depth = open - 1;
 	depth = open - 1;
-	/* One register for the comparison and the uses, which the verifier does not connect otherwise. */
+	/* One register for the comparison and the uses; otherwise the verifier does not connect
+	 * them. */
 	asm volatile("" : "+r"(depth));
 	if (depth < MAX_DEPTH) {
 		__sync_fetch_and_add(&threads_in_pause, -1);
@@ -439,7 +446,7 @@ static __always_inline void leave_explicit(u32 kind, struct thread *thread)
 		thread->in_pygc_collect -= 1;
 }
 
-/* From the request to the release: what the other threads lose to this run. */
+/* From the request to the release: the time that other threads lose to this collection. */
 static __always_inline void world(u32 kind, u32 tid, u64 now)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);

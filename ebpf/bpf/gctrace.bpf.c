@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The one object that is loaded: the programs of every subject, over shared maps. */
+/* The object that is always loaded: the programs of every subject, with shared maps. */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
@@ -15,7 +15,8 @@
 #include "library.bpf.c"
 #include "arena.bpf.c"
 
-/* Never used: it puts the wire records into the object's BTF, from which the Rust types come. */
+/* Never used: it adds the wire records to the object's BTF, from which the Rust types are
+ * generated. */
 struct wire_types {
 	struct pause_event pause_event;
 	struct counted_pause_event counted_pause_event;

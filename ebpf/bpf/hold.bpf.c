@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: whether a process is held, that is: sent SIGSTOP until user space has placed its probes and continues it. As
- * little as possible is held, and nothing whose stop somebody would see (docs/adr/0003).
+ * Owns: whether a process is stopped, that is, sent SIGSTOP until user space has placed its probes
+ * and resumes it. As few processes as possible are stopped, and none whose stop would be noticed
+ * (docs/adr/0003).
  */
 
 #define SIGSTOP 19
@@ -13,16 +14,17 @@
 #define PIDTYPE_PGID 2
 #define PIDTYPE_SID 3
 
-/* An executable with CPython's collector inside is larger: the smallest one known has 5.3 MB. */
+/* An executable that contains CPython's collector is larger: the smallest known one has 5.3 MB. */
 #define SMALLEST_INTERPRETER (2 << 20)
-/* Generations of parents that are looked at. */
+/* Number of ancestors that are checked. */
 #define MOST_ANCESTORS 16
-/* Threads of a parent that wait for its children. */
+/* Maximum number of a parent's threads that are checked for waiting on children. */
 #define MOST_WAITING 4
-/* Session::follow gives it to processes that ran before. */
+/* Given by Session::follow to processes that were already running. */
 #define ATTACHED 1
 
-/* Mappings of libraries are seen (library.bpf.c): what links a libpython is held when it maps it, not at exec. */
+/* Library mappings are seen (library.bpf.c): a program that links a libpython is stopped when it
+ * maps it, not at exec. */
 bool sees_mappings = false;
 
 /* First eight bytes of a command's name, which is shorter, as a little-endian number. */
@@ -41,8 +43,8 @@ static __always_inline bool may_hold_collector(struct file *executable)
 	return !sees_mappings || BPF_CORE_READ(executable, f_inode, i_size) >= SMALLEST_INTERPRETER;
 }
 
-/* Programs that stop themselves when their child is stopped, or look after it otherwise. Most of them wait with
- * WUNTRACED, but their child may begin before they wait. */
+/* Programs that stop themselves when their child is stopped, or handle it otherwise. Most of them
+ * wait with WUNTRACED, but their child may run before they wait. */
 static __always_inline bool is_watcher_by_name(struct task_struct *task)
 {
 	union {
@@ -89,10 +91,10 @@ static __always_inline bool waits_for_stops(struct task_struct *task)
 }
 
 /*
- * Whether somebody would see that the current process is stopped, or it would come to harm by it: a debugger; a parent
- * that waits for stops; a shell with job control, where a process group has its parent in the same session. Should that
- * parent end while one of the group is stopped, the kernel ends all of the group (kill_orphaned_pgrp). The group of
- * gctrace itself has one that stays.
+ * Whether stopping the current process would be noticed or do harm: a debugger; a parent that waits
+ * for stops; a shell with job control, where a member of the process group has its parent in the
+ * same session. If that parent exits while a member is stopped, the kernel kills the whole group
+ * (kill_orphaned_pgrp). The group of gctrace itself has a member that stays.
  */
 static __noinline int would_be_seen(void)
 {
@@ -121,7 +123,8 @@ static __noinline int would_be_seen(void)
 	return 1;
 }
 
-/* Stops the current process, if it may be: enum hold. Never without an event on its way: nobody else would continue it. */
+/* Stops the current process, if permitted: enum hold. Never without an event for user space, which
+ * alone resumes it. */
 static __always_inline u32 hold(u32 pid, u64 now)
 {
 	if (hold_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != hold_only_user)
@@ -139,7 +142,7 @@ static __always_inline u32 hold(u32 pid, u64 now)
 	return HOLD_STOPPED;
 }
 
-/* Whether the parent of the current process is stopped: what it is later was not its user's doing. */
+/* Whether the parent of the current process is stopped: if so later, its user did not do it. */
 static __always_inline u32 parent_is_stopped(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: what else happens to a thread inside a pause: it leaves the CPU, ends, or forks.
- * Not here: pauses themselves (gc.bpf.c), counting at a switch (counters.bpf.h).
+ * Owns: other events of a thread during a pause: it leaves the CPU, exits, or forks. Not here:
+ * pauses themselves (gc.bpf.c), counting at a switch (counters.bpf.h).
  */
 
-/* Time off the CPU inside a pause. */
+/* Time off the CPU during a pause. */
 SEC("raw_tp/sched_switch")
 int on_switch(struct bpf_raw_tracepoint_args *context)
 {
@@ -24,7 +24,8 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 	tid = BPF_CORE_READ(previous, pid);
 	thread = tid ? bpf_map_lookup_elem(&threads, &tid) : 0;
 	if (thread && thread->depth) {
-		/* Leaves without having come: the tracepoint does not show every switch. */
+		/* Leaves without having been scheduled in: the tracepoint does not report every
+		 * switch. */
 		if (thread->switched_out_ns)
 			thread->switches_missed += 1;
 		thread->switched_out_ns = now;
@@ -38,7 +39,7 @@ int on_switch(struct bpf_raw_tracepoint_args *context)
 	return 0;
 }
 
-/* A thread that ends inside a pause: the pause ends with it, its statistics are not known. */
+/* A thread exits during a pause: the pause ends with it; its statistics are unknown. */
 static __always_inline void abandon_pauses(u32 tid, u64 now)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
@@ -61,7 +62,7 @@ static __always_inline void abandon_pauses(u32 tid, u64 now)
 		bpf_map_delete_elem(&thread_hardware, &tid);
 }
 
-/* A process forked inside a pause returns from the collector too, in its own time. */
+/* A process forked during a pause returns from the collector too, at its own time. */
 static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 now)
 {
 	struct thread *thread = bpf_map_lookup_elem(&threads, &parent_tid);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: noticing that a recorded process maps a library that may be a libpython, or one of CUDA, NCCL or torch. Which
- * library it is, user space finds out. Called from the system call tracepoint of arena.bpf.c: the one place where every
- * kernel shows a mapping.
+ * Owns: noticing that a recorded process maps a library that may be a libpython, or one of CUDA,
+ * NCCL or torch. User space determines which library it is. Called from the system call tracepoint
+ * of arena.bpf.c: the one place where every kernel exposes a mapping.
  */
 
-/* Libraries of CUDA, NCCL and torch too: set for --cuda. */
+/* Also watch for CUDA, NCCL and torch libraries: set for --cuda. */
 bool watch_libraries = false;
 
 /* include/uapi/asm-generic/mman-common.h */
@@ -28,7 +28,7 @@ static __always_inline u32 named_like(struct file *file)
 
 	if (bpf_probe_read_kernel(&start, sizeof(start), name))
 		return LIBRARY_NONE;
-	/* Upper-case letters too: libnvToolsExt. */
+	/* Also upper-case letters: libnvToolsExt. */
 	switch ((start | 0x202020202020ull) & NAME_MASK) {
 	case LIBPYT:
 		return LIBRARY_PYTHON;
@@ -54,8 +54,9 @@ static __always_inline struct file *file_of(u32 descriptor)
 	return file;
 }
 
-/* The mapping is not made yet. A process that maps a file not met before is held when it is: nothing of the library
- * has run then. Of a libpython each mapping is an event: it says which interpreter the process has. */
+/* The mapping does not exist yet. A process that maps a file not seen before is stopped when it
+ * does: nothing of the library has run then. Each mapping of a libpython is an event: it shows
+ * which interpreter the process has. */
 static __noinline int note_library(u32 descriptor)
 {
 	u64 now = bpf_ktime_get_ns();

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Owns: the maps that the programs share, and the small helpers on them. */
+/* Owns: the maps that the programs share, and small helpers for them. */
 #ifndef GCTRACE_MAPS_H
 #define GCTRACE_MAPS_H
 
-/* Chosen before loading; the verifier prunes what they switch off. */
+/* Set before loading; the verifier prunes what they disable. */
 const volatile bool follow_children = true;
 const volatile u64 ring_bytes = 1 << 24;
-/* An ordinary user with capabilities may not continue other users' processes: only this user's are
- * held then. ANY_USER: root, who may. */
+/* An ordinary user with capabilities may not resume other users' processes: then only this user's
+ * are stopped. ANY_USER: root, which may. */
 #define ANY_USER 0xffffffffu
 const volatile u32 hold_only_user = ANY_USER;
 
-/* With file capabilities gctrace has rights that its user lacks: only processes that this user could inspect are
- * followed then. ANY_USER: all. */
+/* With file capabilities gctrace has rights that its user lacks: then only processes that this user
+ * could inspect are followed. ANY_USER: all. */
 const volatile u32 follow_only_user = ANY_USER;
 const volatile u32 follow_only_group = 0;
 
-/* gctrace itself: neither it nor what it starts is recorded, the command excepted. */
+/* gctrace itself: neither it nor its children are recorded, except the command. */
 const volatile u32 gctrace_pid = 0;
 
-/* Until when programs may be held, in nanoseconds of CLOCK_MONOTONIC. User space moves it on as long as it looks at
- * the rings, and sets it to 0 when the recording begins to end: no hold is made that nobody waits for. */
+/* Until when programs may be stopped, in nanoseconds of CLOCK_MONOTONIC. User space advances it
+ * while it polls the rings, and sets it to 0 when the recording starts to end: no program is
+ * stopped that would not be resumed. */
 u64 hold_until_ns = 0;
-/* While not 0: children of this process are recorded (gctrace itself, while it starts the command). */
+/* If not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;
-/* Threads inside a pause, on the whole machine: lets sched_switch return at once when there is none. */
+/* Threads in a pause, system-wide: lets sched_switch return at once if there are none. */
 u64 threads_in_pause = 0;
 
 /* Never set. */
@@ -38,11 +39,13 @@ struct {
 } no_programs SEC(".maps");
 
 /*
- * Keeps a uprobe program on the stack of its thread. Since 6.13 the kernel gives large programs a private stack, one
- * per CPU (bpf_enable_priv_stack, kernel/bpf/verifier.c), but runs those of uprobe multi links preemptible and without
- * a guard against recursion (uprobe_prog_run, kernel/trace/bpf_trace.c): a second thread on the CPU overwrites the
- * stack of the one that was preempted, and the kernel follows what it finds there. Seen as an oops on 7.3 with
- * PREEMPT_LAZY. A program with a tail call gets none (check_max_stack_depth); this one is pruned.
+ * Keeps a uprobe program on the stack of its thread. Since 6.13 the kernel gives large programs a
+ * private stack, one per CPU (bpf_enable_priv_stack, kernel/bpf/verifier.c), but runs those of
+ * uprobe multi links preemptible and without a guard against recursion (uprobe_prog_run,
+ * kernel/trace/bpf_trace.c): a second thread on the CPU overwrites the stack of the one that was
+ * preempted, and the kernel then follows corrupted pointers. Seen as an oops on 7.3 with
+ * PREEMPT_LAZY. A program with a tail call gets no private stack (check_max_stack_depth); this tail
+ * call is pruned.
  */
 static __always_inline void stay_on_thread_stack(void *context)
 {
@@ -72,8 +75,8 @@ struct {
 	__type(value, struct followed_process);
 } followed SEC(".maps");
 
-/* Processes that we stopped and that nobody has continued yet: pid -> time of the stop. The
- * guardian holds this map, so that they go on even if gctrace is killed. */
+/* Processes that we stopped and that were not resumed yet: pid -> time of the stop. The guardian
+ * keeps this map open, so that they are resumed even if gctrace is killed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_PROCESSES);
@@ -81,7 +84,7 @@ struct {
 	__type(value, u64);
 } held SEC(".maps");
 
-/* Executables that user space has looked at: not held again. */
+/* Executables that user space has examined: not stopped again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_FILES);
@@ -94,7 +97,7 @@ struct {
 	__uint(max_entries, 1 << 24); /* set from --ring-size before loading */
 } pause_ring SEC(".maps");
 
-/* Its own ring: a storm of pauses must not lose the news that a process was held. */
+/* A separate ring: a burst of pauses must not displace the event that a process was stopped. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -120,7 +123,7 @@ static __always_inline void count(u32 which)
 	count_many(which, 1);
 }
 
-/* Microseconds, nearly: no pid comes again, and no program execs another, within one. */
+/* Microseconds, nearly: within one, no pid is reused and no process execs twice. */
 static __always_inline u32 incarnation_at(u64 now)
 {
 	return (u32)(now >> 10) | 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: which processes are recorded, and the events of their lives.
+ * Owns: which processes are recorded, and their lifecycle events.
  */
 
 static __always_inline struct process_event *reserve_process_event(u32 kind, u32 pid, u64 now)
@@ -25,7 +25,7 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 	return event;
 }
 
-/* Holds the process of an event, and says in it what came of that. */
+/* Stops the process of an event, and stores the result in the event. */
 static __always_inline void hold_for(struct process_event *event, bool attached)
 {
 	event->parent_stopped = parent_is_stopped();
@@ -46,8 +46,9 @@ static __always_inline void hold_at_program_entry(u32 pid, u64 now)
 #define DUMPABLE_MASK 3
 #define DUMPABLE_BY_USER 1
 
-/* Whether a process can be inspected by the users who own it: not one that runs a setuid program, or one that its
- * users may not read. What kernels after those of vmlinux.h call it is unknown: user space asks the kernel. */
+/* Whether a process can be inspected by its own user: not one that runs a setuid program, or a
+ * program that its user may not read. The name of the field in kernels after those of vmlinux.h is
+ * unknown: user space asks the kernel. */
 static __always_inline bool is_dumpable(struct task_struct *task)
 {
 	struct task_struct___state *with_state = (void *)task;
@@ -64,8 +65,9 @@ static __always_inline bool is_dumpable(struct task_struct *task)
 	return (flags & DUMPABLE_MASK) == DUMPABLE_BY_USER;
 }
 
-/* What __ptrace_may_access (kernel/ptrace.c) and cap_ptrace_access_check (security/commoncap.c) ask of a user without
- * capabilities. A process in a user namespace may have any in it: that of its own user is looked at by user space. */
+/* The checks of __ptrace_may_access (kernel/ptrace.c) and cap_ptrace_access_check
+ * (security/commoncap.c) for a user without capabilities. A process in a user namespace may have
+ * any capability in it: user space checks those of its own user. */
 static __always_inline bool may_follow(struct task_struct *task)
 {
 	const struct cred *cred;
@@ -175,14 +177,14 @@ int on_exit(struct bpf_raw_tracepoint_args *context)
 	struct process_event *event;
 	u64 now;
 
-	/* Threads may come here after the one that finds itself the last: they count as well. */
+	/* Threads may get here after the one that finds itself the last: they count as well. */
 	if (count_software || hardware_mask)
 		end_thread_counts(pid);
 	if (!is_followed(pid))
 		return 0;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(tid, now);
-	/* `live` is counted down before this tracepoint: 0 means that the last thread is leaving */
+	/* `live` is decremented before this tracepoint: 0 means that the last thread is exiting */
 	if (BPF_CORE_READ(task, signal, live.counter) != 0)
 		return 0;
 	bpf_map_delete_elem(&followed, &pid);

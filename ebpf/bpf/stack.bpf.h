@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: the Python stack of a thread. A stack is named by a hash of its frames; the frames, and what
- * is needed to name their lines, are sent when they are first met, while the code objects are alive
- * for certain. Used by every probe that wants a stack.
+ * Owns: the Python stack of a thread. A stack is identified by a hash of its frames; the frames,
+ * and the data needed to resolve their lines, are sent when they are first seen, while the code
+ * objects are certainly alive. Used by every probe that takes a stack.
  *
- * A code object may die and another take its address. A probe on the function that frees them
- * forgets the code object; the next one that is met there gets another identity. In a program that
- * frees none, as a training loop, a stack is known by one look.
+ * A code object may be freed and another take its address. A probe on the function that frees them
+ * forgets the code object; the next one seen there gets another identity. In a program that frees
+ * none, such as a training loop, one lookup recognizes a stack.
  */
 #ifndef GCTRACE_STACK_H
 #define GCTRACE_STACK_H
@@ -14,10 +14,11 @@
 /* --stack-depth: 0 turns stacks off. */
 const volatile u32 stack_depth = 0;
 
-/* Fields of a frame that are read, in every version: 3.8 has the last, at 104. */
+/* Maximum size of the fields of a frame that are read, in every version: 3.8 has the last, at
+ * 104. */
 #define FRAME_BYTES 112
-/* Frames that lie side by side are copied together: one read of user memory costs as much as four
- * hundred bytes of it. */
+/* Adjacent frames are copied together: one read of user memory costs as much as four hundred bytes
+ * of it. */
 #define FRAMES_BYTES 2048
 #define PAGE_BYTES 4096
 /* FRAME_OWNED_BY_CSTACK of 3.12 (3), FRAME_OWNED_BY_INTERPRETER (3) and _CSTACK (4) of 3.14. */
@@ -41,7 +42,7 @@ struct seen_stack {
 	u32 reserved;
 };
 
-/* Stacks that user space knows, by addresses and instructions. Those not met for long are forgotten
+/* Stacks that user space knows, by addresses and instructions. Those not seen for long are evicted
  * and sent again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -50,7 +51,7 @@ struct {
 	__type(value, struct seen_stack);
 } seen_stacks SEC(".maps");
 
-/* Code objects that user space knows, and their identities. */
+/* Code objects that user space knows, with their identities. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, SEEN_CODES);
@@ -58,7 +59,7 @@ struct {
 	__type(value, u32);
 } seen_codes SEC(".maps");
 
-/* A walk: where it reads and what it found. Too large for the BPF stack. */
+/* The state of a walk. Too large for the BPF stack. */
 struct walk {
 	u64 hash;
 	u64 next;              /* address of the next frame                                       */
@@ -110,8 +111,8 @@ static __always_inline bool copy_frames(struct walk *walk, u64 from, u64 bytes)
 
 #define NOT_COPIED (~0ull)
 
-/* The position of the next frame in what was copied. From 3.11 on a thread's frames lie one behind the
- * other, each above the one that called it: what lies before this one in its page is copied too. */
+/* The position of the next frame in the copy. From 3.11 on a thread's frames are adjacent, each
+ * above the one that called it: the part of the page before this one is copied too. */
 static __always_inline u64 position_of_frame(struct walk *walk, const struct frame_layout *layout)
 {
 	u64 frame = walk->next, bytes = layout->frame_bytes, before;
@@ -136,8 +137,8 @@ static __always_inline u32 read_u32(u64 address)
 	return value;
 }
 
-/* Where the instructions are that the frame executes: a free-threaded build has a copy for each
- * thread, the first of which lies in the code object. */
+/* Start of the instructions that the frame executes: a free-threaded build has a copy for each
+ * thread, the first of which is in the code object. */
 static __always_inline u64 instructions_of(const struct walk *walk, u64 at, const struct frame_layout *layout, u64 code)
 {
 	u32 copy = layout->frame_tlbc_index == NO_OFFSET ? 0 : frame_int(walk, at, layout->frame_tlbc_index);
@@ -159,9 +160,9 @@ static __always_inline u32 instruction_offset(const struct walk *walk, u64 at, c
 	return offset < 0 || offset > 0x7fffffff ? NO_OFFSET : (u32)offset;
 }
 
-/* A frame whose function has not begun: sys._getframe() leaves it out. In 3.11 a collection, and so
- * Python code, can run while a frame makes its cells. From 3.12 on it cannot: collections wait for
- * the next check of the evaluation loop, and there is no offset to look at. */
+/* A frame of a function that has not started: sys._getframe() leaves it out. In 3.11 a collection,
+ * and so Python code, can run while a frame creates its cells. From 3.12 on it cannot: collections
+ * wait for the next check of the evaluation loop, and there is no offset to read. */
 static __always_inline bool is_incomplete(const struct frame_layout *layout, u64 code, u32 owner, u32 offset)
 {
 	u32 first;
@@ -173,9 +174,9 @@ static __always_inline bool is_incomplete(const struct frame_layout *layout, u64
 	return offset == NO_OFFSET ? first > 0 : offset < first;
 }
 
-/* Takes one frame; 0 at the end of the stack. Not static, as others below: the verifier looks at such a
- * function once and not again for each of the steps (0.2 s less at every start). It may be given
- * nothing, as far as the verifier knows. */
+/* Processes one frame; returns 0 at the end of the stack. Not static, like others below: the
+ * verifier checks such a function once and not for each step (0.2 s faster at every start). As far
+ * as the verifier knows, its argument may be null. */
 __noinline int step(struct walk *walk, const struct frame_layout *layout)
 {
 	u32 owner, offset, depth;
@@ -208,8 +209,8 @@ __noinline int step(struct walk *walk, const struct frame_layout *layout)
 	return true;
 }
 
-/* The begin of a string object, or as much of it as lies in its first page: behind a small object at
- * the end of the heap there may be no memory yet. Names span two pages at most. */
+/* The start of a string object, or the part of it in its first page: after a small object at the
+ * end of the heap there may be no mapped memory. Names span two pages at most. */
 static __always_inline u32 read_string(u8 *into, u32 most, u64 address)
 {
 	u64 in_page = PAGE_BYTES - (address & (PAGE_BYTES - 1));
@@ -270,7 +271,8 @@ __noinline u32 identity_of(const struct walk *walk, const struct frame_layout *l
 	known = bpf_map_lookup_elem(&seen_codes, &key);
 	if (known)
 		return *known;
-	/* no two within one nanosecond, and none again within four seconds at the same address */
+	/* no two within one nanosecond, and none repeated within four seconds at the same
+	 * address */
 	identity = (u32)bpf_ktime_get_ns() | 1;
 	frame->identity = identity;
 	table = read_pointer(key.code + layout->code_line_table);
@@ -306,7 +308,7 @@ static __always_inline bool send_stack(const struct walk *walk, u64 id)
 
 #define STACK_LOST 1ull
 
-/* The id of a stack, none of whose code objects was looked at since one died. */
+/* The id of a stack, none of whose code objects was checked since one was freed. */
 __noinline u64 check_stack(struct walk *walk, const struct frame_layout *layout, u32 code_deaths)
 {
 	struct seen_stack seen = { .code_deaths = code_deaths };
@@ -315,7 +317,8 @@ __noinline u64 check_stack(struct walk *walk, const struct frame_layout *layout,
 
 	if (!walk || !layout)
 		return STACK_LOST;
-	/* the key of a map lies on the stack: kernels before 6.6 take no other memory of a global function's argument */
+	/* the key of a map is on the stack: kernels before 6.6 accept no other memory from a global
+	 * function's argument */
 	hash = walk->hash;
 	seen.id = hash;
 	for (u32 i = 0; i < MAX_STACK_DEPTH; i++) {
@@ -358,8 +361,8 @@ static __always_inline void forget_code(u64 code, u32 pid)
 	__sync_fetch_and_add(&process->code_deaths, 1);
 }
 
-/* What `tstate_frame` says of the thread that holds the GIL, which is the current one in all that
- * allocates or collects. */
+/* Reads `tstate_frame` of the thread that holds the GIL, which is the current one in everything
+ * that allocates or collects. */
 static __always_inline u64 current_frame(const struct frame_layout *layout, u64 runtime, u64 interpreter)
 {
 	u64 tstate = 0;
@@ -373,8 +376,8 @@ static __always_inline u64 current_frame(const struct frame_layout *layout, u64 
 	return tstate ? read_pointer(tstate + layout->tstate_frame) : 0;
 }
 
-/* Walks the stack of a thread, from what `tstate_frame` says on, and makes it known. Its id; 0 if there is none, STACK_LOST if it is new
- * and could not be sent. */
+/* Walks the stack of a thread, starting from the value of `tstate_frame`, and sends it if it is
+ * new. Returns its id; 0 if there is none, STACK_LOST if it is new and could not be sent. */
 static __always_inline u64 take_stack(struct walk *walk, const struct layout *layouts_entry, u32 layout_index,
 				      u64 frame, u32 pid, const struct followed_process *process)
 {

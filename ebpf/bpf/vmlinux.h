@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The few kernel types our programs touch, cut by hand from the kernel's headers. Fields of kernel
- * structs are found at load time through BTF (CO-RE), so only their names and types matter here,
- * not their order or what is left out. The whole dump of a kernel is 130,000 lines.
+ * The few kernel types that our programs use, reduced by hand from the kernel's headers. Fields of
+ * kernel structs are located at load time through BTF (CO-RE), so only their names and types matter
+ * here, not their order or what is left out. A full dump of a kernel's types is 130,000 lines.
  */
 #ifndef GCTRACE_VMLINUX_H
 #define GCTRACE_VMLINUX_H

@@ -1,7 +1,7 @@
-//! Windows on the allocator: probes that are in for milliseconds.
+//! Allocation windows: probes that are attached for milliseconds.
 //!
-//! Owns the object of `bpf/alloc.bpf.c`. It lives on the thread that makes it. When a window opens and
-//! what its counts mean is not known here.
+//! Owns the object of `bpf/alloc.bpf.c`, on the thread that creates it. When to open a window and
+//! what its counts mean is decided elsewhere.
 
 use crate::error::Error;
 use crate::session::SharedMaps;
@@ -44,14 +44,14 @@ const CLASSES: usize = 44;
 /// `SMALL_CLASSES` of `bpf/alloc.bpf.c`: 16 bytes each.
 const SMALL_CLASSES: u32 = 32;
 
-/// Where the size of an allocation is.
+/// Location of the size of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeSource {
-    /// A register by its number in x86-64 encodings.
+    /// In a register, by its number in x86-64 encodings.
     Register(u8),
-    /// Always this.
+    /// A constant size.
     Constant(u32),
-    /// Not known.
+    /// Unknown at that instruction.
     Unknown,
 }
 
@@ -66,30 +66,31 @@ impl SizeSource {
     }
 }
 
-/// A probed instruction: offset in its file, and where the size is.
+/// A probed instruction: offset in its file, and location of the size.
 pub type AllocationProbe = (u64, SizeSource);
 
-/// The process that a window is for.
+/// The target process of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowTarget {
-    /// Process.
+    /// Process id.
     pub pid: u32,
     /// Address of `_PyRuntime` in it.
     pub runtime: u64,
-    /// One of so many allocations takes a stack; 0: none does.
+    /// Every Nth allocation takes a stack; 0: none does.
     pub stack_every: u32,
 }
 
-/// What was counted since the programs were loaded.
+/// Counts since the programs were loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocationCounts {
-    /// Allocations of processes while their window was open.
+    /// Allocations of processes during their window.
     pub hits: u64,
-    /// Those of other processes, which paid for them too.
+    /// Those of other processes, which also paid for the probes.
     pub foreign_hits: u64,
-    /// Bytes of all whose size is known.
+    /// Sum of the known sizes in bytes.
     pub bytes: u64,
-    /// Largest size of a class in bytes, `None` for unknown sizes, and how many there were.
+    /// Largest size of each class in bytes, `None` for unknown sizes, and the number of
+    /// allocations.
     pub classes: Vec<(Option<u64>, u64)>,
 }
 
@@ -107,15 +108,15 @@ pub struct AllocationPrograms {
     skeleton: AllocSkel<'static>,
 }
 
-/// An open window. Dropping it closes it: the probes are out at once, the call returns after a grace
-/// period of the kernel (about 35 ms).
+/// An open window. Dropping it closes it: the probes are detached at once, the call returns after a
+/// grace period of the kernel (about 35 ms).
 #[must_use = "dropping it closes the window"]
 pub struct AllocationWindow {
     _link: Link,
 }
 
 impl AllocationPrograms {
-    /// Loads the programs; stacks and samples come with the session's events.
+    /// Loads the programs; stacks and samples arrive with the session's events.
     ///
     /// # Errors
     /// [`Error::Load`]; [`Error::NoMultiLinks`] before Linux 6.6.
@@ -123,7 +124,7 @@ impl AllocationPrograms {
         if shared.attach == AttachMethod::Single {
             return Err(Error::NoMultiLinks);
         }
-        // Borrowed by the skeleton for as long as it lives: until gctrace ends.
+        // Borrowed by the skeleton for its whole life: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = AllocSkelBuilder::default()
             .open(storage)
@@ -168,8 +169,9 @@ impl AllocationPrograms {
             cookies: probes.iter().map(|(_, size)| size.cookie()).collect(),
             ..UprobeMultiOpts::default()
         };
-        // Breakpoints go into this process alone. Kernels before 6.10 compare threads there, so that only the
-        // main thread would count; they refuse nothing, so all processes are probed on them.
+        // Breakpoints are placed in this process alone. Kernels before 6.10 compare threads there,
+        // so that only the main thread would count; they report no error, so all processes are
+        // probed on them.
         let program = &self.skeleton.progs.at_allocation;
         let only = if self.filters_processes() {
             target.pid.cast_signed()
@@ -196,7 +198,7 @@ impl AllocationPrograms {
         (numbers.next(), numbers.next()) >= (Some(6), Some(10))
     }
 
-    /// Hits so far.
+    /// Number of hits so far.
     ///
     /// # Errors
     /// [`Error::Map`].

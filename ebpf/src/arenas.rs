@@ -1,6 +1,6 @@
-//! Counting arenas: the two system call tracepoints, and what they counted.
+//! Counting arenas: the two system call tracepoints, and their counts.
 //!
-//! While they are on, every system call on the machine takes about 30 ns longer.
+//! While they are attached, every system call on the machine takes about 30 ns longer.
 
 use crate::error::Error;
 use crate::session::Attachment;
@@ -20,15 +20,15 @@ use std::os::fd::IntoRawFd as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Where tracefs usually is: its own place, and the older one.
+/// The usual mount points of tracefs, current and old.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl BpfSession {
-    /// Counts the arenas of recorded processes from now on, and tells of each libpython that one maps
-    /// ([`crate::ProcessEvent::Library`]).
+    /// Counts the arenas of recorded processes from now on, and reports each libpython that one
+    /// maps ([`crate::ProcessEvent::Library`]).
     ///
     /// # Errors
-    /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording goes on without.
+    /// [`Error::SystemCalls`], [`Error::Tracepoint`]: recording continues without.
     pub fn count_arenas(&mut self) -> Result<(), Error> {
         let mut links = Vec::new();
         for (program, tracepoint) in [
@@ -50,20 +50,20 @@ impl BpfSession {
         Ok(())
     }
 
-    /// Whether each libpython that a recorded process maps is an event.
+    /// Whether each libpython that a recorded process maps is reported.
     #[must_use]
     pub fn sees_mappings(&self) -> bool {
         !self.arena_links.is_empty()
     }
 
-    /// Counts no longer: the links are handed back, to be closed together with others
-    /// ([`crate::detach`]), each of which takes a grace period of the kernel.
+    /// Stops counting: returns the links, to be closed together with others ([`crate::detach`]),
+    /// each of which takes a grace period of the kernel.
     pub fn stop_counting_arenas(&mut self) -> Attachment {
         Attachment::new(std::mem::take(&mut self.arena_links))
     }
 
-    /// Tells from now on of libraries of CUDA, NCCL and torch that recorded processes map
-    /// as well. It takes the tracepoints of [`BpfSession::count_arenas`]: `false` without.
+    /// From now on also reports the CUDA, NCCL and torch libraries that recorded processes map.
+    /// Uses the tracepoints of [`BpfSession::count_arenas`]: `false` without them.
     pub fn watch_libraries(&mut self) -> bool {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.watch_libraries = true;
@@ -71,7 +71,8 @@ impl BpfSession {
         !self.arena_links.is_empty()
     }
 
-    /// What a process has mapped and unmapped since it is recorded; `None` if arenas are not counted.
+    /// Arenas that a process has mapped and unmapped since it is recorded; `None` if they are not
+    /// counted.
     #[must_use]
     pub fn arenas(&self, pid: u32) -> Option<Arenas> {
         if self.arena_links.is_empty() {
@@ -91,9 +92,9 @@ impl BpfSession {
         )
     }
 
-    /// The process is gone.
+    /// The process has exited.
     pub fn forget_arenas(&self, pid: u32) {
-        // One that mapped none has no entry.
+        // A process that mapped none has no entry.
         let _ = self.skeleton.maps.arenas.delete(&pid.to_ne_bytes());
     }
 }
@@ -124,7 +125,7 @@ fn open_tracepoint(name: &str) -> io::Result<OwnedFd> {
 
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     match i32::try_from(result) {
-        // SAFETY: the kernel just gave it to us, and to nobody else.
+        // SAFETY: just returned by the kernel, with no other owner.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -144,8 +145,8 @@ fn tracepoint_number(name: &str) -> io::Result<u64> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// Containers and small systems often have no tracefs mounted: a mount of our own, which nobody else
-/// sees and which is gone with its descriptor.
+/// Containers and small systems often have no tracefs mounted: this mounts one that only this
+/// process sees, and that disappears with its descriptor.
 fn read_from_own_mount(path: &str) -> io::Result<String> {
     const TRACEFS: &CStr = c"tracefs";
     // include/uapi/linux/mount.h

@@ -1,10 +1,10 @@
-//! Plan -> what each link needs. Pure; the links themselves are made in `session.rs`.
+//! Splits a plan into what each link needs. Pure; `session.rs` creates the links.
 
 use crate::wire::ARGUMENT_UNKNOWN;
 use crate::wire::Point;
 use crate::wire::PointKind;
 
-/// Which argument of the probed function holds what: 1 is the first (rdi), 5 the fifth (r8).
+/// Argument numbers of the probed function: 1 is the first (rdi), 5 the fifth (r8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArgumentRegisters {
     /// `PyThreadState *`.
@@ -17,22 +17,22 @@ pub struct ArgumentRegisters {
     pub nofail: Option<u8>,
 }
 
-/// A place in a file where a probe goes.
+/// A location in a file to probe.
 #[derive(Clone, Debug)]
 pub struct PlannedPoint {
-    /// What is there.
+    /// Kind of the probed location.
     pub kind: PointKind,
-    /// Index that [`crate::BpfSession::add_layout`] returned, if there is a layout.
+    /// Index returned by [`crate::BpfSession::add_layout`], if there is a layout.
     pub layout: Option<u32>,
     /// Arguments at the probed instruction.
     pub registers: ArgumentRegisters,
     /// The generation that this clone of the collector always collects.
     pub fixed_generation: Option<u8>,
-    /// Address of `_PyRuntime` less the address of the probed instruction, in bytes.
+    /// Address of `_PyRuntime` minus the address of the probed instruction, in bytes.
     pub runtime_delta: i64,
-    /// File offset of the probed instruction; `None` for no probe at the entry.
+    /// File offset of the probed instruction; `None`: no entry probe.
     pub entry: Option<u64>,
-    /// File offset where the return probe goes; `None` for none.
+    /// File offset of the return probe; `None`: no return probe.
     pub on_return: Option<u64>,
     /// File offset of the USDT semaphore.
     pub semaphore: Option<u64>,
@@ -75,7 +75,7 @@ impl LinkPlan {
         self.offsets.is_empty()
     }
 
-    /// Offsets of the semaphores as the kernel wants them: none at all if no probe has one.
+    /// Offsets of the semaphores as required by the kernel: empty if no probe has one.
     pub(crate) fn semaphores_if_any(&self) -> Vec<usize> {
         if self.semaphores.iter().all(|offset| *offset == 0) {
             Vec::new()
@@ -85,8 +85,8 @@ impl LinkPlan {
     }
 }
 
-/// Splits a file's points into the link at entries and the link at returns. `first_index` is the
-/// index in the map `points` of the first of them, and so its cookie.
+/// Splits a file's points into the entry link and the return link. `first_index` is the index in
+/// the map `points` of the first of them, and so its cookie.
 pub(crate) fn plan_links(points: &[PlannedPoint], first_index: u32) -> (LinkPlan, LinkPlan) {
     let (mut entries, mut returns) = (LinkPlan::default(), LinkPlan::default());
     for (cookie, point) in (u64::from(first_index)..).zip(points) {

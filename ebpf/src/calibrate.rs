@@ -1,8 +1,8 @@
-//! What a probe costs on this machine: the real programs, on a function of our own.
+//! Measures the cost of a probe on this machine: the real programs, on a function of our own.
 //!
-//! The function moves a counter in a block of memory laid out as a gc state, with a chain of frames as
-//! deep as is recorded, so the program takes the same way through every read and the ring buffer as
-//! in a traced interpreter of 3.12 or later.
+//! The function increments a counter in a block of memory laid out like a gc state, with a chain of
+//! frames as deep as is recorded, so the program takes the same path through every read and the
+//! ring buffer as in a traced interpreter of 3.12 or later.
 
 use crate::attach::ArgumentRegisters;
 use crate::attach::PlannedPoint;
@@ -23,46 +23,48 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Begins with a `push`, as `gc_collect_main` does in nearly every build, which the kernel emulates.
+/// Starts with a `push`, which the kernel emulates, as `gc_collect_main` does in nearly every
+/// build.
 #[unsafe(naked)]
 extern "C" fn calibration_target(_tstate: *const u64, _generation: i64, _counter: *mut u64) {
     naked_asm!("push rbp", "inc qword ptr [rdx]", "pop rbp", "ret")
 }
 
-/// Nanoseconds per hit, the least of several rounds.
+/// Nanoseconds per hit, the minimum of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
-    /// Entry and return of the collector together, with everything that is read in between; the
-    /// stack is as deep as `--stack-depth` lets it be, or deeper.
+    /// Entry and return of the collector together, with all reads in between; the stack is at least
+    /// as deep as `--stack-depth`.
     pub collect_ns: f64,
     /// Entry and return of an explicit call (`gc.collect()`, `PyGC_Collect`) together.
     pub explicit_ns: f64,
-    /// An entry alone (stop-the-world marks).
+    /// A single entry (stop-the-world markers).
     pub entry_ns: f64,
 }
 
-/// Calls per round and rounds: about 5 ms in all at 2 us per hit.
+/// Calls per round, and number of rounds: about 5 ms in all at 2 us per hit.
 const CALLS: u32 = 200;
 const ROUNDS: u32 = 5;
 
-/// Words of the make-believe interpreter, before its frames; every offset below lies inside.
+/// Words of the fake interpreter, before its frames; every offset below is inside.
 const WORDS: usize = 64;
-/// Words of a make-believe frame: its code object, the next frame, its instruction, and local
-/// variables as a small function has them.
+/// Words of a fake frame: its code object, the next frame, its instruction, and the local variables
+/// of a small function.
 const FRAME_WORDS: usize = 16;
-/// Word of the thread state with the innermost frame.
+/// Word of the thread state that points to the innermost frame.
 const FRAME_WORD: usize = 9;
 /// Word that the function increments: the collections counter of the youngest generation.
 const COUNTER_WORD: usize = 16;
 
-/// The right to calibrate, of one gctrace at a time: all probe the same function of the same file, and with
-/// another's probes in it a call without ours is as slow as one with them. Held until the probes are out.
+/// The exclusive right to calibrate: every gctrace probes the same function of the same file, and
+/// with another's probes in place a call without ours is as slow as one with them. Held until the
+/// probes are detached.
 #[derive(Debug)]
 pub struct CalibrationLock {
     _lock: Flock<fs::File>,
 }
 
-/// Between two tries, and how long a turn is waited for: one takes about 100 ms.
+/// Interval between attempts, and maximum wait for a turn: one takes about 100 ms.
 const TURN_GAP: Duration = Duration::from_millis(10);
 const TURN_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -70,12 +72,12 @@ impl CalibrationLock {
     /// Waits up to a second; `None`: others were calibrating all the time.
     #[must_use]
     pub fn wait() -> Option<Self> {
-        let begin = Instant::now();
+        let start = Instant::now();
         let mut file = fs::File::open("/proc/self/exe").ok()?;
         loop {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Some(Self { _lock: lock }),
-                Err((back, Errno::EWOULDBLOCK)) if begin.elapsed() < TURN_PATIENCE => file = back,
+                Err((back, Errno::EWOULDBLOCK)) if start.elapsed() < TURN_PATIENCE => file = back,
                 Err(_) => return None,
             }
             std::thread::sleep(TURN_GAP);
@@ -84,12 +86,12 @@ impl CalibrationLock {
 }
 
 impl BpfSession {
-    /// Measures what the probes cost here. The events it makes are thrown away, and so is anything
-    /// else still in the rings: call it last. The probes it placed are handed back, to be taken out
-    /// together with others ([`crate::detach`]). To be done in one's [`CalibrationLock`].
+    /// Measures the cost of the probes on this machine. Its events are discarded, and so is
+    /// anything else still in the rings: call it last. Returns the probes, to be detached together
+    /// with others ([`crate::detach`]). Call it while holding a [`CalibrationLock`].
     ///
     /// # Errors
-    /// If the own executable cannot be read or probed.
+    /// If our own executable cannot be read or probed.
     pub fn calibrate(&mut self) -> Result<(Calibration, Vec<Attachment>), Error> {
         let pid = std::process::id();
         let offset = own_file_offset()?;
@@ -143,13 +145,13 @@ impl BpfSession {
         Ok((calibration, vec![at_entry, at_return]))
     }
 
-    /// Time per call with the probes as they are.
+    /// Time per call with the current probes.
     fn time(&mut self) -> Result<f64, Error> {
         rounds(|| self.poll(Duration::ZERO).map(drop))
     }
 }
 
-/// Least time per call over the rounds; `between` runs after each, outside the time taken.
+/// Minimum time per call over the rounds; `between` runs after each, outside the measured time.
 pub(crate) fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let mut words = make_believe_process();
     let base = words.as_ptr();
@@ -168,8 +170,8 @@ pub(crate) fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f
     Ok(best)
 }
 
-/// Memory with a thread state at word 0, which is its own interpreter (at word 2) and code object, and
-/// behind it as many frames as a stack can have.
+/// Memory with a thread state at word 0, which is its own interpreter (at word 2) and code object,
+/// followed by as many frames as a stack can have.
 fn make_believe_process() -> Vec<u64> {
     let frames = crate::MAX_STACK_DEPTH as usize;
     let mut words = vec![0u64; WORDS + frames * FRAME_WORDS];
@@ -220,7 +222,7 @@ fn make_believe_layout() -> Layout {
     }
 }
 
-/// As in 3.12: frames side by side, each above the one that called it, with an instruction pointer.
+/// As in 3.12: adjacent frames, each above the one that called it, with an instruction pointer.
 fn make_believe_frames() -> FrameOffsets {
     let word = |word: usize| (word * size_of::<u64>()) as u32;
     FrameOffsets {
@@ -242,7 +244,7 @@ fn make_believe_frames() -> FrameOffsets {
     }
 }
 
-/// File offset of the function in our own executable, through the mapping it lies in.
+/// File offset of the function in our own executable, through the mapping that contains it.
 pub(crate) fn own_file_offset() -> Result<u64, Error> {
     let address = calibration_target as *const () as u64;
     let maps = fs::read_to_string("/proc/self/maps")

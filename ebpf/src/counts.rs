@@ -1,4 +1,4 @@
-//! Raw counts of the BPF programs -> counters. Pure: nothing here touches libbpf.
+//! Converts raw counts of the BPF programs to counters. Pure: nothing here uses libbpf.
 
 use crate::wire::CountedPauseWire;
 use crate::wire::HardwareCounter;
@@ -10,17 +10,18 @@ use crate::wire::Wire;
 use gctrace_event::Counter;
 use gctrace_event::Counters;
 
-/// Which counters the programs record.
+/// The counters that the programs record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSet {
-    /// Those that the kernel keeps for each thread.
+    /// Whether the per-thread counters of the kernel are included.
     pub(crate) software: bool,
-    /// Those of CPUs: bit mask of `enum hardware_counter`.
+    /// Per-CPU counters: bit mask of `enum hardware_counter`.
     pub(crate) hardware: u32,
 }
 
 impl CounterSet {
-    /// The set that has these counters. Software counters come together, being nearly free.
+    /// The set that includes these counters. Software counters are all included or none, as they
+    /// are nearly free.
     #[must_use]
     pub fn new(counters: impl IntoIterator<Item = Counter>) -> Self {
         let mut set = Self::default();
@@ -33,14 +34,14 @@ impl CounterSet {
         set
     }
 
-    /// Counters of CPUs are among them.
+    /// Whether per-CPU counters are included.
     #[must_use]
     pub fn has_hardware(self) -> bool {
         self.hardware != 0
     }
 }
 
-/// The place of a counter of CPUs among the others; `None` for those of threads.
+/// The index of a per-CPU counter among these; `None` for per-thread counters.
 pub(crate) fn slot(counter: Counter) -> Option<HardwareCounter> {
     Some(match counter {
         Counter::Cycles => HardwareCounter::HARDWARE_CYCLES,
@@ -58,7 +59,7 @@ pub(crate) fn slot(counter: Counter) -> Option<HardwareCounter> {
     })
 }
 
-/// The counters of a pause. `bytes`: the whole record, of which `wire` is the begin.
+/// The counters of a pause. `bytes`: the whole record, which starts with `wire`.
 pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: Option<u64>) -> Counters {
     let mut counters = Counters::default();
     if wire.flags & PauseFlag::PAUSE_COUNTED.0 != 0 {
@@ -71,7 +72,7 @@ pub(crate) fn of_pause(wire: &PauseWire, bytes: &[u8], cpu_ns: Option<u64>) -> C
     counters
 }
 
-/// Adds what the kernel counted for a task, or several. `run_ns`: time on a CPU, where known.
+/// Adds the kernel's counts of a task, or several. `run_ns`: time on a CPU, if known.
 pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run_ns: Option<u64>) {
     counters.set(Counter::PageFaults, counts.page_faults);
     counters.set(Counter::MajorFaults, counts.major_faults);
@@ -82,8 +83,8 @@ pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run
     }
 }
 
-/// Adds the counters of CPUs that are in `valid`. What counted in a part of the time only is scaled
-/// up; what did not count at all is left out.
+/// Adds the per-CPU counters in `valid`. Multiplexed counters are scaled; those that never ran are
+/// left out.
 pub(crate) fn add_hardware(counters: &mut Counters, counts: &HardwareCounts, valid: u32) {
     for counter in Counter::ALL {
         let Some(slot) = slot(counter) else { continue };

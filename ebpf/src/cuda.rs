@@ -1,6 +1,6 @@
-//! Probes on CUDA's, NCCL's and torch's functions, and what they tell.
+//! Probes on CUDA, NCCL and torch functions, and their events.
 //!
-//! Owns the object of `bpf/cuda.bpf.c`. Which functions there are and where they lie is handed in.
+//! Owns the object of `bpf/cuda.bpf.c`. The caller passes which functions there are and where.
 
 mod calibrate;
 mod cookie;
@@ -36,7 +36,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::rc::Rc;
 
-/// What a function does: see `enum call_kind` in `bpf/event.h`.
+/// Kind of call: see `enum call_kind` in `bpf/event.h`.
 pub use skeleton::types::call_kind as CallKind;
 
 mod skeleton {
@@ -53,7 +53,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/cuda.skel.rs"));
 }
 
-/// The loaded programs. Dropping it detaches nothing: links live on their own.
+/// The loaded programs. Dropping it detaches nothing: links have their own lifetime.
 pub struct CudaPrograms {
     // Declared, and so dropped, before the programs it reads from.
     ring: RingBuffer<'static>,
@@ -62,16 +62,16 @@ pub struct CudaPrograms {
     skeleton: CudaSkel<'static>,
 }
 
-/// What the programs counted for one kind of call.
+/// The programs' counts for one kind of call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallCounts {
     /// Hits in recorded processes.
     pub hits: u64,
-    /// Of these: within another recorded call.
+    /// Of these: nested in another recorded call.
     pub nested: u64,
     /// Hits in processes that are not recorded but use the same library.
     pub foreign: u64,
-    /// Not recorded: the ring was full.
+    /// Lost because the ring was full.
     pub lost: u64,
 }
 
@@ -85,7 +85,7 @@ impl CudaPrograms {
             return Err(Error::RingSize(ring_bytes));
         }
         let attach = session.attach_kind();
-        // Borrowed by the skeleton for as long as it lives: until gctrace ends.
+        // Borrowed by the skeleton for its whole life: until gctrace ends.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = CudaSkelBuilder::default()
             .open(storage)
@@ -97,7 +97,7 @@ impl CudaPrograms {
         let shared = session.shared_maps()?;
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         if attach == AttachMethod::Single {
-            // The value 0, which is what an ordinary kprobe program carries.
+            // The value 0, which ordinary kprobe programs have.
             for program in [&mut open.progs.at_call, &mut open.progs.at_call_return] {
                 program.set_attach_type(ProgramAttachType::CgroupInetIngress);
             }
@@ -113,10 +113,10 @@ impl CudaPrograms {
         })
     }
 
-    /// Places probes in a file: they are live in every process that maps it, now and later.
+    /// Places probes in a file: they fire in every process that maps it, now and later.
     ///
     /// # Errors
-    /// [`Error::Attach`] with the kernel's reason.
+    /// [`Error::Attach`] with the kernel's error.
     pub fn attach(&mut self, file: &Path, probes: &[CallProbe]) -> Result<Attachment, Error> {
         let (mut entries, mut returns) = (LinkPlan::default(), LinkPlan::default());
         for probe in probes {
@@ -130,7 +130,7 @@ impl CudaPrograms {
             }
         }
         let mut links = Vec::new();
-        // Returns first: a call whose begin is seen must not end unseen.
+        // Return probes first: a call with a seen start must have a seen end.
         let ends = [
             (&self.skeleton.progs.at_call_return, &returns, true),
             (&self.skeleton.progs.at_call, &entries, false),
@@ -153,7 +153,7 @@ impl CudaPrograms {
         Ok(Attachment::new(links))
     }
 
-    /// Everything there is, in the order in which each thread did it.
+    /// Drains the ring, in the order of each thread's events.
     ///
     /// # Errors
     /// [`Error::Map`] if the ring cannot be read.
@@ -165,7 +165,7 @@ impl CudaPrograms {
         Ok(std::mem::take(&mut *self.batch.borrow_mut()))
     }
 
-    /// What the programs counted for a kind of call.
+    /// The programs' counts for a kind of call.
     ///
     /// # Errors
     /// [`Error::Map`].

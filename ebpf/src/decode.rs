@@ -1,4 +1,4 @@
-//! Bytes of the ring buffers -> events. Pure: nothing here touches libbpf.
+//! Decodes the records of the ring buffers. Pure: nothing here uses libbpf.
 
 use crate::counts;
 use crate::wire::AllocationWire;
@@ -17,40 +17,40 @@ use gctrace_event::EventSource;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 
-/// Something that happened in a recorded process.
+/// An event in a recorded process.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all events are pauses, the largest; a box for each would cost more than it saves"
+    reason = "nearly all events are pauses, the largest; boxing each would cost more than it saves"
 )]
 pub enum KernelEvent {
     /// The collector ran.
     Pause(PauseEvent),
-    /// A process was born, changed its program, or died.
+    /// A process was forked, changed its program, or exited.
     Process(ProcessEvent),
-    /// A stack is met for the first time.
+    /// A stack is seen for the first time.
     Stack(StackEvent),
-    /// A code object is met for the first time.
+    /// A code object is seen for the first time.
     Code(CodeEvent),
-    /// An allocation in a window, one of many.
+    /// A sampled allocation in a window.
     Allocation(AllocationEvent),
 }
 
-/// Names a stack within one recording.
+/// Identifies a stack within one recording.
 pub type StackId = u64;
 
-/// The Python stack of a thread, sent before the first event that names it.
+/// The Python stack of a thread, sent before the first event that refers to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackEvent {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Id of the stack.
     pub id: StackId,
-    /// Index of the layout that [`crate::BpfSession::add_layout`] returned for its interpreter.
+    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
     /// Frames, innermost first.
     pub frames: Vec<CapturedFrame>,
-    /// There are more frames outside of these.
+    /// Whether there are more outer frames.
     pub truncated: bool,
 }
 
@@ -63,24 +63,24 @@ pub struct CapturedFrame {
     pub offset: Option<u32>,
 }
 
-/// A code object of a process; the address alone may come again.
+/// Identity of a code object in a process; an address alone may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CodeId {
     /// Address in the process.
     pub address: u64,
-    /// Tells apart those that had the same address in turn.
+    /// Distinguishes objects that reused an address.
     pub identity: u32,
 }
 
-/// What names the lines of a code object, read while it was alive for certain. Memory that was not
-/// resident could not be read: such members are empty.
+/// Data to resolve the lines of a code object, read while it was certainly alive. Members in memory
+/// that was not resident are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeEvent {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// The code object.
+    /// The code object it describes.
     pub code: CodeId,
-    /// Index of the layout that [`crate::BpfSession::add_layout`] returned for its interpreter.
+    /// Index of the layout, returned by [`crate::BpfSession::add_layout`], of its interpreter.
     pub layout: u32,
     /// `co_firstlineno`.
     pub first_line: i32,
@@ -90,65 +90,67 @@ pub struct CodeEvent {
     pub function_name: Vec<u8>,
     /// First bytes of its line table.
     pub line_table: Vec<u8>,
-    /// Length of the whole line table in bytes, where it could be read.
+    /// Length of the whole line table in bytes, if it could be read.
     pub line_table_length: Option<u64>,
 }
 
-/// Where a program was when it allocated.
+/// Stack of a sampled allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationEvent {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Its stack.
+    /// Id of its stack.
     pub stack: StackId,
 }
 
-/// A pause and what was read beside it.
+/// A pause with the data read along with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PauseEvent {
-    /// The pause. Its generation is not known where the end of its process cut it short and the
-    /// function decides on the generation itself (3.13 and later, automatic).
+    /// The pause. Its generation is unknown if the end of its process cut it short and the function
+    /// chooses the generation itself (3.13 and later, automatic).
     pub pause: Pause,
-    /// `gc.get_threshold()` at the end, where it could be read.
+    /// `gc.get_threshold()` at the end, if it could be read.
     pub thresholds: Option<[i32; 3]>,
-    /// `gc.isenabled()` at the end, where it could be read.
+    /// `gc.isenabled()` at the end, if it could be read.
     pub enabled: Option<bool>,
-    /// Forked inside its parent's pause: begin is the fork.
+    /// Forked during its parent's pause: the start is the fork.
     pub forked: bool,
-    /// Where the program was when the pause began; [`Pause::stack`] is left for whoever names frames.
+    /// The stack when the pause started; [`Pause::stack`] is left for the code that resolves
+    /// frames.
     pub stack: Option<StackId>,
-    /// `gc.get_count()` at the begin, where it could be read.
+    /// `gc.get_count()` at the start, if it could be read.
     pub counts: Option<[u32; 3]>,
 }
 
-/// Whether a process was stopped until its probes are in.
+/// Whether a process was stopped until its probes are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldState {
     /// It is stopped and waits for [`crate::HeldProcesses::release`].
     Stopped {
-        /// So was its parent, before.
+        /// Its parent was already stopped before.
         parent_was_stopped: bool,
     },
-    /// There is nothing to wait for.
+    /// Stopping was not necessary.
     NotNeeded,
-    /// It ought to be, and runs.
+    /// It should be stopped, but is running.
     Refused(NotHeld),
 }
 
 /// Why a process was not stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld {
-    /// It runs as a user whose processes this gctrace may not continue.
+    /// It runs as a user whose processes this gctrace may not resume.
     OtherUser,
-    /// The recording ends, or the rings were not looked at for a while ([`crate::BpfSession::hold_until`]).
+    /// The recording is ending, or the rings were not polled for a while
+    /// ([`crate::BpfSession::hold_until`]).
     NotNow,
-    /// Somebody would see it: a debugger, a shell with job control, sudo.
+    /// It would be noticed: by a debugger, a shell with job control, sudo.
     Seen,
-    /// Too many are held, or the signal could not be sent.
+    /// Too many are stopped, or the signal failed.
     Failed,
 }
 
-/// What a library is named like.
+/// Kind of library, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LibraryKind {
     /// A libpython.
@@ -157,75 +159,77 @@ pub enum LibraryKind {
     Cuda,
 }
 
-/// A step in the life of a process. Times are nanoseconds of CLOCK_MONOTONIC.
+/// A lifecycle event of a process. Timestamps are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub enum ProcessEvent {
     /// A recorded process has a new child, recorded from its first instruction on.
     Fork {
-        /// The child.
+        /// Process id of the child.
         pid: u32,
-        /// Its parent.
+        /// Process id of the parent.
         parent: u32,
-        /// When.
+        /// Time of the fork.
         at_ns: u64,
     },
-    /// A recorded process runs another program.
+    /// A recorded process runs another program (exec).
     Exec {
-        /// The process.
+        /// Process id.
         pid: u32,
         /// The executable.
         file: FileKey,
         /// Whether it is stopped.
         hold: HoldState,
-        /// The executable need not be looked at: it was marked as known, or holds no collector for certain.
+        /// The executable need not be examined: it was marked as known, or certainly contains no
+        /// collector.
         known: bool,
-        /// When.
+        /// Time of the exec.
         at_ns: u64,
     },
     /// A process reached the entry point of its program: its libraries are mapped.
     ProgramEntry {
-        /// The process.
+        /// Process id.
         pid: u32,
         /// Whether it is stopped.
         hold: HoldState,
-        /// When.
+        /// Time of the event.
         at_ns: u64,
     },
-    /// A recorded process is about to map a libpython, or a file that is not known, named like a library of CUDA,
-    /// NCCL or torch.
+    /// A recorded process is about to map a libpython, or an unknown file named like a CUDA, NCCL
+    /// or torch library.
     Library {
-        /// The process.
+        /// Process id.
         pid: u32,
-        /// The file.
+        /// The library file.
         file: FileKey,
-        /// What it is named like.
+        /// Kind of library, by its name.
         kind: LibraryKind,
-        /// The file was marked as known before.
+        /// Whether the file was marked as known before.
         known: bool,
-        /// Whether it is stopped, once the mapping is made.
+        /// Whether it is stopped, once the mapping exists.
         hold: HoldState,
-        /// When.
+        /// Time of the event.
         at_ns: u64,
     },
-    /// A recorded process runs a program that the user of gctrace may not inspect: it is not recorded any more.
+    /// A recorded process runs a program that gctrace's user may not inspect: it is no longer
+    /// recorded.
     Foreign {
-        /// The process.
+        /// Process id.
         pid: u32,
-        /// When.
+        /// Time of the exec.
         at_ns: u64,
     },
-    /// The last thread of a recorded process ended.
+    /// The last thread of a recorded process exited.
     Exit {
-        /// The process.
+        /// Process id.
         pid: u32,
         /// Status as wait(2) reports it.
         status: i32,
-        /// When.
+        /// Time of the exit.
         at_ns: u64,
     },
 }
 
-/// Decodes one record of either ring; `None` if it is none of ours (too short, unknown kind).
+/// Decodes one record of either ring; `None` if it is invalid (too short, unknown kind).
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
@@ -385,14 +389,14 @@ fn counts(wire: &PauseWire) -> Option<[u32; 3]> {
     Some([count(0)?, count(1)?, count(2).unwrap_or(0)])
 }
 
-/// Counters run on modulo 2^64, and a torn read must not overflow.
+/// Counters wrap modulo 2^64, and a torn read must not overflow.
 fn sum(values: &[u64; 3]) -> u64 {
     values
         .iter()
         .fold(0, |total: u64, value| total.saturating_add(*value))
 }
 
-/// The generation whose collection counter moved; the function's argument where none did.
+/// The generation whose collection counter increased; else the function's argument.
 fn generation(wire: &PauseWire) -> Option<u8> {
     let moved = (0u8..3)
         .rev()
@@ -408,8 +412,8 @@ fn generation(wire: &PauseWire) -> Option<u8> {
 const REASON_SHUTDOWN: i32 = 1;
 const REASON_MANUAL: i32 = 2;
 
-/// An explicit call is manual even while the interpreter finalizes; what finalization itself runs
-/// (`PyGC_Collect`, `_PyGC_CollectNoFail`) is a shutdown collection whatever its argument says.
+/// An explicit call is manual even during finalization; collections by finalization itself
+/// (`PyGC_Collect`, `_PyGC_CollectNoFail`) are shutdown collections whatever the argument.
 fn reason(wire: &PauseWire) -> GcReason {
     if has(wire, PauseFlag::PAUSE_IN_GC_COLLECT) {
         GcReason::Manual
@@ -458,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_that_moved_tells_the_generation() {
+    fn the_counter_that_increased_gives_the_generation() {
         let mut wire = wire();
         wire.moved.collections = [0, 1, 0];
         wire.moved.collected = [0, 12, 0];
@@ -493,8 +497,8 @@ mod tests {
     }
 
     proptest! {
-        /// The rings are ours, but nothing that is read is trusted: any bytes decode to something
-        /// that makes sense, or to nothing.
+        /// The rings are ours, but nothing read from them is trusted: any bytes decode to something
+        /// valid, or to nothing.
         #[test]
         fn any_bytes_decode_sensibly(kind in 0..10u32, rest in proptest::collection::vec(any::<u8>(), 0..2048)) {
             let bytes: Vec<u8> = kind.to_ne_bytes().into_iter().chain(rest).collect();

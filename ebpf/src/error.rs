@@ -1,11 +1,11 @@
-//! What can go wrong between us and the kernel.
+//! Errors between gctrace and the kernel.
 
 use std::path::PathBuf;
 
-/// An error of the BPF side. The chain below it is the kernel's or libbpf's own words.
+/// An error of the BPF side. The errors that it wraps are the kernel's or libbpf's own text.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel lacks something without which nothing can be recorded.
+    /// The kernel lacks a feature that recording requires.
     #[error(
         "kernel {release} lacks {missing}: probes need Linux {} or newer, with type information (BTF)",
         crate::OLDEST_LINUX
@@ -13,36 +13,36 @@ pub enum Error {
     Unsupported {
         /// `uname -r`.
         release: String,
-        /// What is missing, in words.
+        /// The missing features, in words.
         missing: String,
     },
-    /// Probes are perf events there, and this process may not open such.
+    /// Probes are perf events on this kernel, which this process may not open.
     #[error(
-        "kernel {release} makes probes of perf events, and lets only CAP_SYS_ADMIN place them (file capabilities are enough from Linux 6.6 on): run it with sudo"
+        "kernel {release} implements probes as perf events, which only CAP_SYS_ADMIN may open (file capabilities are enough from Linux 6.6 on): run it with sudo"
     )]
     PerfEvents {
         /// `uname -r`.
         release: String,
     },
-    /// The programs were refused.
+    /// The kernel rejected the programs.
     #[error("the kernel did not load gctrace's BPF programs")]
     Load(#[source] libbpf_rs::Error),
-    /// Windows on the allocator are not possible.
+    /// Allocation windows are not possible.
     #[error(
-        "this kernel has no uprobe multi links, without which the probes on an allocator would take seconds to place and to take out: Linux 6.6 or newer is needed for that"
+        "this kernel has no uprobe multi links (Linux 6.6 or newer), without which attaching and detaching the probes on an allocator takes seconds"
     )]
     NoMultiLinks,
-    /// One of the fixed tracepoints could not be used.
+    /// Attaching to a fixed tracepoint failed.
     #[error("cannot attach to the tracepoint {tracepoint}")]
     Tracepoint {
         /// For example `sched_process_exec`.
         tracepoint: &'static str,
-        /// The kernel's reason.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
     /// Arenas cannot be counted.
     #[error(
-        "arenas are not counted: the kernel's list of system call tracepoints cannot be read ({0}); mend with: mount -t tracefs nodev /sys/kernel/tracing"
+        "arenas are not counted: the kernel's list of system call tracepoints cannot be read ({0}); fix with: mount -t tracefs nodev /sys/kernel/tracing"
     )]
     SystemCalls(std::io::Error),
     /// A probe could not be placed.
@@ -50,7 +50,7 @@ pub enum Error {
     Attach {
         /// The probed file.
         file: PathBuf,
-        /// The kernel's reason.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
     /// A map could not be read or written.
@@ -58,29 +58,29 @@ pub enum Error {
     Map {
         /// Name of the map.
         map: &'static str,
-        /// The kernel's reason.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
-    /// More different interpreters than the tables hold.
+    /// More different interpreters than the tables can hold.
     #[error("more than {limit} {what} in one recording")]
     TooMany {
-        /// What there is too many of.
+        /// The kind of entry.
         what: &'static str,
-        /// How many fit.
+        /// The table's capacity.
         limit: u32,
     },
-    /// The rings find no room in the address space of this process.
+    /// The address space of this process has no room for the rings.
     #[error("no room in memory for a ring buffer of {} KiB", bytes / 1024)]
     NoRoom {
         /// Size of the ring of pauses.
         bytes: u32,
-        /// The kernel's reason.
+        /// The kernel's error.
         source: std::io::Error,
     },
-    /// The ring buffer's size is not one the kernel takes.
+    /// The kernel does not support this ring buffer size.
     #[error("ring buffer size {0} is not a power of two of at least one page (4096)")]
     RingSize(u32),
-    /// The own executable could not be examined for the calibration.
+    /// Our own executable could not be examined for the calibration.
     #[error("cannot measure the cost of a probe: {0}")]
     Calibration(String),
 }

@@ -1,7 +1,7 @@
-//! gctrace's BPF programs and everything that meets the kernel's BPF.
+//! gctrace's BPF programs and everything that uses the kernel's BPF.
 //!
-//! The only crate that knows libbpf. It is handed a plan (which file, which offsets, what is there)
-//! and hands back events; where a plan comes from and what events mean is not its concern.
+//! The only crate that uses libbpf. It takes a plan (which file, which offsets, what kind of probe)
+//! and returns events; where plans come from and what events mean is decided elsewhere.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,4 +1,4 @@
-//! Sums over the CPUs of a counting map.
+//! Sums over the CPUs of a per-CPU map.
 
 use crate::error::Error;
 use libbpf_rs::MapCore;

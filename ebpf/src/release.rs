@@ -1,4 +1,4 @@
-//! Letting held processes go.
+//! Resumes stopped processes.
 
 use libbpf_rs::MapCore;
 use libbpf_rs::MapFlags;
@@ -10,15 +10,15 @@ use nix::unistd::Pid;
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 
-/// The processes that were stopped at exec and wait for their probes. Works on the map alone, so
-/// that another process can hold it and release them when gctrace is gone.
+/// The processes that were stopped at exec and wait for their probes. Uses the map alone, so that
+/// another process can keep it open and resume them when gctrace is gone.
 #[derive(Debug)]
 pub struct HeldProcesses {
     map: MapHandle,
 }
 
 impl HeldProcesses {
-    /// From the map `held` of a loaded session.
+    /// Takes the map `held` of a loaded session.
     pub(crate) fn new(map: MapHandle) -> Self {
         Self { map }
     }
@@ -29,27 +29,28 @@ impl HeldProcesses {
         self.map.as_fd()
     }
 
-    /// Ends the hold of a process that began at `since_ns` (the time of its event), if it lasts: whether it did. A
-    /// process that somebody else has continued meanwhile (the guardian) may have been stopped by its user since,
-    /// and is left as it is. One that has ended is no error.
+    /// Ends the stop of a process that started at `since_ns` (the time of its event); returns
+    /// whether it was still in effect. A process that was resumed meanwhile (by the guardian) may
+    /// have been stopped by its user since, and is left alone. It is not an error if the process
+    /// has exited.
     ///
     /// # Errors
-    /// The kernel's, if the signal may not be sent.
+    /// The kernel's error, if the signal may not be sent.
     pub fn release(&self, pid: u32, since_ns: u64) -> Result<bool, Errno> {
         if self.since(pid) != Some(since_ns) {
             return Ok(false);
         }
-        // Signal first, forget after: should we die in between, the guardian signals once more, which
-        // is harmless; the other way round the process would wait for ever.
+        // Signal first, delete afterwards: if we die in between, the guardian signals once more,
+        // which is harmless; in the other order the process would wait forever.
         let sent = self.resume(pid);
         self.forget(pid, Some(since_ns));
         sent.map(|()| true)
     }
 
-    /// Lets one process go on, whether it is listed or not. One that has ended is no error.
+    /// Resumes one process, listed or not. It is not an error if it has exited.
     ///
     /// # Errors
-    /// The kernel's, if the signal may not be sent.
+    /// The kernel's error, if the signal may not be sent.
     pub fn resume(&self, pid: u32) -> Result<(), Errno> {
         match i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGCONT)) {
             Ok(Ok(()) | Err(Errno::ESRCH)) => Ok(()),
@@ -58,8 +59,8 @@ impl HeldProcesses {
         }
     }
 
-    /// Forgets the hold that began at `since`. The process may have been held again since it was
-    /// continued (at its entry point): that hold stays.
+    /// Deletes the entry of the stop at `since`. The process may have been stopped again since it
+    /// was resumed (at its entry point): that entry stays.
     fn forget(&self, pid: u32, since: Option<u64>) {
         let key = pid.to_ne_bytes();
         let Ok(Some(value)) = self.map.lookup_and_delete(&key) else {
@@ -71,8 +72,8 @@ impl HeldProcesses {
         }
     }
 
-    /// Lets all of them go on, and keeps them listed: the signal of one that is just being held may come after
-    /// this. Whether there were any.
+    /// Resumes all of them, and keeps them listed: the signal of one that is just being stopped may
+    /// arrive after this. Returns whether there were any.
     pub fn resume_all(&self) -> bool {
         let pids: Vec<u32> = self
             .map
@@ -80,13 +81,13 @@ impl HeldProcesses {
             .filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)))
             .collect();
         for pid in &pids {
-            // It has ended, or may not be signalled: then it was not held by us (`hold_only_user`).
+            // It has exited, or may not be signaled: then we did not stop it (`hold_only_user`).
             let _ = self.resume(*pid);
         }
         !pids.is_empty()
     }
 
-    /// When each process was stopped, nanoseconds of CLOCK_MONOTONIC.
+    /// When each process was stopped, in nanoseconds of CLOCK_MONOTONIC.
     #[must_use]
     pub fn since(&self, pid: u32) -> Option<u64> {
         let value = self.map.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;

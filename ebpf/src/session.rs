@@ -48,20 +48,21 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How a session is loaded.
+/// Options for loading a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Record the children of recorded processes.
+    /// Whether to record the children of recorded processes.
     pub follow_children: bool,
-    /// Bytes of the ring buffer for pauses: a power of two, at least a page.
+    /// Size of the ring buffer for pauses in bytes: a power of two, at least a page.
     pub ring_bytes: u32,
-    /// Python frames recorded at the begin of a pause, up to [`crate::MAX_STACK_DEPTH`]; 0: none.
+    /// Number of Python frames recorded at the start of a pause, up to [`crate::MAX_STACK_DEPTH`];
+    /// 0: none.
     pub stack_depth: u32,
     /// Performance counters to record.
     pub counters: CounterSet,
 }
 
-/// Loaded programs. Dropping it detaches everything.
+/// The loaded programs. Dropping it detaches everything.
 pub struct BpfSession {
     // Declared, and so dropped, before the programs it reads from.
     rings: RingBuffer<'static>,
@@ -75,9 +76,9 @@ pub struct BpfSession {
     pub(crate) skeleton: GctraceSkel<'static>,
 }
 
-/// The probes of one file. Dropping it takes them out; [`detach`] does so for many at once.
+/// The probes of one file. Dropping it detaches them; [`detach`] does so for many at once.
 #[derive(Debug)]
-#[must_use = "dropping it removes the probes"]
+#[must_use = "dropping it detaches the probes"]
 pub struct Attachment {
     links: Vec<Link>,
 }
@@ -88,15 +89,15 @@ impl Attachment {
     }
 }
 
-/// Takes out the probes of many files. The kernel waits for a grace period for each link (about
-/// 45 ms); waiting for all of them at once takes no longer than for one.
+/// Detaches the probes of many files. The kernel waits for a grace period for each link (about 45
+/// ms); waiting for all of them in parallel takes no longer than for one.
 pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
     std::thread::scope(|scope| {
         for link in attachments
             .into_iter()
             .flat_map(|attachment| attachment.links)
         {
-            // Where no thread can be made, the closure is dropped here, and its link with it.
+            // If no thread can be created, the closure is dropped here, and its link with it.
             let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
         }
     });
@@ -106,7 +107,7 @@ impl BpfSession {
     /// Loads the programs and attaches the tracepoints; nothing is recorded yet.
     ///
     /// # Errors
-    /// A kernel that lacks something ([`Error::Unsupported`]), missing privileges ([`Error::Load`]).
+    /// [`Error::Unsupported`] if the kernel lacks something, [`Error::Load`] without privileges.
     pub fn open(config: SessionConfig, support: &KernelSupport) -> Result<Self, Error> {
         if config.ring_bytes < 4096 || !config.ring_bytes.is_power_of_two() {
             return Err(Error::RingSize(config.ring_bytes));
@@ -135,22 +136,23 @@ impl BpfSession {
         })
     }
 
-    /// Children of this process are recorded from their fork on, until called with `false`.
+    /// Records children of this process from their fork on, until called with `false`.
     pub fn record_own_children(&mut self, yes: bool) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.launcher_pid = if yes { std::process::id() } else { 0 };
         }
     }
 
-    /// Programs may be held until then, nanoseconds of CLOCK_MONOTONIC; 0: none is any more. Nothing is held before
-    /// the first call. What is being held at the time of a call is in [`HeldProcesses`], and its event on its way.
+    /// Until when programs may be stopped, in nanoseconds of CLOCK_MONOTONIC; 0: not any more. None
+    /// are stopped before the first call. A process that is being stopped during a call is in
+    /// [`HeldProcesses`], and its event follows.
     pub fn hold_until(&mut self, at_ns: u64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
             bss.hold_until_ns = at_ns;
         }
     }
 
-    /// Records a process that is running already.
+    /// Records a process that is already running.
     ///
     /// # Errors
     /// [`Error::Map`] if there are too many.
@@ -172,7 +174,7 @@ impl BpfSession {
         let _ = self.skeleton.maps.followed.delete(&pid.to_ne_bytes());
     }
 
-    /// Programs of this file are not held at exec any more: they were examined.
+    /// Programs of this file are no longer stopped at exec: they were examined.
     ///
     /// # Errors
     /// [`Error::Map`] if there are too many.
@@ -185,7 +187,7 @@ impl BpfSession {
         )
     }
 
-    /// The processes that wait for their probes.
+    /// The stopped processes that wait for their probes.
     ///
     /// # Errors
     /// [`Error::Map`] if the descriptor cannot be duplicated.
@@ -198,7 +200,7 @@ impl BpfSession {
             })
     }
 
-    /// Makes a layout known; its index for [`PlannedPoint::layout`].
+    /// Registers a layout; returns its index for [`PlannedPoint::layout`].
     ///
     /// # Errors
     /// [`Error::TooMany`].
@@ -220,10 +222,10 @@ impl BpfSession {
         Ok(index)
     }
 
-    /// Places probes in a file. They are live in every process that maps it, now and later.
+    /// Places probes in a file. They fire in every process that maps it, now and later.
     ///
     /// # Errors
-    /// [`Error::Attach`] with the kernel's reason.
+    /// [`Error::Attach`] with the kernel's error.
     pub fn attach(&mut self, file: &Path, points: &[PlannedPoint]) -> Result<Attachment, Error> {
         let first = self.points;
         let count = u32::try_from(points.len()).unwrap_or(u32::MAX);
@@ -262,7 +264,7 @@ impl BpfSession {
         let (entries, returns) = plan_links(points, first);
         let attach = self.attach;
         let mut links = Vec::new();
-        // Returns first: a pause whose begin is seen must not end unseen.
+        // Return probes first: a pause with a seen start must have a seen end.
         let ends = [
             (&mut self.skeleton.progs.at_return, &returns, true),
             (&mut self.skeleton.progs.at_entry, &entries, false),
@@ -285,8 +287,8 @@ impl BpfSession {
         Ok(Attachment { links })
     }
 
-    /// Waits up to `timeout` for events that wake us (process events, a ring that fills), then
-    /// takes everything there is, up to `most` records of each ring. Process events come first.
+    /// Waits up to `timeout` for events that wake us (process events, a filling ring), then drains
+    /// the rings, up to `most` records each. Process events come first.
     ///
     /// # Errors
     /// [`Error::Map`] if the rings cannot be read.
@@ -304,14 +306,14 @@ impl BpfSession {
         Ok(std::mem::take(&mut *self.batch.borrow_mut()))
     }
 
-    /// Becomes readable when a process event waits or the pause ring fills.
+    /// Becomes readable when a process event is pending or the pause ring fills.
     #[must_use]
     pub fn wake_descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the rings own their epoll descriptor and live as long as the borrow.
         unsafe { BorrowedFd::borrow_raw(self.rings.epoll_fd()) }
     }
 
-    /// What the programs counted so far.
+    /// The programs' counts so far.
     ///
     /// # Errors
     /// [`Error::Map`].
@@ -325,7 +327,7 @@ impl BpfSession {
 }
 
 fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'static>, Error> {
-    // The skeleton borrows its object for as long as it lives, which is until gctrace ends: a few
+    // The skeleton borrows its object for its whole life, which is until gctrace ends: a few
     // hundred bytes once per process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = GctraceSkelBuilder::default()
@@ -350,7 +352,7 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
         }
     }
     if attach == AttachMethod::Single {
-        // The value 0, which is what an ordinary kprobe program carries.
+        // The value 0, which ordinary kprobe programs have.
         for program in [&mut open.progs.at_entry, &mut open.progs.at_return] {
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }
@@ -358,7 +360,7 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
     open.load().map_err(Error::Load)
 }
 
-/// Whether this process has rights that its user lacks (`AT_SECURE`, getauxval(3)).
+/// Whether this process has privileges that its user lacks (`AT_SECURE`, getauxval(3)).
 fn has_file_capabilities() -> bool {
     // SAFETY: reads a number from the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -404,7 +406,7 @@ fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> R
 }
 
 /// Every process: the kernel's own filter compares threads before 6.10, and a filter in the program
-/// costs the others one trap per collection.
+/// costs other processes one trap per collection.
 const EVERY_PROCESS: i32 = -1;
 
 pub(crate) fn link_multi(

@@ -1,4 +1,4 @@
-//! Facts about this kernel, then the rules drawn from them.
+//! Features of this kernel, and the rules derived from them.
 
 use crate::error::Error;
 use libbpf_rs::MapType;
@@ -9,34 +9,35 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// What this kernel offers. Each fact was found by trying, not by reading a version number.
+/// The features of this kernel. Each was determined by trying, not by reading a version number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSupport {
     /// `uname -r`.
     pub release: String,
     /// `uname -m`.
     pub machine: String,
-    /// `/sys/kernel/btf/vmlinux` is there: kernel structs can be read by name.
+    /// Whether `/sys/kernel/btf/vmlinux` exists: kernel structs can be accessed by name.
     pub btf: bool,
     /// BPF ring buffer (5.8).
     pub ring_buffer: bool,
-    /// A program can learn which probe it was called for (5.15).
+    /// A program can read which probe it was called for (5.15).
     pub cookie: bool,
     /// Many probes of a file in one link (6.6).
     pub uprobe_multi: bool,
     /// A program can send a signal to the current process (5.3).
     pub send_signal: bool,
-    /// The caller may open perf events (processor counters, arenas). Debian's kernels ask for CAP_SYS_ADMIN
-    /// where `kernel.perf_event_paranoid` is 3, their default.
+    /// Whether the caller may open perf events (CPU counters, arenas). Debian's kernels require
+    /// CAP_SYS_ADMIN if `kernel.perf_event_paranoid` is 3, their default.
     pub perf_events: bool,
-    /// The caller may open the perf events of which single links are made. 6.1 asks for CAP_SYS_ADMIN, whatever
-    /// `kernel.perf_event_paranoid` is.
+    /// Whether the caller may open the perf events that single links consist of. 6.1 requires
+    /// CAP_SYS_ADMIN, whatever `kernel.perf_event_paranoid` is.
     pub uprobe_events: bool,
-    /// The caller may load BPF programs at all; if not, `uprobe_multi` is not known and false.
+    /// Whether the caller may load BPF programs at all; if not, `uprobe_multi` is unknown and
+    /// false.
     pub permitted: bool,
 }
 
-/// The oldest Linux whose own features are enough; distributions carry some back to older ones.
+/// The oldest Linux with all required features; distributions backport some to older ones.
 pub const OLDEST_LINUX: &str = "5.15";
 
 /// How probes are attached.
@@ -49,7 +50,8 @@ pub enum AttachMethod {
 }
 
 impl KernelSupport {
-    /// Looks. Needs no privileges, but `permitted` and `uprobe_multi` are false without them.
+    /// Determines the features. Needs no privileges, but `permitted` and `uprobe_multi` are false
+    /// without them.
     #[must_use]
     pub fn probe() -> Self {
         let name = nix::sys::utsname::uname();
@@ -74,7 +76,7 @@ impl KernelSupport {
         }
     }
 
-    /// What is missing for recording, in words; empty if nothing is. Privileges are not looked at.
+    /// The features missing for recording, in words; empty if none. Privileges are not considered.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let needs = [
@@ -93,8 +95,8 @@ impl KernelSupport {
             .collect()
     }
 
-    /// The error of a recording from this kernel; `None` if it lacks nothing, or if that is unknown because
-    /// nothing may be loaded.
+    /// The error for a recording on this kernel; `None` if it lacks nothing, or if that is unknown
+    /// because no program may be loaded.
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
         let missing = self.missing();
@@ -111,7 +113,7 @@ impl KernelSupport {
         }
     }
 
-    /// Multi links where the kernel has them.
+    /// Multi links if the kernel has them.
     #[must_use]
     pub fn attach(&self) -> AttachMethod {
         if self.uprobe_multi {
@@ -122,7 +124,7 @@ impl KernelSupport {
     }
 }
 
-/// Opens an event that counts nothing, of this process only.
+/// Opens an event that counts nothing, for this process only.
 fn perf_events_permitted() -> bool {
     let mut attributes = libbpf_sys::perf_event_attr {
         type_: libbpf_sys::PERF_TYPE_SOFTWARE,
@@ -134,8 +136,8 @@ fn perf_events_permitted() -> bool {
     open_perf_event(&mut attributes).is_ok()
 }
 
-/// Asks for a uprobe in what is no file: the kernel looks at the caller's rights first (`perf_uprobe_event_init`,
-/// kernel/events/core.c).
+/// Requests a uprobe in something that is not a file: the kernel checks the caller's rights first
+/// (`perf_uprobe_event_init`, kernel/events/core.c).
 fn uprobe_events_permitted() -> bool {
     let number = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
     let Some(number) = number.ok().and_then(|text| text.trim().parse().ok()) else {
@@ -167,7 +169,7 @@ fn open_perf_event(attributes: &mut libbpf_sys::perf_event_attr) -> std::io::Res
         )
     };
     match i32::try_from(result) {
-        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: a non-negative result is a descriptor with no other owner.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(std::io::Error::last_os_error()),
     }
@@ -214,12 +216,12 @@ fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
             &raw mut options,
         )
     };
-    // SAFETY: a non-negative result is a descriptor that nobody else owns.
+    // SAFETY: a non-negative result is a descriptor with no other owner.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Asks for a multi link on a directory: a kernel that knows such links says EBADF (not a regular
-/// file), one that does not says EINVAL. The same question libbpf asks.
+/// Requests a multi link on a directory: a kernel with such links returns EBADF (not a regular
+/// file), one without returns EINVAL. libbpf checks the same way.
 fn uprobe_multi_exists() -> bool {
     let Some(program) = load_tiny_program(libbpf_sys::BPF_TRACE_UPROBE_MULTI) else {
         return false;
@@ -242,7 +244,7 @@ fn uprobe_multi_exists() -> bool {
         )
     };
     if result >= 0 {
-        // SAFETY: a non-negative result is a descriptor that nobody else owns.
+        // SAFETY: a non-negative result is a descriptor with no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(result) });
         return true;
     }

@@ -16,15 +16,15 @@ pub(crate) mod skeleton {
 
 /// Arenas that a process mapped and unmapped: see `struct arenas` in `bpf/event.h`.
 pub use skeleton::types::arenas as Arenas;
-/// An executable file as the kernel knows it: opaque, only to be compared.
+/// An executable file, as identified by the kernel: opaque, only to be compared.
 pub use skeleton::types::file_key as FileKey;
-/// Where the Python stack of a thread is: see `struct frame_layout` in `bpf/event.h`.
+/// Offsets of a thread's Python stack: see `struct frame_layout` in `bpf/event.h`.
 pub use skeleton::types::frame_layout as FrameOffsets;
-/// How a frame says which instruction it executes: see `enum instruction_kind` in `bpf/event.h`.
+/// How a frame stores the instruction it executes: see `enum instruction_kind` in `bpf/event.h`.
 pub use skeleton::types::instruction_kind as InstructionKind;
 /// Offsets of one build of CPython: see `struct layout` in `bpf/event.h` for each field.
 pub use skeleton::types::layout as Layout;
-/// What is at a probed address: see `enum point_kind` in `bpf/event.h`.
+/// Kind of probed location: see `enum point_kind` in `bpf/event.h`.
 pub use skeleton::types::point_kind as PointKind;
 
 pub(crate) use skeleton::types::allocation_event as AllocationWire;
@@ -56,7 +56,7 @@ pub(crate) const MAX_POINTS: u32 = 1024;
 /// `MAX_LAYOUTS` of `bpf/event.h`.
 pub(crate) const MAX_LAYOUTS: u32 = 256;
 
-/// `MAX_STACK_DEPTH` of `bpf/event.h`: frames of a stack at most.
+/// `MAX_STACK_DEPTH` of `bpf/event.h`: maximum number of frames per stack.
 pub const MAX_STACK_DEPTH: u32 = 64;
 
 /// Stacks of this build cannot be read.
@@ -68,7 +68,7 @@ pub fn unknown_frames() -> FrameOffsets {
     }
 }
 
-/// The layout of a build about which nothing is known: pauses are timed, nothing is read.
+/// The layout of a build without known offsets: pauses are timed, nothing is read.
 #[must_use]
 pub fn unknown_layout() -> Layout {
     Layout {
@@ -95,7 +95,7 @@ pub fn unknown_layout() -> Layout {
 /// # Safety
 /// The type is `repr(C)`, `Copy`, and every bit pattern of it is valid.
 pub(crate) unsafe trait Wire: Copy {
-    /// Reads a record from the start of `bytes`; `None` if they are too few.
+    /// Reads a record from the start of `bytes`; `None` if they are too short.
     fn read(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..size_of::<Self>())?;
         // SAFETY: the slice is long enough, the read may be unaligned, and the trait promises that
@@ -105,15 +105,15 @@ pub(crate) unsafe trait Wire: Copy {
 
     /// The record's bytes.
     fn bytes(&self) -> &[u8] {
-        // SAFETY: a `repr(C)` value of integers, initialised; the BPF structs have no padding
+        // SAFETY: a `repr(C)` value of integers, initialized; the BPF structs have no padding
         // (static asserts in `bpf/event.h`).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 }
 
 impl FileKey {
-    /// The key of a file with these numbers, as stat(2) shows them. Where a file system shows another device than its
-    /// own (btrfs, some overlays) it matches nothing.
+    /// The key of a file with these numbers, as reported by stat(2). On file systems that report a
+    /// device other than their own (btrfs, some overlays) it matches nothing.
     #[must_use]
     pub fn of(device: u64, inode: u64) -> Self {
         // MINORBITS, include/linux/kdev_t.h

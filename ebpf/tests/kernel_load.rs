@@ -1,4 +1,4 @@
-//! Kernel tier: this kernel's verifier takes every program, whatever is switched on in it.
+//! Kernel tier: this kernel's verifier accepts every program, whatever is enabled in it.
 
 use gctrace_ebpf::AllocationPrograms;
 use gctrace_ebpf::AttachMethod;
@@ -14,7 +14,7 @@ use libbpf_rs::query::ProgInfoQueryOptions;
 
 const RING_BYTES: u32 = 1 << 20;
 
-/// Switches cut parts out of the programs: everything, nothing, and what is recorded by default.
+/// Options that enable parts of the programs: everything, nothing, and the default.
 fn configurations() -> [SessionConfig; 3] {
     let config = |follow_children, stack_depth, counters| SessionConfig {
         follow_children,
@@ -29,11 +29,12 @@ fn configurations() -> [SessionConfig; 3] {
     ]
 }
 
-/// Loads (`add %gs:..., %r9`) that begin a program on a private stack (`arch/x86/net/bpf_jit_comp.c`).
+/// Loads (`add %gs:..., %r9`) at the start of a program on a private stack
+/// (`arch/x86/net/bpf_jit_comp.c`).
 const PRIVATE_STACK: [u8; 5] = [0x65, 0x4c, 0x03, 0x0c, 0x25];
 
-/// Programs of probes stay on the stack of their thread: the kernel's private stacks are one per CPU, and it runs these
-/// programs preemptible.
+/// Probe programs stay on the stack of their thread: the kernel's private stacks are per CPU, and
+/// it runs these programs preemptible.
 fn none_has_a_private_stack() {
     let options = ProgInfoQueryOptions::default().include_jited_prog_insns(true);
     let mut seen = 0;

@@ -1,4 +1,4 @@
-//! Prints which functions of CUDA, NCCL and torch are found in libraries, and how long that takes.
+//! Prints the CUDA, NCCL and torch functions found in libraries, and how long that takes.
 //!
 //! `cargo run -p gctrace-probes --example cuda -- LIBRARY...`
 
@@ -12,7 +12,7 @@ fn main() {
     for path in std::env::args_os().skip(1).map(PathBuf::from) {
         let name = path.file_name().and_then(|name| name.to_str());
         let Some(library) = name.and_then(CudaLibrary::of_file_name) else {
-            println!("{}: none of these libraries by its name", path.display());
+            println!("{}: not named like one of these libraries", path.display());
             continue;
         };
         let began = Instant::now();

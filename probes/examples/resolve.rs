@@ -1,4 +1,4 @@
-//! Prints what `gctrace-probes` finds in files, and how long it took.
+//! Prints what `gctrace-probes` finds in files, and how long it takes.
 //!
 //! `cargo run --release -p gctrace-probes --example resolve -- [--rung code-analysis] [--cache DIR] FILE...|--pid PID`
 

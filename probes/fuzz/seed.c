@@ -1,5 +1,5 @@
-/* A small stand-in for CPython 3.13: every part that the resolver looks at, a few KiB long.
- * Compiled by seed.sh into the fuzzer's first files; no test relies on it. */
+/* A small stand-in for CPython 3.13: every part that the resolver reads, in a few KiB. Compiled by
+ * seed.sh into the fuzzer's first inputs; no test relies on it. */
 #include <stdint.h>
 #include <stdio.h>
 #ifdef HAVE_SDT

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes the first files of the fuzz target `resolve`: one small program, built, stripped and linked in
-# several ways.
+# Creates the first inputs of the fuzz target `resolve`: one small program, built, stripped and
+# linked in several ways.
 #
 #   seed.sh FOLDER
 set -euo pipefail

@@ -1,8 +1,8 @@
-//! Resolutions already made, one small JSON file each.
+//! Cache of resolutions: one small JSON file per examined file.
 //!
-//! The key is what changes when the file does: build id, size, time of the last change (and device
-//! and inode where there is no build id). Whatever is wrong with the cache - damaged, from another
-//! version, not writable - costs time and nothing else.
+//! The key changes when the file does: build id, size, modification time (and device and inode for
+//! files without a build id). A cache that is damaged, read-only or written by another version
+//! costs time and nothing else.
 
 use crate::resolution::Resolution;
 use crate::resolution::ResolveOptions;
@@ -16,7 +16,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Changes with everything that could make an older answer wrong.
+/// Changes whenever an older entry could be wrong.
 const FORMAT: &str = concat!(
     "gctrace.resolution/1 ",
     env!("CARGO_PKG_VERSION"),
@@ -24,10 +24,10 @@ const FORMAT: &str = concat!(
     env!("GCTRACE_RESOLVER_SOURCE")
 );
 
-/// No entry is larger, in bytes; a usual one has 3 KiB.
+/// Maximum size of an entry in bytes; 3 KiB is typical.
 const LARGEST_ENTRY: u64 = 1 << 20;
 
-/// The entry of one file; does nothing without a folder.
+/// The cache entry of one file; a no-op without a cache folder.
 pub(crate) struct ResolutionCache {
     entry: Option<PathBuf>,
     key: String,
@@ -41,8 +41,8 @@ struct CachedResolution<T> {
 }
 
 impl ResolutionCache {
-    /// For a file with this metadata and build id. Questions that start at a later rung than usual
-    /// are not answered from the cache.
+    /// Entry for a file with this metadata and build id. Lookups that start at a later rung than
+    /// usual bypass the cache.
     pub(crate) fn new(
         options: &ResolveOptions,
         metadata: &Metadata,
@@ -55,7 +55,7 @@ impl ResolutionCache {
             .cache
             .as_ref()
             .filter(|_| options.first_rung == SearchStrategy::SymbolTable);
-        // A build id may be of any length; a file name may not.
+        // Build ids have no maximum length; file names do.
         let name = key.get(..200).unwrap_or(&key);
         Self {
             entry: folder.map(|folder| folder.join(format!("{name}.json"))),
@@ -63,8 +63,8 @@ impl ResolutionCache {
         }
     }
 
-    /// What is known about the file, which may have another path than last time. Only entries that
-    /// nobody else could have written count: probes go where they say.
+    /// The cached resolution; the file may have had another path last time. Only entries that no
+    /// other user could have written are used: they decide where probes are placed.
     pub(crate) fn load(&self, file: &Path) -> Option<Resolution> {
         let path = self.entry.as_ref()?;
         let metadata = std::fs::symlink_metadata(path).ok()?;
@@ -80,7 +80,7 @@ impl ResolutionCache {
         })
     }
 
-    /// Writes the entry, whole or not at all; a failure leaves the next one to try.
+    /// Writes the entry atomically; on failure the next lookup retries.
     pub(crate) fn store(&self, resolution: &Resolution) {
         if let Some(path) = &self.entry {
             let _next_time = self.write(path, resolution);
@@ -98,7 +98,7 @@ impl ResolutionCache {
             key: self.key.clone(),
             resolution,
         };
-        // Readable by its owner only, and renamed into place when complete.
+        // Readable by the owner only; renamed into place when complete.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         serde_json::to_writer(&mut file, &entry)?;
         file.flush()?;

@@ -1,9 +1,9 @@
-//! Performance counters of the processor: which of them this machine has, and opening them.
+//! CPU performance counters: which ones this machine has, and opening them.
 //!
-//! One event per CPU counts whatever runs there, in user space and in the kernel, as `perf stat -a`
-//! does. Whose counts they are is not decided here: the BPF programs read them whenever a recorded
-//! thread comes to a CPU and leaves it. Counters that the kernel keeps for each thread anyway (page
-//! faults, context switches, ...) need no event and do not appear here.
+//! One event per CPU counts everything that runs there, in user space and in the kernel, like
+//! `perf stat -a`. Attribution to threads happens elsewhere: the BPF programs read the counters
+//! whenever a recorded thread is scheduled in or out. Counters that the kernel keeps per thread
+//! anyway (page faults, context switches, ...) need no event and do not appear here.
 
 mod error;
 
@@ -22,18 +22,19 @@ use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// Where the kernel lists its sources of events (Documentation/ABI/testing/sysfs-bus-event_source-devices).
+/// Where the kernel lists event sources (Documentation/ABI/testing/sysfs-bus-event_source-devices).
 const SOURCES: &str = "/sys/bus/event_source/devices";
 
-/// Names of the processor's own counting unit: most machines, and Intel's with two kinds of cores.
+/// Names of the CPU's own PMU: on most machines, and on Intel's with two kinds of cores.
 const UNITS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
 
-/// An open, running counter of one CPU. Dropping it ends the counting, unless something else holds it.
+/// An open, running counter of one CPU. Dropping it stops the counting, unless another descriptor
+/// refers to it.
 #[derive(Debug)]
 pub struct PerfEvent(perf_event::Counter);
 
 impl PerfEvent {
-    /// Its descriptor, as a BPF map of perf events takes it.
+    /// Its file descriptor, for a BPF map of perf events.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: the event owns its descriptor and lives as long as the borrow.
@@ -41,16 +42,16 @@ impl PerfEvent {
     }
 }
 
-/// Whether a counter belongs to a CPU rather than to a thread, and so needs [`open`].
+/// Whether a counter is per CPU rather than per thread, and so needs [`open`].
 #[must_use]
 pub fn is_per_cpu(counter: Counter) -> bool {
     builder(counter).is_some()
 }
 
-/// Opens a counter on one CPU; it counts from now on.
+/// Opens a counter on one CPU and starts it.
 ///
 /// # Errors
-/// Why this machine does not count it.
+/// Why this machine cannot count it.
 pub fn open(counter: Counter, cpu: u32) -> Result<PerfEvent, CounterError> {
     let mut builder = builder(counter).ok_or(CounterError::PerThread)?;
     builder
@@ -63,26 +64,26 @@ pub fn open(counter: Counter, cpu: u32) -> Result<PerfEvent, CounterError> {
         .map_err(|error| CounterError::new(&error, cpu, has_unit()))
 }
 
-/// Whether every one of these CPUs counts it: opens and closes it on each.
+/// Checks that every one of these CPUs can count it: opens and closes the counter on each.
 ///
 /// # Errors
-/// Why the first one that does not does not.
+/// The error of the first CPU that cannot.
 pub fn check(counter: Counter, cpus: &[u32]) -> Result<(), CounterError> {
     cpus.iter()
         .try_for_each(|cpu| open(counter, *cpu).map(drop))
 }
 
-/// The CPUs that are running.
+/// The CPUs that are online.
 ///
 /// # Errors
-/// [`CounterError::Cpus`] if `/sys` does not tell.
+/// [`CounterError::Cpus`] if `/sys` does not list them.
 pub fn online_cpus() -> Result<Vec<u32>, CounterError> {
     let path = "/sys/devices/system/cpu/online";
     let text = fs::read_to_string(path).map_err(|error| CounterError::Cpus(error.to_string()))?;
-    cpu_list(text.trim()).ok_or_else(|| CounterError::Cpus(format!("{path} says {text:?}")))
+    cpu_list(text.trim()).ok_or_else(|| CounterError::Cpus(format!("{path} contains {text:?}")))
 }
 
-/// Whether the kernel knows a counting unit of the processor. Virtual machines often have none.
+/// Whether the kernel exposes a PMU of the CPU. Virtual machines often have none.
 #[must_use]
 pub fn has_unit() -> bool {
     UNITS
@@ -90,8 +91,8 @@ pub fn has_unit() -> bool {
         .any(|unit| Path::new(SOURCES).join(unit).exists())
 }
 
-/// `0-3,8,10-11` (Documentation/admin-guide/cputopology.rst). No machine has more CPUs than the
-/// kernel can be built for (`NR_CPUS`, at most 8192).
+/// Parses `0-3,8,10-11` (Documentation/admin-guide/cputopology.rst). CPU numbers are below the
+/// kernel's build-time maximum (`NR_CPUS`, at most 8192).
 fn cpu_list(text: &str) -> Option<Vec<u32>> {
     const MOST: u32 = 8192;
     let mut cpus = Vec::new();
@@ -106,7 +107,7 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// The generic events, which the kernel maps to those of the processor.
+/// The generic hardware events, which the kernel maps to those of the CPU.
 fn builder(counter: Counter) -> Option<Builder<'static>> {
     let load_misses = |which| Cache {
         which,

@@ -1,11 +1,11 @@
-//! The libraries of CUDA, NCCL and torch: which functions gctrace probes, where they are.
+//! The CUDA, NCCL and torch libraries: which functions gctrace probes, and where they are.
 //!
-//! The functions are one table, `cuda/table.rs`; which files may hold them, `cuda/find.rs`. Nothing here
-//! loads a library or calls one.
+//! `cuda/table.rs` lists the functions, `cuda/find.rs` finds the files that may contain them.
+//! Nothing here loads a library or calls into one.
 //!
-//! What cannot be had: NVTX ranges. NVTX 3, which torch and nearly everything else uses, is header-only: the
-//! ranges are calls through a pointer that is null as long as no tool is injected into the process, so that
-//! there is no function to probe.
+//! NVTX ranges cannot be probed. NVTX 3, which torch and nearly everything else uses, is
+//! header-only: the ranges are calls through a pointer that is null unless a tool is injected into
+//! the process, so there is no function to probe.
 
 mod find;
 mod table;
@@ -35,10 +35,10 @@ use object::ReadCache;
 use std::fs::File;
 use std::path::Path;
 
-/// Suffixes of the variants of a function for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
+/// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
 const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
 
-/// A library, by what its file is called.
+/// A library, identified by its file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CudaLibrary {
     /// `libcuda.so`: the driver.
@@ -54,10 +54,10 @@ pub enum CudaLibrary {
 }
 
 impl CudaLibrary {
-    /// The library that a file of this name is; `None` for any other.
+    /// The library with this file name; `None` for any other file.
     #[must_use]
     pub fn of_file_name(name: &str) -> Option<Self> {
-        // Wheels carry copies with a hash in the name: libcudart-d0da41ae.so.11.0.
+        // Wheels ship copies with a hash in the name: libcudart-d0da41ae.so.11.0.
         let (stem, _) = name.split_once(".so")?;
         let stem = stem.split_once('-').map_or(stem, |(stem, _)| stem);
         match stem {
@@ -70,7 +70,8 @@ impl CudaLibrary {
         }
     }
 
-    /// The layers whose functions are looked for in it: a simulated GPU is all of CUDA in one file.
+    /// Layers whose functions are searched for in this library: a simulated GPU is all of CUDA in
+    /// one file.
     fn layers(self) -> &'static [FunctionLayer] {
         match self {
             Self::Driver | Self::Runtime | Self::Nccl => &[
@@ -83,7 +84,7 @@ impl CudaLibrary {
         }
     }
 
-    /// The layer whose functions it should have.
+    /// The layer whose functions it should export.
     fn own_layer(self) -> FunctionLayer {
         match self {
             Self::Driver => FunctionLayer::Driver,
@@ -100,27 +101,29 @@ impl CudaLibrary {
 pub struct CudaPoint {
     /// Index in [`TABLE`].
     pub function: u16,
-    /// Name of its symbol.
+    /// Symbol name.
     pub symbol: String,
-    /// File offset of an instruction at which stack pointer and arguments are those of the call.
+    /// File offset of an instruction at which the stack pointer and the arguments are still those
+    /// of the call.
     pub file_offset: u64,
-    /// File offsets of its return instructions; only for functions that end with [`ProbedEnds::Instructions`].
+    /// File offsets of the return instructions; only for functions with
+    /// [`ProbedEnds::Instructions`].
     pub returns: Vec<u64>,
 }
 
-/// What a library has.
+/// The functions that a library contains and lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CudaPoints {
     /// Functions to probe.
     pub points: Vec<CudaPoint>,
-    /// Functions that it should have and has not (older, newer or stripped).
+    /// Functions that it should contain but does not (older, newer or stripped library).
     pub absent: Vec<&'static str>,
 }
 
 /// Finds the functions of a library by its exported symbols.
 ///
 /// # Errors
-/// When the file cannot be opened. What is no ELF file for this machine has no functions.
+/// If the file cannot be opened. A file that is not an ELF file for this machine has no functions.
 pub fn resolve_library(file: &Path, library: CudaLibrary) -> Result<CudaPoints, ResolveError> {
     let opened = File::open(file).map_err(|source| ResolveError::Read {
         path: file.to_owned(),
@@ -173,7 +176,7 @@ impl ProbedFunction {
     }
 }
 
-/// Two names of one function (aliases) are one place, which is probed once.
+/// Two names of one function (aliases) share an address, which is probed once.
 fn one_probe_each(points: &mut Vec<CudaPoint>) {
     let mut seen = std::collections::HashSet::new();
     points.retain(|point| seen.insert(point.file_offset));
@@ -199,8 +202,8 @@ fn point(
     })
 }
 
-/// Where a function returns; nothing if its end is not known. A function that leaves by a jump to another one
-/// has no such instruction there, and the call no end.
+/// The return instructions of a function; empty if its end is unknown. A function that leaves by a
+/// jump to another one has no return instruction on that path, so such a call has no end.
 fn return_instructions(image: &ElfImage<'_>, range: &std::ops::Range<u64>) -> Vec<u64> {
     placement::decode(image, range)
         .iter()

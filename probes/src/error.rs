@@ -1,8 +1,8 @@
-//! What can go wrong while a file is examined.
+//! Errors of examining a file.
 
 use std::path::PathBuf;
 
-/// Why a file could not be examined. "This is no Python" is not an error.
+/// Why a file could not be examined. A file without Python is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The file could not be opened or read.
@@ -10,18 +10,18 @@ pub enum ResolveError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file starts as an ELF file and goes on as none.
+    /// The file starts like an ELF file but is not a valid one.
     #[error("{} is a damaged ELF file ({what}); see what is wrong with: readelf -aW {}", path.display(), path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Which part made no sense.
+        /// The part that is invalid.
         what: String,
     },
-    /// An interpreter for a processor that gctrace does not know.
+    /// An interpreter for a machine that gctrace does not support.
     #[error("{} is built for {machine}; gctrace traces x86-64 programs only", path.display())]
     Architecture {
         /// The file.
@@ -29,21 +29,21 @@ pub enum ResolveError {
         /// The machine it is built for, for example `aarch64`.
         machine: String,
     },
-    /// A collector is there, but no rung of the ladder found its functions.
+    /// The file contains a collector, but no rung of the ladder found its functions.
     #[error(
-        "{} holds a CPython {version}, but its collector was not found ({}); install its debug symbols or see: gctrace doctor --python {}",
+        "{} contains CPython {version}, but its collector was not found ({}); install its debug symbols or see: gctrace doctor --python {}",
         path.display(), tried.join("; "), path.display()
     )]
     NotFound {
         /// The file.
         path: PathBuf,
-        /// Its version, as far as known.
+        /// Its version, as far as could be determined.
         version: String,
-        /// What each rung said.
+        /// The result of each rung.
         tried: Vec<String>,
     },
-    /// A version of CPython whose collector gctrace does not know.
-    #[error("{} holds CPython {version}; gctrace knows 3.8 to 3.15", path.display())]
+    /// A CPython version whose collector gctrace does not support.
+    #[error("{} contains CPython {version}; gctrace supports 3.8 to 3.15", path.display())]
     Version {
         /// The file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! The cheap first question, asked of every program at exec: can this run Python?
+//! A cheap check made on every program at exec: can it run Python?
 
 use crate::ResolveError;
 use crate::elf::ElfImage;
@@ -12,27 +12,26 @@ use std::path::PathBuf;
 /// What kind of program a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramKind {
-    /// An executable with the collector inside.
+    /// An executable that contains the collector.
     Static,
-    /// An executable that the loader will give a `libpython`.
+    /// An executable that loads a `libpython`.
     NeedsLibpython {
-        /// Offset in the file of the program's first own instruction: by then the loader has
-        /// mapped the library.
+        /// File offset of the program's entry point: by then the loader has mapped the library.
         entry_file_offset: u64,
     },
-    /// Another executable that uses a loader; what it loads later is not known.
+    /// Another dynamically linked executable; what it loads later is unknown.
     OtherDynamic {
-        /// Offset in the file of the program's first own instruction.
+        /// File offset of the program's entry point.
         entry_file_offset: u64,
     },
-    /// No executable of this machine, or one that can load nothing.
+    /// Not an executable of this machine, or one that cannot load libraries.
     Other,
 }
 
-/// Looks at the headers, the needed libraries and the exported symbols of a file.
+/// Checks the headers, the needed libraries and the exported symbols of a file.
 ///
 /// # Errors
-/// When the file cannot be opened. What is no ELF file, or a damaged one, is
+/// If the file cannot be opened. A file that is not an ELF file, or a damaged one, is
 /// [`ProgramKind::Other`].
 pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
     let opened = File::open(file).map_err(|source| ResolveError::Read {
@@ -49,8 +48,8 @@ pub fn identify(file: &Path) -> Result<ProgramKind, ResolveError> {
 }
 
 fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
-    // An executable that loads extension modules exports it. The full symbol table, which can have a
-    // million entries, is searched only where there is no other.
+    // Executables that load extension modules export it. The full symbol table, which can have a
+    // million entries, is searched only if there is no other.
     let runtime = if image.has_loader() {
         image.dynamic_symbol("_PyRuntime")
     } else {
@@ -72,9 +71,9 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
     }
 }
 
-/// Where the libpython that an executable links most likely is: where it tells the loader to look, beside it, in the
-/// `lib` beside its folder, or where the system has its libraries. A guess, made before it runs; its loader may find
-/// another one, by `LD_LIBRARY_PATH` for example.
+/// The most likely path of the libpython that an executable links: in the folders that its headers
+/// name, next to it, in the `lib` next to its folder, or in the system's library folders. A guess
+/// made before it runs; the loader may find another one, by `LD_LIBRARY_PATH` for example.
 #[must_use]
 pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     const SYSTEM: [&str; 4] = [
@@ -103,8 +102,8 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
-/// Whether a library's file name is that of a libpython with the interpreter inside, such as
-/// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the empty
+/// Whether a library's file name is that of a libpython that contains the interpreter, such as
+/// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the stub
 /// `libpython3.so`.
 pub(crate) fn is_libpython(name: &str) -> bool {
     name.strip_prefix("libpython3.")
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn libpython_is_told_by_its_name() {
+    fn libpython_is_recognized_by_its_name() {
         for yes in [
             "libpython3.8.so.1.0",
             "libpython3.13t.so.1.0",

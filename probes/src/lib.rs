@@ -1,15 +1,14 @@
 //! Where gctrace's probes go: interpreters, functions, offsets.
 //!
-//! [`resolve`] takes a file and answers whether it holds a CPython collector, where its functions
-//! are, which instruction of each is the cheapest safe place for a probe, and how the collector's
-//! state lies in memory. [`identify`] is the cheap first question, asked of every program at exec.
-//! [`maps`] and [`proc_status`] read what `/proc` says about a running process. [`counters`] opens the
-//! processor's performance counters, [`nvml`] asks NVIDIA's driver how the GPUs do, [`cuda`] knows the libraries of
-//! CUDA, NCCL and torch.
-//! [`frames`] and [`CodeObject`] lead from a thread to the file, function and line of its Python
-//! frames.
+//! [`resolve`] examines a file: whether it contains a CPython collector, where its functions are,
+//! which instruction of each is the cheapest safe place for a probe, and how the collector's state
+//! is laid out in memory. [`identify`] is the cheap first check, made on every program at exec.
+//! [`maps`] and [`proc_status`] read what `/proc` exposes about a running process. [`counters`]
+//! opens CPU performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows
+//! the CUDA, NCCL and torch libraries. [`frames`] and [`CodeObject`] lead from a thread to the
+//! file, function and line of its Python frames.
 //!
-//! Bytes in, facts out: nothing here meets the kernel's BPF, writes to a process or prints.
+//! Bytes in, facts out: nothing here uses BPF, writes to a process or prints.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

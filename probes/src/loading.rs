@@ -1,4 +1,5 @@
-//! How a program file is started: by which loader, if any. Says whether a library can be preloaded into it.
+//! How the kernel starts a program file, and by which loader: whether a library can be preloaded
+//! into it.
 
 use crate::ResolveError;
 use crate::elf::ElfImage;
@@ -12,19 +13,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What the kernel does with a file that is executed.
+/// How the kernel executes a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// It runs the interpreter named in the first line.
+    /// By the interpreter named in the first line.
     Script {
         /// Path of the interpreter.
         interpreter: PathBuf,
-        /// The rest of the line, which is one argument (execve(2)).
+        /// The rest of the line, passed as one argument (execve(2)).
         argument: Option<String>,
     },
-    /// It maps this loader, which maps the libraries.
+    /// Dynamically linked: this loader maps the libraries.
     Loader(PathBuf),
-    /// It runs the program alone: no library is ever loaded before it.
+    /// Statically linked: no library can be preloaded.
     Static,
     /// The program is for another processor.
     OtherMachine(String),
@@ -32,14 +33,14 @@ pub enum Loading {
     Unknown,
 }
 
-/// The kernel reads no more of a file to find its interpreter (`BINPRM_BUF_SIZE`,
+/// Maximum number of bytes that the kernel reads to find a script's interpreter (`BINPRM_BUF_SIZE`,
 /// include/uapi/linux/binfmts.h, since 5.1).
 const FIRST_BYTES: u64 = 256;
 
-/// Looks at the beginning of a file.
+/// Classifies a file by its first bytes.
 ///
 /// # Errors
-/// When the file cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
     let failed = |source| ResolveError::Read {
         path: file.to_owned(),
@@ -66,10 +67,11 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
     })
 }
 
-/// The bytes of a symbol that a library of this machine exports; `None` where it has no such symbol, or is no library.
+/// The bytes of a symbol exported by a library of this machine; `None` if it has no such symbol, or
+/// is not a library.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// If the file cannot be opened.
 pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, ResolveError> {
     let opened = File::open(file).map_err(|source| ResolveError::Read {
         path: file.to_owned(),
@@ -84,7 +86,7 @@ pub fn exported_bytes(file: &Path, symbol: &str) -> Result<Option<Vec<u8>>, Reso
     Ok(bytes.map(<[u8]>::to_vec))
 }
 
-/// The first line as the kernel reads it (fs/binfmt_script.c).
+/// Parses the first line like the kernel (fs/binfmt_script.c).
 fn script(start: &[u8]) -> Option<Loading> {
     let line = start.strip_prefix(b"#!")?;
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();

@@ -1,4 +1,4 @@
-//! `/proc/PID/maps`: which files of a process may hold a collector.
+//! `/proc/PID/maps`: the files of a process that may contain a collector.
 
 use crate::identify::is_libpython;
 use crate::proc_status::ProcessError;
@@ -12,37 +12,37 @@ pub struct FileMapping {
     pub start: u64,
     /// Address after the last.
     pub end: u64,
-    /// Whether code may run there.
+    /// Whether it is executable.
     pub executable: bool,
-    /// Offset in the file of the first byte.
+    /// File offset of the first byte.
     pub offset: u64,
     /// Device, major and minor number.
     pub device: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Path as seen inside the process, without the mark of a deleted file.
+    /// Path as seen inside the process, without the marker of a deleted file.
     pub path: PathBuf,
-    /// The file has no name any more.
+    /// The file was deleted.
     pub deleted: bool,
 }
 
-/// A mapped file that may hold a collector.
+/// A mapped file that may contain a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedFile {
     /// Path as seen inside the process.
     pub path: PathBuf,
-    /// The same file as this process can open it.
+    /// The same file as a path that this process can open.
     pub openable: PathBuf,
     /// Device, major and minor number.
     pub device: (u32, u32),
     /// Inode.
     pub inode: u64,
-    /// Where its lowest mapping starts; see [`crate::Resolution::lowest_address`].
+    /// Address of its lowest mapping; see [`crate::Resolution::lowest_address`].
     pub start: u64,
 }
 
-/// All mappings of files in `text`, which has the form of `/proc/PID/maps`. Lines that have not
-/// (cut off, from another kernel) are left out.
+/// All file mappings in `text`, which has the format of `/proc/PID/maps`. Lines that cannot be
+/// parsed (truncated, from another kernel) are skipped.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<FileMapping> {
     text.split(|byte| *byte == b'\n')
@@ -50,19 +50,19 @@ pub fn parse(text: &[u8]) -> Vec<FileMapping> {
         .collect()
 }
 
-/// Mappings of a process.
+/// The file mappings of a process.
 ///
 /// # Errors
-/// When the process is gone, or its memory map may not be read.
+/// If the process is gone, or its memory map may not be read.
 pub fn mappings(pid: u32) -> Result<Vec<FileMapping>, ProcessError> {
     read(pid, "maps").map(|text| parse(&text))
 }
 
-/// The files of a process that may hold a collector: its executable, and what is named like a
-/// libpython. Empty while the loader has mapped nothing yet.
+/// The files of a process that may contain a collector: its executable, and files named like a
+/// libpython. Empty until the loader has mapped something.
 ///
 /// # Errors
-/// When the process is gone, or its memory map may not be read.
+/// If the process is gone, or its memory map may not be read.
 pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
     let executable = crate::proc_status::executable(pid).ok();
     let mut found: Vec<MappedFile> = Vec::new();
@@ -82,15 +82,15 @@ pub fn candidates(pid: u32) -> Result<Vec<MappedFile>, ProcessError> {
     Ok(found)
 }
 
-/// Whether a process has mapped a file that is named like a libpython: a quick look, for many processes.
+/// Whether a process has mapped a file named like a libpython: a quick check, for many processes.
 ///
 /// # Errors
-/// When the process is gone, or its memory map may not be read.
+/// If the process is gone, or its memory map may not be read.
 pub fn has_libpython(pid: u32) -> Result<bool, ProcessError> {
     read(pid, "maps").map(|text| names_libpython(&text))
 }
 
-/// Lines are only taken apart where one may name it.
+/// Lines are parsed only if they may name one.
 fn names_libpython(text: &[u8]) -> bool {
     memchr::memmem::find(text, b"/libpython3.").is_some()
         && parse(text).iter().any(|mapping| {
@@ -109,12 +109,13 @@ fn candidate(pid: u32, mapping: FileMapping) -> MappedFile {
     }
 }
 
-/// A path to the file for this process: through the other's root, which also works across mount
-/// namespaces; a deleted or replaced file through the mapping itself (needs privileges).
+/// A path by which this process can open the file: through the other process's root, which also
+/// works across mount namespaces; for a deleted or replaced file through the mapping itself (needs
+/// privileges).
 pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
     let mut through_root = PathBuf::from(format!("/proc/{pid}/root"));
     through_root.extend(mapping.path.components().skip(1));
-    // In a chroot the path is the one outside of it.
+    // In a chroot the path is the one outside it.
     for path in [through_root, mapping.path.clone()] {
         if !mapping.deleted && has_inode(&path, mapping.inode) {
             return path;
@@ -128,12 +129,12 @@ pub(crate) fn openable(pid: u32, mapping: &FileMapping) -> PathBuf {
 
 fn has_inode(path: &std::path::Path, inode: u64) -> bool {
     use std::os::unix::fs::MetadataExt;
-    // The device is not compared: an overlay file system shows another one in `maps`.
+    // Devices are not compared: an overlay file system shows a different one in `maps`.
     std::fs::metadata(path).is_ok_and(|metadata| metadata.ino() == inode)
 }
 
-/// `start-end perms offset major:minor inode      path`, the path to the end of the line, spaces
-/// included and newlines written as `\012`.
+/// `start-end perms offset major:minor inode      path`, where the path extends to the end of the
+/// line, may contain spaces, and has newlines written as `\012`.
 fn mapping(line: &[u8]) -> Option<FileMapping> {
     let mut rest = line;
     let mut field = || {

@@ -1,18 +1,19 @@
-//! The memory of a running process, read from outside.
+//! Reads the memory of a running process, out-of-process.
 //!
-//! Owns how bytes are fetched. What they mean is not known here.
+//! Owns how bytes are fetched, not what they mean.
 
 use crate::proc_status::ProcessError;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Memory that can be read at an address: a process's, or in tests any function of this shape.
+/// Memory that can be read at an address: a process's, or in tests any function with this
+/// signature.
 pub trait Memory {
-    /// Fills `bytes` from `address` on, or fails.
+    /// Fills `bytes` starting at `address`, or fails.
     ///
     /// # Errors
-    /// When any of it is not there or may not be read.
+    /// If any of it is not mapped or may not be read.
     fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()>;
 }
 
@@ -25,18 +26,18 @@ where
     }
 }
 
-/// `/proc/PID/mem`. It stays the memory of the program that ran when it was opened: after an exec, reads
-/// find nothing.
+/// `/proc/PID/mem`. It refers to the program that ran when it was opened: after an exec, reads
+/// return nothing.
 #[derive(Debug)]
 pub struct ProcessMemory {
     file: File,
 }
 
 impl ProcessMemory {
-    /// Opens it; needs the right to trace the process.
+    /// Opens it; requires permission to trace the process.
     ///
     /// # Errors
-    /// When the process is gone or may not be inspected.
+    /// If the process is gone or may not be inspected.
     pub fn open(pid: u32) -> Result<Self, ProcessError> {
         let file = File::open(format!("/proc/{pid}/mem"))
             .map_err(|error| ProcessError::new(pid, "mem", error))?;
@@ -50,21 +51,21 @@ impl Memory for ProcessMemory {
     }
 }
 
-/// What is read while a structure is followed, and that error's place.
+/// Why a structure could not be read, and where.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot read {what} at {address:#x}: {source}; the process has ended, moved on, or may not be inspected (then: sudo gctrace)"
+    "cannot read {what} at {address:#x}: {source}; the process has exited, changed its memory meanwhile, or may not be inspected (then: sudo gctrace)"
 )]
 pub struct MemoryError {
     /// The structure or field, for example `code object`.
     pub what: &'static str,
-    /// Where it should be.
+    /// Its expected address.
     pub address: u64,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Numbers out of a memory, each with its name for the error.
+/// Reads numbers from memory; each has a name for the error message.
 pub(crate) struct MemoryReader<'memory, M: ?Sized> {
     memory: &'memory M,
 }

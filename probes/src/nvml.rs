@@ -1,8 +1,8 @@
-//! NVIDIA's management library: what the GPUs are and how they do, seen from outside the program.
+//! NVIDIA's management library (NVML): which GPUs there are and their state, out-of-process.
 //!
-//! Owns the loading of `libnvidia-ml.so.1` and what can go wrong with it. What is asked of each GPU is
-//! `nvml/queries.rs`, how answers that are missing are told `nvml/absences.rs`. When to sample, and on
-//! which thread, is the caller's.
+//! Owns the loading of `libnvidia-ml.so.1` and its errors. `nvml/queries.rs` has what is queried of
+//! each GPU, `nvml/absences.rs` how missing values are reported. When to sample, and on which
+//! thread, is up to the caller.
 
 mod absences;
 mod queries;
@@ -17,26 +17,26 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError as Code;
 use std::path::Path;
 
-/// The driver's library as the dynamic loader finds it.
+/// The driver's library, by the name the dynamic loader resolves.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// Why the GPUs cannot be asked.
+/// Why the GPUs cannot be queried.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NvmlError {
-    /// There is no such library: no NVIDIA driver.
+    /// The library does not exist: no NVIDIA driver.
     #[error("{library} cannot be loaded: {reason}")]
     NoLibrary {
-        /// What was tried.
+        /// The library that was tried.
         library: String,
-        /// What the dynamic loader says.
+        /// The dynamic loader's error.
         reason: String,
     },
-    /// The library is there, its driver is not running.
+    /// The library exists, but its driver is not running.
     #[error(
-        "{library} is there, but NVIDIA's driver is not loaded; on a machine with a GPU: sudo modprobe nvidia"
+        "{library} exists, but NVIDIA's driver is not loaded; on a machine with a GPU: sudo modprobe nvidia"
     )]
     NoDriver {
-        /// What was loaded.
+        /// The library that was loaded.
         library: String,
     },
     /// Library and kernel module are of different versions.
@@ -44,15 +44,15 @@ pub enum NvmlError {
         "the NVIDIA driver was updated while it was loaded: {library} and the kernel module differ; reboot, or stop everything that uses the GPUs and run: sudo modprobe -r nvidia_uvm nvidia && sudo modprobe nvidia"
     )]
     VersionMismatch {
-        /// What was loaded.
+        /// The library that was loaded.
         library: String,
     },
-    /// Anything else that the library says.
-    #[error("{library} refuses: {reason}; nvidia-smi may say more")]
+    /// Any other error of the library.
+    #[error("{library} failed: {reason}; see also: nvidia-smi")]
     Refused {
-        /// What was loaded.
+        /// The library that was loaded.
         library: String,
-        /// In its words.
+        /// The library's error text.
         reason: String,
     },
 }
@@ -74,15 +74,15 @@ impl NvmlError {
         }
     }
 
-    /// Nothing is wrong: the machine has no NVIDIA GPU, or no driver for it in use.
+    /// Not an error: the machine has no NVIDIA GPU, or no driver for it in use.
     #[must_use]
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::NoLibrary { .. } | Self::NoDriver { .. })
     }
 }
 
-/// The loaded and initialized library. Dropping it gives the driver back, which can be unloaded or
-/// updated then.
+/// The loaded and initialized library. Dropping it releases the driver, which can then be unloaded
+/// or updated.
 #[derive(Debug)]
 pub struct NvmlLibrary {
     nvml: Nvml,
@@ -90,11 +90,11 @@ pub struct NvmlLibrary {
 }
 
 impl NvmlLibrary {
-    /// Loads and initializes it; `path`: another than [`LIBRARY`], as tests do. Takes seconds where no
-    /// one else holds the GPUs awake.
+    /// Loads and initializes it; `path`: an alternative to [`LIBRARY`], for tests. Takes seconds if
+    /// no other process keeps the GPUs initialized.
     ///
     /// # Errors
-    /// Why there is none to ask.
+    /// Why NVML is unavailable.
     pub fn open(path: Option<&Path>) -> Result<Self, NvmlError> {
         let path = path.unwrap_or(Path::new(LIBRARY));
         let name = path.display().to_string();
@@ -104,22 +104,22 @@ impl NvmlLibrary {
         }
     }
 
-    /// Version of the driver, where it tells.
+    /// Driver version, if reported.
     #[must_use]
     pub fn driver_version(&self) -> Option<String> {
         self.nvml.sys_driver_version().ok()
     }
 
-    /// Version of the library itself, where it tells.
+    /// Version of the library itself, if reported.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         self.nvml.sys_nvml_version().ok()
     }
 
-    /// Descriptions of all GPUs that can be asked.
+    /// Descriptions of all GPUs that can be queried.
     ///
     /// # Errors
-    /// Their number is not known.
+    /// If the number of GPUs is unknown.
     pub fn devices(&self) -> Result<Vec<GpuDevice>, NvmlError> {
         let count = self.device_count()?;
         let driver = self.driver_version();

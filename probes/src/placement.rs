@@ -1,8 +1,9 @@
-//! On which instruction of a function the probe sits.
+//! Chooses the instruction of a function on which its probe is placed.
 //!
-//! The kernel emulates a few instructions at a probe and single-steps all others, which costs thirty
-//! times as much here (0.5 against 16 us a hit, Linux 6.18, x86-64). A function often has one of
-//! the few within its first instructions, for example the `push` after an `endbr64`.
+//! The kernel emulates a few instructions at a probe and single-steps all others, which is about
+//! thirty times as expensive (0.5 against 16 us a hit, measured on Linux 6.18, x86-64). Functions
+//! often have one of the few among their first instructions, for example the `push` after an
+//! `endbr64`.
 
 use crate::elf::ElfImage;
 use iced_x86::Code;
@@ -19,21 +20,22 @@ use iced_x86::OpKind;
 use iced_x86::Register;
 use std::ops::Range;
 
-/// How many instructions to look at for a better place.
+/// Number of instructions searched for a better place.
 const LOOK_AHEAD: usize = 16;
 
-/// No function is decoded further than this, in bytes; the largest of CPython is its interpreter
-/// loop with about 50 KiB.
+/// Maximum number of bytes decoded of a function; the largest in CPython is the interpreter loop
+/// with about 50 KiB.
 const LONGEST_FUNCTION: u64 = 1 << 18;
 
-/// What must be as it was at the function's first byte when the probe is hit.
+/// Which registers must still have their values from the function's first byte when the probe
+/// fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PreservedState {
-    /// The stack pointer: a return probe swaps the return address there.
+    /// The stack pointer: a return probe replaces the return address there.
     Stack,
     /// The argument registers too, which the entry probe reads.
     Arguments,
-    /// Only the first argument: for an entry probe alone.
+    /// Only the first argument: for an entry probe without return probe.
     FirstArgument,
 }
 
@@ -63,8 +65,8 @@ pub(crate) struct Placement {
     pub(crate) emulated: bool,
 }
 
-/// Chooses the instruction of the function at `function`; its end may be unknown (empty range),
-/// and then the probe stays at its first byte. `None` where there is no code.
+/// Chooses the instruction of the function at `function`; if its end is unknown (empty range), the
+/// probe stays at its first byte. `None` if there is no code.
 pub(crate) fn place(
     image: &ElfImage<'_>,
     function: &Range<u64>,
@@ -84,12 +86,12 @@ pub(crate) fn place(
     })
 }
 
-/// The instruction at one address, for static trace points.
+/// The instruction at an address, for static trace points.
 pub(crate) fn place_at(image: &ElfImage<'_>, address: u64) -> Option<Placement> {
     place(image, &(address..address), PreservedState::Stack)
 }
 
-/// All instructions of a range, in a straight sweep. Stops at what is no instruction.
+/// Decodes all instructions of a range in a linear sweep; stops at an invalid one.
 pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instruction> {
     let size = range.end.saturating_sub(range.start).min(LONGEST_FUNCTION);
     let available = |size| image.bytes_at(range.start, size);
@@ -103,7 +105,7 @@ pub(crate) fn decode(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Instructio
         .collect()
 }
 
-/// The first emulated instruction that runs exactly once for each call of the function.
+/// The first emulated instruction that runs exactly once per call of the function.
 fn choose(body: &[Instruction], keep: PreservedState) -> Option<Instruction> {
     let mut info = InstructionInfoFactory::new();
     let targets: Vec<u64> = body.iter().filter_map(branch_target).collect();
@@ -126,8 +128,8 @@ fn choose(body: &[Instruction], keep: PreservedState) -> Option<Instruction> {
     None
 }
 
-/// A jump through a pointer at a fixed place, as `return table.function(..)` compiles to: it leaves the
-/// function. Jump tables are read with an index, or through a register alone.
+/// An indirect jump through a fixed address, as `return table.function(..)` compiles to: it leaves
+/// the function. Jump tables are read with an index, or through a register alone.
 fn is_tail_call(instruction: &Instruction) -> bool {
     instruction.op0_kind() == OpKind::Memory
         && instruction.memory_index() == Register::None
@@ -164,7 +166,7 @@ fn writes(access: OpAccess) -> bool {
 /// Whether every kernel from 5.8 on emulates the instruction (arch/x86/kernel/uprobes.c:
 /// `branch_setup_xol_ops` and `push_setup_xol_ops`): one-byte nop, direct jumps and calls, pushes
 /// of a register. An operand-size prefix rules it out. The multi-byte nops that 6.18 emulates are
-/// stepped by older kernels and so not counted.
+/// single-stepped by older kernels and so not counted.
 fn is_emulated(instruction: &Instruction) -> bool {
     match instruction.code() {
         Code::Nopd => instruction.len() == 1,
@@ -219,7 +221,7 @@ mod tests {
         assert_eq!(chosen(b"\x31\xf6\x55"), None, "xor esi,esi; push rbp");
         assert_eq!(chosen(b"\xff\xd0\x55"), None, "call rax; push rbp");
         let kept = chosen_keeping(PreservedState::Stack, b"\x31\xf6\x55").map(|(at, _)| at);
-        assert_eq!(kept, Some(2), "arguments that nobody reads may change");
+        assert_eq!(kept, Some(2), "arguments that no probe reads may change");
         assert_eq!(
             chosen_keeping(PreservedState::Stack, b"\x48\x83\xec\x28\x55"),
             None

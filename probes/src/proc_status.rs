@@ -1,4 +1,4 @@
-//! `/proc/PID`: what a process is, who its relatives are, what its threads are called.
+//! `/proc/PID`: what a process is, its relatives, the names of its threads.
 //!
 //! A process can vanish between any two reads; that is [`ProcessError::Gone`], never a panic.
 
@@ -10,32 +10,32 @@ use std::path::PathBuf;
 /// Why a process could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// It ended, or never was.
+    /// It has exited, or never existed.
     #[error("there is no process {pid}; list processes with: ps -ef")]
     Gone {
-        /// Its id.
+        /// Process id.
         pid: u32,
     },
-    /// It may not be looked at.
+    /// Access was denied.
     #[error(
         "process {pid} may not be inspected ({what}: {source}); run gctrace as root: sudo gctrace"
     )]
     Forbidden {
-        /// Its id.
+        /// Process id.
         pid: u32,
         /// The file below `/proc/PID`.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Something else went wrong.
+    /// Any other error.
     #[error("cannot read /proc/{pid}/{what}: {source}; see: ls -l /proc/{pid}")]
     Read {
-        /// Its id.
+        /// Process id.
         pid: u32,
         /// The file below `/proc/PID`.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -43,7 +43,7 @@ pub enum ProcessError {
 impl ProcessError {
     pub(crate) fn new(pid: u32, what: &'static str, source: std::io::Error) -> Self {
         use std::io::ErrorKind;
-        // ESRCH (3) is what a read says of a process that ended after the open.
+        // ESRCH (3): the process exited after the open.
         match source.kind() {
             ErrorKind::NotFound => Self::Gone { pid },
             _ if source.raw_os_error() == Some(3) => Self::Gone { pid },
@@ -53,16 +53,16 @@ impl ProcessError {
     }
 }
 
-/// The contents of a file below `/proc/PID`.
+/// Contents of a file below `/proc/PID`.
 pub(crate) fn read(pid: u32, what: &'static str) -> Result<Vec<u8>, ProcessError> {
     std::fs::read(format!("/proc/{pid}/{what}"))
         .map_err(|error| ProcessError::new(pid, what, error))
 }
 
-/// Path of the executable as seen inside the process, without the mark of a deleted file.
+/// Path of the executable as seen inside the process, without the marker of a deleted file.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
     let link = std::fs::read_link(format!("/proc/{pid}/exe"))
         .map_err(|error| ProcessError::new(pid, "exe", error))?;
@@ -73,13 +73,13 @@ pub fn executable(pid: u32) -> Result<PathBuf, ProcessError> {
     Ok(OsString::from_vec(bytes).into())
 }
 
-/// A path by which this process can open the executable, whatever happened to its name.
+/// A path by which this process can open the executable, even if it was renamed or deleted.
 #[must_use]
 pub fn executable_link(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }
 
-/// The root folder of the process as this process sees it.
+/// The root folder of the process as a path of this process.
 #[must_use]
 pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
@@ -88,17 +88,18 @@ pub fn root(pid: u32) -> PathBuf {
 /// The working directory as seen inside the process.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn working_directory(pid: u32) -> Result<PathBuf, ProcessError> {
     std::fs::read_link(format!("/proc/{pid}/cwd"))
         .map_err(|error| ProcessError::new(pid, "cwd", error))
 }
 
-/// Command line; empty for kernel threads, zombies and for an instant within exec. A title that the program has put in
-/// its place (setproctitle) is one word: the zero bytes that fill up the rest are no arguments.
+/// Command line; empty for kernel threads, zombies and briefly during exec. A title that the
+/// program has put in its place (setproctitle) is one word: the padding zero bytes are not
+/// arguments.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn command_line(pid: u32) -> Result<Vec<String>, ProcessError> {
     let bytes = read(pid, "cmdline")?;
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
@@ -121,7 +122,7 @@ fn words(bytes: &[u8]) -> Vec<String> {
 /// The environment that the process was started with.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError> {
     let bytes = read(pid, "environ")?;
     Ok(bytes
@@ -137,13 +138,13 @@ pub fn environment(pid: u32) -> Result<HashMap<OsString, OsString>, ProcessError
         .collect())
 }
 
-/// Variables that hold the global rank in a distributed job, in the order in which they count.
+/// Environment variables that contain the global rank in a distributed job, in order of precedence.
 pub const RANK_VARIABLES: [&str; 4] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
 
-/// The global rank of the process in a distributed job, where its environment says one.
+/// The global rank of the process in a distributed job, if its environment contains one.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
     let environment = environment(pid)?;
     Ok(RANK_VARIABLES.iter().find_map(|name| {
@@ -156,23 +157,23 @@ pub fn rank(pid: u32) -> Result<Option<u32>, ProcessError> {
     }))
 }
 
-/// The facts of `/proc/PID/status` that gctrace uses.
+/// The fields of `/proc/PID/status` that gctrace uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStatus {
-    /// Kernel's name of the main thread, at most 15 bytes.
+    /// The kernel's name of the main thread, at most 15 bytes.
     pub name: String,
-    /// Parent process; 0 where there is none in this pid namespace.
+    /// Parent process; 0 if it has none in this pid namespace.
     pub parent: u32,
-    /// Thread group, that is the process, to which this thread id belongs.
+    /// Thread group, that is, the process, of this thread id.
     pub thread_group: u32,
-    /// Process id in each nested pid namespace, outermost (as seen from here) first.
+    /// Process id in each nested pid namespace, outermost (the one seen here) first.
     pub namespace_pids: Vec<u32>,
     /// Real user id.
     pub user: u32,
 }
 
 impl ProcessStatus {
-    /// The id inside the innermost pid namespace, when that is another than the one seen here.
+    /// The id in the innermost pid namespace, if that differs from the one seen here.
     #[must_use]
     pub fn inner_pid(&self) -> Option<u32> {
         match self.namespace_pids.as_slice() {
@@ -201,7 +202,7 @@ impl ProcessStatus {
 /// `/proc/PID/status`; also takes a thread id.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn status(pid: u32) -> Result<ProcessStatus, ProcessError> {
     let text = read(pid, "status")?;
     Ok(ProcessStatus::parse(&String::from_utf8_lossy(&text)))
@@ -210,7 +211,7 @@ pub fn status(pid: u32) -> Result<ProcessStatus, ProcessError> {
 /// Thread ids of a process.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn threads(pid: u32) -> Result<Vec<u32>, ProcessError> {
     let folder = std::fs::read_dir(format!("/proc/{pid}/task"))
         .map_err(|error| ProcessError::new(pid, "task", error))?;
@@ -222,18 +223,18 @@ pub fn threads(pid: u32) -> Result<Vec<u32>, ProcessError> {
 /// The kernel's name of a thread.
 ///
 /// # Errors
-/// When the process or thread is gone or may not be inspected.
+/// If the process or thread is gone or may not be inspected.
 pub fn thread_name(pid: u32, tid: u32) -> Result<String, ProcessError> {
     let bytes = std::fs::read(format!("/proc/{pid}/task/{tid}/comm"))
         .map_err(|error| ProcessError::new(tid, "comm", error))?;
     Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
-/// Children, their children and so on, each parent before its children; without `pid` itself.
-/// A snapshot: what forks meanwhile may be missing.
+/// Descendants, each parent before its children, without `pid` itself. A snapshot: processes forked
+/// meanwhile may be missing.
 ///
 /// # Errors
-/// When `/proc` cannot be listed.
+/// If `/proc` cannot be listed.
 pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
     let folder = std::fs::read_dir("/proc").map_err(|error| ProcessError::new(pid, "", error))?;
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -252,21 +253,21 @@ pub fn descendants(pid: u32) -> Result<Vec<u32>, ProcessError> {
     Ok(found)
 }
 
-/// A process, and the number of its folder in `/proc`.
+/// A process and the inode number of its folder in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedProcess {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
-    /// Inode number of the folder: of another process with the same id it is another. The same process has
-    /// another one only after the kernel dropped its cached entry (fs/proc/base.c, `proc_fill_cache`; Linux 5.7
-    /// to 6.18).
+    /// Inode number of the folder: it differs for another process with the same id. It changes for
+    /// the same process only after the kernel dropped its cached entry (fs/proc/base.c,
+    /// `proc_fill_cache`; Linux 5.7 to 6.18).
     pub inode: u64,
 }
 
-/// Every process that `/proc` shows, for one `readdir` and no other call.
+/// All processes in `/proc`, by one `readdir` and no other call.
 ///
 /// # Errors
-/// When `/proc` cannot be listed.
+/// If `/proc` cannot be listed.
 pub fn all() -> std::io::Result<Vec<ListedProcess>> {
     use std::os::unix::fs::DirEntryExt as _;
     let listed = |entry: std::fs::DirEntry| {
@@ -279,10 +280,10 @@ pub fn all() -> std::io::Result<Vec<ListedProcess>> {
         .collect())
 }
 
-/// When a process was started: nanoseconds of `CLOCK_BOOTTIME`, exact to 10 ms.
+/// Start time of a process in nanoseconds of `CLOCK_BOOTTIME`, exact to 10 ms.
 ///
 /// # Errors
-/// When the process is gone.
+/// If the process is gone.
 pub fn started_ns(pid: u32) -> Result<u64, ProcessError> {
     let text = read(pid, "stat")?;
     parse_started(&text).ok_or_else(|| {
@@ -291,8 +292,9 @@ pub fn started_ns(pid: u32) -> Result<u64, ProcessError> {
     })
 }
 
-/// Field 22 of `/proc/PID/stat` (proc_pid_stat(5)), in ticks of 1/100 s on x86-64 and arm64 (`USER_HZ`). The name,
-/// field 2, may hold anything: what follows its last parenthesis counts.
+/// Field 22 of `/proc/PID/stat` (proc_pid_stat(5)), in ticks of 1/100 s on x86-64 and arm64
+/// (`USER_HZ`). The name, field 2, may contain anything, so fields are counted after its last
+/// parenthesis.
 fn parse_started(text: &[u8]) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
     let after_name = text.get(memchr::memrchr(b')', text)? + 1..)?;
@@ -372,7 +374,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // An answer proves that the exec is over, during which most of /proc is empty.
+        // A result proves that the exec is over; during it most of /proc is empty.
         child.stdin.as_ref().unwrap().write_all(b"?").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let pid = child.id();

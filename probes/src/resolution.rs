@@ -1,4 +1,4 @@
-//! The answer: the collector of one file, its functions and where their probes sit.
+//! The result: the collector of one file, its functions and where their probes are placed.
 
 use crate::python::frames::FrameLayout;
 use crate::python::layout::CollectorLayout;
@@ -7,15 +7,15 @@ use serde::Deserialize;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What [`crate::resolve`] may use besides the file itself.
+/// What [`crate::resolve`] may use in addition to the file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveOptions {
-    /// Folder for resolutions already made; made if it is not there. `None`: no cache is used.
+    /// Cache folder; created if missing. `None`: no cache is used.
     pub cache: Option<PathBuf>,
     /// Folders with separate debug files, for example `/usr/lib/debug`, and the same below the root
     /// of a container.
     pub debug_roots: Vec<PathBuf>,
-    /// The first rung of the ladder that may answer; for `gctrace doctor` and for tests.
+    /// The first rung of the ladder to try; for `gctrace doctor` and for tests.
     pub first_rung: SearchStrategy,
 }
 
@@ -29,15 +29,15 @@ impl Default for ResolveOptions {
     }
 }
 
-/// Which collector a build has.
+/// Kind of collector in a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CollectorKind {
     /// Three generations: 3.8 - 3.13, 3.14.5 and later, 3.15.
     Generational,
-    /// Young and old in increments: 3.14.0 - 3.14.4.
+    /// Incremental, with young and old: 3.14.0 - 3.14.4.
     Incremental,
-    /// The collector of builds without the global interpreter lock.
+    /// The collector of free-threaded builds.
     FreeThreaded,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for CollectorKind {
     }
 }
 
-/// A way of finding functions, best first.
+/// A method of finding functions, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchStrategy {
@@ -63,7 +63,7 @@ pub enum SearchStrategy {
     DebugLink,
     /// `.symtab` of the compressed ELF file inside `.gnu_debugdata`.
     MiniDebugInfo,
-    /// The instructions and the unwinding tables.
+    /// The instructions and the unwind tables.
     CodeAnalysis,
     /// The static trace points `python:gc__start` and `python:gc__done`.
     Usdt,
@@ -94,7 +94,7 @@ impl std::fmt::Display for SearchStrategy {
     }
 }
 
-/// What one rung of the ladder said.
+/// The result of one rung of the ladder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StrategyOutcome {
     /// The rung.
@@ -114,77 +114,78 @@ pub struct Resolution {
     pub build_id: Option<String>,
     /// Version of CPython.
     pub version: PythonVersion,
-    /// Build without the global interpreter lock.
+    /// Whether it is a build without the GIL.
     pub free_threaded: bool,
     /// Kind of collector.
     pub collector: CollectorKind,
-    /// The rung that answered.
+    /// The rung that succeeded.
     pub rung: SearchStrategy,
-    /// What every rung up to that one said, in order.
+    /// The results of all rungs up to that one, in order.
     pub tried: Vec<StrategyOutcome>,
     /// Where the probes go.
     pub points: Vec<ProbePoint>,
-    /// How the collector's state lies in memory; `None` where it is not known.
+    /// Memory layout of the collector's state; `None` if unknown.
     pub layout: Option<CollectorLayout>,
-    /// How the Python stacks of its threads lie in memory; `None` where it is not known.
+    /// Memory layout of its threads' Python stacks; `None` if unknown.
     pub frames: Option<FrameLayout>,
-    /// Address of `_PyRuntime` as the file was linked.
+    /// Link-time address of `_PyRuntime`.
     pub runtime: u64,
-    /// Address, as linked, at which the file's lowest mapping starts. In a process, `_PyRuntime` is
+    /// Link-time address at which the file's lowest mapping starts. In a process, `_PyRuntime` is
     /// at [`crate::maps::MappedFile::start`] `- lowest_address + runtime`.
     pub lowest_address: u64,
-    /// What the user should know: parts that were not found, doubts.
+    /// Warnings for the user: parts that were not found, doubts.
     pub warnings: Vec<String>,
 }
 
-/// One instruction to probe. Addresses are those of the file as linked (ELF virtual addresses).
+/// One instruction to probe. Addresses are link-time (ELF virtual) addresses.
 ///
-/// Entry probe and return probe sit on the same instruction, at [`ProbePoint::file_offset`]: it is chosen
-/// such that, just before it runs, the stack pointer is as it was at the function's first byte. So
-/// the return address is at `[rsp]`, which is what the kernel swaps for a return probe, and all
-/// argument registers still hold the arguments.
+/// Entry probe and return probe are placed on the same instruction, at [`ProbePoint::file_offset`]:
+/// it is chosen such that, just before it runs, the stack pointer is the same as at the function's
+/// first byte. So the return address is at `[rsp]`, which is what the kernel replaces for a return
+/// probe, and all argument registers still contain the arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbePoint {
-    /// What runs there.
+    /// What the probed function is.
     pub kind: ProbePointKind,
-    /// Name of the function; for code analysis the name it has in CPython's source.
+    /// Name of the function; for code analysis its name in CPython's source.
     pub function: String,
     /// Address of the function.
     pub address: u64,
     /// Bytes between the function's first byte and the probed instruction.
     pub offset_in_function: u64,
-    /// Offset in the file of the probed instruction: what the kernel takes, for both ends.
+    /// File offset of the probed instruction: what the kernel takes, for both ends.
     pub file_offset: u64,
-    /// Address of the probed instruction. At a hit, `_PyRuntime` is at
+    /// Address of the probed instruction. When the probe fires, `_PyRuntime` is at
     /// `instruction pointer - probe_address + Resolution::runtime`.
     pub probe_address: u64,
     /// The probed instruction, disassembled.
     pub instruction: String,
-    /// The kernel emulates it (about 0.5 us a hit) rather than stepping it (about 16 us).
+    /// Whether the kernel emulates it (about 0.5 us a hit) rather than single-stepping it (about 16
+    /// us).
     pub emulated: bool,
-    /// Offset in the file of the counter that switches a static trace point on.
+    /// File offset of the semaphore that enables a static trace point.
     pub semaphore_file_offset: Option<u64>,
 }
 
 impl ProbePoint {
-    /// Offset in the file at which a return probe must sit: the same as the entry probe's.
+    /// File offset at which a return probe must be placed: the same as the entry probe's.
     #[must_use]
     pub fn return_file_offset(&self) -> u64 {
         self.file_offset
     }
 }
 
-/// What a probed function is.
+/// Kind of probed function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbePointKind {
-    /// The collector, or one of its clones; needs both ends.
+    /// The collector, or one of its clones; both ends are needed.
     Collect(CollectorArguments),
-    /// The C function behind `gc.collect`; needs both ends.
+    /// The C function behind `gc.collect`; both ends are needed.
     GcCollectBuiltin,
-    /// The exported C function `PyGC_Collect`; needs both ends.
+    /// The exported C function `PyGC_Collect`; both ends are needed.
     PyGcCollect,
-    /// `_PyEval_StopTheWorld` (free-threaded builds); needs both ends.
+    /// `_PyEval_StopTheWorld` (free-threaded builds); both ends are needed.
     StopTheWorld,
     /// `_PyEval_StartTheWorld` (free-threaded builds); the entry suffices.
     StartTheWorld,
@@ -193,32 +194,32 @@ pub enum ProbePointKind {
     CodeDealloc,
     /// `python:gc__start`, argument: the generation.
     UsdtStart {
-        /// Where the argument is, in the notation of SystemTap, for example `-4@%r12d`.
+        /// The argument's location in SystemTap notation, for example `-4@%r12d`.
         arguments: String,
     },
-    /// `python:gc__done`, argument: objects collected and uncollectable together.
+    /// `python:gc__done`, argument: the sum of objects collected and uncollectable.
     UsdtDone {
-        /// Where the argument is.
+        /// The argument's location.
         arguments: String,
     },
 }
 
-/// The arguments of a collector function that are known to be where they belong.
+/// The arguments of a collector function with known registers.
 ///
-/// Compilers drop arguments from clones and shift the others. An argument is given here only where
-/// the function reads exactly the registers that its full signature has; the thread state also
-/// where only `rdi` is certain.
+/// Compilers drop arguments from clones and shift the others. An argument is listed only if the
+/// function reads exactly the registers of its full signature; the thread state also if only `rdi`
+/// is certain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorArguments {
-    /// `PyThreadState *`; guard it: `*(tstate + tstate_interpreter)` must be a known interpreter.
+    /// `PyThreadState *`; check it: `*(tstate + tstate_interpreter)` must be a known interpreter.
     pub tstate: Option<ArgumentRegister>,
-    /// Generation, a 32-bit signed integer; -1 in 3.13 and later where the function decides itself.
+    /// Generation, a 32-bit signed integer; -1 in 3.13 and later if the function chooses it itself.
     pub generation: Option<ArgumentRegister>,
     /// Reason, 32 bits: 0 heap, 1 shutdown, 2 manual (3.13 and later).
     pub reason: Option<ArgumentRegister>,
-    /// Not zero when finalizing, 32 bits (3.8 - 3.12).
+    /// Nonzero during finalization, 32 bits (3.8 - 3.12).
     pub no_fail: Option<ArgumentRegister>,
-    /// The generation that this clone always collects, where that is known.
+    /// The generation that this clone always collects, if known.
     pub fixed_generation: Option<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Damaged files and damaged caches: an answer or an error, never a panic, never a wrong cache.
+//! Damaged files and damaged caches: a result or an error, never a panic, never a wrong cache.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
-/// A static interpreter, which has everything in one file.
+/// A static interpreter, with everything in one file.
 fn python() -> Option<&'static (PathBuf, Vec<u8>)> {
     static FILE: OnceLock<Option<(PathBuf, Vec<u8>)>> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -109,7 +109,7 @@ fn what_is_no_interpreter_is_none() {
 
 #[test]
 fn a_version_from_before_is_named() {
-    // _PyRuntime came with 3.7; what is not known must not be taken for something else.
+    // _PyRuntime was added in 3.7; an unknown version must not be mistaken for another.
     let Some((path, bytes)) = python() else {
         return;
     };
@@ -162,7 +162,7 @@ fn the_cache_answers_and_survives_damage() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&entry(&folder))), (0o700, 0o600));
 
-    // The answer comes from the entry: a mark in it is seen.
+    // The answer comes from the entry: a marker in it shows up.
     let text = std::fs::read_to_string(entry(&folder)).unwrap();
     let marked = text.replace("\"warnings\":[", "\"warnings\":[\"from the cache\"");
     std::fs::write(entry(&folder), &marked).unwrap();
@@ -181,10 +181,10 @@ fn the_cache_answers_and_survives_damage() {
         assert_eq!(
             std::fs::read_to_string(entry(&folder)).unwrap(),
             text,
-            "made anew"
+            "rewritten"
         );
     }
-    // What others could have written is not believed.
+    // An entry that other users could have written is not trusted.
     std::fs::write(entry(&folder), &marked).unwrap();
     std::fs::set_permissions(entry(&folder), PermissionsExt::from_mode(0o622)).unwrap();
     assert_eq!(cached(path, &folder), truth);

@@ -1,9 +1,9 @@
 /* A libnvidia-ml with made-up figures, for tests. Built with:
  *   -DDEVICES=n           number of GPUs (default 2)
- *   -DINIT=code           what nvmlInit_v2 returns
- *   -DFAULTS="path"       a file that may come and go; its text names faults, read at each call:
+ *   -DINIT=code           result of nvmlInit_v2
+ *   -DFAULTS="path"       a file that may come and go, read at each call; names faults:
  *                           lost:N   every call on GPU N returns NVML_ERROR_GPU_IS_LOST
- *                           gone     initializing and every call return NVML_ERROR_UNINITIALIZED
+ *                           gone     initialization and every call return NVML_ERROR_UNINITIALIZED
  *   -DOLD                 only functions that drivers before 510 have
  *   -DNEW_NAMES           throttle reasons under their newer name only
  *   -DMIG=n               GPU n is split: no utilization

@@ -1,4 +1,4 @@
-"""Says what its stack is at many places, and waits there to be compared with its memory."""
+"""Reports its stack at many places, and waits there to be compared with its memory."""
 import gc
 import itertools
 import json
@@ -147,7 +147,7 @@ def in_a_thread():
 
 
 def hold():
-    # Never gives the lock back: the loop is in C and does not end.
+    # Never releases the GIL: the loop is in C and does not end.
     say("hold", sys._getframe()); all(itertools.repeat(1))
 
 

@@ -1,5 +1,5 @@
-//! The frame layouts against running interpreters: the stack that is read from a child's memory is the
-//! one that the child itself says.
+//! The frame layouts against running interpreters: the stack read from a child's memory must be the
+//! one that the child itself reports.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![expect(clippy::panic, reason = "what fails here fails the test")]
@@ -37,13 +37,13 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Beyond this depth the test would not see that more is found than there is.
+/// Deeper than this, the test would not notice that more frames are found than exist.
 const DEPTH: usize = 100;
 
 /// File, function, line.
 type Named = (String, String, Option<u32>);
 
-/// What the script says.
+/// The script's report.
 #[derive(Debug, Deserialize)]
 struct InterpreterOutput {
     place: String,
@@ -64,7 +64,7 @@ impl Drop for Script {
     }
 }
 
-/// A process's stacks through a layout.
+/// A process's stacks, read through a layout.
 struct Stacks<'layout> {
     memory: ProcessMemory,
     runtime: u64,
@@ -101,7 +101,7 @@ impl Stacks<'_> {
         Ok((code.file, code.function, line))
     }
 
-    /// The stack once the thread has left the function that told us about it.
+    /// The stack once the thread has left the function that reported it.
     fn settled(&self, thread: u64, innermost: &str) -> Vec<WalkedFrame> {
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
@@ -122,7 +122,7 @@ impl Stacks<'_> {
         }
     }
 
-    /// Versions tell code objects apart.
+    /// Versions distinguish code objects.
     fn check_versions(&self, frames: &[WalkedFrame], context: &str) {
         let Some(offset) = self.frames.code_version else {
             return;
@@ -136,7 +136,7 @@ impl Stacks<'_> {
         assert!(!versions.contains(&[0; 4]), "{context}");
     }
 
-    /// Beginnings of the objects, copied as a BPF program does, decode to the same.
+    /// Prefixes of the objects, as copied by a BPF program, decode to the same.
     fn check_parts(&self, frame: &WalkedFrame, context: &str) {
         let layout = self.frames;
         let at = |offset: u32| u64::from_le_bytes(self.number(frame.code + u64::from(offset)));
@@ -209,7 +209,7 @@ fn find(pid: u32) -> (Resolution, u64) {
     one
 }
 
-/// Compares every place that the script passes; how often each place was compared.
+/// Compares every place that the script passes; returns how often each place was compared.
 fn places(python: &Path, name: &str) -> HashMap<String, usize> {
     let mut child = Command::new(python)
         .args(["-X", "utf8", "-c", include_str!("frames.py")])

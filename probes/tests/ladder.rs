@@ -1,4 +1,4 @@
-//! Every rung of the ladder against the symbols of the same build: binutils and xz make the
+//! Every rung of the ladder against the symbols of the same build: binutils and xz create the
 //! stripped files, the debug files and the mini debug info.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
@@ -42,7 +42,7 @@ fn collector_file(interpreter: &common::Interpreter) -> PathBuf {
         .unwrap_or_else(|| interpreter.path.clone())
 }
 
-/// Files of interpreters that have their symbols; none is a named skip.
+/// Files of interpreters with symbols; if there are none, a named skip is printed.
 fn with_symbols() -> Vec<PathBuf> {
     let tools = ["strip", "objcopy", "xz", "nm"];
     if let Some(missing) = tools.iter().find(|tool| {
@@ -97,7 +97,7 @@ fn stripped(file: &Path, folder: &TempDir) -> PathBuf {
     output
 }
 
-/// Addresses that `nm` gives for the collector's functions, clones included.
+/// Addresses from `nm` of the collector's functions, clones included.
 fn named_by_nm(file: &Path) -> BTreeSet<u64> {
     let output = Command::new("nm").arg(file).output_in_time().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -220,7 +220,7 @@ fn by_build_id(file: &Path, debug: &Path, folder: &TempDir, truth: &Resolution) 
     let resolution = found(&stripped, &here);
     assert_eq!(resolution.rung, SearchStrategy::BuildIdDebugFile);
     assert_eq!(places(&resolution), places(truth));
-    // Another build's file under that name is not believed.
+    // Another build's file under that name is rejected.
     std::fs::copy("/bin/true", &place).unwrap();
     let resolution = found(&stripped, &here);
     assert_eq!(resolution.rung, SearchStrategy::CodeAnalysis);
@@ -252,7 +252,7 @@ fn mini_debug_info_is_unpacked() {
         let folder = TempDir::new().unwrap();
         let truth = found(&file, &options(&[]));
         let mini = folder.path().join("mini");
-        // As Fedora makes it: symbols and no more.
+        // As built by Fedora: symbols only.
         run("objcopy", &[Path::new("--only-keep-debug"), &file, &mini]);
         run("strip", &[Path::new("--strip-debug"), &mini]);
         run("xz", &[&mini]);

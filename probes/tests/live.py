@@ -1,4 +1,4 @@
-"""Says what the collector's state is, and waits to be compared with its memory."""
+"""Reports the collector's state, and waits to be compared with its memory."""
 import gc
 import json
 import os

@@ -1,5 +1,5 @@
-//! The memory layouts against running interpreters: what the layout reads from a child's memory is
-//! what the child itself says.
+//! The memory layouts against running interpreters: what the layout reads from a child's memory
+//! must be what the child itself reports.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -27,7 +27,7 @@ use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
 
-/// What the script says.
+/// The script's report.
 #[derive(Debug, Deserialize)]
 struct ProgramOutput {
     phase: String,
@@ -37,7 +37,7 @@ struct ProgramOutput {
     objects: i64,
 }
 
-/// A process's memory through a layout.
+/// A process's memory, read through a layout.
 struct State<'layout> {
     memory: File,
     runtime: u64,
@@ -135,7 +135,7 @@ fn compare(state: &State<'_>, printed: &ProgramOutput, name: &str) {
         printed.enabled,
         "{context}"
     );
-    // The object that speaks last is freed by a collection in some versions, in others after it.
+    // In some versions the object that reports last is freed by a collection, in others after it.
     let collecting = state.int(gc + u64::from(layout.collecting));
     assert!(
         collecting == 0 || collecting == 1 && printed.phase == "finalizing",
@@ -159,8 +159,8 @@ fn compare(state: &State<'_>, printed: &ProgramOutput, name: &str) {
     compare_heap(state, printed, &context);
 }
 
-/// The counts of objects, which the list that asks for them and a few frees change a little; the free-threaded
-/// collector counts some objects more (6 % here) than `gc.get_objects` lists.
+/// Numbers of objects, which the list for the query and a few frees change a little; the
+/// free-threaded collector counts more objects (6 % here) than `gc.get_objects` lists.
 fn compare_heap(state: &State<'_>, printed: &ProgramOutput, context: &str) {
     let near = |found: i64, what: &str| {
         let difference = (found - printed.objects).abs();

@@ -1,5 +1,5 @@
-//! The sampler against a library with known figures (`fake_nvml.c`), compiled here: what real drivers
-//! do when they are old, in trouble or restricted.
+//! The sampler against a library with known figures (`fake_nvml.c`), compiled here: the behavior of
+//! real drivers that are old, failing or restricted.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -24,13 +24,13 @@ const ALL: ExtraQueries = ExtraQueries {
     pcie: true,
 };
 
-/// A library of its own for each test: the loader keeps one copy of each file.
+/// A library file per test: the loader keeps one copy of each file.
 struct Fake {
     folder: tempfile::TempDir,
 }
 
 impl Fake {
-    /// `None`, said, without a C compiler.
+    /// `None`, with a message, without a C compiler.
     fn build(test: &str, options: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fake_nvml.c");
@@ -69,7 +69,7 @@ impl Fake {
     }
 }
 
-/// What the library tells of GPU `n` with everything supported.
+/// The library's values of GPU `n` with everything supported.
 fn expected(n: u32) -> GpuSample {
     let own = GpuProcess {
         pid: std::process::id(),
@@ -95,7 +95,7 @@ fn expected(n: u32) -> GpuSample {
     }
 }
 
-/// One sample of each GPU, and what was missing.
+/// One sample of each GPU, and the missing values.
 fn sampled(library: &NvmlLibrary) -> (Vec<GpuSample>, Vec<String>) {
     let (mut sampler, _) = NvmlSampler::new(library).unwrap();
     let mut absences = NvmlAbsences::default();
@@ -128,8 +128,8 @@ fn every_figure_of_every_gpu() {
 }
 
 #[test]
-fn what_costs_time_is_asked_only_on_demand() {
-    let Some(fake) = Fake::build("what_costs_time_is_asked_only_on_demand", &[]) else {
+fn expensive_values_are_queried_only_on_demand() {
+    let Some(fake) = Fake::build("expensive_values_are_queried_only_on_demand", &[]) else {
         return;
     };
     let library = fake.open().unwrap();
@@ -158,8 +158,8 @@ fn drivers_of_other_ages_have_the_figures_under_other_names() {
 }
 
 #[test]
-fn what_a_gpu_does_not_tell_is_left_out_and_said_once() {
-    let test = "what_a_gpu_does_not_tell_is_left_out_and_said_once";
+fn missing_values_are_left_out_and_reported_once() {
+    let test = "missing_values_are_left_out_and_reported_once";
     let options = ["-DMIG=1", "-DNO_POWER=1", "-DNO_PCIE"];
     let Some(fake) = Fake::build(test, &options) else {
         return;
@@ -208,7 +208,7 @@ fn a_lost_gpu_leaves_the_others_and_may_come_back() {
     assert_eq!(sample(&mut sampler, 0), Ok(true));
     let words = sample(&mut sampler, 1).unwrap_err();
     assert!(words.contains("it is lost"), "{words}");
-    assert_eq!(sample(&mut sampler, 1), Ok(false), "said once");
+    assert_eq!(sample(&mut sampler, 1), Ok(false), "reported once");
     assert_eq!(sampler.lost(), [1]);
     assert!(sampler.find_lost().is_empty());
     fake.faults("");

@@ -1,4 +1,4 @@
-"""What the parts share: the binary, the training program, traces, tables.
+"""Shared by the parts: the binary, the training program, traces, tables.
 
 A table is {"title", "head", "rows"}; a row ends in `ok`, `differs` or a remark.
 """
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-# A model that a CPU trains in milliseconds a step.
+# A model whose step takes milliseconds on a CPU.
 SMALL = ("--layers", 1, "--width", 64, "--batch", 2)
 WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -24,20 +24,21 @@ class Skip(Exception):
 
 
 def binary():
-    """gctrace: in the bundle, or what GCTRACE names."""
+    """gctrace: in the bundle, or as named by GCTRACE."""
     named = os.environ.get("GCTRACE")
     return named or str(HERE / "bin/gctrace")
 
 
 def device():
-    """`cuda`, or `cpu` where torch sees no GPU."""
+    """`cuda`, or `cpu` if torch sees no GPU."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def number_of_steps(measured, tried):
-    """A number of steps: for a figure, or where there is no GPU and only the way of working is tried."""
+    """A number of steps: for a figure, or fewer without a GPU, where only the procedure is
+    tested."""
     return measured if device() == "cuda" else tried
 
 
@@ -63,7 +64,7 @@ def read_json(path):
 
 
 def percentile(values, share):
-    """The value below which `share` of the values lie (nearest rank); None of none."""
+    """The value below which `share` of the values are (nearest rank); None if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
 
@@ -73,7 +74,7 @@ def standard_error(values):
 
 
 class Bench:
-    """One part's view of the bundle: `work` is a folder that all parts share."""
+    """A part's view of the bundle: `work` is a folder that all parts share."""
 
     def __init__(self, work, part):
         self.work, self.part = pathlib.Path(work), part
@@ -82,7 +83,7 @@ class Bench:
         return self.work / f"{self.part}-{name}"
 
     def run(self, command, check=True, **options):
-        """Runs a command, logged; its output as text."""
+        """Runs a command, logged; returns its output as text."""
         command = [str(word) for word in command]
         print("$", " ".join(command), flush=True)
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **options)
@@ -95,19 +96,19 @@ class Bench:
         return self.run([binary(), *arguments], **options)
 
     def training(self, name, *arguments):
-        """The command of a training run and where its steps will be written."""
+        """The command of a training run, and the file its steps will be written to."""
         steps = self.path(f"{name}.steps.json")
         size = () if device() == "cuda" else SMALL
         return [sys.executable, str(HERE / "train.py"), "--out", str(steps), *map(str, (*size, *arguments))], steps
 
     def train(self, name, *arguments):
-        """Trains unrecorded; the steps."""
+        """Trains unrecorded; returns the steps."""
         command, steps = self.training(name, *arguments)
         self.run(command)
         return read_json(steps)
 
     def record(self, name, *arguments, mode="inject", options=()):
-        """Records a training run: (events, steps, path of the trace)."""
+        """Records a training run; returns (events, steps, path of the trace)."""
         command, steps = self.training(name, *arguments)
         trace = self.path(f"{name}.json.gz")
         self.gctrace("record", "--mode", mode, *options, "-o", trace, "--", *command)
@@ -122,13 +123,13 @@ class Bench:
         shutil.copy(path, self.work / f"fixture-{name}")
 
     def lost(self, events):
-        """What the recording says was lost."""
+        """The losses that the recording reports."""
         return next((event["args"]["lost"] for event in events if event["name"] == "gctrace_end"), {"end record": 1})
 
 
 def window(steps):
-    """(begin, end) of the measured steps in microseconds."""
-    return steps["blocks"][0]["begin_ns"] / 1e3, steps["blocks"][-1]["end_ns"] / 1e3
+    """(start, end) of the measured steps in microseconds."""
+    return steps["blocks"][0]["start_ns"] / 1e3, steps["blocks"][-1]["end_ns"] / 1e3
 
 
 def profiled_window(events):
@@ -138,12 +139,12 @@ def profiled_window(events):
 
 
 def within(events, span, pid=None):
-    begin, end = span
+    start, end = span
     return [
         event
         for event in events
         if event.get("ph") == "X"
-        and begin <= event["ts"] <= end
+        and start <= event["ts"] <= end
         and (pid is None or pid in (event["pid"], event.get("args", {}).get("process")))
     ]
 

@@ -1,9 +1,9 @@
-"""What gctrace, torch.profiler and nvidia-smi say of the same launches and samples, side by side."""
+"""Compares gctrace, torch.profiler and nvidia-smi on the same launches and samples."""
 
 import collections
 import datetime
 
-# Calls that start work on the GPU, under the names that both sides use.
+# Calls that enqueue GPU operations, by the names that both sides use.
 LAUNCHES = (
     "cudaLaunchKernel",
     "cudaLaunchCooperativeKernel",
@@ -13,7 +13,7 @@ LAUNCHES = (
     "cuGraphLaunch",
 )
 LAYERS = ("cuda_runtime", "cuda_driver")
-# Columns of nvidia-smi --query-gpu, in the order in which parts/watching.py asks for them.
+# Columns of nvidia-smi --query-gpu, in the order of parts/watching.py.
 SMI_COLUMNS = ("timestamp", "uuid", "utilization", "memory_mib", "power_w", "sm_clock_mhz", "memory_clock_mhz")
 
 Row = collections.namedtuple("Row", "what ours theirs allowed ok")
@@ -24,8 +24,9 @@ def is_launch(event):
 
 
 def outermost_launches(events):
-    """Names of the launches. Runtime and driver records of one call share the correlation: the outer one counts, as
-    libraries with a runtime of their own launch by the driver's functions. Without a correlation each is one."""
+    """Names of the launches. Runtime and driver records of one call share the correlation id: the
+    outer one counts, as libraries with their own runtime launch through the driver. Without a
+    correlation id each counts."""
     named = {}
     for event in filter(is_launch, events):
         correlation = event.get("args", {}).get("correlation") or id(event)
@@ -35,7 +36,7 @@ def outermost_launches(events):
 
 
 def near(what, ours, theirs, allowed, relative=False):
-    """Rows of figures that the two sides sampled at different times."""
+    """Rows of values that the two sides sampled at different times."""
     if ours is None or theirs is None:
         return Row(what, ours, theirs, "not compared", True)
     limit = allowed * abs(theirs) / 100 if relative else allowed
@@ -44,7 +45,7 @@ def near(what, ours, theirs, allowed, relative=False):
 
 
 def our_figures(events, steps):
-    """NVML's samples of the program's GPU while it ran, as lists by figure."""
+    """NVML samples of the program's GPU while it ran, as lists by value."""
     device = None
     figures = collections.defaultdict(list)
     for event in events:
@@ -53,7 +54,7 @@ def our_figures(events, steps):
             device = args["gpu"]
         if event.get("name") != "gctrace_gpu_sample" or args["gpu"] != device:
             continue
-        if not steps["begin_ns"] / 1e3 <= event["ts"] <= steps["end_ns"] / 1e3:
+        if not steps["start_ns"] / 1e3 <= event["ts"] <= steps["end_ns"] / 1e3:
             continue
         for name, member, unit in (
             ("utilization", "utilization_percent", 1),
@@ -68,7 +69,7 @@ def our_figures(events, steps):
 
 
 def their_figures(text, steps, offset_ns, zone=None):
-    """nvidia-smi's lines likewise. `offset_ns`: wall-clock time less monotonic time."""
+    """nvidia-smi's lines likewise. `offset_ns`: wall-clock time minus monotonic time."""
     figures = collections.defaultdict(list)
     for line in text.splitlines():
         fields = dict(zip(SMI_COLUMNS, (field.strip() for field in line.split(","))))
@@ -76,7 +77,7 @@ def their_figures(text, steps, offset_ns, zone=None):
             continue
         taken = datetime.datetime.strptime(fields["timestamp"], "%Y/%m/%d %H:%M:%S.%f")
         at_ns = taken.replace(tzinfo=zone).timestamp() * 1e9 - offset_ns
-        if steps["begin_ns"] <= at_ns <= steps["end_ns"]:
+        if steps["start_ns"] <= at_ns <= steps["end_ns"]:
             for name in SMI_COLUMNS[2:]:
                 try:
                     figures[name].append(float(fields[name]))

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Launches empty kernels through the driver alone and prints {"launches": n, "ns": time, "begin_ns", "end_ns"}.
+"""Launches empty kernels through the driver alone and prints {"launches": n, "ns": time, "start_ns", "end_ns"}.
 
     launch_rate.py LIBRARY COUNT EVERY_NS
 
-LIBRARY is launches.c, built. On the simulated GPU the kernel is the simulator's, on a real one an empty one in PTX.
+LIBRARY is launches.c, built. On the simulated GPU the kernel is the simulator's, on a real one an
+empty PTX kernel.
 """
 
 import ctypes
@@ -50,11 +51,11 @@ def main():
     arguments = ctypes.cast(driver.cuLaunchKernel, c_void_p), kernel(driver), stream
     launch_many(*arguments, c_int64(1000), c_int64(0))
     check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize")
-    begin_ns = time.monotonic_ns()
+    start_ns = time.monotonic_ns()
     ns = launch_many(*arguments, c_int64(count), c_int64(every_ns))
     check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize")
     check(ns < 0, "a launch")
-    print(json.dumps({"launches": count, "ns": ns, "begin_ns": begin_ns, "end_ns": time.monotonic_ns()}))
+    print(json.dumps({"launches": count, "ns": ns, "start_ns": start_ns, "end_ns": time.monotonic_ns()}))
 
 
 if __name__ == "__main__":

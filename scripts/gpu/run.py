@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Proves gctrace on a real GPU: runs each part with a time limit and a result of its own.
+"""Tests gctrace on a real GPU: runs each part with its own time limit and result.
 
     run.py [--out FOLDER] [PART...]
 
-FOLDER gets `table.md` (for docs/measurements.md), `log.txt`, `results.json` and
-`fixtures.tar.gz` (traces small enough to keep). They are written again after every part, so
-that a run which is cut short leaves what it has. A part is a module in parts/ with `LIMIT_S` and
-`run(bench)`, which returns a list of tables; it raises `Skip` with the reason where it cannot run.
+FOLDER gets `table.md` (for docs/measurements.md), `log.txt`, `results.json` and `fixtures.tar.gz`
+(traces small enough to keep). They are rewritten after every part, so that an interrupted run
+leaves what it has. A part is a module in parts/ with `LIMIT_S` and `run(bench)`, which returns a
+list of tables; it raises `Skip` with the reason if it cannot run.
 
 Exit code: 0 if every part ran or was skipped, 1 if one failed, differed or ran out of time.
 """
@@ -31,17 +31,17 @@ sys.dont_write_bytecode = True
 
 from bench import Bench, Skip, as_markdown  # noqa: E402
 
-# By value: what is cut off by the end of the time is worth least.
+# By value: what the time limit cuts off matters least.
 PARTS = ("facts", "inject", "predicted", "breakdown", "probes", "watching", "rate", "cost", "variants", "demo")
-# Everything together, so that ten minutes of a machine are enough.
+# Time for everything: ten minutes of a machine are enough.
 TOTAL_S = 530
-# All fixtures together.
+# Size of all fixtures together.
 FIXTURE_BYTES = 4 << 20
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def child(name, out):
-    """A part, in a process of its own: writes its result and ends."""
+    """A part, in its own process: writes its result and exits."""
     result = {"part": name}
     try:
         tables = importlib.import_module(f"parts.{name}").run(Bench(out, name))
@@ -56,7 +56,8 @@ def child(name, out):
 
 
 def descendants(pid):
-    """Processes below `pid`; gctrace's guardian is in a session of its own, so a group is not enough."""
+    """Processes below `pid`; gctrace's guardian is in its own session, so killing a group is not
+    enough."""
     children = {}
     for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -73,7 +74,7 @@ def descendants(pid):
 
 
 def end_everything():
-    """Continues and kills whatever a part left behind."""
+    """Resumes and kills the processes that a part left behind."""
     for _ in range(50):
         left = descendants(os.getpid())
         for pid in left:
@@ -91,7 +92,7 @@ def end_everything():
 
 
 def run_part(name, work, limit_s, log):
-    """Runs a part within its limit; its result."""
+    """Runs a part within its limit; returns its result."""
     began = time.monotonic()
     command = [sys.executable, str(HERE / "run.py"), "--child", name, "--out", str(work)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -141,7 +142,7 @@ def main():
     parts = options.parts or PARTS
     options.out.mkdir(parents=True, exist_ok=True)
     out = options.out.resolve()
-    # Children whose parent ended come to this process, which ends them.
+    # Orphaned children come to this process, which ends them.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     deadline = time.monotonic() + TOTAL_S
     results = []

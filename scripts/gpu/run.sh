@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves gctrace on this machine's GPU; see run.py. Needs nothing but a Python with PyTorch.
+# Tests gctrace on this machine's GPU; see run.py. Needs only a Python with PyTorch.
 #
 #   run.sh [OUT [PART...]]            (default: gpu-results, every part)
 #
@@ -19,12 +19,12 @@ find_python() {
 }
 
 python=$(find_python) || {
-    echo "run.sh: no Python here imports torch; name one in GCTRACE_TORCH_PYTHON" >&2
+    echo "run.sh: no Python imports torch; name one in GCTRACE_TORCH_PYTHON" >&2
     exit 1
 }
 out=${1:-gpu-results}
 if [ "$(id -u)" != 0 ]; then exec "$python" "$here/run.py" --out "$out" "${@:2}"; fi
-# As root gctrace loads its library only from where nobody else can replace it.
+# As root gctrace loads its library only from where no other user can replace it.
 private=$(mktemp -d "$HOME/.gctrace-gpu.XXXXXX")
 trap 'rm -rf "$private"' EXIT
 cp -r "$here/." "$private"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Trains a small transformer and writes down when each step began and ended.
+"""Trains a small transformer and records when each step started and ended.
 
     python train.py --out steps.json [--steps 100] [--heap 1000000] [--arms on,off] ...
 
-The workload of run.py: deterministic, so that two runs make the same kernels. Times are
-time.monotonic_ns(). With two --arms the steps are in blocks that take turns in the order
-a b b a, each between two synchronizations and two full collections of its own, which no arm is
-charged for: the difference between the arms' blocks is what the second setting changes. `OUT.begun` is
-there when the measured steps begin.
+The workload of run.py: deterministic, so that two runs launch the same kernels. Times are
+time.monotonic_ns(). With two --arms the steps are in blocks that alternate in the order a b b a,
+each between two synchronizations and two full collections, which count for neither arm: the
+difference between the arms' blocks is the effect of the second setting. `OUT.begun` exists once the
+measured steps start.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Model(nn.Module):
         return self.head(self.layers(self.embedding(tokens)))
 
 
-# What an arm does to the collector at the begin of its block, after a full collection.
+# How an arm sets the collector at the start of its block, after a full collection.
 ARMS = {
     "on": gc.enable,
     "off": gc.disable,
@@ -60,7 +60,7 @@ ARMS = {
 
 
 def reset_collector(thresholds):
-    """The same state at the begin of each block, whatever the last one did."""
+    """Restores the same state at the start of each block."""
     gc.disable()
     gc.unfreeze()
     gc.set_threshold(*thresholds)
@@ -68,7 +68,7 @@ def reset_collector(thresholds):
 
 
 class Collections:
-    """What gc.callbacks and torch's allocator say of each collection."""
+    """Records gc.callbacks and torch's allocator for each collection."""
 
     def __init__(self, device):
         self.device = device
@@ -80,15 +80,15 @@ class Collections:
 
     def __call__(self, phase, info):
         if phase == "start":
-            self.begin = time.monotonic_ns(), self.allocated()
+            self.started = time.monotonic_ns(), self.allocated()
         else:
-            begin_ns, before = self.begin
+            start_ns, before = self.started
             freed = before - self.allocated()
-            self.found.append([begin_ns, time.monotonic_ns(), info["generation"], info["collected"], freed])
+            self.found.append([start_ns, time.monotonic_ns(), info["generation"], info["collected"], freed])
 
 
 class Garbage:
-    """Objects of a training step: some live on for a while, some die in cycles, with device memory."""
+    """Objects of a training step: some live for a while, some die in cycles, with device memory."""
 
     def __init__(self, options):
         self.options = options
@@ -130,7 +130,8 @@ class Training:
         return loss.detach()
 
     def capture(self):
-        """The step as a CUDA graph, as torch's documentation has it: warm up on a side stream, then capture."""
+        """The step as a CUDA graph, as in torch's documentation: warm up on a side stream, then
+        capture."""
         self.inputs = [part.to(self.options.device) for part in next(self.batches)]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -167,9 +168,10 @@ def synchronize(options):
 
 
 def block(training, garbage, options, steps):
-    """Runs steps between two synchronizations: (begin, end) of the block and of each step."""
+    """Runs steps between two synchronizations; returns (start, end) of the block and of each
+    step."""
     synchronize(options)
-    begin_ns = time.monotonic_ns()
+    start_ns = time.monotonic_ns()
     times = []
     for _ in range(steps):
         step_ns = time.monotonic_ns()
@@ -177,7 +179,7 @@ def block(training, garbage, options, steps):
         garbage.step()
         times.append([step_ns, time.monotonic_ns()])
     synchronize(options)
-    return {"begin_ns": begin_ns, "end_ns": time.monotonic_ns(), "steps": times}
+    return {"start_ns": start_ns, "end_ns": time.monotonic_ns(), "steps": times}
 
 
 def train(options):
@@ -210,7 +212,7 @@ def train(options):
 
 
 def profiled(options):
-    """The same under torch.profiler, whose trace is kept. Its first use does things of its own."""
+    """The same under torch.profiler, with its trace kept. Its first use does extra work."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if options.device == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)

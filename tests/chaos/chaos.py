@@ -2,10 +2,10 @@
 
     chaos.py --gctrace FILE [--seed N] [--rounds N] [--seconds N] [--kinds LIST] [--modes LIST] [--jobs N]
 
-Every round has a seed of its own, counted on from --seed, from which everything random in it comes; with
---kinds and --modes of one word each a round is the same again. What holds for every round is in rounds.py,
-what is done in kinds.py. A round that fails prints its command and what was found, and keeps its folder.
-Needs root. The last line is 'N passed, N failed'; exit code 1 if one failed.
+Every round has its own seed, counted up from --seed, from which everything random in it derives;
+with one kind and one mode a round is reproducible. rounds.py has what must hold for every round,
+kinds.py what is done in it. A round that fails prints its command and findings, and keeps its
+folder. Needs root. The last line is 'N passed, N failed'; exit code 1 if one failed.
 """
 
 import argparse
@@ -26,13 +26,13 @@ import kinds
 import rounds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Most time of a round, in seconds: what takes longer hangs.
+# Maximum time of a round, in seconds: longer ones hang.
 LIMIT = 240
 
 
 def pythons(manifest):
-    """Interpreters to be recorded: those whose gc.get_stats() is the truth. Without the GIL they wait by
-    sched_yield, and get nowhere on a machine with more to do than processors."""
+    """Interpreters to be recorded: those whose gc.get_stats() is reliable. Without the GIL they
+    wait by sched_yield, and make no progress on a machine with more to do than CPUs."""
     unfit, found = {"incremental", "free-threaded", "container"}, []
     if manifest and os.path.exists(manifest):
         with open(manifest) as file:
@@ -44,10 +44,10 @@ def pythons(manifest):
 
 
 def one(options, kind, mode, seed):
-    """A round, in a process of its own; its outcome as a line of JSON."""
+    """A round, in its own process; prints its result as a line of JSON."""
     outcome = {"state": "passed", "findings": []}
     round = rounds.Round(options, kind, mode, seed)
-    begin = time.monotonic()
+    started = time.monotonic()
     try:
         kinds.KINDS[kind][0](round)
         round.judge()
@@ -63,14 +63,14 @@ def one(options, kind, mode, seed):
     rounds.clean_up()
     outcome.update(place=round.place, stopped=round.watch.longest, killed=round.signals_sent(),
                    incomplete=round.is_incomplete, refused=round.was_refused,
-                   seconds=time.monotonic() - begin)
+                   seconds=time.monotonic() - started)
     if not round.findings and not options.keep:
         shutil.rmtree(round.place, ignore_errors=True)
     print(json.dumps(outcome))
 
 
 class Schedule:
-    """Which kind and mode is next."""
+    """The next kind and mode."""
 
     def __init__(self, options):
         self.random = random.Random(options.seed)
@@ -125,8 +125,8 @@ class Tally:
             if counts:
                 cells = [str(counts[mode]) for mode in modes] + [str(counts["failed"])]
                 print("| %s | %s |" % (kind, " | ".join(cells)))
-        print("sent: %s; longest stop %.1f s; %d traces said that collections are missing; "
-              "%d times refused to begin; %d skipped" % (
+        print("sent: %s; longest stop %.1f s; %d traces reported missing collections; "
+              "%d times refused to start; %d skipped" % (
             ", ".join("%d x %s" % (number, name) for name, number in sorted(self.kills.items())) or "nothing",
             self.longest, self.incomplete, self.refused, self.states["skipped"]))
         print("%d passed, %d failed" % (self.states["passed"], self.states["failed"]), flush=True)
@@ -142,9 +142,9 @@ def start(options, kind, mode, seed):
     return process, (kind, mode, seed), time.monotonic()
 
 
-def collect(process, begin):
-    """The outcome of a round that has ended; None while it runs."""
-    if process.poll() is None and time.monotonic() - begin < LIMIT:
+def collect(process, started):
+    """The result of a round that has ended; None while it runs."""
+    if process.poll() is None and time.monotonic() - started < LIMIT:
         return None
     if process.poll() is None:
         left = [kernel.describe(pid) for pid in kernel.descendants(process.pid)]
@@ -160,11 +160,11 @@ def collect(process, begin):
 
 def drive(options):
     kernel.adopt_orphans()
-    # What is ignored here (nohup, a script's background) would be ignored by all that is started.
+    # Signals ignored here (nohup, a script's background) would be ignored in all child processes.
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGPIPE):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     schedule, tally, running = Schedule(options), Tally(), []
-    started, told, wanted_end = 0, 0, []
+    started, reported, wanted_end = 0, 0, []
     end = time.monotonic() + options.seconds if options.seconds else None
     print("chaos: seed %d" % options.seed, flush=True)
     signal.signal(signal.SIGTERM, lambda *_: wanted_end.append(True))
@@ -184,9 +184,9 @@ def drive(options):
                 tally.add(*entry[1], outcome)
                 if not running:
                     rounds.clean_up()
-        if started >= told + 50:
-            told = started
-            print("chaos: %d rounds begun, %d failed" % (started, tally.states["failed"]), flush=True)
+        if started >= reported + 50:
+            reported = started
+            print("chaos: %d rounds started, %d failed" % (started, tally.states["failed"]), flush=True)
     tally.show()
     if not tally.states["failed"] and not options.keep:
         shutil.rmtree(options.folder, ignore_errors=True)
@@ -201,7 +201,7 @@ def main():
     parser.add_argument("--gctrace", required=True)
     parser.add_argument("--seed", type=int, default=random.randrange(1, 10 ** 6) * 1000)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seconds", type=float, help="begin no round after this time")
+    parser.add_argument("--seconds", type=float, help="start no round after this time")
     parser.add_argument("--kinds", type=words, default=list(kinds.KINDS), help=", ".join(kinds.KINDS))
     parser.add_argument("--modes", type=words, default=list(kinds.EVERYWHERE))
     parser.add_argument("--jobs", type=int, default=1, help="rounds at the same time")
@@ -214,7 +214,7 @@ def main():
     if unknown:
         sys.exit("chaos: no kind or mode %s" % ", ".join(sorted(unknown)))
     options.gctrace = os.path.abspath(options.gctrace)
-    # Programs run as other users, too: not everybody can enter the checkout.
+    # Programs also run as other users, which may not be able to enter the checkout.
     options.folder = options.folder or tempfile.mkdtemp(prefix="gctrace-chaos-", dir="/tmp")
     os.makedirs(options.folder, exist_ok=True)
     os.chmod(options.folder, 0o755)

@@ -1,4 +1,5 @@
-"""What the kernel knows of a round: its processes and their states, and BPF programs without an owner."""
+"""The kernel's view of a round: its processes and their states, and BPF programs without an
+owner."""
 
 import ctypes
 import glob
@@ -13,7 +14,7 @@ SYS_BPF, BPF_PROG_GET_NEXT_ID, BPF_LINK_GET_NEXT_ID = 321, 11, 31
 
 
 def adopt_orphans():
-    """From here on every descendant stays one: orphans become children of this process."""
+    """From now on every descendant stays one: orphans become children of this process."""
     if LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
@@ -30,7 +31,7 @@ def children(pid):
 
 
 def descendants(pid):
-    """All living descendants; zombies are none, unless they are stuck below somebody else."""
+    """All live descendants; zombies do not count, unless they are stuck below another process."""
     found, rest = [], [pid]
     while rest:
         below = children(rest.pop())
@@ -54,7 +55,7 @@ def state(pid):
 
 
 def words(pid):
-    """Its command line; of a process that has just ended, nothing."""
+    """Its command line; empty for a process that has just exited."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return file.read().decode(errors="replace").split("\0")[:-1]
@@ -63,7 +64,7 @@ def words(pid):
 
 
 def describe(pid):
-    """One line for people."""
+    """A one-line description."""
     name, fields = stat(pid)
     try:
         with open("/proc/%d/wchan" % pid) as file:
@@ -75,7 +76,7 @@ def describe(pid):
 
 
 class StopWatch(threading.Thread):
-    """Looks ten times a second which descendants are stopped, and for how long."""
+    """Checks ten times a second which descendants are stopped, and for how long."""
 
     def __init__(self, excused):
         super().__init__(daemon=True)
@@ -115,7 +116,7 @@ def loaded():
 
 
 def owned():
-    """BPF programs and links that some process has open."""
+    """BPF programs and links that a process has open."""
     found = set()
     for folder in glob.glob("/proc/[0-9]*/fdinfo"):
         try:
@@ -136,8 +137,8 @@ def owned():
 
 
 def ownerless(before, patience):
-    """What is loaded now, was not before, and no process has open, `patience` seconds long: the kernel frees
-    programs a little after their last descriptor is closed."""
+    """Objects loaded since `before` that no process has had open for `patience` seconds: the kernel
+    frees programs shortly after their last descriptor is closed."""
     end = time.monotonic() + patience
     while True:
         left = loaded() - before

@@ -1,7 +1,7 @@
-"""One round of chaos: what runs in it, and how it is judged.
+"""One round of chaos: the processes in it, and the checks.
 
-A kind (kinds.py) starts gctrace and a program, does something to them, and ends; `Round.judge` then looks
-at what is left. Everything random comes from the round's seed.
+A kind (kinds.py) starts gctrace and a program, does something to them, and ends; `Round.judge` then
+checks the result. Everything random derives from the round's seed.
 """
 
 import glob
@@ -20,22 +20,22 @@ import time
 import kernel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Nobody may stay stopped longer than this, in seconds.
+# No process may stay stopped longer than this, in seconds.
 MOST_STOPPED = 2.5
-# Within this time after the kind's own end everything has ended, in seconds.
+# All processes must have exited within this time after the kind's own end, in seconds.
 PATIENCE = 60
-# How the names of losses begin that stand for pauses.
+# Prefixes of the names of losses that stand for pauses.
 LOST_PAUSES = ("pauses:", "collections:")
-# What a note about a process says where not all of it was recorded.
+# Text in a note about a process that was not recorded completely.
 MAY_MISS = ("may be missing",)
 
 
 class Refused(Exception):
-    """This kind cannot run here; the reason."""
+    """This kind cannot run here, for the reason given."""
 
 
 class Failed(Exception):
-    """The round is lost; what is wrong."""
+    """The round has failed; what is wrong."""
 
 
 class Round:
@@ -51,13 +51,14 @@ class Round:
         self.trace = os.path.join(self.place, "trace.json" + self.random.choice(("", "", ".gz")))
         self.traces = [self.trace]
         self.findings, self.excused, self.done = [], set(), []
-        # What the kind found out: gctrace was killed; not all of the program is in the trace, nor is to be.
+        # Set by the kind: gctrace was killed; the trace is not expected to cover the whole program.
         self.is_gctrace_killed = self.is_cut_short = False
-        # It may refuse to begin: limits and disks are too small.
+        # gctrace may refuse to start: limits and disks are too small.
         self.may_refuse = self.may_panic = self.may_lack_end = False
-        # A trace said of a process that collections of it may be missing; gctrace did not begin at all.
+        # A trace reported that collections of a process may be missing; gctrace did not start at
+        # all.
         self.is_incomplete = self.was_refused = False
-        # How collections are seen; `top` draws its own.
+        # How collections are recorded; `top` chooses its own mode.
         self.how = mode if mode != "top" else self.random.choice(("ebpf", "inject", "both"))
         self.gctrace = None
         kernel.adopt_orphans()
@@ -82,7 +83,7 @@ class Round:
         return command
 
     def copy(self, name):
-        """A file of this folder, where every user can read it."""
+        """A file in this folder, readable by every user."""
         path = os.path.join(self.place, name)
         shutil.copy(os.path.join(HERE, name), path)
         os.chmod(path, 0o755)
@@ -132,7 +133,7 @@ class Round:
                                     stderr=messages, start_new_session=True)
 
     def reference(self, command, limits=()):
-        """Output and exit code of a command without gctrace; kept for the rounds to come."""
+        """Output and exit code of a command without gctrace; cached for later rounds."""
         anonymous = [word.replace(self.place, "PLACE") for word in command]
         key = hashlib.sha256(json.dumps([anonymous, limits]).encode()).hexdigest()[:24]
         kept = os.path.join(self.options.folder, "references", key + ".json")
@@ -144,11 +145,11 @@ class Round:
             for limit, value in limits:
                 resource.setrlimit(limit, (value, value))
 
-        begin = time.monotonic()
+        started = time.monotonic()
         done = subprocess.run(command, cwd=self.place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=prepare)
         truth = {"output": done.stdout.decode(), "code": done.returncode,
-                 "seconds": time.monotonic() - begin}
+                 "seconds": time.monotonic() - started}
         for path in glob.glob(self.file("truth/*")):
             os.unlink(path)
         os.makedirs(os.path.dirname(kept), exist_ok=True)
@@ -179,7 +180,8 @@ class Round:
             return False
 
     def below(self, fits):
-        """Pid of the first child of this round's gctrace whose command line fits; None without one."""
+        """Pid of the first child of this round's gctrace with a matching command line; None without
+        one."""
         for pid in kernel.children(self.gctrace.pid):
             words = kernel.words(pid)
             if words and fits(words) and kernel.state(pid) != "Z":
@@ -190,8 +192,8 @@ class Round:
         return self.below(lambda words: words[-1].startswith("__"))
 
     def program(self):
-        """The command; None where it has not been started or has ended. Before it comes gctrace itself, which tries
-        to load its library."""
+        """The command; None if it has not been started or has exited. Before it, gctrace itself
+        runs there, to try loading its library."""
         return self.below(lambda words: not any(word.startswith("__") for word in words))
 
     def signals_sent(self):
@@ -204,14 +206,14 @@ class Round:
         self.findings.append(text)
 
     def wait(self, process, what):
-        """Exit code of a child; it is given PATIENCE."""
+        """Exit code of a child, waiting at most PATIENCE."""
         try:
             return process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise Failed("%s does not end: %s" % (what, kernel.describe(process.pid)))
 
     def wait_for_all(self):
-        """Waits until nothing of this round is left."""
+        """Waits until no process of this round is left."""
         end = time.monotonic() + PATIENCE
         while True:
             left = kernel.descendants(os.getpid())
@@ -222,12 +224,12 @@ class Round:
             time.sleep(0.02)
 
     def same(self, reference, code):
-        """Output and exit code are those of the program alone; `code`: what gctrace ended with, None if it
-        was killed."""
+        """Checks that output and exit code are those of the program alone; `code`: gctrace's exit
+        code, None if it was killed."""
         with open(self.file("output"), errors="replace", newline="") as file:
             output = file.read()
         if output != reference["output"]:
-            self.fault("another output: %r instead of %r" % (output[-300:], reference["output"][-300:]))
+            self.fault("output differs: %r instead of %r" % (output[-300:], reference["output"][-300:]))
         expected = reference["code"] if reference["code"] >= 0 else 128 - reference["code"]
         if code is not None and code != expected:
             self.fault("exit code %s instead of %d" % (code, expected))
@@ -239,7 +241,7 @@ class Round:
             return file.read()
 
     def is_refused(self, code):
-        """Whether gctrace refused before it started anything: it says why, and nothing ran."""
+        """Whether gctrace refused before it started anything: it reports why, and nothing ran."""
         self.was_refused = bool(code in (1, 2) and self.messages().strip() and not os.listdir(self.file("truth")))
         if self.was_refused and not self.may_refuse:
             self.fault("gctrace refused: %s" % self.messages()[-300:])
@@ -254,7 +256,8 @@ class Round:
         return found
 
     def read_trace(self, path, is_killed):
-        """A trace's events, by gctrace and by another JSON reader; None where there are none."""
+        """A trace's events, as read by gctrace and by another JSON reader; None if there are
+        none."""
         if not os.path.exists(path) or not os.path.getsize(path):
             return None
         analyzed = subprocess.run([self.options.gctrace, "analyze", path], stdin=subprocess.DEVNULL,
@@ -272,7 +275,7 @@ class Round:
             return None
 
     def count(self, events):
-        """Pauses in the trace and losses stated against the programs' own counts."""
+        """Compares pauses in the trace and reported losses with the programs' own counts."""
         end = next((event["args"] for event in events if event["name"] == "gctrace_end"), None)
         if end is None and not (self.is_gctrace_killed or self.may_lack_end):
             self.fault("the trace has no end")
@@ -286,7 +289,7 @@ class Round:
                 seen[event["pid"]].append(round(event["ts"] * 1000))
         missing = surplus = 0
         for pid, truth in truths.items():
-            within = [ts for ts in seen[pid] if truth["begin_ns"] <= ts <= truth["end_ns"]]
+            within = [ts for ts in seen[pid] if truth["start_ns"] <= ts <= truth["end_ns"]]
             if truth["collections"] > len(within) and (pid in unsure or unexamined):
                 self.is_incomplete = True
                 continue
@@ -297,14 +300,14 @@ class Round:
             self.fault("%d pauses more than collections" % surplus)
         if lost is None or end is None or self.is_cut_short:
             return
-        # What the library lost the probes may have seen.
+        # The probes may have seen what the library lost.
         too_many = lost and self.how != "both" and lost > missing + outside
         if missing > lost or too_many:
-            self.fault("%d collections are not in the trace, which states %d losses: %s" % (
+            self.fault("%d collections are not in the trace, which reports %d losses: %s" % (
                 missing, lost, end.get("lost")))
 
     def lost_pauses(self, end):
-        """None where losses of other kinds make the count meaningless."""
+        """None if losses of other kinds make the number meaningless."""
         lost = 0
         for name, number in end.get("lost", {}).items():
             if name.startswith(LOST_PAUSES):
@@ -314,7 +317,7 @@ class Round:
         return lost
 
     def judge(self):
-        """Everything that holds for every round."""
+        """The checks that apply to every round."""
         self.wait_for_all()
         self.watch.over.set()
         self.watch.join()
@@ -332,7 +335,7 @@ class Round:
 
 
 def clean_up():
-    """Ends everything that is left below this process."""
+    """Kills every process that is left below this one."""
     for _ in range(50):
         left = kernel.descendants(os.getpid())
         for pid in left:
@@ -349,4 +352,4 @@ def clean_up():
         if not left:
             return
         time.sleep(0.05)
-    print("chaos: not to be killed: %s" % left, file=sys.stderr)
+    print("chaos: could not be killed: %s" % left, file=sys.stderr)

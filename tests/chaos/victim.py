@@ -3,10 +3,10 @@
     victim.py FOLDER [--steps 20] [--pace 0.02] [--children N] [--forks N] [--copies N] [--threads N]
                      [--collections N] [--log] [--deaf] [--exit 37]
 
-Prints a line for each step; the last has a digest of what its children said and how they ended. Every
-process writes FOLDER/PID.json before its end: `collections` is how many there were from `begin_ns` to
-`end_ns` (CLOCK_MONOTONIC) by the interpreter's own count, `all` since its start. Ends by os._exit, after
-which nothing is collected. Standard library only; knows nothing of gctrace.
+Prints a line for each step; the last has a digest of its children's output and exit codes. Every
+process writes FOLDER/PID.json before its end: `collections` is their number from `start_ns` to
+`end_ns` (CLOCK_MONOTONIC) by the interpreter's own count, `all` since its start. Ends by os._exit,
+after which nothing is collected. Standard library only; independent of gctrace.
 """
 
 import argparse
@@ -39,14 +39,14 @@ def garbage(number):
 
 
 class Truth:
-    """What this process collected from here to `write`."""
+    """Number of collections of this process from now to `write`."""
 
     def __init__(self, folder, log):
         hold_automatic()
         self.folder, self.log = folder, [] if log else None
         if log:
             gc.callbacks.append(self.note)
-        self.base, self.begin_ns = count(), time.monotonic_ns()
+        self.base, self.start_ns = count(), time.monotonic_ns()
         gc.set_threshold(*THRESHOLDS)
 
     def note(self, phase, _info, now=time.monotonic_ns):
@@ -54,7 +54,7 @@ class Truth:
 
     def write(self):
         hold_automatic()
-        truth = {"pid": os.getpid(), "begin_ns": self.begin_ns, "all": count(),
+        truth = {"pid": os.getpid(), "start_ns": self.start_ns, "all": count(),
                  "collections": count() - self.base, "end_ns": time.monotonic_ns(), "log": self.log}
         path = os.path.join(self.folder, "%d.json" % os.getpid())
         with open(path + ".new", "w") as file:
@@ -63,7 +63,7 @@ class Truth:
 
 
 def leaf(folder, number):
-    """What a child does."""
+    """The work of a child."""
     truth = Truth(folder, False)
     garbage(2000 + 100 * number)
     gc.collect()
@@ -85,7 +85,7 @@ def child(folder, number):
 
 
 def copied(folder, number):
-    """A program that nobody has met, since it is a new file."""
+    """A program that is new to gctrace, because it is a new file."""
     path = os.path.join(folder, "copy-%d-%d" % (os.getpid(), number))
     shutil.copy("/bin/true" if number % 2 else "/bin/false", path)
     code = subprocess.call([path])
@@ -127,7 +127,7 @@ def main():
                           ("collections", 0), ("exit", 37)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--leaf", type=int)
-    parser.add_argument("--log", action="store_true", help="note when each collection began and ended")
+    parser.add_argument("--log", action="store_true", help="record when each collection started and ended")
     parser.add_argument("--deaf", action="store_true", help="SIGINT and SIGTERM change nothing")
     options = parser.parse_args()
     if options.leaf is not None:

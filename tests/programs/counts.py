@@ -1,7 +1,7 @@
-"""Compares a trace with what the processes counted themselves (truth/sitecustomize.py).
+"""Compares a trace with the processes' own counts (truth/sitecustomize.py).
 
-At any time that a process read its counters, the trace must hold exactly the collections that had
-ended by then: by process, by generation, and the objects that they freed.
+For each time at which a process read its counters, the trace must contain exactly the collections
+that had ended by then: by process, by generation, and the objects that they freed.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ GENERATIONS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """A process's own counters, as a line of its file has them."""
+    """A process's own counters, one line of its file."""
 
     event: str
     before_ns: int
@@ -23,21 +23,21 @@ class Reading:
 
 @dataclasses.dataclass
 class Comparison:
-    """`differences` are sentences; `missing` collections are fewer in the trace than there were."""
+    """`differences` are sentences; `missing` is the number of collections that the trace lacks."""
 
     processes: int = 0
     collections: int = 0
     missing: int = 0
-    # Before the interpreter could be seen from inside: not compared.
+    # Before the in-process library could see the interpreter: not compared.
     early: int = 0
-    # Of processes of which the trace itself does not say that it lacks some.
+    # Of processes whose gaps the trace itself does not report.
     unsaid: int = 0
     too_many: list[str] = dataclasses.field(default_factory=list)
     differences: list[str] = dataclasses.field(default_factory=list)
 
 
 def readings(folder):
-    """By process; those of one that changed its user are put together in order of time."""
+    """By process; the readings of one that changed its user are merged in order of time."""
     processes = {}
     for file in pathlib.Path(folder).iterdir():
         pid = int(file.name.split(".")[0])
@@ -50,12 +50,14 @@ def readings(folder):
 
 
 def spans(own, from_start):
-    """Pairs of readings between which one interpreter counted; the first is None where it counted from its begin."""
+    """Pairs of readings between which one interpreter counted; the first is None if it counted from
+    its start."""
     images, previous = [], None
     for reading in own:
         if reading.event in ("start", "fork") or not images:  # a fork that Python did not make has none
-            # After exec the counters begin at 0. An interpreter that is started again in the same
-            # process (embedded) begins at 0 too, but the end of the one before is not counted anywhere.
+            # After exec the counters start at 0. An interpreter that is started again in the same
+            # process (embedded) starts at 0 too, but the end of the previous one is not counted
+            # anywhere.
             fresh = reading.event == "start" and not from_start and (previous is None or previous.event == "exec")
             images.append([previous if fresh else None, None if fresh else reading, reading])
         else:
@@ -68,15 +70,16 @@ def within(pauses, since_ns, until_ns, ended):
     """Collections and objects collected by generation."""
     counts, collected = [0] * GENERATIONS, [0] * GENERATIONS
     for pause in pauses:
-        time = pause.end_ns if ended else pause.begin_ns
-        if since_ns <= pause.begin_ns and time <= until_ns:
+        time = pause.end_ns if ended else pause.start_ns
+        if since_ns <= pause.start_ns and time <= until_ns:
             counts[pause.generation] += 1
             collected[pause.generation] += pause.collected or 0
     return tuple(counts), tuple(collected)
 
 
 def compare(trace, folder, from_start):
-    """`from_start`: what ran before an interpreter imported `site` is not expected in the trace."""
+    """`from_start`: collections before an interpreter imported `site` are not expected in the
+    trace."""
     result = Comparison()
     for pid, own in sorted(readings(folder).items()):
         result.processes += 1
@@ -92,12 +95,12 @@ def compare(trace, folder, from_start):
 
 
 def compare_span(result, pid, pauses, before, base, last):
-    """How many collections are missing."""
+    """Number of missing collections."""
     since = (base or before).after_ns if base or before else 0
     zero = (0,) * GENERATIONS
     start, start_collected = (base.collections, base.collected) if base else (zero, zero)
-    truth = tuple(end - begin for end, begin in zip(last.collections, start))
-    freed = tuple(end - begin for end, begin in zip(last.collected, start_collected))
+    truth = tuple(end - begun for end, begun in zip(last.collections, start))
+    freed = tuple(end - begun for end, begun in zip(last.collected, start_collected))
     least, least_freed = within(pauses, since, last.before_ns, ended=True)
     most, _ = within(pauses, since, last.after_ns, ended=False)
     result.collections += sum(truth)

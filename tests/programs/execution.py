@@ -1,6 +1,6 @@
-"""Runs a program once, untraced or in a mode, as root or as an ordinary user, within its limit of time.
+"""Runs a program once, untraced or in a mode, as root or as an ordinary user, with a time limit.
 
-Owned here: users, folders, environment, and what came out of a run. Not here: what is made of it.
+Owned here: users, folders, environment, and the results of a run. Not here: their comparison.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclasses.dataclass
 class Outcome:
-    """What a run did, normalized; `problems` are what no run may do."""
+    """The results of a run, normalized; `problems` must not occur in any run."""
 
     code: int | None
     stdout: str
@@ -41,7 +41,7 @@ class Outcome:
 
 
 class User:
-    """An ordinary user, made for this tier and removed at its end."""
+    """An ordinary user, created for this tier and removed at its end."""
 
     def __init__(self, home):
         self.name = f"gctp{os.getpid() % 1000000}"
@@ -67,7 +67,7 @@ class Machine:
     def __init__(self, gctrace, pythons):
         self.folder = temporary_folder("/tmp")
         self.pythons = pythons
-        # Where everybody can read it, and root alone write: gctrace insists on that for its library.
+        # Readable by all users, and writable by root alone: gctrace requires that for its library.
         self.binaries = temporary_folder("/var/lib")
         for file in (gctrace, gctrace.parent / "libgctrace_inject.so"):
             shutil.copy(file, self.binaries)
@@ -79,7 +79,7 @@ class Machine:
     def close(self):
         leftovers.end_processes()
         self.user.remove()
-        # What is mounted there may be the whole machine.
+        # A mount there may contain the whole machine.
         mounts = pathlib.Path("/proc/self/mounts").read_text()
         for folder in (self.folder, self.binaries):
             if str(folder) not in mounts:
@@ -97,7 +97,7 @@ class Machine:
         return [re.sub(r"\{(\w+)\}", lambda match: str(places.get(match[1], match[0])), word) for word in words]
 
     def readable(self):
-        """Folders that the ordinary user must be able to read, wherever they lie."""
+        """Folders that the ordinary user must be able to read, wherever they are."""
         wanted = [HERE, *(CHECKOUT / name for name in (".venv-programs", ".venv-torch", ".interpreters"))]
         wanted += [pathlib.Path(os.path.realpath(python)).parent.parent for python in self.pythons.values()]
         return list(dict.fromkeys(str(path.resolve()) for path in wanted if path.exists() and path.resolve() != pathlib.Path("/usr")))
@@ -124,7 +124,7 @@ def command_line(machine, program, mode, ordinary, work, trace):
     if mode:
         line = [str(machine.gctrace), "record", "--mode", mode, "-o", str(trace), "--", *line]
     if program.terminal:
-        # -I -S: it is not a part of what is counted.
+        # -I -S: it is not counted.
         line = [sys.executable, "-I", "-S", str(SCRIPTS / "in_terminal.py"), *line]
     if ordinary:
         line = [str(AS_USER), machine.user.name, *machine.readable(), "--", *line]
@@ -143,7 +143,7 @@ def run(machine, program, mode, ordinary):
             os.chown(folder, machine.user.record.pw_uid, machine.user.record.pw_gid)
     else:
         work.chmod(0o777)
-    links, begin = leftovers.links(), time.monotonic()
+    links, start = leftovers.links(), time.monotonic()
     with open(where / "stdout", "wb") as stdout, open(where / "stderr", "wb") as stderr:
         child = subprocess.Popen(
             command_line(machine, program, mode, ordinary, work, trace),
@@ -162,7 +162,7 @@ def run(machine, program, mode, ordinary):
             leftovers.end_processes()
             code = None
             child.wait()
-    seconds = time.monotonic() - begin
+    seconds = time.monotonic() - start
     problems += filter(None, (code is not None and leftovers.left_processes(), leftovers.left_links(links)))
     output, (messages, own_words) = read(where / "stdout"), own_lines(read(where / "stderr"))
     if program.terminal:

@@ -1,6 +1,7 @@
-"""What a run may leave behind: processes, stopped ones, probes. All of it is found, said and removed.
+"""Leftovers of a run: processes, stopped ones, probes. All of them are found, reported and removed.
 
-The driver is the subreaper of everything it starts, so that what outlives a run is its descendant.
+The driver is the subreaper of everything it starts, so that processes which outlive a run are its
+descendants.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import time
 PR_SET_CHILD_SUBREAPER = 36
 SYS_BPF = 321  # x86-64
 BPF_LINK_GET_FD_BY_ID, BPF_LINK_GET_NEXT_ID = 30, 31
-# gctrace's guardian and the kernel's deferred freeing of links end a little after the run.
+# gctrace's guardian and the kernel's deferred freeing of links end shortly after the run.
 PATIENCE_S = 10
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,7 +42,7 @@ def processes():
 
 
 def descendants():
-    """Those of this process that are no zombies; zombies that were left to us are reaped."""
+    """Descendants of this process that are not zombies; orphaned zombies are reaped."""
     every = processes()
     mine, edge = {}, {os.getpid()}
     while edge:
@@ -61,7 +62,7 @@ def describe(found):
 
 
 def end_processes():
-    """Kills what is left of this process's descendants."""
+    """Kills the remaining descendants of this process."""
     for _ in range(100):
         left = descendants()
         if not left:
@@ -73,7 +74,8 @@ def end_processes():
 
 
 def left_processes():
-    """Waits for the last ones to end; a sentence on what did not, after it was killed."""
+    """Waits for the last ones to exit; returns a sentence on those that did not, after killing
+    them."""
     until = time.monotonic() + PATIENCE_S
     left = descendants()
     while left and time.monotonic() < until:
@@ -95,7 +97,7 @@ def bpf(command, attributes):
 
 
 def links():
-    """Numbers of all BPF links of this machine; empty where that may not be asked."""
+    """Ids of all BPF links of this machine; empty if they may not be queried."""
     found, last = set(), 0
     with contextlib.suppress(OSError):
         while True:
@@ -115,7 +117,7 @@ def link_exists(link):
 
 
 def held_links():
-    """Numbers of the links that some process has a descriptor of."""
+    """Ids of the links that a process has a descriptor of."""
     held = set()
     for file in pathlib.Path("/proc").glob("[0-9]*/fdinfo/*"):
         with contextlib.suppress(OSError):
@@ -126,7 +128,8 @@ def held_links():
 
 
 def left_links(before):
-    """A sentence on probes that came since `before` and that no process holds: they would stay for ever."""
+    """A sentence on links created since `before` that no process has open: they would stay
+    forever."""
     until = time.monotonic() + PATIENCE_S
     while True:
         new = links() - before

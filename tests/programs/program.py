@@ -1,4 +1,4 @@
-"""What a program of the tier is. The programs themselves are in catalog/."""
+"""Defines a program of the tier. The programs themselves are in catalog/."""
 
 import dataclasses
 import pathlib
@@ -17,41 +17,41 @@ MODES = (EBPF, INJECT, BOTH)
 class Program:
     """A command that is run untraced and in every mode.
 
-    In `command` and `build` stand `{python}` (see `python`), `{scripts}`, `{suite}`, `{user}` (an
-    ordinary user's name), `{built}` (the folder for what `build` makes) and `{work}` (the run's own
-    folder, which is also its current one). The command should say what it did on stdout, the same
-    every time.
+    `command` and `build` may contain `{python}` (see `python`), `{scripts}`, `{suite}`, `{user}`
+    (an ordinary user's name), `{built}` (the folder for the results of `build`) and `{work}` (the
+    run's own folder, which is also its current one). The command should print what it did to
+    stdout, the same every time.
     """
 
     name: str
     command: Sequence[str]
-    # Whose python: "venv" (scripts/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system",
-    # or a name from .interpreters/manifest.tsv.
+    # Which python: "venv" (scripts/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system", or
+    # a name from .interpreters/manifest.tsv.
     python: str = "system"
-    # What must be importable there, and on the search path; otherwise the program is skipped.
+    # Modules and tools that must be available there; otherwise the program is skipped.
     modules: Sequence[str] = ()
     tools: Sequence[str] = ()
-    # Commands that make what it needs, once and untraced.
+    # Commands that prepare the program, once and untraced.
     build: Sequence[Sequence[str]] = ()
-    # A part of the short form, which runs in continuous integration.
+    # Whether it is part of the short form, which runs in continuous integration.
     short: bool = False
-    # Seconds that a run may take on a busy machine.
+    # Maximum seconds of a run on a busy machine.
     limit: float = 300
     code: int = 0
-    # How many processes must have written what their collector counted; 0: none is asked to.
+    # Minimum number of processes that must have written their collector's counters; 0: not checked.
     processes: int = 1
-    # Modes in which it is not run, and those in which some collections are not seen, with the reason.
-    # What is not seen must not be called complete.
+    # Modes in which it is not run, and those in which some collections are not seen, with the
+    # reason. Then the trace must not claim to be complete.
     excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Needs root in mode inject too, where an ordinary user runs the others.
+    # Whether it needs root in mode inject too, where an ordinary user runs the others.
     root: bool = False
-    # Runs in a terminal of its own (stdout and stderr are one there).
+    # Whether it runs in its own terminal (stdout and stderr are one there).
     terminal: bool = False
     # Whether stderr must be the same as well.
     stderr: bool = True
-    # Regular expressions and what they are replaced by before outputs are compared.
+    # Regular expressions and their replacements, applied before outputs are compared.
     normalize: Sequence[tuple[str, str]] = ()
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # More to compare: reads it from the run's folder.
+    # Additional results to compare: reads them from the run's folder.
     results: Callable[[pathlib.Path], object] | None = None

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Runs real programs untraced and traced, and compares: output, exit code, results, counts, what is said.
+"""Runs real programs untraced and traced, and compares: output, exit code, results, counts,
+reports.
 
     run.py [--short] [--mode MODE]... [--markdown FILE] [--list] [NAME...]
 
-Needs root. A line for each program and mode as it comes, then a table. Exit code 1 if anything differed.
+Needs root. Prints a line for each program and mode as it completes, then a table. Exit code 1 if
+anything differed.
 NAME may be a pattern (gunicorn*).
 """
 
@@ -33,7 +35,7 @@ def catalog():
 
 
 def pythons():
-    """Names of pythons that programs ask for -> paths."""
+    """Names of pythons that programs use -> paths."""
     checkout = execution.CHECKOUT
     found = {"system": "/usr/bin/python3"}
     for name in ("programs", "torch"):
@@ -64,12 +66,12 @@ def why_not(one, machine):
         place = {"PATH": execution.PATH}
         done = subprocess.run(words, cwd=machine.built, env=place, capture_output=True, text=True)
         if done.returncode != 0:
-            return f"it could not be built: {done.stderr.strip().splitlines()[-1:]}"
+            return f"the build failed: {done.stderr.strip().splitlines()[-1:]}"
     return None
 
 
 def first_difference(untraced, traced):
-    """The first line that is not the same, of both."""
+    """The first line that differs, from both."""
     one, other = untraced.splitlines(), traced.splitlines()
     for a, b in zip(one, other):
         if a != b:
@@ -79,7 +81,7 @@ def first_difference(untraced, traced):
 
 
 def behaves_alike(one, untraced, traced):
-    """Sentences on what is not as it is untraced."""
+    """Sentences on differences from the untraced run."""
     said = list(traced.problems)
     if traced.code != untraced.code:
         said.append(f"exit code {traced.code} instead of {untraced.code}")
@@ -93,7 +95,7 @@ def behaves_alike(one, untraced, traced):
 
 
 def reports(machine, traced):
-    """What gctrace says of the recording: its own last lines and the report."""
+    """gctrace's statements on completeness: its own last lines and the report."""
     done = subprocess.run(
         [machine.gctrace, "analyze", traced.trace], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
     )
@@ -117,20 +119,20 @@ def counts_alike(one, machine, mode, traced):
         wrong.append(f"{compared.processes} processes counted, not {one.processes}: {traced.truth} has too few files")
     if compared.missing:
         if report_says_all:
-            wrong.append("the report says 'Nothing was lost'")
+            wrong.append("the report contains 'Nothing was lost'")
         if summary_says_all:
-            wrong.append("the summary says 'nothing lost'")
-        # A process that could not be held in time is late, and the trace says so.
+            wrong.append("the summary contains 'nothing lost'")
+        # A process that could not be stopped in time is late, and the trace reports it.
         if wrong or (compared.unsaid and mode not in one.unseen):
             wrong += compared.differences[:3]
             wrong.append(f"{compared.missing} of {compared.collections} collections missing")
-        return f"{compared.collections - compared.missing} of {compared.collections}, said", wrong
+        return f"{compared.collections - compared.missing} of {compared.collections}, reported", wrong
     early = f", {compared.early} before site unseen" if compared.early else ""
     return f"exact ({compared.collections:,} in {compared.processes}{early})", wrong
 
 
 class Table:
-    """Results as they come."""
+    """The results so far."""
 
     def __init__(self):
         self.rows = {}
@@ -201,12 +203,12 @@ def main():
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     leftovers.adopt_orphans()
-    machine, table, begin = execution.Machine(arguments.gctrace.resolve(), pythons()), Table(), time.monotonic()
+    machine, table, start = execution.Machine(arguments.gctrace.resolve(), pythons()), Table(), time.monotonic()
     try:
         for one in chosen:
             try:
                 run_program(one, machine, arguments.mode or program.MODES, table)
-            except Exception as error:  # a program never costs the others
+            except Exception as error:  # a failing program must not stop the others
                 leftovers.end_processes()
                 traceback.print_exc()
                 table.put(one.name, "driver", "FAIL", repr(error))
@@ -220,7 +222,7 @@ def main():
     lines = list(table.lines())
     if arguments.markdown:
         arguments.markdown.write_text("\n".join(lines) + "\n")
-    print("\n".join(["", *lines, "", f"{time.monotonic() - begin:.0f} s", table.closing()]))
+    print("\n".join(["", *lines, "", f"{time.monotonic() - start:.0f} s", table.closing()]))
     return 1 if table.counts["FAIL"] else 0
 
 

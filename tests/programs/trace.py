@@ -1,4 +1,5 @@
-"""Reads what the tier needs of a trace: pauses by process, who is in it. The format: docs/trace-format.md.
+"""Reads the parts of a trace that the tier compares: pauses by process. The format:
+docs/trace-format.md.
 
 Nothing here compares; see counts.py.
 """
@@ -12,9 +13,9 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class Pause:
-    """One collection. Times in nanoseconds of CLOCK_MONOTONIC."""
+    """One collection. Timestamps in nanoseconds of CLOCK_MONOTONIC."""
 
-    begin_ns: int
+    start_ns: int
     end_ns: int
     generation: int
     collected: int | None
@@ -22,30 +23,30 @@ class Pause:
 
 @dataclasses.dataclass
 class Trace:
-    """A trace that was closed in order, or not (`ended`)."""
+    """A trace; `ended`: whether it was closed properly."""
 
     pauses: dict[int, list[Pause]]
     namespace_pids: dict[int, int]
     ended: bool
-    # Processes of which the trace says that collections of theirs may be missing.
+    # Processes for which the trace reports that collections may be missing.
     incomplete: set[int]
-    # How many others it says were not examined in time.
+    # Number of other processes that it reports as not examined in time.
     unexamined: int
 
     def of(self, pid):
-        """Pauses of a process by the pid that it has for itself; None if the trace does not know it."""
+        """Pauses of a process by its own pid; None if the trace does not contain it."""
         known = self.hosts(pid)
         if not known:
             return None
-        return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.begin_ns)
+        return sorted((pause for host in known for pause in self.pauses.get(host, [])), key=lambda one: one.start_ns)
 
     def hosts(self, pid):
-        """The pids outside of a process that has this one for itself."""
+        """The outer pids of the processes with this own pid."""
         return {host for host, own in self.namespace_pids.items() if pid in (host, own)}
 
 
 def nanoseconds(text):
-    """Of microseconds as they stand in the file, exactly."""
+    """Converts microseconds as written in the file, exactly."""
     whole, _, fraction = str(text).partition(".")
     return int(whole) * 1000 + int(fraction[:3].ljust(3, "0"))
 
@@ -58,8 +59,8 @@ def read(path):
     for event in json.loads(raw, parse_float=str)["traceEvents"]:
         name, pid, args = event.get("name"), event.get("pid"), event.get("args", {})
         if event.get("cat") == "gc" and event.get("ph") == "X":
-            begin = nanoseconds(event["ts"])
-            pause = Pause(begin, begin + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
+            start = nanoseconds(event["ts"])
+            pause = Pause(start, start + nanoseconds(event["dur"]), args["generation"], args.get("collected"))
             trace.pauses.setdefault(pid, []).append(pause)
         elif name == "gctrace_process":
             trace.namespace_pids[pid] = int(args.get("namespace_pid", pid))

@@ -1,10 +1,10 @@
-"""Allocates at a steady rate in one of several ways, and says how many rounds it made in how much CPU time.
+"""Allocates at a steady rate in one of several ways, and reports its number of rounds and CPU time.
 
 usage: allocate.py KIND CPU_SECONDS [COUNTER | --report]
 
-COUNTER: counting_allocator.c as a shared library. It counts what the object allocator is asked for; the
-program is slower meanwhile, so that its rate then says nothing.
---report: says so about every fifth of a second, too.
+COUNTER: counting_allocator.c as a shared library. It counts the calls of the object allocator; the
+program is slower meanwhile, so its rate is meaningless then.
+--report: also reports about every fifth of a second.
 """
 
 import json
@@ -30,7 +30,7 @@ TEXT = json.dumps(DOCUMENT)
 
 
 def training_step():
-    """A step of an ordinary small model on the CPU."""
+    """A step of a typical small model on the CPU."""
     import torch
     from torch import nn
 
@@ -53,7 +53,7 @@ def training_step():
 KINDS = {
     "integers": lambda: lambda: integers(2_000_000),
     "growing": lambda: lambda: growing(750, 400),
-    # Grows for tens of milliseconds, and is freed for as long: a program of two phases.
+    # Grows for tens of milliseconds, and is freed for as long: a program with two phases.
     "phases": lambda: lambda: growing(1, 300_000),
     "loads": lambda: lambda: json.loads(TEXT),
     "dumps": lambda: lambda: json.dumps(DOCUMENT),
@@ -62,7 +62,7 @@ KINDS = {
 
 
 def counter(library):
-    """A function that says how much was allocated since."""
+    """A function that returns how much was allocated since."""
     import ctypes
 
     counting = ctypes.PyDLL(library)
@@ -76,18 +76,18 @@ def main():
     work()
     report = sys.argv[3:] == ["--report"]
     allocated = counter(sys.argv[3]) if sys.argv[3:] and not report else lambda: None
-    rounds, before, begin = 0, allocated(), time.process_time()
-    reported = begin
-    while time.process_time() - begin < seconds:
+    rounds, before, start = 0, allocated(), time.process_time()
+    reported = start
+    while time.process_time() - start < seconds:
         work()
         rounds += 1
         if report and time.process_time() - reported > 0.2:
             reported = time.process_time()
             print(rounds, reported, flush=True)
-    said = {"rounds": rounds, "cpu_s": time.process_time() - begin}
+    report = {"rounds": rounds, "cpu_s": time.process_time() - start}
     if before is not None:
-        said["allocations"] = allocated() - before
-    print(json.dumps(said), flush=True)
+        report["allocations"] = allocated() - before
+    print(json.dumps(report), flush=True)
 
 
 main()

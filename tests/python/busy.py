@@ -1,4 +1,4 @@
-"""Thousands of collections a second, for measuring what watching them costs.
+"""Thousands of collections a second, for measuring the cost of recording them.
 
     busy.py [--iterations 60000] [--threshold 700] [--heap 0]
 

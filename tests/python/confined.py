@@ -1,8 +1,8 @@
-"""Runs a command under a seccomp filter that kills it for what gctrace's library needs.
+"""Runs a command under a seccomp filter that kills it for the system calls of gctrace's library.
 
     confined.py COMMAND...
 
-The system calls are memfd_create, socket and connect (x86-64).
+These are memfd_create, socket and connect (x86-64).
 """
 
 import ctypes

@@ -1,12 +1,12 @@
-"""What collections cost the CPU, by getrusage(2): faults, switches, migrations.
+"""The cost of collections for the CPU, by getrusage(2): faults, switches, migrations.
 
     counters.py TRUTH.json       runs itself as a child, waits for it with wait4(2)
     counters.py TRUTH.json work  the child
 
-Each collection of the child frees one object whose finalizer does a known thing. The
-rusage of the thread is taken last in the callback before and first in the one after
-(until 3.12 around the collector's function, from 3.13 on inside it). TRUTH.json.wait4
-is what the kernel says of the whole child. Standard library only; 3.8 to 3.15.
+Each collection of the child frees one object whose finalizer has a known effect. The rusage of the
+thread is taken last in the callback before and first in the one after (until 3.12 around the
+collector's function, from 3.13 on inside it). TRUTH.json.wait4 contains the kernel's counts of the
+whole child. Standard library only; 3.8 to 3.15.
 """
 
 import gc
@@ -50,7 +50,7 @@ def callback(phase, info):
 
 
 class Finalized:
-    """Garbage that does something when it is collected."""
+    """Garbage that performs an action when it is collected."""
 
     def __init__(self, action):
         self.action = action
@@ -61,14 +61,14 @@ class Finalized:
 
 
 def collect(name, action, **expected):
-    """One collection that does `action`, and what the kernel must have counted."""
+    """One collection that performs `action`, and what the kernel must have counted."""
     Finalized(action)
     gc.collect()
     COLLECTIONS[-1].update(name=name, expected=expected)
 
 
 def fresh_pages(count):
-    """Touches pages that were never touched; the mapping stays, so that none is used again."""
+    """Touches new pages; the mapping stays, so that none is reused."""
     memory = mmap.mmap(-1, count * PAGE)
     if hasattr(memory, "madvise"):
         memory.madvise(14)  # MADV_NOHUGEPAGE: a fault for each page
@@ -87,7 +87,7 @@ def spin(seconds):
 
 
 def hop(times):
-    """Moves from CPU to CPU, and does something on each."""
+    """Migrates from CPU to CPU, and works on each."""
     allowed = os.sched_getaffinity(0)
     cpus = sorted(allowed)[:2]
     for turn in range(times):
@@ -133,7 +133,7 @@ def work(path):
             mapped.flush()
             os.fsync(mapped.fileno())
         from_disk(file, 200)
-    # Threads that compete for the CPUs, some of them inside a collection, and that end.
+    # Threads that compete for the CPUs, some of them during a collection, and then exit.
     threads = [threading.Thread(target=spin, args=(0.05,)) for _ in range(4)]
     threads += [threading.Thread(target=fresh_pages, args=(500,)) for _ in range(4)]
     for thread in threads:

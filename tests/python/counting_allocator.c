@@ -1,5 +1,5 @@
-/* Counts calls of the object domain's malloc: the truth about what `--alloc` estimates. Loaded by ctypes.
- * The types are those of Include/cpython/pymem.h, the same from CPython 3.5 to 3.15. */
+/* Counts calls of the object domain's malloc: the true value of what `--alloc` estimates. Loaded by
+ * ctypes. The types are those of Include/cpython/pymem.h, the same from CPython 3.5 to 3.15. */
 #include <stddef.h>
 
 typedef struct {

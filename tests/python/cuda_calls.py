@@ -1,4 +1,5 @@
-"""Calls the fake CUDA of fake_cuda.c. Arguments: folder of its libraries, what to do, how often."""
+"""Calls the fake CUDA of fake_cuda.c. Arguments: folder of its libraries, action, number of
+calls."""
 
 import ctypes
 import gc
@@ -50,7 +51,7 @@ class Library:
 
 
 def everything(library, thread):
-    """Each function, in both layers, with arguments that tell the calls apart."""
+    """Each function, in both layers, with arguments that distinguish the calls."""
     driver, runtime, pointer = library.driver, library.runtime, ctypes.c_void_p()
     stream = 0x7F0000001000 + (thread << 8)
     config = Config(stream=stream)
@@ -110,7 +111,7 @@ elif what == "exec":
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, sys.argv[0], folder, "everything", sys.argv[3]])
 elif what == "wait":
-    # Calls begin when the file named last is there: gctrace attached.
+    # Calls start once the file named last exists: gctrace is attached.
     library = Library()
     while not os.path.exists(sys.argv[4]):
         time.sleep(0.01)

@@ -1,5 +1,5 @@
-/* Calls the fake CUDA of fake_cuda.c in loops and prints nanoseconds per call: cuLaunchKernel, cudaLaunchKernel,
- * cuMemcpyAsync. Argument: how often. */
+/* Calls the fake CUDA of fake_cuda.c in loops and prints nanoseconds per call: cuLaunchKernel,
+ * cudaLaunchKernel, cuMemcpyAsync. Argument: number of calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -4,7 +4,8 @@
 
 Children by fork, by spawn (another interpreter) and by exec, and the workers of a multiprocessing
 pool that is terminated while they work. Each writes FOLDER/PID.json before it ends: `base` is
-gc.get_stats() when its own life began, `since_ns` when that was, `stats` right before the end.
+gc.get_stats() at its own start, `since_ns` the time of that, `stats` gc.get_stats() right before
+the end.
 """
 
 import gc
@@ -26,7 +27,7 @@ def write(folder, since_ns, base, way):
     truth = {"pid": os.getpid(), "since_ns": since_ns, "base": base, "end": way,
              "until_ns": time.monotonic_ns(), "stats": gc.get_stats()}
     path = os.path.join(folder, "%d.json" % os.getpid())
-    # One that is terminated while it writes leaves no half a file in the folder.
+    # A process that is terminated while it writes leaves no partial file in the folder.
     draft = "%s.%d" % (folder, os.getpid())
     with open(draft, "w") as file:
         json.dump(truth, file)
@@ -50,7 +51,7 @@ def live(folder, way, number):
 
 
 def work_for_ever(folder):
-    """A pool's worker, which is terminated within: its file is from its last round."""
+    """A pool's worker, which is terminated during it: its file is from its last round."""
     hold_automatic()
     base, since_ns = gc.get_stats(), time.monotonic_ns()
     while True:

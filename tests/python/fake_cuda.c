@@ -1,8 +1,9 @@
 /*
- * A fake of CUDA for tests: the signatures of cuda.h, cuda_runtime_api.h and nccl.h, nothing behind them, and
- * a log of every call that no other logged call encloses. Compiled as libcuda (-DDRIVER), libcudart
- * (-DRUNTIME) and libnccl (-DNCCL); the latter two call the first, as the real ones do. The log is written to
- * $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread, begin and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
+ * A fake of CUDA for tests: the signatures of cuda.h, cuda_runtime_api.h and nccl.h, without
+ * implementation, and a log of every call that is not nested in another logged call. Compiled as
+ * libcuda (-DDRIVER), libcudart (-DRUNTIME) and libnccl (-DNCCL); the latter two call the first, as
+ * the real ones do. The log is written to $FAKE_CUDA_LOG.PID.LIBRARY at exit: function, thread,
+ * start and end in ns of CLOCK_MONOTONIC, stream, bytes, grid.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,14 +19,14 @@
 struct entry {
 	const char *function;
 	long thread;
-	uint64_t begin, end, stream, bytes;
+	uint64_t start, end, stream, bytes;
 	unsigned grid;
 };
 static struct entry *entries;
 static long count;
 static pid_t owner;
 
-/* One depth for all three libraries. */
+/* Nesting depth, shared by all three libraries. */
 #ifdef DRIVER
 __attribute__((visibility("default"))) __thread int fake_cuda_depth;
 #else
@@ -40,7 +41,7 @@ static uint64_t now(void)
 	return time.tv_sec * 1000000000ull + time.tv_nsec;
 }
 
-/* Once in each process, whichever thread comes first. */
+/* Once in each process, by whichever thread comes first. */
 static void begin_log(void)
 {
 	static pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
@@ -88,7 +89,7 @@ __attribute__((destructor)) static void write_log(void)
 	snprintf(path, sizeof(path), "%s.%d." STRING(LIBRARY), prefix, getpid());
 	file = fopen(path, "w");
 	for (long i = 0; file && i < count && i < MOST; i++)
-		fprintf(file, "%s %ld %lu %lu %lu %lu %u\n", entries[i].function, entries[i].thread, entries[i].begin,
+		fprintf(file, "%s %ld %lu %lu %lu %lu %u\n", entries[i].function, entries[i].thread, entries[i].start,
 			entries[i].end, entries[i].stream, entries[i].bytes, entries[i].grid);
 	if (file)
 		fclose(file);
@@ -210,7 +211,7 @@ EXPORT int cudaFree(void *pointer)
 #endif
 
 #ifdef NCCL
-/* Halves, of which nccl.h says that they are type 6. */
+/* Half-precision floats, type 6 in nccl.h. */
 EXPORT int ncclAllReduce(void *from, void *to, size_t count, int type, int operation, void *communicator, void *stream)
 {
 	CALL(stream, 2 * count, 0, result = cuLaunchKernel(0, 1, 1, 1, 1, 1, 1, 0, stream, 0, 0));

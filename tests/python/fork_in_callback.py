@@ -2,11 +2,11 @@
 
     fork_in_callback.py FOLDER
 
-FOLDER/PID.json is the truth of each process. Four forks: in the callback of the start
-and of the stop, with a child that ends there (by os._exit) and one that returns from
-the callback, finishes the collection that its parent began (`inherited` in its truth)
-and collects three more times. From 3.13 the callbacks run inside the collector's
-function, so there the child of a start is born inside a pause.
+FOLDER/PID.json is the truth of each process. Four forks: in the callback of the start and of the
+stop, with a child that ends there (by os._exit) and one that returns from the callback, finishes
+the collection that its parent started (`inherited` in its truth) and collects three more times.
+From 3.13 the callbacks run inside the collector's function, so a child forked at the start is
+created during a pause.
 """
 
 import gc

@@ -1,12 +1,12 @@
-"""The simulated GPU's log of a run of replay_truth.py, as traces of the PyTorch profiler.
+"""Converts the simulated GPU's log of a run of replay_truth.py to traces of the PyTorch profiler.
 
     kineto_of_simgpu.py FOLDER
 
 Reads FOLDER/program.<rank>.json and the simulator's FOLDER/log.<pid>.csv (format 2, described in
-its crate), and writes per run and rank what the profiler would have written, in its form:
-FOLDER/run<number>.rank<rank>.plain.json, and of runs with collections also the same with what it
-writes on demand only (what synchronising calls waited for) or not in all versions (the numbers of
-collectives), as FOLDER/run<number>.rank<rank>.json.
+its crate), and writes per run and rank what the profiler would have written, in its format:
+FOLDER/run<number>.rank<rank>.plain.json, and for runs with collections also
+FOLDER/run<number>.rank<rank>.json, with the data that the profiler writes only on request (what
+synchronizing calls waited for) or only in some versions (the numbers of collectives).
 """
 
 import glob
@@ -21,14 +21,14 @@ LAYERS = {"runtime": "cuda_runtime", "driver": "cuda_driver"}
 # Not in the profiler's traces: kineto drops them.
 DROPPED = {"cudaGetDevice", "cudaSetDevice", "cudaGetLastError", "cudaEventCreate",
            "cudaEventCreateWithFlags", "cudaEventDestroy"}
-CALL = ("function", "layer", "pid", "tid", "begin", "end", "stream", "bytes", "x", "y", "z", "device",
+CALL = ("function", "layer", "pid", "tid", "start", "end", "stream", "bytes", "x", "y", "z", "device",
         "correlation", "result", "event")
-OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "begin", "end", "correlation",
+OP = ("kind", "name", "pid", "device", "handle", "stream", "launched", "start", "end", "correlation",
       "bytes", "awaited", "communicator", "number")
 TEXTS = {"function", "layer", "kind", "name", "communicator"}
-# Each rank's clock is so much ahead of the rank's before, as if they ran on hosts of their own.
+# Each rank's clock is this much ahead of the previous rank's, as if they ran on different hosts.
 AHEAD_NS = 3_000_000
-# CUPTI's number of the default stream of the first device.
+# CUPTI's id of the default stream of the first device.
 DEFAULT_STREAM = 7
 
 
@@ -48,9 +48,9 @@ def read(path):
 
 
 def outermost(calls):
-    """Of the driver's and the runtime's calls those that are in no other; NCCL's are not in such a trace."""
+    """The outermost driver and runtime calls; NCCL's are not in such a trace."""
     calls = sorted((call for call in calls if call["layer"] in LAYERS),
-                   key=lambda call: (call["begin"], -call["end"]))
+                   key=lambda call: (call["start"], -call["end"]))
     until, kept = {}, []
     for call in calls:
         if call["end"] > until.get(call["tid"], 0):
@@ -60,24 +60,24 @@ def outermost(calls):
 
 
 class Trace:
-    """One file while it is made."""
+    """A trace file under construction."""
 
     def __init__(self, program, waits):
         self.program, self.waits, self.events = program, waits, []
         offset_ns = program["unix_offset"] + program["rank"] * AHEAD_NS
-        # As the profiler does: times are relative to some round moment.
+        # Like the profiler: timestamps are relative to a round number.
         self.base_ns = offset_ns // 10**15 * 10**15
         self.shift_ns = offset_ns - self.base_ns
 
-    def add(self, category, name, pid, tid, begin, end, **arguments):
-        moment, length = begin + self.shift_ns, end - begin
+    def add(self, category, name, pid, tid, start, end, **arguments):
+        timestamp, length = start + self.shift_ns, end - start
         self.events.append(
             f'{{"ph":"X","cat":"{category}","name":{json.dumps(name)},"pid":{pid},"tid":{tid},'
-            f'"ts":{moment // 1000}.{moment % 1000:03},"dur":{length // 1000}.{length % 1000:03},'
+            f'"ts":{timestamp // 1000}.{timestamp % 1000:03},"dur":{length // 1000}.{length % 1000:03},'
             f'"args":{json.dumps(arguments)}}}')
 
     def add_call(self, call):
-        self.add(LAYERS[call["layer"]], call["function"], call["pid"], call["tid"], call["begin"],
+        self.add(LAYERS[call["layer"]], call["function"], call["pid"], call["tid"], call["start"],
                  call["end"], correlation=call["correlation"])
 
     def add_op(self, op):
@@ -90,7 +90,7 @@ class Trace:
                 arguments["Seq"] = op["number"]
         elif op["kind"] != "kernel":
             arguments["bytes"] = op["bytes"]
-        self.add(CATEGORIES[op["kind"]], op["name"], op["device"], op["stream"], op["begin"],
+        self.add(CATEGORIES[op["kind"]], op["name"], op["device"], op["stream"], op["start"],
                  op["end"], **arguments)
 
     def add_wait(self, call, name, stream, record=None):
@@ -100,10 +100,10 @@ class Trace:
         if record is not None:
             arguments["wait_on_stream"] = stream_number(record)
             arguments["wait_on_cuda_event_record_corr_id"] = record["correlation"]
-        self.add("cuda_sync", name, call["device"], stream, call["begin"], call["end"], **arguments)
+        self.add("cuda_sync", name, call["device"], stream, call["start"], call["end"], **arguments)
 
     def add_collection(self, pause):
-        self.add("python_function", "Python GC", self.program["pid"], pause["tid"], pause["begin"],
+        self.add("python_function", "Python GC", self.program["pid"], pause["tid"], pause["start"],
                  pause["end"], generation=pause["generation"], collected=pause["collected"])
 
     def write(self, path):
@@ -120,12 +120,13 @@ class Trace:
 
 
 def stream_number(call):
-    """CUPTI's number of the stream that a call names."""
+    """CUPTI's id of the stream that a call refers to."""
     return call["stream"] & 0xffffffff or DEFAULT_STREAM
 
 
 def waits(trace, calls, awaited):
-    """What calls waited for. `awaited`: of waits in streams, the correlation ids of event and record."""
+    """What calls waited for. `awaited`: for waits in streams, the correlation ids of event and
+    record."""
     by_correlation, latest = {call["correlation"]: call for call in calls}, {}
     for call in calls:
         function = call["function"].replace("cuda", "cu")
@@ -142,10 +143,10 @@ def waits(trace, calls, awaited):
             trace.add_wait(call, "Context Sync", -1)
 
 
-def within(run, items, begin="begin"):
-    """Of what is sorted by its begin what lies within a run; all of it ends there."""
-    moments = [item[begin] for item in items]
-    return items[bisect_left(moments, run["begin"]):bisect_right(moments, run["end"])]
+def within(run, items, start="start"):
+    """The items, sorted by their start, that are within a run; all of them end there."""
+    starts = [item[start] for item in items]
+    return items[bisect_left(starts, run["start"]):bisect_right(starts, run["end"])]
 
 
 def convert(program, run, calls, ops, with_waits):
@@ -161,8 +162,8 @@ def convert(program, run, calls, ops, with_waits):
         waits(trace, calls, {op["correlation"]: op["awaited"] for op in ops if op["kind"] == "wait"})
     for pause in within(run, program["collections"]):
         trace.add_collection(pause)
-    for step, tid, begin, end in run["steps"]:
-        trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, begin, end)
+    for step, tid, start, end in run["steps"]:
+        trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, start, end)
     return trace
 
 

@@ -1,5 +1,5 @@
-/* What automatic differentiation does on its own thread: launches kernels without needing the
-   interpreter. The pace is kept like that of replay_truth.py. */
+/* Like automatic differentiation on its own thread: launches kernels without needing the
+ * interpreter, at the pace of replay_truth.py. */
 
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -18,9 +18,9 @@ static int64_t now(void) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* Asleep, so that the collecting thread does not have to share a processor with this one. */
-static void wait_until(int64_t moment) {
-    struct timespec time = {moment / INT64_C(1000000000), moment % INT64_C(1000000000)};
+/* Asleep, so that the collecting thread does not have to share a CPU with this one. */
+static void wait_until(int64_t deadline_ns) {
+    struct timespec time = {deadline_ns / INT64_C(1000000000), deadline_ns % INT64_C(1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, 0)) {
     }
 }

@@ -1,5 +1,5 @@
-"""A launcher of many processes, like torchrun: interpreters of several versions,
-started in every way there is.
+"""A launcher of many processes, like torchrun: interpreters of several versions, started in every
+possible way.
 
     launcher.py FOLDER PYTHON...
 
@@ -10,7 +10,7 @@ FOLDER/ROLE-PID.json is the truth of each process:
   grandchild          started by every `spawn`
   shell               the first PYTHON, by `sh -c` and env
   forked, spawned     workers of multiprocessing
-Every truth has two automatic and three manual collections at least.
+Every truth has at least two automatic and three manual collections.
 """
 
 import multiprocessing
@@ -36,7 +36,7 @@ def work(recorder, folder, role, rank=None):
 
 
 def worker(folder, role):
-    """Entry of multiprocessing's workers."""
+    """Entry point of multiprocessing's workers."""
     recorder = Recorder().install()
     if role == "forked":
         recorder.run("worker", lambda: None)
@@ -53,7 +53,7 @@ def run_role(role, folder):
         subprocess.check_call(command(sys.executable, folder, "grandchild"))
     work(recorder, folder, role, os.environ.get("RANK"))
     if role == "spawn":
-        time.sleep(4)  # its environment, and so its rank, can be read only while it lives
+        time.sleep(4)  # its environment, and so its rank, can be read only while it is alive
 
 
 def launch(folder, pythons):

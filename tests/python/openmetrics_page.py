@@ -1,9 +1,11 @@
-"""Reads a page of metrics from stdin with the Prometheus project's own parser, and writes what it found as JSON.
+"""Parses a metrics page from stdin with the Prometheus project's own parser, and writes the result
+as JSON.
 
 usage: openmetrics_page.py [openmetrics | prometheus]
 
 [{"name", "type", "unit", "help", "samples": [[name, {label: value}, value]]}]; infinity is "inf".
-Ends with the parser's complaint where it has one. Needs the package prometheus-client (scripts/metrics-venv.sh).
+Exits with the parser's error if there is one. Needs the package prometheus-client
+(scripts/metrics-venv.sh).
 """
 
 import json

@@ -1,18 +1,17 @@
-"""Truth about the collections of this process, from inside it.
+"""The truth about the collections of this process, recorded in-process.
 
-Every script here that needs truth uses one Recorder: it listens to gc.callbacks,
-and at the very end takes gc.get_stats(). Standard library only; runs on CPython 3.8
-to 3.15, with and without the global interpreter lock. Knows nothing of gctrace.
+Every script here that needs it uses one Recorder, which registers in gc.callbacks and at the very
+end reads gc.get_stats(). Standard library only; runs on CPython 3.8 to 3.15, with and without the
+GIL. Independent of gctrace.
 
-How the callbacks relate to the function of the collector:
+How the callbacks relate to the collector's function:
  * Until 3.12 the callbacks run around the function, so the function begins after
    `start_ns` and ends before `stop_ns`. From 3.13 they run inside it: the function
    begins before `start_ns` and ends after `stop_ns`.
- * No callback runs for a call that does nothing because a collection is already
-   running, and none for the collections of a finalizing interpreter: what is beyond
-   `stats` is those.
- * 3.14.0 to 3.14.4 (incremental): the callbacks are the truth. `stats` misses the
-   increments that only marked.
+ * No callback runs for a call that does nothing because a collection is already running, and none
+   for the collections during finalization: those are the excess in `stats`.
+ * 3.14.0 to 3.14.4 (incremental): the callbacks are the truth. `stats` misses the increments that
+   only marked.
 """
 
 import gc
@@ -26,7 +25,7 @@ MANUAL = threading.local()
 
 
 def collect(generation=2):
-    """gc.collect(), labelled as manual in this thread's truth."""
+    """gc.collect(), labeled as manual in this thread's truth."""
     MANUAL.armed = True
     found = gc.collect(generation)
     MANUAL.armed = False
@@ -34,7 +33,7 @@ def collect(generation=2):
 
 
 def collect_by_c_api():
-    """PyGC_Collect(), labelled as manual."""
+    """PyGC_Collect(), labeled as manual."""
     import ctypes
 
     function = ctypes.pythonapi.PyGC_Collect
@@ -51,12 +50,12 @@ def garbage(count):
 
 
 def hold_automatic():
-    """No automatic collection from here on. Unlike gc.disable() this keeps the
-    interpreter's collections at exit."""
+    """Prevents automatic collections from here on. Unlike gc.disable() this keeps the interpreter's
+    collections at exit."""
     gc.set_threshold(1 << 30, 1 << 30, 1 << 30)
 
 
-# Frames noted of a stack: one more than gctrace records by itself.
+# Number of frames recorded of a stack: one more than gctrace records by default.
 STACK_DEPTH = 17
 
 
@@ -72,8 +71,9 @@ def stack(frame):
 
 
 class Recorder:
-    """Listens from install() on, with `stacks` to where each collection began, too. `base` is what gc.get_stats() said when it was made:
-    a process or interpreter starts at 0, a forked child where its parent was."""
+    """Records from install() on; `stacks`: also where each collection started. `base` is
+    gc.get_stats() at its creation: a process or interpreter starts at 0, a forked child at its
+    parent's values."""
 
     def __init__(self, interpreter=0, stacks=False):
         self.interpreter = interpreter
@@ -115,13 +115,13 @@ class Recorder:
             self.collections.append(entry)
 
     def after_fork(self):
-        """In a forked child: forgets what the parent did."""
+        """In a forked child: forgets the parent's records."""
         self.collections = []
         self.open = {}
         self.base = [dict(entry) for entry in gc.get_stats()]
 
     def run(self, name, function):
-        """Runs a section; one that cannot run here says why and is skipped."""
+        """Runs a section; one that cannot run here is skipped with the reason."""
         self.section = name
         try:
             function()

@@ -1,9 +1,9 @@
-"""A piece of training on the simulated GPU, repeated with and without collections: what its cases in
-replay_truth.py are made of.
+"""A piece of training on the simulated GPU, repeated with and without collections: the building
+blocks of the cases in replay_truth.py.
 
-The host's work is paced: each piece ends a fixed time after the one before has ended, collections
-not counted, so that a busy machine disturbs a run as little as possible. A thread that waited for
-the GPU begins anew.
+The host's work is paced: each piece ends a fixed time after the previous one, not counting
+collections, so that a busy machine disturbs a run as little as possible. After a thread waited for
+the GPU, its pace starts anew.
 """
 
 import ctypes
@@ -21,7 +21,8 @@ from train_simgpu import Cuda, Device, Ranks  # noqa: E402
 
 now = time.monotonic_ns
 
-# Pairs of objects in the heap: half a run's collections see the small part, the others both.
+# Pairs of objects in the heap: half of a run's collections traverse the small part, the others
+# both.
 SMALL, LARGE = 90_000, 270_000
 # Garbage of one step, in cycles.
 CYCLES = 100
@@ -53,7 +54,7 @@ def captured(cuda, device):
 
 
 def unix_offset():
-    """What the wall clock says more than `now`; of a hundred readings the quickest, which nothing interrupted."""
+    """Wall clock minus `now`; the fastest of a hundred readings, which was not interrupted."""
 
     def reading():
         before, wall, after = now(), time.time_ns(), now()
@@ -66,23 +67,22 @@ class Collections:
     """All collections of this process, from its own callbacks."""
 
     def __init__(self):
-        self.seen, self.total_ns, self.begun_ns = [], 0, 0
-        gc.callbacks.append(self.told)
+        self.seen, self.total_ns, self.started_ns = [], 0, 0
+        gc.callbacks.append(self.on_collection)
 
-    def told(self, phase, info):
+    def on_collection(self, phase, info):
         if phase == "start":
-            self.begun_ns = now()
+            self.started_ns = now()
             return
         ended_ns = now()
-        self.total_ns += ended_ns - self.begun_ns
-        begun_ns, self.begun_ns = self.begun_ns, 0
-        self.seen.append({"tid": threading.get_native_id(), "begin": begun_ns, "end": ended_ns,
+        self.total_ns += ended_ns - self.started_ns
+        started_ns, self.started_ns = self.started_ns, 0
+        self.seen.append({"tid": threading.get_native_id(), "start": started_ns, "end": ended_ns,
                           "generation": info["generation"], "collected": info["collected"]})
 
-
     def settle(self):
-        """Returns when no other thread is between the end of a collection and telling it."""
-        while self.begun_ns:
+        """Returns when no other thread is between the end of a collection and its callback."""
+        while self.started_ns:
             time.sleep(0)
 
 
@@ -98,11 +98,11 @@ class Host(threading.local):
         self.until_ns, self.paused_ns = now(), Host.collections.total_ns
 
     def work(self, microseconds):
-        """Python work of this length."""
+        """Python work of this duration."""
         self.until_ns += int(microseconds * 1000)
         while now() < self.until_ns + Host.collections.total_ns - self.paused_ns:
             pass
-        if Host.collections.begun_ns:
+        if Host.collections.started_ns:
             Host.collections.settle()
             self.work(0)
 
@@ -127,14 +127,14 @@ class Bench:
         self.host = Host()
         Host.collections = Collections()
         self.large, self.small = cycles(LARGE), None
-        self.runs, self.collecting, self.moments = [], False, frozenset()
+        self.runs, self.collecting, self.collect_at = [], False, frozenset()
         self.launches = 0
         self.delay = RunDelay()
 
-    # What cases are made of.
+    # The building blocks of cases.
 
     def start(self, name, function):
-        """A thread that ends within the run, with what it waited for a processor counted."""
+        """A thread that ends within the run, with its waits for a CPU counted."""
 
         def counted():
             function()
@@ -145,42 +145,43 @@ class Bench:
         return thread
 
     def launch(self, kernel, stream=0, after_us=0):
-        """Host work, at its moments a collection, then a launch."""
+        """Host work, a collection at chosen times, then a launch."""
         self.host.work(after_us)
-        self.moment()
+        self.maybe_collect()
         self.device.launch(kernel, stream)
 
-    def moment(self):
-        if self.collecting and self.launches in self.moments:
+    def maybe_collect(self):
+        if self.collecting and self.launches in self.collect_at:
             gc.collect()
         self.launches += 1
 
     def call(self, function, *arguments):
-        """A call that may wait for the GPU; after one that did the pace begins anew."""
-        begun_ns = now()
+        """A call that may wait for the GPU; after one that waited, the pace starts anew."""
+        started_ns = now()
         paused_ns = Host.collections.total_ns
         function(*arguments)
         Host.collections.settle()
-        if now() - begun_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
+        if now() - started_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
             self.host.begin()
 
     def wait(self, stream=0):
         self.call(self.cuda, "cudaStreamSynchronize", self.device.streams[stream])
 
     def steps(self, count):
-        """Numbers of steps; each makes garbage. Half-way the heap grows."""
+        """Step numbers; each step creates garbage. Half-way the heap grows."""
         for step in range(count):
             if step == count // 2:
                 gc.unfreeze()
-            begun_ns = now()
+            started_ns = now()
             cycles(CYCLES)
             yield step
-            self.runs[-1]["steps"].append([step, threading.get_native_id(), begun_ns, now()])
+            self.runs[-1]["steps"].append([step, threading.get_native_id(), started_ns, now()])
 
     # Runs.
 
     def prepare(self):
-        """The same state before every run: the large part of the heap set aside, nothing queued."""
+        """Restores the same state before every run: the large part of the heap set aside, nothing
+        queued."""
         gc.unfreeze()
         self.small = None
         gc.collect()
@@ -193,14 +194,14 @@ class Bench:
             self.ranks.all_reduce(None, 4)
             self.cuda("cudaDeviceSynchronize")
 
-    def run(self, number, case, moments):
+    def run(self, number, case, collect_at):
         self.prepare()
         self.collecting = number % 2 == 0
-        self.moments = frozenset(moments)
+        self.collect_at = frozenset(collect_at)
         self.delay.begin()
-        run = {"collecting": self.collecting, "steps": [], "begin": now()}
+        run = {"collecting": self.collecting, "steps": [], "start": now()}
         self.runs.append(run)
-        self.device.launch("short")  # A run begins with a call, with and without collections.
+        self.device.launch("short")  # A run starts with a call, with and without collections.
         self.host.begin()
         case(self)
         self.cuda("cudaDeviceSynchronize")

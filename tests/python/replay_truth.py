@@ -1,13 +1,13 @@
-"""What pauses of the collector really cost: the same work on the simulated GPU with and without them.
+"""The actual cost of collections: the same work on the simulated GPU with and without them.
 
     replay_truth.py CASE --library DIR --out DIR [--runs 10]
 
-Repeats a piece of training RUNS times in one process. Even runs collect at fixed moments of the
+Repeats a piece of training RUNS times in one process. Even runs collect at fixed points of the
 work, by gc.collect() over a large heap (the case `automatic`: by the collector itself); odd runs do
-the same without. All else is equal, so the difference in length is what the collections cost.
+the same without. All else is equal, so the difference in duration is the cost of the collections.
 
-Writes DIR/program.<rank>.json: processes and threads, runs, steps, and collections as gc.callbacks
-saw them, all in CLOCK_MONOTONIC nanoseconds. The simulated GPU writes its own log (SIMGPU_LOG).
+Writes DIR/program.<rank>.json: processes and threads, runs, steps, and collections as seen by
+gc.callbacks, all in CLOCK_MONOTONIC nanoseconds. The simulated GPU writes its own log (SIMGPU_LOG).
 """
 
 import argparse
@@ -31,17 +31,18 @@ CASES = {}
 
 
 def case(count, launches, ranks=1, collecting_ranks=None, first=(), together=False):
-    """Adds a case that makes so many launches and collects before `count` of them, and before `first`."""
+    """Adds a case with this many launches that collects before `count` of them, and before
+    `first`."""
 
     def add(function):
         rng = random.Random(function.__name__)
 
-        def moments(rank):
+        def collect_at(rank):
             some = sorted(rng.sample(range(1, launches), count))
             mine = collecting_ranks is None or rank in collecting_ranks
             return [*first, *some] if mine else []
 
-        by_rank = [moments(rank) for rank in range(ranks)]
+        by_rank = [collect_at(rank) for rank in range(ranks)]
         CASES[function.__name__] = (function, by_rank[:1] * ranks if together else by_rank, ranks)
         return function
 
@@ -101,7 +102,7 @@ def nonblocking(bench):
 
 @case(5, 40 * 80)
 def full_queue(bench):
-    """The host is so far ahead that the launch queue holds it back."""
+    """The host is so far ahead that the launch queue blocks it."""
     for _ in bench.steps(40):
         for _ in range(80):
             bench.launch("even", after_us=14)
@@ -109,10 +110,10 @@ def full_queue(bench):
 
 @case(6, 12)
 def deferred(bench):
-    """A pause behind queued work, which a piece of the host's own work later waits for in vain."""
+    """A pause covered by queued work; its cost is deferred to a later host-bound part."""
     for step in bench.steps(12):
         for at in range(200):
-            if at == 150 and step in bench.moments and bench.collecting:
+            if at == 150 and step in bench.collect_at and bench.collecting:
                 gc.collect()
             bench.host.work(30)
             bench.device.launch("longer")
@@ -145,7 +146,8 @@ def two_behind(bench):
 
 @case(8, 40 * 40)
 def second_thread(bench):
-    """As automatic differentiation does: another thread launches the second half while this one waits."""
+    """Like automatic differentiation: another thread launches the second half while this one
+    waits."""
     asked, done = queue.SimpleQueue(), queue.SimpleQueue()
 
     def backward():
@@ -169,7 +171,7 @@ def second_thread(bench):
 
 
 def loader(bench, processors=None):
-    """Starts a thread that collects when asked; returns how to ask and how to end it."""
+    """Starts a thread that collects on request; returns how to request and how to end it."""
     asked, collecting = queue.SimpleQueue(), bench.collecting
     bench.collecting = False
     processors = processors or os.sched_getaffinity(0)
@@ -191,11 +193,11 @@ def loader(bench, processors=None):
 
 @case(8, 30 * 80)
 def loader_thread(bench):
-    """Another thread collects, as a loader of data does; this one cannot go on meanwhile."""
+    """Another thread collects, like a data loader; this one cannot continue meanwhile."""
     collect, end = loader(bench)
     for _ in bench.steps(30):
         for _ in range(80):
-            if bench.launches in bench.moments:
+            if bench.launches in bench.collect_at:
                 collect()
             bench.launch("even", after_us=60)
     end()
@@ -206,7 +208,7 @@ def waiting_for_data(bench):
     """Another thread collects while this one waits for something else anyway."""
     collect, end = loader(bench)
     for step in bench.steps(14):
-        if step in bench.moments:
+        if step in bench.collect_at:
             collect()
         time.sleep(0.03)
         bench.host.begin()
@@ -218,8 +220,9 @@ def waiting_for_data(bench):
 
 @case(6, 12)
 def native_thread(bench):
-    """A thread without Python launches the second half; another collects meanwhile, which stops Python only."""
-    # Where there are two processors the threads do not compete for one.
+    """A thread without Python launches the second half; another collects meanwhile, which blocks
+    Python only."""
+    # With two CPUs the threads do not compete for one.
     processors = sorted(os.sched_getaffinity(0))
     collect, end = loader(bench, processors[:1])
     asked, done = queue.SimpleQueue(), queue.SimpleQueue()
@@ -229,7 +232,7 @@ def native_thread(bench):
         os.sched_setaffinity(0, processors[-1:])
         bench.cuda("cudaSetDevice", bench.rank)
         while asked.get():
-            # ctypes lets the interpreter go while the call lasts.
+            # ctypes releases the GIL during the call.
             bench.native.launch_loop(launch, c_void_p(bench.device.kernels["even"]),
                                      c_void_p(bench.device.streams[0]), 400, c_int64(40_000))
             done.put(True)
@@ -241,7 +244,7 @@ def native_thread(bench):
             bench.device.launch("even")
         asked.put(True)
         time.sleep(0.001)
-        if step in bench.moments:
+        if step in bench.collect_at:
             collect()
         done.get()
         bench.host.begin()
@@ -257,7 +260,7 @@ def training(bench):
     network = Network(bench.device, 24, 1 << 20)
     dataset = Dataset(random.Random(1), 1_000, 200)
     launch = bench.device.launch
-    bench.device.launch = lambda *arguments: (bench.moment(), launch(*arguments))
+    bench.device.launch = lambda *arguments: (bench.maybe_collect(), launch(*arguments))
     for step in bench.steps(40):
         dataset.batch()
         inputs = output = Tensor(bench.device, 1 << 20)
@@ -268,7 +271,7 @@ def training(bench):
         for _ in range(24):
             bench.device.launch("sgd")
         while output is not None:
-            # What the collector would have to find goes at once: both runs use the same memory.
+            # Freed at once what the collector would have to find: both runs use the same memory.
             output.children.clear()
             output = output.parents[0] if output.parents else None
         if step % 4 == 3:
@@ -278,12 +281,13 @@ def training(bench):
 
 @case(8, 60 * 20)
 def graphs(bench):
-    """Each step launches one captured graph of twenty kernels; sixty steps, a wait in every fourth."""
+    """Each step launches one captured graph of twenty kernels; sixty steps, with a wait in every
+    fourth."""
     stream = bench.device.streams[0]
     for step in bench.steps(60):
         for _ in range(20):
             bench.host.work(30)
-            bench.moment()
+            bench.maybe_collect()
         bench.cuda("cudaGraphLaunch", bench.graph, stream)
         if step % 4 == 3:
             bench.wait()
@@ -291,7 +295,8 @@ def graphs(bench):
 
 @case(0, 30)
 def automatic(bench):
-    """The collector itself decides when, once in the middle of each step's objects; it is on or off."""
+    """The collector itself decides when, once in the middle of each step's objects; it is on or
+    off."""
     thresholds = gc.get_threshold()
     gc.set_threshold(7_000, 1000, 1000)
     if bench.collecting:
@@ -327,18 +332,18 @@ def one_rank_collects(bench):
 
 @case(8, 40 * 24, ranks=2)
 def both_ranks_collect(bench):
-    """Both collect, at different moments."""
+    """Both collect, at different times."""
     reduced_steps(bench)
 
 
 @case(8, 40 * 24, ranks=2, together=True)
 def ranks_collect_together(bench):
-    """Both collect at the same moments, so that neither waits long for the other."""
+    """Both collect at the same times, so that neither waits long for the other."""
     reduced_steps(bench)
 
 
 def go_first():
-    """Where it is allowed: other programs disturb less."""
+    """Raises the priority, if permitted: other programs disturb less."""
     try:
         os.nice(-10)
         # Linux weighs sessions before it weighs their processes (sched(7), "The autogroup feature").
@@ -357,7 +362,7 @@ def main():
     parser.add_argument("--native", help="launch_loop.c as a library, for native_thread")
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
-    function, moments, options.ranks = CASES[options.case]
+    function, collect_at, options.ranks = CASES[options.case]
     os.environ.setdefault("SIMGPU_DEVICES", str(options.ranks))
     if options.ranks > 1 and "RANK" not in os.environ:
         return start_ranks(options)
@@ -366,7 +371,7 @@ def main():
     gc.disable()
     bench = Bench(options)
     for number in range(options.runs):
-        bench.run(number, function, moments[bench.rank])
+        bench.run(number, function, collect_at[bench.rank])
     with open(os.path.join(options.out, f"program.{bench.rank}.json"), "w") as file:
         json.dump(bench.record(), file)
     if bench.ranks is not None:

@@ -1,6 +1,6 @@
-"""How long the threads of this process waited for a processor.
+"""How long the threads of this process waited for a CPU.
 
-Owns reading that from Linux. What is made of it is the reader's: analysis/tests/simgpu/figure.rs.
+Owns reading that from Linux. analysis/tests/simgpu/figure.rs uses it.
 """
 
 import os
@@ -8,19 +8,19 @@ import threading
 
 TICK_NS = 10**9 // os.sysconf("SC_CLK_TCK")
 
-# What a thread may wait each time that it slept. Linux ends any sleep up to 50 us late by default
-# (PR_SET_TIMERSLACK(2const)), so that programs bear this much; waking took 9 us on a virtual machine
-# with two processors, and a rank that waits for another wakes thousands of times. A thread that had
-# to leave its processor gets nothing: that is competition.
+# Wait allowed to a thread per sleep. Linux ends any sleep up to 50 us late by default
+# (PR_SET_TIMERSLACK(2const)), so programs tolerate this much; waking took 9 us on a virtual machine
+# with two CPUs, and a rank that waits for another wakes thousands of times. A thread that was
+# preempted gets no allowance: that is competition.
 WAKING_NS = 50_000
 
 
 def of_thread(tid):
-    """Nanoseconds for which a thread was ready but had no processor, and how often it slept.
+    """Nanoseconds for which a thread was runnable but had no CPU, and its number of sleeps.
 
     Second field of /proc/PID/task/TID/schedstat (Documentation/scheduler/sched-stats.rst), and
-    voluntary_ctxt_switches of its status, proc_pid_status(5). None where the thread has ended or the
-    kernel does not count, which then writes three zeros.
+    voluntary_ctxt_switches of its status, proc_pid_status(5). None if the thread has exited or the
+    kernel does not count, in which case it writes three zeros.
     """
     try:
         with open(f"/proc/self/task/{tid}/schedstat") as file:
@@ -37,7 +37,7 @@ def beyond_waking(before, after):
 
 
 def stolen():
-    """Nanoseconds for which a hypervisor kept processors from us: `steal` of /proc/stat, proc_stat(5)."""
+    """Nanoseconds for which a hypervisor withheld CPUs: `steal` of /proc/stat, proc_stat(5)."""
     ours = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     try:
         with open("/proc/stat") as file:
@@ -55,7 +55,7 @@ def threads():
 
 
 class RunDelay:
-    """Of one run: begin(), thread_ends() in each thread that it starts, then record()."""
+    """For one run: begin(), thread_ends() in each thread that it starts, then record()."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -66,13 +66,14 @@ class RunDelay:
         self.stolen_before, self.of_ended = stolen(), 0
 
     def thread_ends(self):
-        """Called by it: the kernel forgets a thread's figures with the thread."""
+        """Called by the thread: the kernel discards a thread's figures with the thread."""
         own = of_thread(threading.get_native_id())
         with self.lock:
             self.of_ended += beyond_waking((0, 0), own) if own else 0
 
     def record(self):
-        """`waited`: of all threads together; None where the kernel does not say. `stolen`: of the machine."""
+        """`waited`: of all threads together; None if the kernel does not report it. `stolen`: of
+        the machine."""
         after = {tid: of_thread(tid) for tid in self.before}
         both = [(before, after[tid]) for tid, before in self.before.items() if before and after[tid]]
         waited = sum(beyond_waking(*pair) for pair in both) + self.of_ended

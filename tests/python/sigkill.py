@@ -2,10 +2,9 @@
 
     sigkill.py TRUTH.json [--inside]
 
-Plain: twelve collections, then the truth, then the end. With --inside it ends in the
-middle of a thirteenth, which a finalizer of an unreachable cycle brings about;
-`unfinished_start_ns` in the truth is when that one had begun (see recorder.py for
-what a callback's time means).
+Plain: twelve collections, then the truth, then the end. With --inside it ends in the middle of a
+thirteenth, triggered by a finalizer of an unreachable cycle; `unfinished_start_ns` in the truth is
+the start of that one (see recorder.py for the meaning of a callback's time).
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Says which signals reach it, and ends as told.
+"""Reports the signals that it receives, and ends as its options state.
 
     signals.py LOG [--seconds 30] [--exit CODE] [--end-after N] [--kill-self SIGNAL]
 
-Writes "ready PID PGID TTY" to LOG once its handlers are in, then a line for each
-signal it gets: name, sender's pid (0 for the kernel), monotonic ns. Ends with exit
-code CODE after N signals or SECONDS; with --kill-self by that signal at once.
+Writes "ready PID PGID TTY" to LOG once its handlers are installed, then a line for each signal:
+name, sender's pid (0 for the kernel), monotonic ns. Exits with CODE after N signals or SECONDS;
+with --kill-self by that signal at once.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""Starts about 50 programs a second, each a new file, until the file `stop` is there or their number is reached; then writes which of them
-did not end.
+"""Starts about 50 programs a second, each a new file, until the file `stop` exists or their maximum
+number is reached; then reports which of them did not end.
 
     spawner.py FOLDER [MOST]
 
-Each is a copy of sleep, made as large as an interpreter, so that gctrace cannot rule it out by its size. `ready` is written after the
-first one, `report.json` at the end: {"started": n, "stuck": [state of each that did not end within 20 s]}.
+Each is a copy of sleep, made as large as an interpreter, so that gctrace cannot rule it out by its
+size. `ready` is written after the first one, `report.json` at the end: {"started": n, "stuck":
+[state of each that did not end within 20 s]}.
 """
 
 import json

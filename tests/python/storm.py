@@ -1,12 +1,12 @@
-"""A storm of forks: many short processes, each with a known number of collections.
+"""A burst of forks: many short processes, each with a known number of collections.
 
     storm.py FOLDER [--processes 200] [--at-once 40]
 
-Every process writes FOLDER/PID.json before it ends: `explicit` counts its collections
-by generation (all manual), `stats` and `base` are gc.get_stats() at its end and right
-before its fork. `exit` says how it ended: by os._exit, which collects nothing more,
-or by a normal exit, which runs the collections of shutdown. Every tenth process
-forks the next one itself, so that there are grandchildren.
+Every process writes FOLDER/PID.json before it ends: `explicit` counts its collections by generation
+(all manual), `stats` and `base` are gc.get_stats() at its end and right before its fork. `exit` is
+how it ended: by os._exit, which collects nothing more, or by a normal exit, which runs the
+collections of shutdown. Every tenth process forks the next one itself, so that there are
+grandchildren.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""What the parts of the GPU bundle compute, on made-up inputs; and its runner, with parts that hang and fail."""
+"""Tests the computations of the GPU bundle's parts on made-up inputs; and its runner, with parts
+that hang and fail."""
 
 import datetime
 import pathlib
@@ -12,7 +13,7 @@ import bench
 import compare
 from parts import breakdown, facts, inject, predicted
 
-STEPS = {"pid": 7, "begin_ns": 5_000_000_000, "end_ns": 6_000_000_000, "gpu": "GPU-a"}
+STEPS = {"pid": 7, "start_ns": 5_000_000_000, "end_ns": 6_000_000_000, "gpu": "GPU-a"}
 
 
 def event(name, cat, ts=5_500_000.0, dur=1.0, **args):

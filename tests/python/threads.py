@@ -2,7 +2,7 @@
 
     threads.py TRUTH.json [--threads 1000]
 
-`explicit` in the truth: {thread id: collections that the thread asked for and got}.
+`explicit` in the truth: {thread id: number of collections requested by the thread and run}.
 """
 
 import argparse

@@ -1,7 +1,8 @@
-"""A few training steps, some of whose backward passes fail; device memory is told by torch's own function.
+"""A few training steps, with some failing backward passes; device memory is reported through
+torch's own function.
 
-Prints what happened: {"backward": calls of backward() that reached the engine, "failed": of these,
-"freed": bytes that finalizers gave back within collections}.
+Prints the counts: {"backward": calls of backward() that reached the engine, "failed": of these,
+"freed": bytes that finalizers freed during collections}.
 """
 
 import ctypes
@@ -17,7 +18,8 @@ STEPS = int(sys.argv[1])
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
 told = {"backward": 0, "failed": 0, "freed": 0, "peak": 0}
 
-# What the caching allocator of a GPU calls after each allocation and each release; without a GPU nobody does.
+# Called by the caching allocator of a GPU after each allocation and each free; without a GPU
+# nothing calls it.
 library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so"))
 report = library._ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 report.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint16]
@@ -33,7 +35,7 @@ def use(count):
 
 
 class Block:
-    """Memory of a GPU that only the collector gives back."""
+    """GPU memory that only the collector frees."""
 
     def __init__(self, count):
         self.me, self.count = self, count

@@ -1,13 +1,12 @@
-"""Every kind of collection in one process; what happened goes to a JSON file.
+"""Every kind of collection in one process; the truth is written to a JSON file.
 
     truth.py TRUTH.json
 
-One section per kind (see `sections` in the file, and `section` of each collection).
-Subinterpreters have gc states of their own from 3.9 on: their truth is in
-`interpreters`, since their creation. In 3.8 all share one state: the callbacks of the
-main one see all, and `stats` also counts what ran when the subinterpreters ended. In
-3.9 they have states of their own but share the list gc.callbacks, which only the main
-one reads: their truth is `stats` alone.
+One section per kind (see `sections` in the file, and `section` of each collection). Subinterpreters
+have their own gc states from 3.9 on: their truth is in `interpreters`, since their creation. In 3.8
+all share one state: the callbacks of the main one see all, and `stats` also counts collections when
+the subinterpreters ended. In 3.9 they have their own states but share the list gc.callbacks, which
+only the main one reads: their truth is `stats` alone.
 """
 
 import gc
@@ -39,7 +38,7 @@ def pair():
 
 
 def automatic():
-    """All generations by allocating: survivors make the older ones run."""
+    """All generations by allocating: survivors trigger the older ones."""
     kept = []
     for _ in range(300):
         garbage(2_000)
@@ -182,7 +181,7 @@ def frames():
 
 
 def dying_code():
-    """Code objects whose memory goes to the next: same address, another file and line."""
+    """Code objects whose memory is reused: same address, another file and line."""
     for number in range(60):
         source = "\n" * number + "def made():\n    collect(0)\nmade()"
         exec(compile(source, "<made %d>" % number, "exec"), {"collect": collect})

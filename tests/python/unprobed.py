@@ -1,6 +1,6 @@
 """Counts collections in CPython's own statistics that no function of CPython ran.
 
-As programs do that bring a copy of the collector with them (those compiled by Nuitka).
+Like programs that contain their own copy of the collector (those compiled by Nuitka).
 Offsets: `_PyRuntime.interpreters.head`, `gc` in the interpreter, `generation_stats`.
 """
 

@@ -81,7 +81,7 @@ fn push_text(ring: &RingProducer, text: &str, id: u32) {
 }
 
 fn begin(at_ns: u64, tid: u32) -> RingRecord {
-    RingRecord::PauseBegin {
+    RingRecord::PauseStart {
         at_ns,
         tid,
         generation: 2,
@@ -370,7 +370,10 @@ fn a_process_has_one_ring_of_a_kind_of_the_size_asked_for() {
     assert_eq!(begins, [1000, 5000], "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("a second ring was refused"), "{text}");
-    assert!(text.contains("are not the length of the ring"), "{text}");
+    assert!(
+        text.contains("are not the length of the requested ring"),
+        "{text}"
+    );
 }
 
 #[test]

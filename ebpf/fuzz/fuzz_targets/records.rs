@@ -1,4 +1,4 @@
-//! Any bytes as a record of the kernel's rings: an event that keeps its promises, or none.
+//! Any bytes as a record of the kernel's rings must decode to a valid event, or to none.
 
 #![no_main]
 

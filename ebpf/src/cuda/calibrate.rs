@@ -1,4 +1,5 @@
-//! What a probe on a call of CUDA costs on this machine: the real programs, on a function of our own.
+//! Measures the cost of a probe on a CUDA call on this machine: the real programs, on a function of
+//! our own.
 
 use super::BytesLocation;
 use super::CallKind;
@@ -12,21 +13,22 @@ use crate::error::Error;
 use crate::session::BpfSession;
 use std::path::Path;
 
-/// Nanoseconds per call, the least of several rounds.
+/// Nanoseconds per call, the minimum of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CudaCalibration {
-    /// A call of which the entry is probed: a launch with its stream and grid.
+    /// A call with its entry probed: a launch with its stream and grid.
     pub entry_ns: f64,
-    /// A call of which entry and return are probed: a copy.
+    /// A call with entry and return probed: a copy.
     pub both_ns: f64,
 }
 
 impl CudaPrograms {
-    /// Measures what the probes cost here. The events it makes are thrown away, and so is anything else still in
-    /// the ring: call it last. Takes two grace periods of the kernel (about 35 ms each).
+    /// Measures the cost of the probes on this machine. Its events are discarded, and so is
+    /// anything else still in the ring: call it last. Takes two grace periods of the kernel (about
+    /// 35 ms each).
     ///
     /// # Errors
-    /// If the own executable cannot be read or probed.
+    /// If our own executable cannot be read or probed.
     pub fn calibrate(&mut self, session: &BpfSession) -> Result<CudaCalibration, Error> {
         let pid = std::process::id();
         let offset = own_file_offset()?;
@@ -60,7 +62,8 @@ impl CudaPrograms {
             grid: GridLocation::None,
             ..launch
         };
-        // Two probes in one place share their trap: one at a time, and none is left for other calibrations.
+        // Two probes at one place share their trap: one at a time, and none is left for other
+        // calibrations.
         drop(at_entry);
         let at_both = self.attach(file, std::slice::from_ref(&copy))?;
         let with_both = self.time()?;
@@ -71,7 +74,7 @@ impl CudaPrograms {
         })
     }
 
-    /// Time per call with the probes as they are.
+    /// Time per call with the current probes.
     fn time(&mut self) -> Result<f64, Error> {
         rounds(|| self.poll().map(drop))
     }

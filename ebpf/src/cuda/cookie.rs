@@ -1,4 +1,4 @@
-//! What the BPF program must know of a function, packed into its probe's cookie. Pure.
+//! Packs what the BPF program needs to know about a function into its probe's cookie. Pure.
 
 use super::CallKind;
 use super::skeleton::types::call_flag;
@@ -11,15 +11,15 @@ const BYTES_SHIFT: u32 = 32;
 const GRID_SHIFT: u32 = 40;
 const FLAGS_SHIFT: u32 = 48;
 
-/// Where a function finds its stream. Arguments are counted from 1.
+/// Where the stream is passed. Arguments are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamLocation {
-    /// It has none.
+    /// The function takes no stream.
     #[default]
     None,
     /// In a register: the first to sixth argument.
     Argument(u8),
-    /// So many words of 8 bytes above the stack pointer at the first instruction.
+    /// This many 8-byte words above the stack pointer at the first instruction.
     Stack(u8),
     /// In the launch configuration that the first argument points to.
     Configuration,
@@ -37,24 +37,24 @@ impl StreamLocation {
     }
 }
 
-/// Where a function finds how many bytes it is about. Arguments are counted from 1.
+/// Where the number of bytes is passed. Arguments are counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BytesLocation {
-    /// It does not say.
+    /// The function takes no size.
     #[default]
     None,
-    /// That argument.
+    /// The value of an argument.
     Argument(u8),
-    /// That argument, times a power of two up to 8.
+    /// An argument times a power of two up to 8.
     Elements {
-        /// The argument.
+        /// Number of the argument.
         argument: u8,
-        /// Logarithm of the size of one.
+        /// Base-2 logarithm of the factor.
         shift: u8,
     },
-    /// That argument, times the size of the `ncclDataType_t` in the next.
+    /// An argument times the size of the `ncclDataType_t` in the next.
     NcclElements(u8),
-    /// That argument times the next.
+    /// An argument times the next.
     Rows(u8),
 }
 
@@ -71,13 +71,13 @@ impl BytesLocation {
     }
 }
 
-/// Where a launch finds its grid.
+/// Where the grid of a launch is passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GridLocation {
-    /// It has none.
+    /// The function takes no grid.
     #[default]
     None,
-    /// Second to fourth argument.
+    /// The second to fourth arguments.
     Arguments,
     /// A `dim3` by value in the second and third.
     Dim3,
@@ -99,24 +99,25 @@ impl GridLocation {
 /// A function to probe.
 #[derive(Clone, Debug)]
 pub struct CallProbe {
-    /// The caller's number for it; comes back in [`super::CudaCallEvent::function`].
+    /// The caller's id for it, returned in [`super::CudaCallEvent::function`].
     pub function: u16,
-    /// What it does.
+    /// Kind of call.
     pub kind: CallKind,
-    /// File offset of an instruction at which stack pointer and arguments are those of the call.
+    /// File offset of an instruction at which the stack pointer and the arguments are still those
+    /// of the call.
     pub entry: u64,
-    /// Its return is probed too, by exchanging the return address: not for functions out of which C++
-    /// exceptions come, for which such an address is the end of the program.
+    /// Whether the return is probed too, by replacing the return address: not for functions through
+    /// which C++ exceptions unwind, where such an address would abort the program.
     pub on_return: bool,
-    /// File offsets of its return instructions, where these are probed instead.
+    /// File offsets of its return instructions, if these are probed instead.
     pub returns: Vec<u64>,
-    /// It is probed at the entry only and calls other functions that are probed.
+    /// Whether it is probed at the entry only and calls other probed functions.
     pub encloses: bool,
-    /// Where its stream is.
+    /// Where the stream is passed.
     pub stream: StreamLocation,
-    /// Where its bytes are.
+    /// Where the number of bytes is passed.
     pub bytes: BytesLocation,
-    /// Where its grid is.
+    /// Where the grid is passed.
     pub grid: GridLocation,
 }
 
@@ -138,7 +139,7 @@ impl CallProbe {
             | u64::from(flags) << FLAGS_SHIFT
     }
 
-    /// Of the probes at its return instructions.
+    /// Cookie of the probes at its return instructions.
     pub(super) fn cookie_at_return(&self) -> u64 {
         self.cookie() | u64::from(call_flag::CALL_AT_RET.0) << FLAGS_SHIFT
     }

@@ -1,4 +1,4 @@
-//! Bytes of the ring of calls -> events. Pure: nothing here touches libbpf.
+//! Decodes the records of the ring of calls. Pure: nothing here uses libbpf.
 
 use super::CallKind;
 use super::skeleton::types::cuda_call_event;
@@ -11,62 +11,62 @@ unsafe impl Wire for cuda_call_event {}
 // SAFETY: integers only.
 unsafe impl Wire for device_memory_event {}
 
-/// What a probe on CUDA, NCCL or torch tells.
+/// An event of a probe on CUDA, NCCL or torch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CudaEvent {
-    /// A call.
+    /// A completed call.
     Call(CudaCallEvent),
-    /// Torch's caching allocator gave or took memory of a device.
+    /// Torch's caching allocator allocated or freed device memory.
     Memory(DeviceMemoryEvent),
 }
 
-/// A call. Times are nanoseconds of CLOCK_MONOTONIC.
+/// A call. Timestamps are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaCallEvent {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
     /// [`super::CallProbe::function`].
     pub function: u16,
-    /// What it does.
+    /// Kind of call.
     pub kind: CallKind,
-    /// When it was entered.
+    /// Time of the entry.
     pub start_ns: u64,
-    /// When it returned; the begin again where only that is seen.
+    /// Time of the return; equal to the start if only the entry is probed.
     pub end_ns: u64,
-    /// Handle of its stream, 0 where it has none.
+    /// Handle of its stream, 0 if it takes none.
     pub stream: u64,
-    /// Bytes, 0 where it does not say.
+    /// Number of bytes, 0 if it takes no size.
     pub bytes: u64,
     /// Grid of a launch, in blocks.
     pub grid: [u32; 3],
-    /// What it returned; 0 where only the entry is seen.
+    /// Its result; 0 if only the entry is probed.
     pub result: i32,
 }
 
-/// What torch's caching allocator holds on a device.
+/// Memory of torch's caching allocator on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemoryEvent {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
     /// `c10::DeviceType`; 1 is CUDA.
     pub device_type: i8,
     /// Index of the device among those of its type.
     pub device: i8,
-    /// When.
+    /// Timestamp of the event.
     pub at_ns: u64,
-    /// Bytes given to the program; negative: taken back.
+    /// Bytes allocated by the program; negative: freed.
     pub bytes: i64,
-    /// Bytes that the program has now.
+    /// Bytes in use by the program now.
     pub allocated: u64,
-    /// Bytes that the allocator has from the driver.
+    /// Bytes that the allocator has reserved from the driver.
     pub reserved: u64,
 }
 
-/// Decodes one record; `None` if it is none of ours (too short, unknown kind).
+/// Decodes one record; `None` if it is invalid (too short, unknown kind).
 pub(super) fn decode(bytes: &[u8]) -> Option<CudaEvent> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     match event_kind(kind) {

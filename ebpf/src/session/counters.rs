@@ -26,7 +26,7 @@ use std::os::fd::BorrowedFd;
 const MAX_THREADS: u32 = 8192;
 const MAX_PROCESSES: u32 = 32768;
 
-/// Switches on what is asked for, and gives the maps of the rest no memory.
+/// Enables the requested counters, and gives the other maps no memory.
 pub(super) fn prepare(open: &mut OpenGctraceSkel<'_>, set: CounterSet) -> Result<(), Error> {
     let cpus = u32::try_from(libbpf_rs::num_possible_cpus().map_err(Error::Load)?).unwrap_or(1);
     if let Some(rodata) = open.maps.rodata_data.as_mut() {
@@ -58,10 +58,10 @@ pub(super) fn prepare(open: &mut OpenGctraceSkel<'_>, set: CounterSet) -> Result
 }
 
 impl BpfSession {
-    /// Hands over a counter of one CPU. The session keeps the event alive; `event` may be closed.
+    /// Adds a counter of one CPU. The session keeps the event alive; `event` may be closed.
     ///
     /// # Errors
-    /// [`Error::Map`] if the kernel does not take it.
+    /// [`Error::Map`] if the kernel rejects it.
     pub fn add_perf_event(
         &self,
         counter: Counter,
@@ -86,7 +86,7 @@ impl BpfSession {
         )
     }
 
-    /// Begins to count for a process that is running already.
+    /// Starts counting for a process that is already running.
     ///
     /// # Errors
     /// [`Error::Map`] if there are too many.
@@ -118,7 +118,8 @@ impl BpfSession {
             add(&mut counts.base, &task.software);
             counts.base_run_ns = counts.base_run_ns.saturating_add(task.run_ns);
         }
-        // What ended meanwhile is not lost: it began before as well, so it belongs to neither.
+        // Threads that exited meanwhile are not lost: they started earlier as well, so they belong
+        // to neither.
         update(
             &maps.process_counts,
             "process_counts",
@@ -127,7 +128,7 @@ impl BpfSession {
         )
     }
 
-    /// The counters of a process that has ended; `None` if it was not counted. Asked once.
+    /// The counters of a process that has exited; `None` if it was not counted. Returned only once.
     ///
     /// # Errors
     /// [`Error::Map`] if the maps cannot be read.
@@ -141,7 +142,7 @@ impl BpfSession {
         Ok(found)
     }
 
-    /// The counters of all processes that have not been asked for with [`BpfSession::ended_process`].
+    /// The counters of all processes that were not returned by [`BpfSession::ended_process`].
     ///
     /// # Errors
     /// [`Error::Map`] if the maps cannot be read.
@@ -160,7 +161,7 @@ impl BpfSession {
         self.counter_set != CounterSet::default()
     }
 
-    /// `tasks`: living threads, of this process and of others.
+    /// `tasks`: live threads, of this process and of others.
     fn process(
         &self,
         pid: u32,
@@ -197,7 +198,7 @@ impl BpfSession {
         }))
     }
 
-    /// The living threads of all processes that are counted.
+    /// The live threads of all counted processes.
     fn tasks(&self) -> Result<Vec<TaskCounts>, Error> {
         let failed = |source| Error::Map {
             map: "process_counts",
@@ -225,7 +226,7 @@ fn add(sum: &mut SoftwareCounts, one: &SoftwareCounts) {
     combine(sum, one, u64::saturating_add);
 }
 
-/// A thread can end between two readings of its process: never below 0.
+/// A thread can exit between two readings of its process: never below 0.
 fn subtract(sum: &mut SoftwareCounts, base: &SoftwareCounts) {
     combine(sum, base, u64::saturating_sub);
 }
@@ -258,7 +259,7 @@ mod tests {
         Some(BpfSession::open(config, &support).unwrap())
     }
 
-    /// The programs with everything in them pass the verifier, and their probes are hit.
+    /// The programs pass the verifier with everything enabled, and their probes fire.
     #[test]
     fn all_counters_load() {
         let Some(mut session) = session("all_counters_load", CounterSet::new(Counter::ALL)) else {

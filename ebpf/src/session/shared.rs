@@ -1,4 +1,4 @@
-//! The session's maps, for programs of another object.
+//! The session's maps, for the programs of other objects.
 
 use super::BpfSession;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use libbpf_rs::OpenObject;
 use libbpf_rs::skel::Skel as _;
 use std::os::fd::AsFd as _;
 
-/// Those that `maps.bpf.h` and `stack.bpf.h` declare, in each object that includes them.
+/// Those declared by `maps.bpf.h` and `stack.bpf.h`, in each object that includes them.
 const SHARED: [&str; 10] = [
     "points",
     "layouts",
@@ -23,7 +23,7 @@ const SHARED: [&str; 10] = [
     "seen_codes",
 ];
 
-/// Handles of the maps that objects have in common; may be handed to another thread.
+/// Handles of the maps that objects share; can be sent to another thread.
 #[derive(Debug)]
 pub struct SharedMaps {
     handles: Vec<MapHandle>,
@@ -32,7 +32,7 @@ pub struct SharedMaps {
 }
 
 impl BpfSession {
-    /// Handles of the maps that another object is to use instead of its own.
+    /// Handles of the maps that another object should use instead of its own.
     ///
     /// # Errors
     /// [`Error::Map`] if a descriptor cannot be duplicated.
@@ -62,7 +62,7 @@ impl BpfSession {
 }
 
 impl SharedMaps {
-    /// Gives an object that is not loaded yet these maps in place of those of the same name.
+    /// Makes an object that is not loaded yet use these maps in place of its own of the same name.
     pub(crate) fn lend(&self, object: &mut OpenObject) -> libbpf_rs::Result<()> {
         for mut map in object.maps_mut() {
             if let Some(shared) = self

@@ -1,4 +1,4 @@
-//! Kernel tier: loads the real programs. Skipped, and said so, without privileges.
+//! Kernel tier: loads the real programs. Without privileges the tests are skipped with a message.
 
 use super::*;
 use crate::calibrate::CalibrationLock;
@@ -37,7 +37,7 @@ fn probes_are_hit_and_cost_something() {
     assert!(hits_of_a_calibration(&support) > 0);
 }
 
-/// What kernels before 6.6 would do: one perf link per probe.
+/// As on kernels before 6.6: one perf link per probe.
 #[test]
 fn single_links_work_as_well() {
     let Some(support) = support("single_links_work_as_well") else {

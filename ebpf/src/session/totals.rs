@@ -1,9 +1,9 @@
-//! Hits of probes and what was lost, as the programs counted them.
+//! Hits of probes and losses, as counted by the programs.
 
 use crate::wire::Counter;
 use crate::wire::PointKind;
 
-/// What the programs counted.
+/// The programs' counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramCounts {
     pub(super) values: Vec<u64>,
@@ -28,19 +28,20 @@ impl ProgramCounts {
             .sum()
     }
 
-    /// Calls of the collector that collected nothing; they are not pauses.
+    /// Calls of the collector that collected nothing; these are not pauses.
     #[must_use]
     pub fn nothing_done(&self) -> u64 {
         self.value(Counter::COUNTER_NOTHING_DONE.0)
     }
 
-    /// Collections that CPython counted and no probe saw: they ran in a function that is not probed.
+    /// Collections that CPython counted but no probe saw: they ran in a function that is not
+    /// probed.
     #[must_use]
     pub fn unprobed(&self) -> u64 {
         self.value(Counter::COUNTER_UNPROBED.0)
     }
 
-    /// What was lost, in words, with how often; only what was.
+    /// Losses in words, with their number; only nonzero ones.
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         [
@@ -56,7 +57,7 @@ impl ProgramCounts {
                 Counter::COUNTER_LOST_THREADS,
                 "pauses: too many threads were collecting at once",
             ),
-            (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deep"),
+            (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deeply"),
             (
                 Counter::COUNTER_LOST_PROCESSES,
                 "processes: too many at once",

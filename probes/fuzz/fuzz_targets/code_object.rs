@@ -1,5 +1,5 @@
-//! Any bytes given as the parts of a code object, or as the memory of a process with its thread and
-//! frames: an answer or an error, no panic, no endless work.
+//! Any bytes as the parts of a code object, or as the memory of a process with its thread and
+//! frames: a result or an error, no panic, no endless loop.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use gctrace_probes::frames::InstructionPointer;
 use libfuzzer_sys::fuzz_target;
 use std::io::ErrorKind;
 
-/// Small structures, so that they overlap and pointers lead from one into the other.
+/// Small structures, so that they overlap and pointers lead from one into another.
 fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
     FrameLayout {
         runtime_tstate_current: None,

@@ -1,5 +1,5 @@
-//! Any bytes and descriptors at the socket where programs hand over their rings, and any memory behind them: an
-//! offer or none, and no descriptor stays open.
+//! Any bytes and descriptors at the socket where programs hand over their rings, and any memory
+//! behind them: an offer or none, and no descriptor leaks.
 
 #![no_main]
 
@@ -17,7 +17,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// First bytes of an offer that is taken (probes/ring/src/rendezvous.rs); without them a fuzzer would hardly get past them.
+/// First bytes of a valid offer (probes/ring/src/rendezvous.rs); without them a fuzzer would hardly
+/// get past the check.
 const GREETING: &[u8; 8] = b"gctrace1";
 /// Length of a ring of one record (probes/ring/src/layout.rs).
 const SMALLEST: u64 = 2 * 4096 + 64;
@@ -29,12 +30,13 @@ static SOCKET: LazyLock<(PathBuf, RingListener)> = LazyLock::new(|| {
     (path, listener)
 });
 
-/// What `kind` stands for: sealed memory of a ring's length, memory that is not, or no memory at all.
+/// Descriptor chosen by `kind`: sealed memory of a ring's length, other memory, or no memory at
+/// all.
 fn descriptor(kind: u8, memory: &[u8]) -> File {
     if kind & 7 == 0 {
         return File::open("/dev/zero").unwrap();
     }
-    // SAFETY: a name that ends with zero; the descriptor is new and owned by nobody else.
+    // SAFETY: a name that ends with zero; the descriptor is new and has no other owner.
     let file = unsafe {
         let raw = libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_ALLOW_SEALING);
         assert!(raw >= 0);
@@ -107,5 +109,5 @@ fuzz_target!(|input: (u8, bool, [u8; 3], &[u8], &[u8])| {
             }
         }
     }
-    assert_eq!(before, open_descriptors(), "a descriptor stayed open");
+    assert_eq!(before, open_descriptors(), "a descriptor leaked");
 });

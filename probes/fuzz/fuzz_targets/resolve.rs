@@ -1,5 +1,5 @@
-//! Any bytes given to the resolver as a file: an answer or an error, no panic, no endless work.
-//! `fuzz/seed.sh` makes its first files: small ones with every part that the resolver looks at.
+//! Any bytes as a file for the resolver: a result or an error, no panic, no endless loop.
+//! `fuzz/seed.sh` creates the first inputs: small files with every part that the resolver reads.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Any bytes as the memory that a traced program shares with gctrace: the reader ends, hands out no more than a
-//! ringful, and what it takes for a record is one that it would write itself.
+//! Any bytes as the memory that a traced program shares with gctrace: the reader terminates,
+//! delivers at most a ringful, and what it accepts as a record is one that it would write itself.
 
 #![no_main]
 
@@ -12,13 +12,13 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 
-/// Slots of the ring, and where they begin (probes/ring/src/layout.rs).
+/// Slots of the ring, and their offset (probes/ring/src/layout.rs).
 const RECORDS: usize = 16;
 const SLOTS: usize = 2 * 4096;
 
 /// Sealed memory of a ring's length.
 fn memory() -> File {
-    // SAFETY: a name that ends with zero; the descriptor is new and owned by nobody else.
+    // SAFETY: a name that ends with zero; the descriptor is new and has no other owner.
     unsafe {
         let raw = libc::memfd_create(c"fuzz".as_ptr(), libc::MFD_ALLOW_SEALING);
         assert!(raw >= 0);
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.write_all_at(b"GCTRING1", 0).unwrap();
     let slots = slots.get(..RECORDS * 64).unwrap_or(slots);
     file.write_all_at(slots, SLOTS as u64).unwrap();
-    // Likely sequence numbers, or hardly any slot would be looked at.
+    // Likely sequence numbers; otherwise hardly any slot would be read.
     for (slot, flag) in slots.chunks(64).enumerate() {
         if flag.first().is_some_and(|byte| byte % 4 != 0) {
             let sequence = (slot as u64 + 1).to_le_bytes();

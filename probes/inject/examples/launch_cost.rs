@@ -1,10 +1,11 @@
-//! What a launch costs more with GPU work recorded from within: pairs of runs on the simulated GPU, one with the
-//! library and one without.
+//! What in-process recording of GPU work adds to a launch: pairs of runs on the simulated GPU, one
+//! with the library and one without.
 //!
 //! `cargo build --release -p gctrace-simgpu -p gctrace-inject && cargo run --release -p gctrace-inject --example launch_cost`
 //!
-//! The simulator's own making of records is in the difference, and is all that the launching thread pays: the library's
-//! work is done where buffers are given back, on threads of its own and the simulator's.
+//! The difference includes the simulator's own creation of records, which is all that the launching
+//! thread pays: the library does its work when buffers are returned, on its own threads and the
+//! simulator's.
 
 #![expect(
     clippy::expect_used,
@@ -28,7 +29,7 @@ use std::time::Instant;
 
 const LAUNCHES: u32 = 200_000;
 const PAIRS: usize = 10;
-/// Names the libraries' folder to the program that launches.
+/// Passes the libraries' folder to the launching program.
 const FOLDER: &str = "LAUNCH_COST_FOLDER";
 
 /// `dim3`.
@@ -115,7 +116,7 @@ fn run(folder: &Path, with: bool) -> Run {
         if let Some(ring) = &mut ring {
             records += ring.read(false, |_| ()).records;
         }
-        // As often as gctrace looks.
+        // As often as gctrace polls.
         std::thread::sleep(Duration::from_millis(40));
     }
     let output = child.wait_with_output().expect("read").stdout;
@@ -139,7 +140,7 @@ fn library() -> PathBuf {
     files.find(|file| file.exists()).expect("built")
 }
 
-/// The program that is measured: launches from one thread, and waits now and then.
+/// The measured program: launches from one thread, and synchronizes now and then.
 fn launch(folder: &Path) {
     // SAFETY: the simulator's libraries run nothing when they are loaded; types are those of the C functions.
     let (driver, runtime) = unsafe {
@@ -177,7 +178,7 @@ fn launch(folder: &Path) {
     some(LAUNCHES);
     wait();
     let wall = begun.elapsed();
-    // What is recorded is also handed over: the last flush but one at least.
+    // What is recorded is also delivered: at least up to the flush before the last.
     std::thread::sleep(Duration::from_millis(600));
     let (thread, process) = cpu_time();
     let (thread, process) = (thread.saturating_sub(cpu.0), process.saturating_sub(cpu.1));
@@ -186,7 +187,7 @@ fn launch(folder: &Path) {
     println!("{wall} {thread} {}", per_launch(process));
 }
 
-/// Of the thread that launches, and of all threads of the process.
+/// CPU time of the launching thread, and of the whole process.
 fn cpu_time() -> (Duration, Duration) {
     let time = |clock| {
         let time = nix::time::clock_gettime(clock);

@@ -1,19 +1,22 @@
-//! GPU work by CUPTI's activity interface: kernels, copies, fills, synchronisations, events, calls, overhead.
+//! GPU work through CUPTI's activity API: kernels, copies, fills, synchronization, events, calls,
+//! overhead.
 //!
-//! Owns everything about CUPTI. Begins once in a process, when the driver calls [`InitializeInjection`] or when
-//! [`begin_if_driver_is_mapped`] finds it at work; whatever fails is said once in the ring, and the program goes on.
-//! No header and no library of CUDA's is needed to build this.
+//! Owns everything about CUPTI. Starts once per process, when the driver calls
+//! [`InitializeInjection`] or when [`start_if_driver_is_mapped`] finds it initialized; every
+//! failure is reported once in the ring, and the program continues. Building this needs no CUDA
+//! header or library.
 //!
 //! ```text
 //! find.rs   libcupti in the process, or that of its CUDA
 //! api.rs    its functions by name
-//! clock.rs  its moments in ours
+//! clock.rs  converts its timestamps
 //! session.rs: buffers.rs -> decode.rs -> kernels.rs, calls.rs, functions.rs -> ring
 //! ending.rs the thread that flushes, and the end of the program
 //! ```
 //!
-//! A child of a fork cannot use what its parent initialised, and CUPTI neither: there all this is quiet. A child
-//! that initialises CUDA itself, because its parent did not, is recorded like any process.
+//! A forked child cannot use what its parent initialized, CUPTI included: there the library does
+//! nothing. A child that initializes CUDA itself, because its parent did not, is recorded like any
+//! process.
 
 mod api;
 mod batches;
@@ -45,40 +48,42 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self says.
+/// `CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM`: the kernel's ids; the default is what pthread_self
+/// returns.
 const SYSTEM_THREADS: u32 = 1;
 /// `CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER`, a `uint8_t`: CUPTI need not zero our buffers.
 const ZEROED_BUFFERS: u32 = 5;
-/// `CUPTI_CB_DOMAIN_RESOURCE` and in it `CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING`.
+/// `CUPTI_CB_DOMAIN_RESOURCE` and its `CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING`.
 const CONTEXT_DIES: (u32, u32) = (3, 2);
 
-/// Called by the CUDA driver while it initialises, where CUDA_INJECTION64_PATH names this library.
+/// Called by the CUDA driver during initialization, if CUDA_INJECTION64_PATH names this library.
 #[unsafe(no_mangle)]
 extern "C" fn InitializeInjection() -> c_int {
     begin();
     1
 }
 
-/// Begins if the driver is in this process and initialised: for processes that were started without
-/// CUDA_INJECTION64_PATH. May be called again and again, from a thread of ours only. Whether there is nothing left to
-/// do.
-pub(crate) fn begin_if_driver_is_mapped() -> bool {
+/// Starts if the driver is in this process and initialized: for processes started without
+/// CUDA_INJECTION64_PATH. May be called repeatedly, but only from a thread of ours. Returns whether
+/// nothing is left to do.
+pub(crate) fn start_if_driver_is_mapped() -> bool {
     let wants = process_ring::options().is_some_and(|options| options.cuda);
     if BEGUN.load(Ordering::Relaxed) || !wants || process_ring::is_forked() {
         return true;
     }
-    let is_initialised = driver_is_initialised();
-    if is_initialised {
+    let is_initialized = driver_is_initialized();
+    if is_initialized {
         begin();
     }
-    is_initialised
+    is_initialized
 }
 
-/// Whether the program has called `cuInit`. We must not cause it: after it, children of a fork cannot use CUDA.
-fn driver_is_initialised() -> bool {
+/// Whether the program has called `cuInit`. We must not call it: afterwards, forked children cannot
+/// use CUDA.
+fn driver_is_initialized() -> bool {
     let count = find::driver().and_then(|driver| driver.function(c"cuDeviceGetCount"));
     count.is_some_and(|address| {
-        // SAFETY: the type of this function since it exists.
+        // SAFETY: the type of this function in every version.
         let get_count = unsafe {
             std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address)
         };
@@ -88,12 +93,12 @@ fn driver_is_initialised() -> bool {
     })
 }
 
-/// The program may open the driver's library, and is to be watched from then on.
+/// The program may open the driver's library, which is to be watched from then on.
 static WAITS_FOR_DRIVER: AtomicBool = AtomicBool::new(false);
 
-/// For a program whose environment must not name this library, so that its children are left alone: begins once it
-/// has the driver's library and initialises it. No thread is there before (`os.fork` of Python 3.12 and later would
-/// warn the program's user of it).
+/// For a program whose environment must not name this library, so that its children are left alone:
+/// starts once the program has loaded the driver's library and initialized it. No thread exists
+/// before that (`os.fork` of Python 3.12 and later would warn the program's user about it).
 pub(crate) fn watch_for_driver() {
     if process_ring::options().is_some_and(|options| options.cuda) {
         WAITS_FOR_DRIVER.store(true, Ordering::Release);
@@ -101,9 +106,9 @@ pub(crate) fn watch_for_driver() {
     }
 }
 
-/// The program is about to open a library of this name.
+/// The program is about to open a library with this name.
 pub(crate) fn opens(name: &[u8]) {
-    /// Of the driver's file, whatever its folder and version.
+    /// Prefix of the driver's file name, in any folder and version.
     const DRIVER: &[u8] = b"libcuda.so";
     if !WAITS_FOR_DRIVER.load(Ordering::Acquire) {
         return;
@@ -114,18 +119,18 @@ pub(crate) fn opens(name: &[u8]) {
     }
 }
 
-/// Looks again and again whether the driver is initialised, on a thread of our own.
+/// Polls whether the driver is initialized, on a thread of our own.
 fn await_driver() {
-    /// GPU work of the first such moments is missed.
+    /// Polling interval; GPU work between initialization and the next poll is missed.
     const STEP: Duration = Duration::from_millis(20);
     ending::spawn_quietly("gctrace-driver", || {
-        while !begin_if_driver_is_mapped() {
+        while !start_if_driver_is_mapped() {
             std::thread::sleep(STEP);
         }
     });
 }
 
-/// This process, or one that it was forked off, has begun.
+/// Whether this process, or an ancestor by fork, has started.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 fn begin() {
@@ -148,14 +153,15 @@ fn begin() {
     });
 }
 
-/// Why nothing is recorded.
+/// Why nothing can be recorded.
 type Failure = (CuptiState, Code, String);
 
 fn record(ring: &'static ProcessRing, only_waits: bool) -> Result<(), Failure> {
     let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
     let api = CuptiApi::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
     let subscriber = subscribe(&api)?;
-    // Before anything is enabled, as CUPTI demands; not before it is ours: another profiler's times would change.
+    // Before anything is enabled, as CUPTI requires; not before CUPTI is ours: it would change
+    // another profiler's timestamps.
     let register = api.register_timestamp;
     let is_taken = register.is_some_and(|register| register(clock::monotonic) == 0);
     let clock = CuptiClock::new(is_taken, &|| CuptiSession::read_clock(&api));
@@ -196,7 +202,8 @@ fn subscribe(api: &CuptiApi) -> Result<u64, Failure> {
     Err((state, code, "cuptiSubscribe".to_owned()))
 }
 
-/// What must be set before the first record. Whether calls will carry the kernel's thread ids.
+/// What must be set before the first record. Returns whether calls will carry the kernel's thread
+/// ids.
 fn set_up(api: &CuptiApi, ring: &ProcessRing) -> bool {
     let names_threads = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS)) == Some(0);
     if !names_threads {
@@ -205,13 +212,13 @@ fn set_up(api: &CuptiApi, ring: &ProcessRing) -> bool {
     }
     if let Some(set) = api.set_attribute {
         let (mut bytes, mut yes) = (size_of::<u8>(), 1_u8);
-        // Refused, it costs time and nothing else.
+        // If refused, it costs time and nothing else.
         let _ = set(ZEROED_BUFFERS, &raw mut bytes, (&raw mut yes).cast());
     }
     names_threads
 }
 
-/// Enables one kind of record after the other; those that are refused are missing.
+/// Enables the kinds of records one by one; those that are refused are missing.
 fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
     let code = (session.api.register_callbacks)(session::request, session::complete);
     if code != 0 {
@@ -236,7 +243,7 @@ fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says what became of CUPTI. An empty detail is none.
+/// Reports the state of CUPTI. An empty detail is left out.
 fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
     let detail = match detail {
         "" => NO_TEXT,
@@ -250,7 +257,7 @@ fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
     });
 }
 
-/// Runs what must not unwind into C.
+/// Runs code that must not unwind into C.
 fn guarded(work: impl FnOnce()) {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(work));
 }

@@ -1,12 +1,12 @@
-//! Libraries that the program opens while it runs: reported to whoever waits for one.
+//! Libraries that the program opens at run time: reported to the modules that wait for one.
 //!
-//! The library's own `dlopen` stands before the C library's. It looks at the name, and then jumps to the real one
-//! with registers and stack as they came, so that the loader sees the real caller (whose RUNPATH counts). No
-//! thread polls.
+//! The library's `dlopen` interposes the C library's. It checks the name, then jumps to the real
+//! one with registers and stack unchanged, so that the loader sees the real caller (whose RUNPATH
+//! counts). No thread polls.
 //!
-//! A jump does not come back: what such a library brought with it is seen later, at the next `dlopen` or, for CPython,
-//! at the next `setlocale`, which every interpreter calls early in its initialization (`preconfig.c`, 3.8 to 3.15)
-//! and other programs rarely.
+//! A jump does not return: the libraries that such a library loaded with it are seen later, at the
+//! next `dlopen` or, for CPython, at the next `setlocale`, which every interpreter calls early in
+//! its initialization (`preconfig.c`, 3.8 to 3.15) and other programs rarely.
 
 use std::ffi::CStr;
 use std::ffi::c_char;
@@ -18,8 +18,9 @@ use std::sync::atomic::Ordering;
 /// dlopen(3).
 pub(crate) type Open = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
 
-/// A function that stands before the C library's: calls `before` with its two arguments, and jumps to the address that
-/// this returns. Both arguments are kept; three words keep the stack aligned to 16 bytes for the call.
+/// An interposed function: calls `before` with its two arguments, and jumps to the address that
+/// this returns. Both arguments are preserved; three words keep the stack 16-byte aligned for the
+/// call.
 macro_rules! stand_before {
     ($before:ident) => {
         std::arch::naked_asm!(
@@ -37,7 +38,7 @@ macro_rules! stand_before {
     };
 }
 
-/// Stands before the C library's: see above.
+/// Interposes the C library's; see the module.
 ///
 /// # Safety
 /// As of dlopen(3).
@@ -47,7 +48,7 @@ pub(crate) unsafe extern "C" fn dlopen(_name: *const c_char, _flags: i32) -> *mu
     stand_before!(before)
 }
 
-/// Stands before the C library's: see above.
+/// Interposes the C library's; see the module.
 ///
 /// # Safety
 /// As of setlocale(3).
@@ -57,7 +58,7 @@ pub(crate) unsafe extern "C" fn setlocale(_category: i32, _locale: *const c_char
     stand_before!(before_setlocale)
 }
 
-/// The real function's address. What the program is about to open is looked at.
+/// Checks what the program is about to open; returns the real function's address.
 unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
     let Some(open) = real() else {
         return refuse as *const c_void;
@@ -70,7 +71,7 @@ unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
     open as *const c_void
 }
 
-/// The real function's address. An interpreter may be about to begin.
+/// Returns the real function's address. An interpreter may be about to start.
 unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) -> *const c_void {
     let _ = std::panic::catch_unwind(|| {
         if let Some(open) = real() {
@@ -90,12 +91,12 @@ unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) ->
     }
 }
 
-/// Where there is no setlocale at all.
+/// Used if there is no setlocale at all.
 unsafe extern "C" fn no_locale(_category: i32, _locale: *const c_char) -> *mut c_char {
     std::ptr::null_mut()
 }
 
-/// Where there is no dlopen at all.
+/// Used if there is no dlopen at all.
 unsafe extern "C" fn refuse(_name: *const c_char, _flags: i32) -> *mut c_void {
     std::ptr::null_mut()
 }

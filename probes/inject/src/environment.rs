@@ -1,4 +1,4 @@
-//! The variables by which gctrace asked for this library, and taking them out again.
+//! Parses and removes the environment variables by which gctrace configures this library.
 
 use gctrace_ring::InjectOptions;
 use gctrace_ring::OPTIONS_VARIABLE;
@@ -12,7 +12,7 @@ use std::path::Path;
 const PRELOAD: &str = "LD_PRELOAD";
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// What is asked, and where gctrace listens; `None` where nothing is asked.
+/// The options, and where gctrace listens; `None` if gctrace did not set them.
 pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
     let rendezvous = std::env::var_os(RENDEZVOUS_VARIABLE).filter(|path| !path.is_empty())?;
     let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
@@ -22,11 +22,11 @@ pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
     ))
 }
 
-/// Takes this library and gctrace's own variables out of the environment, so that programs started from here do
-/// not see them.
+/// Removes this library and gctrace's own variables from the environment, so that programs started
+/// from here do not see them.
 ///
 /// # Safety
-/// No other thread may use the environment: to be called while the program is being loaded.
+/// No other thread may use the environment: call this while the program is being loaded.
 pub(crate) unsafe fn scrub() {
     let own = own_file();
     let preload = std::env::var_os(PRELOAD).unwrap_or_default();
@@ -48,7 +48,7 @@ pub(crate) unsafe fn scrub() {
     }
 }
 
-/// What else is preloaded: entries are separated by colons or spaces (ld.so(8)).
+/// The other preloaded libraries: entries are separated by colons or spaces (ld.so(8)).
 fn others(preload: &[u8], own: &[u8]) -> Vec<u8> {
     preload
         .split(|byte| matches!(byte, b':' | b' '))
@@ -57,13 +57,13 @@ fn others(preload: &[u8], own: &[u8]) -> Vec<u8> {
         .join(&b':')
 }
 
-/// Whether a path names this library: by the name of its file, which nobody else uses.
+/// Whether a path names this library: by its file name, which is unique.
 fn is_same(path: &[u8], own: &[u8]) -> bool {
     let name = |path| Path::new(OsStr::from_bytes(path)).file_name();
     path == own || (name(path).is_some() && name(path) == name(own))
 }
 
-/// The file that this code was loaded from, as the loader was told it.
+/// The file that this code was loaded from, by the loader's name for it.
 fn own_file() -> &'static [u8] {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let address = own_file as *const libc::c_void;

@@ -1,7 +1,8 @@
-//! Programs that are started from here with an environment of their own: gctrace cannot be in them, and says so.
+//! Programs started from here with their own environment: gctrace is not loaded into them; this is
+//! reported.
 //!
-//! The library's functions stand before the C library's and call them. The environment is never changed: a program
-//! that was to be started without these variables is.
+//! The library's functions interpose the C library's and call them. The environment is never
+//! changed: a program that is to be started without these variables still is.
 
 use crate::process_ring;
 use gctrace_ring::Absence;
@@ -20,7 +21,8 @@ unsafe extern "C" {
     static environ: Strings;
 }
 
-/// The next function of a name. Looked up before the program's code: between fork and exec it must not be.
+/// The next function of a name. Resolved before the program's code runs: between fork and exec that
+/// would be unsafe.
 struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
@@ -49,7 +51,7 @@ impl NextFunction {
 macro_rules! stand_before {
     ($($name:ident($($argument:ident: $type:ty),*) looks at ($path:ident, $environment:expr);)*) => {
         $(
-            #[doc = concat!("Stands before the C library's ", stringify!($name), ".")]
+            #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
             ///
             /// # Safety
             /// As of that function.
@@ -81,14 +83,14 @@ macro_rules! stand_before {
             )*
         }
 
-        /// Looks the real functions up. To be called before the program's code.
+        /// Resolves the real functions. Call before the program's code.
         pub(crate) fn begin() {
             $(real::$name.address();)*
         }
     };
 }
 
-/// What exec returns where there is none.
+/// Return value of exec if there is no real function.
 const NOT_THERE: c_int = -1;
 
 stand_before! {
@@ -102,11 +104,11 @@ stand_before! {
         arguments: Strings, environment: Strings) looks at (path, environment);
 }
 
-/// Says it if a program is about to be started that will not know of gctrace. May run between fork and exec, in a
-/// child that shares its parent's memory: no locks, no allocations.
+/// Reports that a program is about to be started without gctrace's variables. May run between fork
+/// and exec, in a child that shares its parent's memory: no locks, no allocations.
 ///
 /// # Safety
-/// C strings, and a list of them that ends with null.
+/// C strings, and a null-terminated list of them.
 unsafe fn look(path: *const c_char, environment: Strings) {
     let Some(rendezvous) = process_ring::follows_to() else {
         return;
@@ -115,7 +117,8 @@ unsafe fn look(path: *const c_char, environment: Strings) {
     let Some(absence) = (unsafe { absence(environment, rendezvous) }) else {
         return;
     };
-    // SAFETY: as the caller promises. One that is not there is no program; PATH is searched by asking for each.
+    // SAFETY: as the caller promises. A path that does not exist starts no program; PATH is
+    // searched by trying each entry.
     let is_there = unsafe {
         !path.is_null()
             && (libc::strchr(path, c_int::from(b'/')).is_null()
@@ -129,7 +132,7 @@ unsafe fn look(path: *const c_char, environment: Strings) {
 /// Why a program with this environment hands over no ring here; `None`: it does.
 ///
 /// # Safety
-/// A list of C strings that ends with null.
+/// A null-terminated list of C strings.
 unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
     const PRELOAD: &[u8] = b"LD_PRELOAD=";
     const LIBRARY: &[u8] = b"libgctrace_inject.so";
@@ -163,7 +166,7 @@ mod tests {
     use std::ffi::CString;
 
     #[test]
-    fn environments_are_told_apart() {
+    fn environments_are_distinguished() {
         let of = |entries: &[&str]| {
             let texts: Vec<_> = entries
                 .iter()

@@ -1,4 +1,4 @@
-//! Where Cargo puts the library.
+//! Where Cargo puts the injected library.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ const LIBRARY: &str = "libgctrace_inject.so";
 /// The library is not where Cargo would put it.
 #[derive(Debug)]
 pub struct NotBuilt {
-    /// The program beside which it was looked for.
+    /// The program whose folder was searched.
     pub program: PathBuf,
 }
 
@@ -16,7 +16,7 @@ impl fmt::Display for NotBuilt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "no {LIBRARY} beside this program ({}); build it with `cargo build -p gctrace-inject` or name it in GCTRACE_INJECT_LIBRARY",
+            "no {LIBRARY} next to this program ({}); build it with `cargo build -p gctrace-inject` or name it in GCTRACE_INJECT_LIBRARY",
             self.program.display()
         )
     }
@@ -24,11 +24,11 @@ impl fmt::Display for NotBuilt {
 
 impl std::error::Error for NotBuilt {}
 
-/// The built library: `$GCTRACE_INJECT_LIBRARY`, else the newest beside this program, in its `deps`, or in the
-/// folder above (tests lie in `deps` themselves).
+/// The built library: `$GCTRACE_INJECT_LIBRARY`, else the newest next to this program, in its
+/// `deps`, or in the folder above (tests are in `deps` themselves).
 ///
 /// # Errors
-/// [`NotBuilt`] where there is none.
+/// [`NotBuilt`] if there is none.
 pub fn find_library() -> Result<PathBuf, NotBuilt> {
     if let Some(named) = std::env::var_os("GCTRACE_INJECT_LIBRARY") {
         return Ok(PathBuf::from(named));

@@ -1,18 +1,18 @@
-//! Numbers of the texts and frames of a ring. Bounded: a program that makes up names without end, or recurses
-//! without end, costs memory up to here only.
+//! Numbers of the texts and frames of a ring. Bounded: a program that keeps creating new names, or
+//! recurses endlessly, costs memory only up to this bound.
 
 use gctrace_ring::TextId;
 use std::collections::HashMap;
 
-/// Texts of one ring; some hundred bytes each.
+/// Maximum number of texts per ring; some hundred bytes each.
 const MAX_TEXTS: u32 = 1 << 16;
-/// Frames of one ring; some 40 bytes each.
+/// Maximum number of frames per ring; some 40 bytes each.
 const MAX_FRAMES: u32 = 1 << 17;
 
-/// Caller's frame, function, file, line.
+/// Key of a frame: caller's frame, function, file, line.
 pub(crate) type Node = (u32, TextId, TextId, u32);
 
-/// What a ring has numbers for.
+/// The texts and frames of a ring that have numbers.
 #[derive(Default)]
 pub(crate) struct RingNames {
     texts: HashMap<Box<str>, TextId>,
@@ -26,7 +26,7 @@ impl RingNames {
         self.texts.get(text).copied()
     }
 
-    /// A number that was never used; `None` once there are too many.
+    /// A fresh number; `None` once there are too many.
     pub(crate) fn next_text(&mut self) -> Option<TextId> {
         next(&mut self.last_text, MAX_TEXTS)
     }
@@ -65,7 +65,7 @@ mod tests {
     fn numbers_are_used_once_and_end() {
         let mut names = RingNames::default();
         assert_eq!(names.next_text(), Some(1));
-        // One that could not be written is not kept, and its number is not used again.
+        // A text that could not be written is not kept, and its number is not reused.
         let second = names.next_text().unwrap();
         names.keep_text("a", second);
         assert_eq!((names.text("a"), names.text("b")), (Some(2), None));

@@ -1,8 +1,8 @@
-//! This process: what is asked of it, its rings, and whether it was forked off.
+//! This process: its options, its rings, and whether it was forked.
 //!
-//! Owns the rings and their names for texts and frames. Knows nothing of Python or CUPTI. Everything here may be
-//! called from any thread at any time, also in a forked child; nothing unwinds or waits but for another thread
-//! that writes a name.
+//! Owns the rings and their numbers for texts and frames. Knows nothing of Python or CUPTI.
+//! Everything here may be called from any thread at any time, also in a forked child; nothing
+//! unwinds, and nothing waits except for another thread that writes a name.
 
 use crate::names::RingNames;
 use crate::seccomp;
@@ -29,17 +29,17 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
-/// What gctrace asked for, and where it listens.
+/// The options, and where gctrace listens.
 struct RecordingRequest {
     options: InjectOptions,
     rendezvous: Vec<u8>,
-    /// Gone in a forked child.
+    /// Null in a forked child.
     mark: OwnerMark,
 }
 
 static REQUEST: OnceLock<RecordingRequest> = OnceLock::new();
 
-/// Notes what is asked of this process. To be called once, before all else here.
+/// Stores the options of this process. Called once, before anything else here.
 pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
     if let Some(mark) = OwnerMark::new() {
         let _ = REQUEST.set(RecordingRequest {
@@ -50,19 +50,20 @@ pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
     }
 }
 
-/// What gctrace asked for; `None` where it did not ask.
+/// The options; `None` if gctrace did not set them.
 pub(crate) fn options() -> Option<&'static InjectOptions> {
     REQUEST.get().map(|request| &request.options)
 }
 
-/// Where processes that are started from here are to say that they are; `None` where that is not asked.
+/// Where programs started from here are reported; `None` if not requested.
 pub(crate) fn follows_to() -> Option<&'static [u8]> {
     let request = REQUEST.get()?;
     let options = &request.options;
     (options.follow && options.collections).then_some(&request.rendezvous)
 }
 
-/// Whether this process was forked off one in which this library was at work, without an exec since.
+/// Whether this process was forked, without an exec since, from one in which this library was
+/// active.
 pub(crate) fn is_forked() -> bool {
     REQUEST.get().is_some_and(|request| !request.mark.is_mine())
 }
@@ -74,15 +75,15 @@ pub(crate) fn now_ns() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: writes to a place of ours.
+    // SAFETY: writes to a variable of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// Rings made in this process and its ancestors: also the number of the latest.
+/// Number of rings created in this process and its ancestors: also the number of the latest.
 static RINGS: AtomicU32 = AtomicU32::new(0);
 
-/// A ring of this process, with names for the texts and frames in it.
+/// A ring of this process, with numbers for the texts and frames in it.
 pub(crate) struct ProcessRing {
     producer: RingProducer,
     mark: OwnerMark,
@@ -90,24 +91,24 @@ pub(crate) struct ProcessRing {
     names: Mutex<RingNames>,
 }
 
-/// Where the ring of each role is: null before it is asked for. A child of a fork finds its parent's, whose mark
-/// is gone. Never freed: a thread may be writing.
+/// Pointer to the ring of each role: null before it is requested. A forked child finds its
+/// parent's, with the owner mark wiped. Never freed: a thread may be writing.
 static PYTHON: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
 static GPU: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Stands for a ring that could not be had; nothing is tried again, in children neither.
+/// Stands for a ring that could not be created; not retried, in children neither.
 fn refused() -> *mut ProcessRing {
     std::ptr::without_provenance_mut(align_of::<ProcessRing>())
 }
 
-/// This process's ring for a role, made and handed over at the first call; `None` where nobody asked for it or
-/// takes it.
+/// This process's ring for a role, created and handed over at the first call; `None` if gctrace did
+/// not request it or no longer listens.
 #[inline]
 pub(crate) fn ring(role: RingRole) -> Option<&'static ProcessRing> {
     existing_ring(role).or_else(|| first_ring(role))
 }
 
-/// The ring, if it has been made already.
+/// The ring, if it has been created already.
 #[inline]
 pub(crate) fn existing_ring(role: RingRole) -> Option<&'static ProcessRing> {
     let pointer = place(role).load(Ordering::Acquire);
@@ -146,7 +147,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
     let (pointer, descriptor) = made?;
     if exchanged.is_err() {
-        // SAFETY: made above and not published: another thread was faster.
+        // SAFETY: created above and not published: another thread was faster.
         drop(unsafe { Box::from_raw(pointer) });
         return existing_ring(role);
     }
@@ -164,10 +165,10 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     Some(unsafe { &*pointer })
 }
 
-/// Whether allocations are counted in the ring for Python.
+/// Whether allocations are counted in the Python ring.
 static COUNTS_ALLOCATIONS: AtomicBool = AtomicBool::new(false);
 
-/// Allocations are counted from now on, in this process and in those that are forked off.
+/// Counts allocations from now on, in this process and in forked children.
 pub(crate) fn count_allocations() {
     COUNTS_ALLOCATIONS.store(true, Ordering::Relaxed);
     if let Some(ring) = existing_ring(RingRole::Python) {
@@ -190,13 +191,13 @@ fn make(role: RingRole, options: &InjectOptions) -> Option<(ProcessRing, OwnedFd
 }
 
 impl ProcessRing {
-    /// Tells it from all other rings of this process and its ancestors; from 1.
+    /// Distinguishes it from all other rings of this process and its ancestors; from 1.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Puts a record in; `false`, and counted as lost, if there is no room.
+    /// Pushes a record; returns `false`, and counts it as lost, if there is no room.
     #[inline]
     pub(crate) fn push(&self, record: &RingRecord) -> bool {
         self.producer.push(record)
@@ -207,14 +208,14 @@ impl ProcessRing {
         self.producer.lose(kind, count);
     }
 
-    /// For counting allocations.
+    /// The producer, for counting allocations.
     #[inline]
     pub(crate) fn producer(&self) -> &RingProducer {
         &self.producer
     }
 
-    /// The number of a text, which is written before it is first used; [`NO_TEXT`] where there is no room, in the
-    /// ring (counted as lost) or among the names.
+    /// The number of a text, which is written before it is first used; [`NO_TEXT`] if there is no
+    /// room in the ring (counted as lost) or among the names.
     pub(crate) fn text(&self, text: &str) -> TextId {
         let Some(mut names) = self.names() else {
             return NO_TEXT;
@@ -234,7 +235,7 @@ impl ProcessRing {
         id
     }
 
-    /// The number of a frame below a caller's (0: none); 0 where there is no room.
+    /// The number of a frame below a caller's (0: none); 0 if there is no room.
     pub(crate) fn frame(&self, parent: u32, function: TextId, file: TextId, line: u32) -> u32 {
         let Some(mut names) = self.names() else {
             return 0;
@@ -270,11 +271,11 @@ impl ProcessRing {
     }
 }
 
-/// The calling thread's id, as the kernel names it.
+/// The calling thread's kernel id.
 #[inline]
 pub(crate) fn tid() -> u32 {
     thread_local! {
-        /// With the number of the latest ring: a fork makes a new one before it asks here.
+        /// Tagged with the number of the latest ring: a fork creates a new one before it asks here.
         static KNOWN: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
     }
     let latest = RINGS.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! CPython: its collections, its allocations.
+//! CPython: its collections and its allocations.
 //!
-//! - `start`, `late`: being there when an interpreter comes up;
+//! - `start`, `late`: finding interpreters as they start;
 //! - `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
-//! - `frames`, `raw_frame`: the lines;
+//! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `api`, `object`: CPython's C API.
 
@@ -33,7 +33,8 @@ use std::ffi::CStr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
-/// Hooks into the interpreter whose lock is held. No exception is set before, and none is afterwards.
+/// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
+/// set before or after.
 fn install(api: &'static PythonApi) {
     let Some(options) = options() else { return };
     if options.allocations {
@@ -54,7 +55,7 @@ fn install(api: &'static PythonApi) {
     }
 }
 
-/// Writes which CPython this is, once for each ring.
+/// Writes which CPython this is, once per ring.
 fn report_interpreter(api: &PythonApi, ring: &ProcessRing) {
     static REPORTED_TO: AtomicU32 = AtomicU32::new(0);
     if REPORTED_TO.swap(ring.number(), Ordering::Relaxed) == ring.number() {
@@ -68,7 +69,7 @@ fn report_interpreter(api: &PythonApi, ring: &ProcessRing) {
     });
 }
 
-/// The file that holds the interpreter, as the loader was told it.
+/// The file that contains the interpreter, by the loader's name for it.
 fn file_of(api: &PythonApi) -> &'static CStr {
     let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr fills it or leaves it zeroed, and both are valid values.

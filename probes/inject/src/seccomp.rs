@@ -1,12 +1,14 @@
-//! Whether this process may be killed for a system call that gctrace makes and the program would not.
+//! Whether this process may be killed for a system call that gctrace makes and the program would
+//! not.
 //!
-//! What a seccomp filter does with a call cannot be asked, and trying it in a child needs calls of its own. But
-//! filters are inherited and never go: a process that has as many as gctrace has the same ones, and gctrace made the
-//! same calls and lives. That holds in containers, whose filter gctrace is under as well.
+//! What a seccomp filter does with a call cannot be queried, and trying it in a child needs system
+//! calls of its own. But filters are inherited and never removed: a process with as many as gctrace
+//! has the same ones, and gctrace made the same calls and survived. That also holds in containers,
+//! whose filter applies to gctrace as well.
 
 use std::io::Read;
 
-/// Whether there are filters that gctrace is not under, or that cannot be known.
+/// Whether there are filters that do not apply to gctrace, or their number is unknown.
 pub(crate) fn is_confined(filters_of_gctrace: u32) -> bool {
     if filters_of_gctrace == u32::MAX {
         return false;

@@ -1,4 +1,4 @@
-//! Allocations as the library counts them, against a known number.
+//! Allocations counted by the library, against a known number.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -11,7 +11,8 @@ use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 use gctrace_ring::class_of;
 
-/// Allocates COUNT blocks of SIZE bytes in each of THREADS threads by domain, by calloc and by realloc too.
+/// Allocates COUNT blocks of SIZE bytes in each of THREADS threads per domain, also by calloc and
+/// by realloc.
 const SCRIPT: &str = r"
 import ctypes, sys, threading
 size, count, threads = map(int, sys.argv[1:])
@@ -37,7 +38,7 @@ for worker in workers:
 for worker in workers:
     worker.join()
 ";
-/// Of each count: two domains, four allocations each.
+/// Each count covers two domains with four allocations each.
 const EACH: u64 = 8;
 
 fn counting() -> InjectOptions {
@@ -69,9 +70,9 @@ fn as_many_as_were_asked_for() {
         };
         let expected = 10 * 4 * EACH;
         let large = (expected, expected * LARGE as u64);
-        // An interpreter without ctypes cannot run this: that is no pass.
+        // An interpreter without ctypes cannot run this: that must not count as a pass.
         assert_eq!(ask(LARGE, 10, 4), large, "{}", python.name);
-        // Small ones by the difference of two runs: the interpreter has some of its own.
+        // Small sizes by the difference of two runs: the interpreter allocates some itself.
         let (few, many) = (ask(SMALL, 100, 1), ask(SMALL, 5_100, 1));
         let difference = (many.0 - few.0).abs_diff(5_000 * EACH);
         assert!(difference <= 4, "{}: {difference}", python.name);
@@ -103,10 +104,10 @@ fn other_allocators_go_on_to_work() {
 }
 
 #[test]
-fn a_forked_childs_table_begins_at_zero() {
+fn a_forked_childs_table_starts_at_zero() {
     let script = "import os\nkept = [bytearray(3000) for _ in range(10000)]\nif os.fork() == 0:\n \
                   more = [bytearray(3000) for _ in range(100)]\n os._exit(0)\nos.wait()\nprint(os.getpid())";
-    for python in interpreters("a_forked_childs_table_begins_at_zero") {
+    for python in interpreters("a_forked_childs_table_starts_at_zero") {
         let run = run(counting(), &mut python.command(script));
         let parent = run.numbers()[0] as u32;
         let of = |parents: bool| {
@@ -129,8 +130,8 @@ fn a_forked_childs_table_begins_at_zero() {
 }
 
 #[test]
-fn said_when_it_begins() {
-    for python in interpreters("said_when_it_begins") {
+fn reported_when_it_starts() {
+    for python in interpreters("reported_when_it_starts") {
         let only = InjectOptions {
             collections: false,
             ..counting()

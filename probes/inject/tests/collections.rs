@@ -1,4 +1,4 @@
-//! Collections as the library tells them, against what the interpreter itself says.
+//! Collections reported by the library, against the interpreter's own record.
 
 #![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
@@ -11,7 +11,7 @@ use common::run;
 use gctrace_ring::HookState;
 use gctrace_ring::InjectOptions;
 
-/// Notes each collection from its own callback, and the statistics at its first and last line.
+/// Records each collection from its own callback, and the statistics at its first and last line.
 const TRUTH: &str = r"
 import gc
 class Node: pass
@@ -47,7 +47,7 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
     };
     let (by_generation, stats) = by_generation.split_at(3);
     let pauses = seen.pauses();
-    // Those before the script's first line and after its last are ours alone.
+    // Those before the script's first line and after its last are known only to us.
     let own: Vec<_> = pauses
         .windows(*count as usize)
         .filter(|window| window.iter().map(|pause| pause.collected).sum::<u64>() == *collected)

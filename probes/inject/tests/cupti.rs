@@ -16,7 +16,7 @@ use gctrace_ring::InjectOptions;
 use gctrace_ring::RingRecord;
 use std::collections::BTreeSet;
 
-/// Rounds of each thread: enough for several buffers and flushes.
+/// Rounds per thread: enough for several buffers and flushes.
 const ROUNDS: usize = 1500;
 
 fn check(recorded: &Recorded, version: i64) {

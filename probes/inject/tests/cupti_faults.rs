@@ -1,4 +1,4 @@
-//! Whatever CUPTI does: it is said once, and the program ends as it would have.
+//! Whatever CUPTI does: it is reported once, and the program ends as it would have without gctrace.
 
 #![expect(
     clippy::expect_used,
@@ -21,7 +21,7 @@ use gctrace_ring::InjectOptions;
 use gctrace_ring::RingRecord;
 use std::os::unix::process::ExitStatusExt;
 
-/// What a program plays, and says: its output must come through.
+/// Work that a program plays, with output that must come through.
 fn play(_: &std::path::Path) {
     work::everything(200);
     println!("the program's own words");
@@ -33,7 +33,7 @@ fn with_fault(test: &str, fault: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// The program ended well, and nothing but this state was said, once.
+/// The program ended well, and nothing but this state was reported, once.
 fn check_refused(recorded: &Recorded, state: CuptiState, code: i64) {
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
@@ -53,8 +53,8 @@ fn somebody_else_has_subscribed() {
 }
 
 #[test]
-fn cupti_is_not_initialised() {
-    if let Some(recorded) = with_fault("cupti_is_not_initialised", "cupti-15") {
+fn cupti_is_not_initialized() {
+    if let Some(recorded) = with_fault("cupti_is_not_initialized", "cupti-15") {
         check_refused(&recorded, CuptiState::NoDriver, 15);
     }
 }
@@ -80,7 +80,7 @@ fn it_is_left_to_the_program() {
     }
 }
 
-/// As torch.profiler does: that must succeed.
+/// Like torch.profiler: must succeed.
 fn subscribe_as_a_profiler() {
     use common::gpu::c;
     let path = common::libraries().join("libcupti.so.12");
@@ -148,7 +148,7 @@ fn the_wrong_clock_is_converted() {
     assert!((1..1_000_000).contains(&error_ns), "{error_ns} ns");
     let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
     assert_eq!(truth.len(), seen.len());
-    // The same work by correlation id and start; one call may have asked for several kernels.
+    // The same work by correlation id and start; one call may have enqueued several kernels.
     let key = |work: &truth::Work| (work.5, work.3);
     let (mut truth, mut seen): (Vec<_>, Vec<_>) =
         (truth.into_iter().collect(), seen.into_iter().collect());
@@ -207,7 +207,7 @@ fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
     };
     assert!(recorded.status.success(), "{}", recorded.output);
     let ring = recorded.ring();
-    assert_eq!(ring.dropped(), 5, "they were told as missing");
+    assert_eq!(ring.dropped(), 5, "they were reported as missing");
     let calls = truth::calls_of_ring(ring);
     assert_eq!(
         calls
@@ -222,7 +222,8 @@ fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
     ));
 }
 
-/// NVIDIA's own library where there is no driver: `CUPTI_LIBRARY=.../libcupti.so.12 cargo test`.
+/// NVIDIA's own library on a machine without a driver:
+/// `CUPTI_LIBRARY=.../libcupti.so.12 cargo test`.
 #[test]
 fn the_real_cupti_without_a_driver() {
     let Some(cupti) = std::env::var_os("CUPTI_LIBRARY") else {

@@ -1,4 +1,4 @@
-//! Forks, kills, exits in the middle, and processes that CUDA was not told to inject.
+//! Forks, kills, exits in the middle, and processes into which CUDA did not load the library.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
@@ -24,7 +24,8 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Longest a killed program may have gone unheard, by our flush thread's clock, on a machine that does other work too.
+/// Longest time without a flush before a kill, by our flush thread's clock, on a machine that does
+/// other work too.
 const INTERVAL_NS: u64 = 300_000_000;
 
 fn now_ns() -> u64 {
@@ -32,7 +33,7 @@ fn now_ns() -> u64 {
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// Runs `play` in a forked child and waits; its status.
+/// Runs `play` in a forked child and waits for it; returns its status.
 fn in_a_child(play: impl FnOnce() -> i32, by_exit: bool) -> i32 {
     // SAFETY: the test's other thread only waits; the child ends below.
     let child = unsafe { libc::fork() };
@@ -78,8 +79,8 @@ fn a_child_never_flushes_its_parents_records() {
 }
 
 #[test]
-fn children_that_initialise_cuda_themselves_are_recorded() {
-    let test = "children_that_initialise_cuda_themselves_are_recorded";
+fn children_that_initialize_cuda_themselves_are_recorded() {
+    let test = "children_that_initialize_cuda_themselves_are_recorded";
     let Some(recorded) = recorded(test, &[], &options(), |_| {
         for rounds in [20, 30] {
             let play = || {
@@ -103,7 +104,7 @@ fn children_that_initialise_cuda_themselves_are_recorded() {
     assert_eq!(seen, truth);
 }
 
-/// Works for ever.
+/// Works forever.
 fn play_for_ever() {
     let gpu = Gpu::ready();
     let (kernel, stream) = (gpu.kernel(20_000), gpu.stream());
@@ -145,7 +146,7 @@ fn a_killed_program_loses_one_interval_at_most() {
         "all that had ended by the last flush is there"
     );
     assert!(seen.len() > 100);
-    // Flushes come when they should: how much is lost is how long ago the last one was.
+    // Flushes happen on schedule: what is lost depends on how long ago the last one was.
     let gaps = ring
         .flushed_ns()
         .windows(2)
@@ -223,7 +224,7 @@ fn without_a_listener_nothing_is_tried() {
     );
 }
 
-/// A driver that has no CUPTI of its own: what is said where its folder holds this instead.
+/// A driver without a CUPTI: what is reported if its folder contains this instead.
 fn with_the_driver_alone(test: &str, cupti: Option<&Path>) -> Option<Recorded> {
     if common::playing().is_some() {
         let driver = std::env::var_os("ALONE").expect("set below");
@@ -292,7 +293,7 @@ fn children_that_are_not_followed_see_nothing_of_us() {
             "{environment}"
         );
         let gpu = Gpu::ready();
-        // The driver is looked for every 20 ms.
+        // The driver is polled for every 20 ms.
         std::thread::sleep(Duration::from_millis(500));
         return work::stream(&gpu, 5_000, 300);
     }

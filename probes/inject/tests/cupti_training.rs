@@ -1,4 +1,5 @@
-//! Training in Python, several ranks of it, seen as gctrace sees it: all work of every process, its output unharmed.
+//! Training in Python, with several ranks, as gctrace sees it: all work of every process, with
+//! output unchanged.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
@@ -22,7 +23,7 @@ const SCRIPT: &str = concat!(
     "/../../examples/train_simgpu.py"
 );
 
-/// `None`, said in the output, where there is no Python.
+/// `None`, reported in the output, if there is no Python.
 fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
     if Command::new("python3")
         .arg("-c")
@@ -54,7 +55,7 @@ fn train(arguments: &[&str], options: &InjectOptions) -> Option<Recorded> {
     Some(recorded)
 }
 
-/// Each ring has the work of its process.
+/// Each ring contains the work of its process.
 fn check(recorded: &Recorded, processes: usize) {
     assert_eq!(recorded.rings.len(), processes);
     for ring in &recorded.rings {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program, built; `None`, said, where there is no C compiler.
+/// The built program; `None`, which is reported, without a C compiler.
 fn program(folder: &Path) -> Option<PathBuf> {
     let program = folder.join("late");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/late.c");
@@ -29,7 +29,7 @@ fn program(folder: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// A library that needs `library` and has nothing of its own, as plugins of servers and editors do.
+/// A library that only needs `library`, like plugins of servers and editors.
 fn plugin(folder: &Path, library: &Path) -> PathBuf {
     let plugin = folder.join("plugin.so");
     let source = folder.join("empty.c");
@@ -47,13 +47,13 @@ fn plugin(folder: &Path, library: &Path) -> PathBuf {
 }
 
 #[test]
-fn libpython_loaded_late_initialised_twice() {
+fn libpython_loaded_late_initialized_twice() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = program(folder.path()) else {
         return;
     };
     let mut tried = 0;
-    for python in interpreters("libpython_loaded_late_initialised_twice") {
+    for python in interpreters("libpython_loaded_late_initialized_twice") {
         let ask = "import sys, sysconfig as s; print(sys.base_prefix); \
                    print(s.get_config_var('LIBDIR') + '/' + (s.get_config_var('INSTSONAME') or ''))";
         let printed = python.command(ask).output_in_time().unwrap();

@@ -1,4 +1,4 @@
-//! Processes and interpreters that come, go, fork, are killed, or take the hook out.
+//! Processes and interpreters that start, exit, fork, are killed, or remove the hook.
 
 mod common;
 
@@ -21,7 +21,8 @@ fn full(ring: &SeenRecords) -> usize {
 
 #[test]
 fn forked_children_have_rings_of_their_own() {
-    // A child that collects and ends normally, one that leaves by os._exit without any collection, a grandchild.
+    // A child that collects and ends normally, one that exits by os._exit without any collection, a
+    // grandchild.
     let script = r"
 import gc, os
 gc.disable()
@@ -59,7 +60,7 @@ os._exit(0)
         assert_eq!(count(parent), 5, "{}", python.name);
         assert_eq!(count(grandchild), 7, "{}", python.name);
         assert_eq!(count(second), 0, "{}", python.name);
-        // Its own five, and what the interpreter does at its end.
+        // Its own five, and those of the interpreter at its end.
         assert!(
             (5..=9).contains(&count(first)),
             "{}: {}",
@@ -153,7 +154,7 @@ for thread in threads: thread.join()
     }
 }
 
-/// Generated code that triggered a collection, and that nothing of the program references any more.
+/// Generated code that triggered a collection, and is no longer referenced by the program.
 const DEAD_CODE: &str = r"
 import gc, weakref
 gc.disable()
@@ -181,7 +182,7 @@ fn code_dies_as_it_does_untraced() {
     }
 }
 
-/// Subinterpreters by the names their module had, with locks of their own and without.
+/// Subinterpreters by the names their module had, with their own locks and without.
 const SUBINTERPRETERS: &str = r"
 import sys
 try:
@@ -227,7 +228,8 @@ fn subinterpreters_by_their_ids() {
         let ring = run.only();
         let ids = run.numbers();
         if python.version < (3, 10, 0) {
-            // 3.8: one state for all. 3.9: states of their own, which read no callbacks.
+            // 3.8: one state for all. 3.9: a state for each, but their collectors read no
+            // callbacks.
             eprintln!("{}: {:?}", python.name, ring.hooks());
             continue;
         }
@@ -236,7 +238,7 @@ fn subinterpreters_by_their_ids() {
             let own =
                 pauses.filter(|pause| pause.interpreter as u64 == id && pause.generation == 2);
             let count = own.count();
-            // Its own, and what it does at its end.
+            // Its own, and those at its end.
             assert!(
                 (index + 1..=index + 4).contains(&count),
                 "{} {id}: {count} {:?} {:?}",
@@ -323,8 +325,9 @@ fn taken_out_and_kept_is_counted_at_the_end() {
         assert_eq!(run.errors, "", "{}", python.name);
         let hooks = run.only().hooks();
         let printed: Vec<_> = hooks.iter().map(|hook| (hook.0, hook.2)).collect();
-        // The incremental collector's statistics leave out what only marks. 3.8 also counts collections without
-        // callbacks (at the ends of subinterpreters), so there nothing can be said.
+        // The incremental collector's statistics leave out increments that only mark. 3.8 also
+        // counts collections without callbacks (at the ends of subinterpreters), so it cannot be
+        // checked there.
         let missed = match python.version {
             (3, 8, _) => continue,
             _ if python.is("incremental") => 8,
@@ -335,8 +338,9 @@ fn taken_out_and_kept_is_counted_at_the_end() {
     }
 }
 
-/// What the program sees of the young generation's count is what an empty Python callback costs it (the dictionary
-/// that CPython hands to callbacks), however deep the stack and however long the collection.
+/// The program sees the young generation's count change only by what an empty Python callback costs
+/// (the dictionary that CPython passes to callbacks), however deep the stack and however long the
+/// collection.
 #[test]
 fn the_count_of_the_young_generation_is_left_alone() {
     const SCRIPT: &str = "
@@ -349,7 +353,7 @@ garbage = [[] for _ in range(200_000)]
 gc.collect()
 print(max(counted(depth) for depth in (0, 1, 20, 100)))";
     for python in interpreters("the_count_of_the_young_generation_is_left_alone") {
-        // Their counts are of all threads, and as of some time ago.
+        // Their counts cover all threads, and lag behind.
         if python.is("free-threaded") {
             continue;
         }

@@ -1,8 +1,9 @@
-//! Why a process hands over no ring, where it or its parent knows: one byte each in a file beside the socket.
+//! Why a process hands over no ring, if it or its parent knows: one byte each in a file next to the
+//! socket.
 //!
-//! For processes that must not make a ring or cannot: nothing here takes more than open(2), write(2) and close(2), which
-//! every program's loader and its output need as well. The file is of the programs' user, so what it says is counted
-//! and never believed further.
+//! For processes that must not or cannot create a ring: nothing here needs more than open(2),
+//! write(2) and close(2), which every program's loader and its output use as well. The programs'
+//! user can write the file, so its entries are counted and not trusted further.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,28 +11,28 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
-/// The file's name, in the folder of the socket.
+/// The file's name, in the socket's folder.
 pub const ABSENCE_FILE: &str = "absent";
 
 /// Why a process hands over no ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Absence {
-    /// It runs under a seccomp filter that gctrace does not: a system call that the program would not have made may
-    /// kill it.
+    /// It runs under a seccomp filter that gctrace does not: a system call that the program would
+    /// not have made may kill it.
     Confined = b'c',
-    /// It was started with an environment without gctrace's variables.
+    /// It was started with an environment that lacks gctrace's variables.
     Environment = b'e',
-    /// Its variables are those of another gctrace.
+    /// Its variables belong to another gctrace.
     OtherGctrace = b'g',
 }
 
 impl Absence {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Confined, Self::Environment, Self::OtherGctrace];
 
-    /// Says so, in the file beside this socket; if that cannot be done, it is not. Allocates nothing: may be called
-    /// between fork and exec.
+    /// Appends the reason to the file next to this socket; a failure is ignored. Allocates nothing:
+    /// may be called between fork and exec.
     pub fn report(self, rendezvous: &[u8]) {
         let mut path = [0_u8; 256];
         let folder = rendezvous.iter().rposition(|byte| *byte == b'/');
@@ -58,12 +59,12 @@ impl Absence {
     }
 }
 
-/// How often the file says what, in the order of [`Absence::ALL`].
+/// Number of entries per reason, in the order of [`Absence::ALL`].
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn absences(file: &std::fs::File) -> io::Result<[u64; Absence::ALL.len()]> {
-    /// More are not counted: a program may write without end.
+    /// Maximum number of bytes counted: a program may write without end.
     const MAX_BYTES: u64 = 1 << 20;
     let mut counts = [0; Absence::ALL.len()];
     let mut bytes = [0; 4096];
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_counted() {
+    fn entries_are_counted() {
         let folder = std::env::temp_dir().join(format!("gctrace-absence-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join(ABSENCE_FILE);

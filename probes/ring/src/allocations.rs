@@ -1,21 +1,22 @@
 //! Size classes of allocations.
 
-/// Number of size classes: 32 of 16 bytes each, as pymalloc has for up to 512 bytes (Objects/obmalloc.c,
-/// `ALIGNMENT`, since CPython 3.8), powers of two up to 512 MiB, and one for all beyond.
+/// Number of size classes: 32 of 16 bytes each, like pymalloc's for up to 512 bytes
+/// (Objects/obmalloc.c, `ALIGNMENT`, since CPython 3.8), powers of two up to 512 MiB, and one for
+/// everything larger.
 pub const CLASSES: usize = 53;
 
 const SMALL: usize = 32;
 
-/// Totals of a size class, or of all.
+/// Totals of one size class, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocationTotals {
     /// Allocations.
     pub count: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
 }
 
-/// The class of a size in bytes: 1 - 16 is 0 (and 0 as well), 17 - 32 is 1, ...
+/// The class of a size in bytes: 0 for 0 - 16, 1 for 17 - 32, ...
 #[must_use]
 #[inline]
 pub fn class_of(size: usize) -> usize {
@@ -27,7 +28,7 @@ pub fn class_of(size: usize) -> usize {
     if class < CLASSES { class } else { CLASSES - 1 }
 }
 
-/// The largest size of a class in bytes; `None` for the last, which has none.
+/// The largest size of a class in bytes; `None` for the last, which is unbounded.
 #[must_use]
 pub fn largest_of_class(class: usize) -> Option<u64> {
     match class {

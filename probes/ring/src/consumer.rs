@@ -16,22 +16,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Why a ring that was offered is not read.
+/// Why an offered ring is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingOpenError {
-    /// It could shrink under the reader, or the descriptor is no memory at all.
+    /// It could shrink under the reader, or the descriptor is not memory.
     NotSealed,
-    /// Its length is not that of the ring that was asked for.
+    /// Its length is not that of the requested ring.
     Length {
-        /// In bytes.
+        /// Actual length in bytes.
         bytes: u64,
     },
-    /// It is of another version of gctrace, or no ring.
+    /// It is from another version of gctrace, or not a ring.
     Version {
         /// Its first eight bytes.
         magic: [u8; 8],
     },
-    /// The kernel does not map it.
+    /// The kernel refused to map it.
     Map,
 }
 
@@ -42,13 +42,13 @@ impl fmt::Display for RingOpenError {
             Self::Length { bytes } => {
                 write!(
                     formatter,
-                    "{bytes} bytes are not the length of the ring that was asked for"
+                    "{bytes} bytes are not the length of the requested ring"
                 )
             }
             Self::Version { magic } => {
                 write!(
                     formatter,
-                    "it begins with {:?}",
+                    "it starts with {:?}",
                     String::from_utf8_lossy(magic)
                 )
             }
@@ -59,37 +59,38 @@ impl fmt::Display for RingOpenError {
 
 impl std::error::Error for RingOpenError {}
 
-/// What one look at a ring found.
+/// Result of draining a ring once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingRead {
-    /// Records handed out.
+    /// Number of records delivered.
     pub records: u64,
-    /// Records that make no sense, or were begun by a thread that died within.
+    /// Number of records that are invalid, or that a thread started and died within.
     pub damaged: u64,
-    /// The next record is being written, or its writer is held up: look again.
+    /// The next record is being written, or its writer is delayed: poll again.
     pub is_waiting: bool,
 }
 
-/// How long a record that was begun may keep back those behind it. Its writer needs nanoseconds; one that is
-/// preempted in between, milliseconds; one that was killed alone (by a signal handler that ends its thread) never
+/// How long a started record may block those behind it. Its writer needs nanoseconds; one preempted
+/// in between, milliseconds; one killed alone (by a signal handler that ends its thread) never
 /// finishes.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// A run of so many records that were begun and not finished is no process that died, which leaves one for each of
-/// its threads, but memory that lies: what comes after is not looked at.
+/// Maximum length of a run of started, unfinished records. A process that died leaves at most one
+/// per thread; a longer run is invalid memory, and what follows is not read.
 const LONGEST_GAP: u64 = 1000;
 
-/// A ring of another process.
+/// The reading end of another process's ring.
 pub struct RingConsumer {
     mapping: RingMapping,
     tail: u64,
-    /// The record that keeps back others, and since when.
+    /// The record that blocks others, and since when.
     stuck: Option<(u64, Instant)>,
 }
 
 impl RingConsumer {
-    /// Maps the ring of `records` slots behind a descriptor, which may be closed afterwards. The size is what this
-    /// process was asked to make, not what the memory says: a sparse file of 1 GiB costs its owner nothing.
+    /// Maps the ring of `records` slots behind a descriptor, which may be closed afterwards. The
+    /// size is the one this process was asked to create, not what the memory contains: a sparse
+    /// file of 1 GiB costs its owner nothing.
     ///
     /// # Errors
     /// [`RingOpenError`] if it is not a ring of this size that can be read safely.
@@ -119,8 +120,8 @@ impl RingConsumer {
         })
     }
 
-    /// Hands out what was written since the last look, in the order of reservation, at most one ringful.
-    /// `dead`: the process that wrote has ended, so that what it began to write stays unfinished.
+    /// Delivers what was written since the last call, in the order of reservation, at most one
+    /// ringful. `dead`: the writing process has exited, so records that it started stay unfinished.
     pub fn read(
         &mut self,
         dead: bool,
@@ -153,13 +154,13 @@ impl RingConsumer {
             }
             self.tail = self.tail.wrapping_add(1);
         }
-        // Release: the slots were read before they are given back.
+        // Release: the slots were read before they are freed.
         let given_back = &self.mapping.header().tail;
         given_back.store(self.tail, Ordering::Release);
         read
     }
 
-    /// A record of that number; `None` if it is not finished.
+    /// The record with that number; `None` if it is not finished.
     fn words_at(&self, number: u64) -> Option<[u64; PAYLOAD_WORDS]> {
         let slot = self.mapping.slot(number);
         let is_finished = slot.sequence.load(Ordering::Acquire) == number.wrapping_add(1);
@@ -170,8 +171,8 @@ impl RingConsumer {
         })
     }
 
-    /// Whether the next record has kept back a finished one for too long. Where there is none, as in a process that
-    /// is stopped, nothing is kept back.
+    /// Whether the next record has blocked a finished one for too long. If there is no finished
+    /// one, as in a stopped process, nothing is blocked.
     fn is_stuck(&mut self, end: u64) -> bool {
         let number = self.tail;
         let since = match self.stuck {
@@ -187,15 +188,15 @@ impl RingConsumer {
             && (0..scanned).any(|at| self.words_at(behind.wrapping_add(at)).is_some())
     }
 
-    /// Records that found the ring full, since the begin.
+    /// Number of records that found the ring full, since the start.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
         let lost = &self.mapping.header().lost;
         LostRecords(lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
     }
 
-    /// Allocations by size class since the moment returned with them (CLOCK_MONOTONIC ns), and frees; `None`
-    /// where they are not counted.
+    /// Allocations by size class since the timestamp returned with them (CLOCK_MONOTONIC ns), and
+    /// frees; `None` if they are not counted.
     #[must_use]
     pub fn allocations(&self) -> Option<(u64, [AllocationTotals; CLASSES], u64)> {
         let table = self.mapping.allocations();
@@ -214,7 +215,7 @@ impl RingConsumer {
     }
 }
 
-/// Bytes of the memory, which cannot shrink.
+/// Length of the memory in bytes; sealed, so it cannot shrink.
 fn length(descriptor: i32) -> Result<u64, RingOpenError> {
     // SAFETY: an all-zero stat is valid, and the call fills it.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,6 +1,6 @@
 //! The shared memory: a page of counters, the table of allocations, the slots.
 //!
-//! Everything in it is atomic: both processes write while the other reads.
+//! Everything in it is atomic: one process writes while the other reads.
 
 use crate::allocations::CLASSES;
 use std::sync::atomic::AtomicU64;
@@ -8,94 +8,94 @@ use std::sync::atomic::AtomicU64;
 /// First eight bytes; the digit is the version of this layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING1");
 
-/// Slots of a process's ring for Python: 1 MiB. At 100,000 collections a second (two records each) and
-/// a reader that looks every 40 ms, 8,000 are in use.
+/// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
+/// a reader that polls every 40 ms, 8,000 are in use.
 pub const PYTHON_RECORDS: usize = 1 << 14;
 
-/// Slots of its ring for GPU work, made when CUDA comes up: 16 MiB. CUPTI hands over whole buffers, of some
-/// ten thousand records, at once.
+/// Slots of its GPU ring, created when CUDA is initialized: 16 MiB. CUPTI delivers whole buffers,
+/// of some ten thousand records, at once.
 pub const GPU_RECORDS: usize = 1 << 18;
 
-/// No ring is larger: 1 GiB.
+/// Maximum size of a ring: 1 GiB.
 pub(crate) const MAX_RECORDS: u32 = 1 << 24;
 
-/// The header has a page of its own.
+/// Size of the header: a page of its own.
 pub(crate) const HEADER_BYTES: usize = 4096;
-/// Counters of allocations: one page.
+/// Size of the allocation counters: one page.
 pub(crate) const ALLOCATIONS_BYTES: usize = 4096;
-/// Of one record, its sequence number included.
+/// Size of one record, including its sequence number.
 pub(crate) const SLOT_BYTES: usize = 64;
-/// Words of a record's own.
+/// Number of payload words per record.
 pub(crate) const PAYLOAD_WORDS: usize = 7;
 
-/// Bytes of the memory for so many records.
+/// Size of the memory for this many records, in bytes.
 pub(crate) const fn bytes(records: usize) -> usize {
     HEADER_BYTES + ALLOCATIONS_BYTES + records * SLOT_BYTES
 }
 
-/// Kinds of records that can be lost, as the user is told of them.
+/// Kinds of records that can be lost, as reported to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LostKind {
     /// Collections.
     Pauses,
     /// Names, lines of code, states.
     Descriptions,
-    /// Kernels, copies, fills, waits on the GPU.
+    /// Kernels, copies, fills, synchronizations.
     GpuWork,
-    /// Calls of CUDA.
+    /// CUDA calls.
     Calls,
 }
 
 impl LostKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls];
 }
 
-/// Records that found the ring full, by kind.
+/// Numbers of records that found the ring full, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostRecords(pub(crate) [u64; LostKind::ALL.len()]);
 
 impl LostRecords {
-    /// How many of that kind.
+    /// The number of that kind.
     #[must_use]
     pub fn of(&self, kind: LostKind) -> u64 {
         self.0.get(kind as usize).copied().unwrap_or(0)
     }
 
-    /// How many together.
+    /// The sum over all kinds.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 }
 
-/// At the begin of the memory. Producers and consumer write different cache lines of it.
+/// At the start of the memory. Producers and consumer write different cache lines of it.
 #[repr(C)]
 pub(crate) struct RingHeader {
     pub(crate) magic: AtomicU64,
-    /// Slots: a power of two.
+    /// Number of slots: a power of two.
     pub(crate) records: AtomicU64,
     _read_only: [AtomicU64; 6],
-    /// Records reserved since the begin.
+    /// Number of records reserved since the start.
     pub(crate) head: AtomicU64,
     _producers: [AtomicU64; 7],
-    /// Records read and given back.
+    /// Number of records read and freed.
     pub(crate) tail: AtomicU64,
     _consumer: [AtomicU64; 7],
     pub(crate) lost: [AtomicU64; LostKind::ALL.len()],
 }
 
-/// Allocations by size class: how many, and their bytes.
+/// Number and bytes of allocations, by size class.
 #[repr(C)]
 pub(crate) struct AllocationTable {
     pub(crate) count: [AtomicU64; CLASSES],
     pub(crate) bytes: [AtomicU64; CLASSES],
-    /// Since when they are counted (CLOCK_MONOTONIC); 0: they are not.
+    /// Start of counting (CLOCK_MONOTONIC); 0: not counted.
     pub(crate) since_ns: AtomicU64,
     pub(crate) frees: AtomicU64,
 }
 
-/// One record. `sequence` is its number, counted from 1, once the rest is written.
+/// One record. `sequence` is its number, counted from 1, stored once the rest is written.
 #[repr(C, align(64))]
 pub(crate) struct RingSlot {
     pub(crate) sequence: AtomicU64,
@@ -107,7 +107,7 @@ const _: () = assert!(size_of::<AllocationTable>() <= ALLOCATIONS_BYTES);
 const _: () = assert!(size_of::<RingSlot>() == SLOT_BYTES);
 const _: () = assert!(PYTHON_RECORDS.is_power_of_two() && GPU_RECORDS.is_power_of_two());
 
-/// The memory, mapped. Unmapped when dropped.
+/// The mapped memory. Unmapped when dropped.
 pub(crate) struct RingMapping {
     base: *mut u8,
     bytes: usize,
@@ -153,11 +153,11 @@ impl RingMapping {
         unsafe { &*self.base.add(HEADER_BYTES).cast::<AllocationTable>() }
     }
 
-    /// The slot of the record of that number, counted from 0.
+    /// The slot of the record with that number, counted from 0.
     pub(crate) fn slot(&self, number: u64) -> &RingSlot {
         let at = number as usize & (self.records - 1);
         // SAFETY: `at` is below `records`, for which the mapping is long enough; slots are 64 bytes
-        // and begin at a page.
+        // and start at a page.
         unsafe { &*self.base.add(bytes(at)).cast::<RingSlot>() }
     }
 }

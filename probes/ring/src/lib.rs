@@ -1,5 +1,5 @@
-//! How `libgctrace_inject.so` tells gctrace what it saw: a ring of fixed-size records in memory that
-//! both share.
+//! How `libgctrace_inject.so` passes events to gctrace: a ring of fixed-size records in shared
+//! memory.
 //!
 //! ```text
 //! traced process                                  gctrace
@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Owns the memory's layout, the records, and the rendezvous. Knows nothing of Python, of CUPTI, or
-//! of what is made of the records. Depends on libc alone, because one side of it lives in programs of
-//! others: there nothing blocks, unwinds, or writes to the terminal.
+//! of how the records are used. Depends on libc alone, because one side of it runs inside other
+//! programs: there nothing blocks, unwinds, or writes to the terminal.
 //!
 //! - Lossy by counting: a full ring refuses a record and counts it ([`LostRecords`]).
-//! - The memory has no name, so no other user can open or replace it; the socket lies in a folder
-//!   that only its owner can enter. Sealed against shrinking, reading it can raise no SIGBUS.
+//! - The memory has no name, so no other user can open or replace it; the socket is in a folder
+//!   that only its owner can enter. Sealed against shrinking, it can be read without a SIGBUS.
 //! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]

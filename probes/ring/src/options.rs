@@ -1,34 +1,35 @@
-//! What gctrace asks of the injected library, in one environment variable.
+//! Options of the injected library, in one environment variable.
 
 use crate::layout::GPU_RECORDS;
 use crate::layout::MAX_RECORDS;
 use crate::layout::SLOT_BYTES;
 use std::fmt;
 
-/// Environment variable that holds the [`InjectOptions`].
+/// Environment variable that contains the [`InjectOptions`].
 pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 
-/// What the injected library is asked to do.
+/// What the injected library should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectOptions {
     /// Record collections.
     pub collections: bool,
-    /// Python frames to record where a pause begins; 0: none.
+    /// Python frames to record at the start of a pause; 0: none.
     pub stack_depth: u32,
     /// Count allocations.
     pub allocations: bool,
-    /// Record GPU work and the calls that ask for it, by CUPTI.
+    /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,
-    /// Of calls, leave out all but those that wait, copy or fill (`--cuda sync`).
+    /// Of calls, record only those that synchronize, copy or fill (`--cuda sync`).
     pub only_waits: bool,
     /// Leave CUPTI to the program's own profiler (`--gpu-yield`).
     pub yields: bool,
-    /// Slots of the ring for GPU work: a power of two.
+    /// Slots of the GPU ring: a power of two.
     pub gpu_records: u32,
-    /// Children are recorded too; if not, they find none of our variables in their environment.
+    /// Children are recorded too; if not, our variables are removed from their environment.
     pub follow: bool,
-    /// Seccomp filters that gctrace itself is under ([`seccomp_filters`](crate::seccomp_filters)); under more
-    /// the library keeps still. `u32::MAX`: never.
+    /// Number of seccomp filters that apply to gctrace itself
+    /// ([`seccomp_filters`](crate::seccomp_filters)); under more the library stays inactive.
+    /// `u32::MAX`: never.
     pub filters: u32,
 }
 
@@ -50,13 +51,13 @@ impl Default for InjectOptions {
 }
 
 impl InjectOptions {
-    /// So many bytes for the ring for GPU work, as nearly as a ring can have them.
+    /// Sets the size of the GPU ring to about this many bytes, as nearly as a ring can have them.
     #[must_use]
     pub fn gpu_ring_of(bytes: u32) -> u32 {
         power_of_two(bytes / SLOT_BYTES as u32)
     }
 
-    /// What the variable's value says; unknown words are passed over, missing ones are as in the default.
+    /// Parses the variable's value; unknown words are ignored, missing ones have their defaults.
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
         let mut options = Self::default();
@@ -84,8 +85,9 @@ impl InjectOptions {
     }
 }
 
-/// Seccomp filters that a process is under, from its `/proc/PID/status` (proc_pid_status(5)); `None` where it does not
-/// say. Kernels before 5.9 say only whether there are any, which counts as one.
+/// Number of seccomp filters that apply to a process, from its `/proc/PID/status`
+/// (proc_pid_status(5)); `None` if unknown. Kernels before 5.9 only state whether there are any,
+/// which counts as one.
 #[must_use]
 pub fn seccomp_filters(status: &[u8]) -> Option<u32> {
     let value = |name: &[u8]| {
@@ -102,14 +104,14 @@ pub fn seccomp_filters(status: &[u8]) -> Option<u32> {
     }
 }
 
-/// The nearest below that a ring can have.
+/// The nearest possible number of slots below.
 fn power_of_two(records: u32) -> u32 {
     /// 64 KiB.
     const LEAST: u32 = 1 << 10;
     1 << records.clamp(LEAST, MAX_RECORDS).ilog2()
 }
 
-/// The variable's value.
+/// Formats the variable's value.
 impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,12 +1,12 @@
-//! Whether this process is the one that made a ring, or a copy of it.
+//! Whether this process created a ring, or is a fork of the one that did.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// A mark that a process finds gone once it was forked off, however that was done.
+/// A mark that is wiped in forked children, however they were forked.
 ///
-/// A shared mapping is inherited: a child would write into its parent's ring. `getpid` at each record
-/// would tell, but is a system call; this is one load. `MADV_WIPEONFORK`: Linux 4.14.
+/// A shared mapping is inherited: a child would write into its parent's ring. Calling `getpid` for
+/// each record would work, but is a system call; this is one load. `MADV_WIPEONFORK`: Linux 4.14.
 pub struct OwnerMark(*const AtomicU64);
 
 // SAFETY: points to memory that is never unmapped and only accessed atomically.
@@ -18,7 +18,8 @@ const PAGE: usize = 4096;
 const MINE: u64 = 1;
 
 impl OwnerMark {
-    /// Marks this process. Never freed: a page for the life of the process. `None` if the kernel refuses.
+    /// Marks this process. Never freed: a page for the life of the process. `None` if the kernel
+    /// refuses.
     #[must_use]
     pub fn new() -> Option<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -28,7 +29,7 @@ impl OwnerMark {
         if page == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the page mapped above, which only this function knows of.
+        // SAFETY: the page mapped above, which only this function can access.
         if unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } != 0 {
             // SAFETY: as above.
             unsafe { libc::munmap(page, PAGE) };
@@ -39,7 +40,7 @@ impl OwnerMark {
         Some(mark)
     }
 
-    /// Whether this process made the mark.
+    /// Whether this process created the mark.
     #[must_use]
     #[inline]
     pub fn is_mine(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The writing side: any thread, no locks, no system calls but at the begin.
+//! The writing side: any thread, no locks, no system calls except at the start.
 
 use crate::LostKind;
 use crate::LostRecords;
@@ -19,9 +19,9 @@ pub struct RingProducer {
 }
 
 impl RingProducer {
-    /// Makes a ring of so many records (a power of two) and the descriptor by which gctrace gets at it, to be
-    /// closed once [`offer`](crate::offer)ed. System calls only: may be called between fork and exec. `None` if
-    /// the kernel refuses, for want of memory, say.
+    /// Creates a ring of this many records (a power of two), and the descriptor for gctrace, to be
+    /// closed once [`offer`](crate::offer)ed. System calls only: may be called between fork and
+    /// exec. `None` if the kernel refuses, for lack of memory, for example.
     #[must_use]
     pub fn create(records: usize) -> Option<(Self, OwnedFd)> {
         if !records.is_power_of_two() {
@@ -33,11 +33,12 @@ impl RingProducer {
         if descriptor < 0 {
             return None;
         }
-        // SAFETY: just handed out, nobody else owns it.
+        // SAFETY: just created, with no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let length = libc::off_t::try_from(bytes(records)).ok()?;
         let raw = descriptor.as_raw_fd();
-        // All of it is had now: a page that cannot be had later would be a SIGBUS in the program.
+        // Allocates all of it now: a page that cannot be allocated later would be a SIGBUS in the
+        // program.
         // SAFETY: system calls on a descriptor of ours.
         let refused = unsafe {
             libc::ftruncate(raw, length) != 0
@@ -58,7 +59,8 @@ impl RingProducer {
         Some((Self { mapping }, descriptor))
     }
 
-    /// Puts a record into the ring; `false`, and counted as lost ([`RingRecord::lost_kind`]), if it is full.
+    /// Pushes a record into the ring; returns `false`, and counts it as lost
+    /// ([`RingRecord::lost_kind`]), if it is full.
     pub fn push(&self, record: &RingRecord) -> bool {
         let words = record.encode();
         let Some(number) = self.reserve() else {
@@ -79,7 +81,7 @@ impl RingProducer {
         let header = self.mapping.header();
         let mut head = header.head.load(Ordering::Relaxed);
         loop {
-            // Acquire: what the reader read of the slot is over before it is written again.
+            // Acquire: the reader has finished reading the slot before it is written again.
             let tail = header.tail.load(Ordering::Acquire);
             if head.wrapping_sub(tail) >= self.mapping.records as u64 {
                 return None;
@@ -104,7 +106,7 @@ impl RingProducer {
         }
     }
 
-    /// What was lost so far.
+    /// The records lost so far.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
         LostRecords(
@@ -116,14 +118,14 @@ impl RingProducer {
         )
     }
 
-    /// Allocations are counted from now on.
+    /// Starts counting allocations.
     pub fn count_allocations_since(&self, now_ns: u64) {
         let table = self.mapping.allocations();
         table.since_ns.store(now_ns, Ordering::Relaxed);
     }
 
-    /// Counts an allocation. `alone`: no other thread can be counting at the same time, because the caller
-    /// holds the interpreter's lock; then this costs two plain additions.
+    /// Counts an allocation. `alone`: no other thread can be counting at the same time, because the
+    /// caller holds the interpreter's lock; then this costs two plain additions.
     #[inline]
     pub fn count_allocation(&self, size: usize, alone: bool) {
         let table = self.mapping.allocations();

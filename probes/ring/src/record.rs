@@ -1,7 +1,7 @@
-//! The records: at most seven words each, and how they lie in them.
+//! The records: at most seven words each.
 //!
-//! Times are nanoseconds of CLOCK_MONOTONIC, threads the kernel's ids as the process sees them. Text is sent
-//! once, in pieces, and named by a number from then on.
+//! Timestamps are nanoseconds of CLOCK_MONOTONIC, threads are kernel ids as seen by the process. A
+//! text is sent once, in pieces, and referenced by a number from then on.
 
 mod text;
 mod wire;
@@ -15,10 +15,10 @@ pub use text::pieces;
 use crate::LostKind;
 use std::fmt;
 
-/// Names a text of this ring, see [`TextPiece`].
+/// Number of a text of this ring, see [`TextPiece`].
 pub type TextId = u32;
 
-/// Words of a record that mean nothing.
+/// Words that are not a valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedRecord {
     /// Its first byte, the kind of record.
@@ -27,48 +27,45 @@ pub struct MalformedRecord {
 
 impl fmt::Display for MalformedRecord {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "a record of kind {} that makes no sense",
-            self.kind
-        )
+        write!(formatter, "a record of kind {} that is invalid", self.kind)
     }
 }
 
 impl std::error::Error for MalformedRecord {}
 
-/// A stretch of time; `end_ns` may be before `start_ns` in a damaged ring only.
+/// An interval; `end_ns` precedes `start_ns` in a damaged ring only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeInterval {
-    /// Begin.
+    /// First timestamp of the interval.
     pub start_ns: u64,
-    /// End.
+    /// Last timestamp of the interval.
     pub end_ns: u64,
 }
 
-/// What became of a hook in the interpreter.
+/// State of a hook in the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HookState {
-    /// Collections are seen from now on.
+    /// Collections are recorded from now on.
     Installed = 1,
-    /// The program had taken our entry out of `gc.callbacks`; it is back. Collections in between were missed:
-    /// `count` of them, as the collector's own statistics say.
+    /// The program had removed our entry from `gc.callbacks`; it was added again. In between,
+    /// `count` collections were missed, by the collector's own statistics.
     Restored = 2,
-    /// It was taken out again; it stays out.
+    /// It was removed again, and is not added any more.
     GivenUp = 3,
-    /// The interpreter does not let itself be hooked; `detail` says why.
+    /// The interpreter cannot be hooked; `detail` has the reason.
     Failed = 4,
     /// Allocations are counted from now on.
     CountingAllocations = 5,
-    /// They are not; `detail` says why.
+    /// Allocations are not counted; `detail` has the reason.
     NotCountingAllocations = 6,
-    /// The collector's own statistics count `count` collections of which our entry was not told, though it was in
-    /// its place: those of another collector (Nuitka's), or the program took it out, kept it and put it back.
+    /// The collector's own statistics contain `count` collections for which our entry was not
+    /// called, although it was in place: those of another collector (Nuitka's), or the program
+    /// removed it, kept it and restored it.
     Bypassed = 7,
 }
 
-/// What became of CUPTI.
+/// State of CUPTI recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CuptiState {
@@ -76,24 +73,24 @@ pub enum CuptiState {
     Recording = 1,
     /// There is no libcupti in the process or near its libraries.
     Absent = 2,
-    /// It lacks a function that is needed: `detail`.
+    /// It lacks a required function: `detail`.
     TooOld = 3,
-    /// Somebody else has subscribed (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39).
+    /// Another library has subscribed (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39).
     Busy = 4,
-    /// There is no driver, or it is not initialised (15, 999).
+    /// There is no driver, or it is not initialized (15, 999).
     NoDriver = 5,
-    /// A call failed: its name in `detail`, what it returned in `code`.
+    /// A call failed: its name in `detail`, its result in `code`.
     Refused = 6,
     /// Left to the program's own profiler (`--gpu-yield`).
     Yielded = 7,
-    /// GPU times are not CUPTI's own in our clock but calibrated against it; `code` is the largest
-    /// error in nanoseconds.
+    /// GPU timestamps are not CUPTI's own in our clock but calibrated against it; `code` is the
+    /// largest error in nanoseconds.
     Calibrated = 8,
-    /// Records of one kind cannot be had: the kind in `code`, why in `detail`.
+    /// Records of one kind are unavailable: the kind in `code`, the reason in `detail`.
     Partial = 9,
 }
 
-/// What a GPU did.
+/// Kind of GPU operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum GpuRecord {
@@ -107,48 +104,48 @@ pub enum GpuRecord {
     PeerCopy = 4,
 }
 
-/// Whose function was called.
+/// API layer of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ApiLayer {
-    /// libcuda's.
+    /// The driver, libcuda.
     Driver = 1,
-    /// libcudart's.
+    /// The runtime, libcudart.
     Runtime = 2,
 }
 
-/// Everything that the injected library says.
+/// Every record that the injected library emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingRecord {
     /// Part of a text.
     Text(TextPiece),
-    /// A Python frame, as a node of the tree of all stacks: named once, its caller before it.
+    /// A Python frame, as a node of the tree of all stacks: sent once, after its caller.
     Frame {
-        /// Names it, from 1.
+        /// Its number, from 1.
         id: u32,
-        /// The frame that called it; 0: none is recorded.
+        /// Number of the calling frame; 0: none is recorded.
         parent: u32,
-        /// Name of the function, qualified where the interpreter has that.
+        /// Name of the function, qualified if the interpreter has that.
         function: TextId,
         /// `co_filename`.
         file: TextId,
-        /// Line that is executed; 0: not known.
+        /// Current line; 0: unknown.
         line: u32,
     },
     /// An interpreter was found in the process.
     Interpreter {
-        /// When.
+        /// Time of detection.
         at_ns: u64,
-        /// What `Py_GetVersion` says.
+        /// Result of `Py_GetVersion`.
         version: TextId,
-        /// The file that holds it.
+        /// The file that contains it.
         file: TextId,
-        /// Built without the global interpreter lock.
+        /// Whether it is a free-threaded build.
         free_threaded: bool,
     },
-    /// Settings of the collector: new or changed.
+    /// Settings of the collector: initial or changed.
     Settings {
-        /// When they were read.
+        /// Time at which they were read.
         at_ns: u64,
         /// Interpreter id.
         interpreter: i64,
@@ -157,125 +154,125 @@ pub enum RingRecord {
         /// `gc.isenabled()`.
         enabled: bool,
     },
-    /// A collection begins.
-    PauseBegin {
-        /// When `gc.callbacks` was told.
+    /// A collection starts.
+    PauseStart {
+        /// Time at which `gc.callbacks` was called.
         at_ns: u64,
-        /// Thread.
+        /// Thread id.
         tid: u32,
-        /// Generation, as told.
+        /// Generation, as passed to the callback.
         generation: u8,
         /// Interpreter id.
         interpreter: i64,
     },
     /// A collection ended.
     Pause {
-        /// From one call of our callback to the other.
+        /// From the first call of our callback to the second.
         interval: TimeInterval,
-        /// Thread.
+        /// Thread id.
         tid: u32,
-        /// Generation, as told.
+        /// Generation, as passed to the callback.
         generation: u8,
         /// Interpreter id.
         interpreter: i64,
-        /// Objects freed.
+        /// Number of objects freed.
         collected: u64,
-        /// Objects that could not be.
+        /// Number of uncollectable objects.
         uncollectable: u64,
-        /// Innermost Python frame; 0: none.
+        /// Number of the innermost Python frame; 0: none.
         frame: u32,
-        /// The interpreter was ending: what is registered with `atexit` had run.
+        /// The interpreter was shutting down: the functions registered with `atexit` had run.
         at_exit: bool,
     },
-    /// A hook in the interpreter was put in, taken out, ...
+    /// The state of a hook in the interpreter changed.
     Hook {
-        /// When.
+        /// Time of the change.
         at_ns: u64,
-        /// What happened.
+        /// The new state.
         state: HookState,
         /// Interpreter id.
         interpreter: i64,
-        /// In words, or [`NO_TEXT`].
+        /// Text with details, or [`NO_TEXT`].
         detail: TextId,
-        /// Collections missed.
+        /// Number of collections missed.
         count: u64,
     },
-    /// Work of a GPU.
+    /// An operation of a GPU.
     Gpu {
-        /// On the GPU.
+        /// When it ran, on the GPU.
         interval: TimeInterval,
-        /// What.
+        /// Kind of operation.
         work: GpuRecord,
         /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
         copy_kind: u8,
-        /// Device.
+        /// Device number.
         device: u32,
-        /// Context.
+        /// Context id.
         context: u32,
-        /// Stream.
+        /// Stream id.
         stream: u32,
-        /// Names the call that asked for it.
+        /// Correlation id of the call that enqueued it.
         correlation: u32,
-        /// Of a copy or fill; 0 of a kernel.
+        /// Size of a copy or fill in bytes; 0 for a kernel.
         bytes: u64,
-        /// Name of a kernel, as the compiler mangled it.
+        /// Mangled name of a kernel.
         name: TextId,
-        /// The graph that it is part of; 0: none.
+        /// Id of the graph that contains it; 0: none.
         graph: u32,
     },
     /// A thread, or a stream, waited.
     Sync {
-        /// When.
+        /// Interval of the wait.
         interval: TimeInterval,
         /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
         kind: u8,
-        /// Names the call.
+        /// Correlation id of the call.
         correlation: u32,
-        /// Context.
+        /// Context id.
         context: u32,
         /// Stream that waits or is waited for; `u32::MAX`: all.
         stream: u32,
         /// Event that is waited for.
         event: u32,
     },
-    /// An event was recorded into a stream.
+    /// An event was recorded in a stream.
     Event {
-        /// Names the call.
+        /// Correlation id of the call.
         correlation: u32,
-        /// Context.
+        /// Context id.
         context: u32,
-        /// Stream.
+        /// Stream id.
         stream: u32,
-        /// The event.
+        /// Event id.
         event: u32,
     },
-    /// A call.
+    /// A CUDA call.
     Api {
         /// From entry to return.
         interval: TimeInterval,
-        /// Whose function.
+        /// Layer of the function.
         layer: ApiLayer,
-        /// Thread.
+        /// Thread id.
         tid: u32,
-        /// Names the GPU's work that it asked for.
+        /// Correlation id, shared with the GPU operations it enqueued.
         correlation: u32,
-        /// Number of the function (cupti_runtime_cbid.h, cupti_driver_cbid.h).
+        /// Function id (cupti_runtime_cbid.h, cupti_driver_cbid.h).
         function: u32,
-        /// Its name, where CUPTI tells it.
+        /// Its name, if CUPTI reports it.
         name: TextId,
     },
     /// CUPTI, or the driver for it, kept a thread busy.
     Overhead {
-        /// When.
+        /// Interval of the overhead.
         interval: TimeInterval,
         /// `CUpti_ActivityOverheadKind`; 6 << 16: the launch queue was full.
         kind: u32,
     },
-    /// CUPTI began, failed, ...
+    /// The state of CUPTI recording changed.
     Cupti {
-        /// When.
+        /// Time of the change.
         at_ns: u64,
-        /// What happened.
+        /// The new state.
         state: CuptiState,
         /// See [`CuptiState`].
         code: i64,
@@ -284,24 +281,25 @@ pub enum RingRecord {
     },
     /// CUPTI dropped records.
     Dropped {
-        /// When that was seen.
+        /// Time at which that was noticed.
         at_ns: u64,
-        /// How many since the last time.
+        /// Number since the last such record.
         count: u64,
     },
-    /// All GPU work that had ended by then is in the ring, or counted as lost.
+    /// All GPU operations that had ended by then are in the ring, or counted as lost.
     Flushed {
-        /// When.
+        /// Time of the flush.
         at_ns: u64,
     },
 }
 
 impl RingRecord {
-    /// Under which kind its loss is counted. The begin of a collection is not: its end says all of it again.
+    /// The kind under which its loss is counted. The start of a collection is not counted: its end
+    /// repeats all of it.
     #[must_use]
     pub fn lost_kind(&self) -> Option<LostKind> {
         Some(match self {
-            Self::PauseBegin { .. } => return None,
+            Self::PauseStart { .. } => return None,
             Self::Pause { .. } => LostKind::Pauses,
             Self::Gpu { .. } | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,

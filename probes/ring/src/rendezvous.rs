@@ -1,6 +1,6 @@
-//! How a ring gets from the process that made it to gctrace: over a socket in a private folder.
+//! How a ring gets from the process that created it to gctrace: over a socket in a private folder.
 //!
-//! The kernel vouches for who is at the other end (SO_PEERCRED), in pids of gctrace's own namespace.
+//! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
 use crate::InjectOptions;
 use crate::PYTHON_RECORDS;
@@ -19,7 +19,7 @@ use std::time::Instant;
 /// Environment variable that names the socket.
 pub const RENDEZVOUS_VARIABLE: &str = "GCTRACE_RENDEZVOUS";
 
-/// What a ring is for.
+/// Purpose of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u64)]
 pub enum RingRole {
@@ -30,7 +30,7 @@ pub enum RingRole {
 }
 
 impl RingRole {
-    /// Slots of such a ring, of a process that was asked for these options.
+    /// Number of slots of such a ring, in a process with these options.
     #[must_use]
     pub fn records(self, options: &InjectOptions) -> usize {
         match self {
@@ -40,16 +40,16 @@ impl RingRole {
     }
 }
 
-/// What is sent along with a ring.
+/// Message that is sent along with a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingHello {
-    /// What for.
+    /// Purpose of the ring.
     pub role: RingRole,
-    /// The process as it sees itself (it may live in a pid namespace).
+    /// Process id as seen by the process (it may be in a pid namespace).
     pub own_pid: u32,
-    /// When it made the ring.
+    /// Time at which it created the ring.
     pub at_ns: u64,
-    /// It was forked from a process that had one: nothing of it was missed.
+    /// It was forked from a process that had a ring: nothing of it was missed.
     pub is_fork: bool,
 }
 
@@ -81,15 +81,15 @@ impl RingHello {
     }
 }
 
-/// Room for one descriptor in a control message, aligned as the kernel wants it.
+/// Room for one descriptor in a control message, with the alignment that the kernel requires.
 #[repr(C)]
 union ControlBuffer {
     _aligned: libc::cmsghdr,
     bytes: [u8; 64],
 }
 
-/// Hands a ring over. Never blocks; system calls only, so it may be called between fork and exec. `false` if
-/// nobody listens (any more), or the path is too long for a socket.
+/// Hands a ring over. Never blocks; system calls only, so it may be called between fork and exec.
+/// `false` if no gctrace listens (any more), or if the path is too long for a socket.
 #[must_use]
 pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> bool {
     let Some((address, length)) = address(socket_path) else {
@@ -101,7 +101,7 @@ pub fn offer(socket_path: &[u8], ring: BorrowedFd<'_>, hello: &RingHello) -> boo
     if socket < 0 {
         return false;
     }
-    // SAFETY: just handed out, nobody else owns it.
+    // SAFETY: just created, with no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
     // SAFETY: the address is filled for `length` bytes.
     let connected =
@@ -156,32 +156,34 @@ fn send(socket: BorrowedFd<'_>, ring: BorrowedFd<'_>, words: &[u64; HELLO_WORDS]
     sent == size_of_val(words) as isize
 }
 
-/// A ring that was handed over, and by whom.
+/// A ring that was handed over, and its sender.
 #[derive(Debug)]
 pub struct OfferedRing {
     /// Its memory, for [`Consumer::open`](crate::Consumer::open).
     pub ring: OwnedFd,
-    /// What it is for.
+    /// Purpose of the ring.
     pub hello: RingHello,
-    /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
+    /// Sender's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,
-    /// Its user, as the kernel says.
+    /// Sender's user, from the kernel.
     pub uid: u32,
 }
 
-/// The socket at which rings are taken.
+/// The socket at which rings are received.
 #[derive(Debug)]
 pub struct RingListener(OwnedFd);
 
 impl RingListener {
-    /// Connections that wait to be accepted at most; the kernel cuts it to net.core.somaxconn (4096 since Linux 5.4).
+    /// Maximum number of pending connections; the kernel limits it to net.core.somaxconn (4096
+    /// since Linux 5.4).
     pub const MAX_WAITING: usize = 4096;
 
-    /// Listens at a path that does not exist yet, in a folder that only the user of the programs can enter.
-    /// Whoever should connect must be able to write to the socket: see chown(2) where gctrace is root.
+    /// Listens at a path that does not exist yet, in a folder that only the user of the programs
+    /// can enter. Processes that connect must be able to write to the socket: see chown(2) if
+    /// gctrace is root.
     ///
     /// # Errors
-    /// The kernel's, and `InvalidInput` for a path longer than a socket's can be (107 bytes).
+    /// The kernel's error, and `InvalidInput` for a path longer than a socket's can be (107 bytes).
     pub fn bind(path: &Path) -> io::Result<Self> {
         let (address, length) = address(path.as_os_str().as_bytes())
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -191,7 +193,7 @@ impl RingListener {
         if socket < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: just handed out, nobody else owns it.
+        // SAFETY: just created, with no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         // SAFETY: the address is filled for `length` bytes.
         let refused = unsafe {
@@ -204,15 +206,15 @@ impl RingListener {
         Ok(Self(socket))
     }
 
-    /// The next process that connected; `None` if none is waiting. Never blocks.
+    /// The next process that connected; `None` if none is pending. Never blocks.
     ///
     /// # Errors
-    /// The kernel's, such as a full table of descriptors.
+    /// The kernel's error, such as a full table of descriptors.
     pub fn accept(&self) -> io::Result<Option<RingConnection>> {
         loop {
             let kind = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
             let null = std::ptr::null_mut();
-            // SAFETY: the peer's address is not asked for.
+            // SAFETY: the peer's address is not requested.
             let socket =
                 unsafe { libc::accept4(self.0.as_raw_fd(), null, std::ptr::null_mut(), kind) };
             if socket < 0 {
@@ -223,7 +225,7 @@ impl RingListener {
                     _ => Err(error),
                 };
             }
-            // SAFETY: just handed out, nobody else owns it.
+            // SAFETY: just created, with no other owner.
             let socket = unsafe { OwnedFd::from_raw_fd(socket) };
             if let Some((pid, uid)) = peer(socket.as_fd()) {
                 return Ok(Some(RingConnection { socket, pid, uid }));
@@ -232,7 +234,7 @@ impl RingListener {
     }
 }
 
-/// Readable when a ring is waiting.
+/// Readable when a connection is pending.
 impl AsFd for RingListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -243,25 +245,25 @@ impl AsFd for RingListener {
 #[derive(Debug)]
 pub struct RingConnection {
     socket: OwnedFd,
-    /// The process, in gctrace's pid namespace, as the kernel says; 0 where it is not in it.
+    /// Peer's pid in gctrace's pid namespace, from the kernel; 0 if it is not in it.
     pub pid: u32,
-    /// Its user, as the kernel says.
+    /// Peer's user, from the kernel.
     pub uid: u32,
 }
 
-/// What a connection has brought so far.
+/// State of a connection.
 #[derive(Debug)]
 pub enum OfferState {
-    /// A ring.
+    /// A ring was received.
     Offer(OfferedRing),
     /// Nothing yet: a thread may be preempted between its connect(2) and its sendmsg(2).
     Nothing,
-    /// Something else, or the peer is gone: to be closed.
+    /// Something else was received, or the peer is gone: close it.
     Other,
 }
 
 impl RingConnection {
-    /// Takes what was sent. Never blocks.
+    /// Receives what was sent. Never blocks.
     #[must_use]
     pub fn receive(&self) -> OfferState {
         let mut words = [0_u64; HELLO_WORDS];
@@ -300,7 +302,7 @@ impl RingConnection {
         }
     }
 
-    /// Waits for what is sent, for so long at most: not for a thread on which others depend.
+    /// Waits for a message, at most this long: not for a thread on which others depend.
     #[must_use]
     pub fn receive_within(&self, patience: Duration) -> Option<OfferedRing> {
         let deadline = Instant::now() + patience;
@@ -322,11 +324,11 @@ impl AsFd for RingConnection {
     }
 }
 
-/// The first descriptor that came with a message; further ones are closed.
+/// The first descriptor of a message; further ones are closed.
 fn descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     let mut first = None;
     // SAFETY: the kernel has filled the control part; CMSG_* stay within its length, and each
-    // descriptor in it was just handed out to us.
+    // descriptor in it was just passed to us.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
@@ -347,7 +349,7 @@ fn descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
 fn peer(socket: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let mut credentials = MaybeUninit::<libc::ucred>::zeroed();
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the memory is as long as said.
+    // SAFETY: the memory has that length.
     let failed = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

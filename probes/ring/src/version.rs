@@ -1,4 +1,5 @@
-//! Which gctrace a file of the library belongs to, for gctrace to read before it loads the file into programs.
+//! The gctrace version that a library file belongs to, for gctrace to read before it loads the file
+//! into programs.
 
 /// Name of the exported symbol [`GCTRACE_INJECT_VERSION`].
 pub const VERSION_SYMBOL: &str = "GCTRACE_INJECT_VERSION";
@@ -6,7 +7,7 @@ pub const VERSION_SYMBOL: &str = "GCTRACE_INJECT_VERSION";
 /// Version of gctrace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version, as the library exports it: text without an end.
+/// The version as exported by the library: not NUL-terminated.
 // SAFETY: no other crate has a symbol of this name.
 #[unsafe(no_mangle)]
 pub static GCTRACE_INJECT_VERSION: [u8; VERSION.len()] = {

@@ -1,4 +1,4 @@
-//! Records in their words and back; words that nobody wrote.
+//! Round trip of records through their words; invalid words.
 
 use gctrace_ring::ApiLayer;
 use gctrace_ring::CuptiState;
@@ -41,8 +41,8 @@ fn python() -> impl Strategy<Value = RingRecord> {
             enabled,
         },
     );
-    let begin = any::<(u64, u32, u8, i64)>().prop_map(|(at_ns, tid, generation, interpreter)| {
-        RingRecord::PauseBegin {
+    let start = any::<(u64, u32, u8, i64)>().prop_map(|(at_ns, tid, generation, interpreter)| {
+        RingRecord::PauseStart {
             at_ns,
             tid,
             generation,
@@ -72,7 +72,7 @@ fn python() -> impl Strategy<Value = RingRecord> {
             count,
         }
     });
-    prop_oneof![frame, interpreter, settings, begin, pause, hook]
+    prop_oneof![frame, interpreter, settings, start, pause, hook]
 }
 
 fn gpu() -> impl Strategy<Value = RingRecord> {

@@ -1,4 +1,4 @@
-//! The ring between threads and between processes: nothing is torn, doubled or lost uncounted.
+//! The ring between threads and between processes: nothing is torn, duplicated or lost uncounted.
 
 #![expect(
     clippy::panic,
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
-/// A record whose every word follows from two numbers.
+/// A record with every word derived from two numbers.
 fn record(thread: u32, number: u64) -> RingRecord {
     RingRecord::Pause {
         interval: TimeInterval {
@@ -44,7 +44,7 @@ fn record(thread: u32, number: u64) -> RingRecord {
     }
 }
 
-/// Thread and number of a record that is whole.
+/// Thread and number of a record that is intact.
 fn whole(seen: RingRecord) -> (u32, u64) {
     let RingRecord::Pause { interval, tid, .. } = seen else {
         panic!("{seen:?}")
@@ -78,7 +78,7 @@ fn threads_write_while_it_is_read() {
                 let last = done.load(Ordering::Acquire);
                 let read = consumer.read(false, |record| {
                     let (thread, number) = whole(record.unwrap());
-                    // Of each thread in its order, none twice.
+                    // In order for each thread, none twice.
                     assert!(number >= next[thread as usize]);
                     next[thread as usize] = number + 1;
                 });
@@ -117,8 +117,8 @@ fn a_full_ring_refuses_and_counts() {
     assert!(producer.push(&record(1, 9)), "there is room again");
 }
 
-/// Writes without end in a child, which is killed at any moment; what it began and did not finish is passed
-/// over and counted, all else is whole and in order.
+/// Writes endlessly in a child, which is killed at a random time; a record that it started and did
+/// not finish is skipped and counted, all others are intact and in order.
 #[test]
 fn a_killed_process_leaves_what_it_wrote() {
     for round in 0..20_u64 {
@@ -151,7 +151,7 @@ fn a_killed_process_leaves_what_it_wrote() {
         for _ in 0..3 {
             damaged += consumer.read(true, &mut count).damaged;
         }
-        assert!(damaged <= 1, "one thread has begun at most one record");
+        assert!(damaged <= 1, "one thread has started at most one record");
     }
 }
 
@@ -183,7 +183,7 @@ fn handed_over_with_the_peers_own_credentials() {
     let mut consumer = RingConsumer::open(offered.ring.as_fd(), 16).unwrap();
     producer.push(&record(1, 1));
     assert_eq!(consumer.read(false, |_| ()).records, 1);
-    // Not by dropping the listener: another test's forked child may hold it as well.
+    // Not by dropping the listener: another test's forked child may have it open as well.
     std::fs::remove_file(&path).unwrap();
     assert!(!offer(
         path.as_os_str().as_bytes(),
@@ -192,10 +192,10 @@ fn handed_over_with_the_peers_own_credentials() {
     ));
 }
 
-/// Where the header has the number of records reserved (`layout.rs`).
+/// Offset in the header of the number of records reserved (`layout.rs`).
 const HEAD: u64 = 64;
 
-/// As a process does that reserves records and never writes them.
+/// Like a process that reserves records and never writes them.
 fn reserve(descriptor: &std::os::fd::OwnedFd, head: u64) {
     let file = std::fs::File::from(descriptor.try_clone().unwrap());
     std::os::unix::fs::FileExt::write_all_at(&file, &head.to_le_bytes(), HEAD).unwrap();
@@ -244,7 +244,8 @@ fn memory_that_lies_is_not_searched_to_its_end() {
     );
 }
 
-/// A thread is killed between reserving a record and writing it; the others of its process go on.
+/// A thread is killed between reserving a record and writing it; the others of its process
+/// continue.
 #[test]
 fn a_record_that_is_never_finished_is_passed_over_and_counted() {
     let (producer, descriptor) = RingProducer::create(1 << 4).unwrap();
@@ -265,16 +266,16 @@ fn a_record_that_is_never_finished_is_passed_over_and_counted() {
 }
 
 #[test]
-fn begins_are_not_counted_as_lost() {
+fn starts_are_not_counted_as_lost() {
     let (producer, _descriptor) = RingProducer::create(1).unwrap();
     assert!(producer.push(&record(1, 1)));
-    let begin = RingRecord::PauseBegin {
+    let start = RingRecord::PauseStart {
         at_ns: 1,
         tid: 1,
         generation: 0,
         interpreter: 0,
     };
-    assert!(!producer.push(&begin) && !producer.push(&record(1, 2)));
+    assert!(!producer.push(&start) && !producer.push(&record(1, 2)));
     assert_eq!(producer.lost().total(), 1);
 }
 

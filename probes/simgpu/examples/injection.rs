@@ -1,4 +1,5 @@
-//! A library for CUDA_INJECTION64_PATH: leaves the file that INJECTION_WITNESS names. For the tests.
+//! A library for CUDA_INJECTION64_PATH: creates the file that INJECTION_WITNESS names. For the
+//! tests.
 
 #[unsafe(no_mangle)]
 extern "C" fn InitializeInjection() -> i32 {

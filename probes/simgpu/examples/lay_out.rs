@@ -1,4 +1,4 @@
-//! `cargo run -p gctrace-simgpu --example lay_out -- FOLDER`: makes the folder of libraries.
+//! `cargo run -p gctrace-simgpu --example lay_out -- FOLDER`: creates the folder of libraries.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args_os().nth(1).ok_or("usage: lay_out FOLDER")?;

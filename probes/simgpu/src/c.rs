@@ -1,4 +1,4 @@
-//! Reading and writing through the pointers that C callers pass. Null is an error; other wrong
+//! Reads and writes through the pointers that C callers pass. Null is an error; other invalid
 //! pointers crash here as they would in the real libraries.
 
 use crate::error::CudaError;
@@ -11,8 +11,8 @@ pub(crate) fn write<T>(target: *mut T, value: T) -> Status {
     if target.is_null() {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C API says that the caller passes a writable place of this type; it may be
-    // unaligned in memory that a script made.
+    // SAFETY: by the C API the caller passes a writable variable of this type; it may be unaligned
+    // in memory allocated by a script.
     unsafe { target.write_unaligned(value) };
     Ok(())
 }
@@ -31,12 +31,12 @@ pub(crate) fn text(source: *const c_char) -> Result<String, CudaError> {
     if source.is_null() {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C API says that it is a C string.
+    // SAFETY: by the C API it is a C string.
     let text = unsafe { CStr::from_ptr(source) };
     Ok(text.to_string_lossy().into_owned())
 }
 
-/// Copies text into a C buffer of `length` bytes, terminated; whether it fitted.
+/// Copies text into a C buffer of `length` bytes, terminated; returns whether it fitted.
 pub(crate) fn write_text(target: *mut c_char, length: usize, text: &str) -> bool {
     if target.is_null() || text.len() >= length {
         return false;

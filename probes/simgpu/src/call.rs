@@ -1,4 +1,4 @@
-//! The frame around every exported call: correlation id, truth log, no unwinding into C.
+//! The wrapper of every exported call: correlation id, truth log, no unwinding into C.
 
 use crate::clock;
 use crate::cupti;
@@ -12,7 +12,7 @@ use crate::simulator;
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 
-/// Which library a program believes to call.
+/// The library that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum CalledLibrary {
@@ -31,7 +31,7 @@ impl CalledLibrary {
     }
 }
 
-/// What the truth log says of a call besides its times.
+/// Contents of a call's line in the truth log, in addition to its timestamps.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallArguments {
     /// Handle as the caller passed it.
@@ -42,7 +42,7 @@ pub(crate) struct CallArguments {
     pub(crate) grid: [u32; 3],
 }
 
-/// A call that has returned, as a copy of this library tells it to the driver's copy.
+/// A completed call, as passed from another copy of this library to the driver's copy.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct CallRecord {
@@ -59,11 +59,11 @@ pub(crate) struct CallRecord {
 }
 
 thread_local! {
-    /// Calls that this thread is in, and the correlation id of the outermost.
+    /// The calls open on this thread, and the correlation id of the outermost.
     static DEPTH: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// The correlation id of the calls that this thread is in. Of the driver's copy.
+/// The correlation id of the calls open on this thread. In the driver's copy.
 pub(crate) fn correlation() -> u32 {
     DEPTH
         .try_with(Cell::get)
@@ -79,7 +79,7 @@ pub(crate) fn traced(
 ) -> i32 {
     let start_ns = clock::now_ns();
     let mut correlation = 0;
-    // A child of a fork has no driver: its calls fail below and are not logged.
+    // A forked child has no driver: its calls fail below and are not logged.
     let begun = link::driver::simgpuCallBegin(layer as u32, &raw mut correlation);
     let result = guarded(body);
     if begun.is_ok() {
@@ -100,13 +100,13 @@ pub(crate) fn traced(
     result
 }
 
-/// Runs what must not unwind into C.
+/// Runs code that must not unwind into C.
 pub(crate) fn guarded(body: impl FnOnce() -> Status) -> i32 {
     let caught = std::panic::catch_unwind(AssertUnwindSafe(body));
     error::code(caught.unwrap_or(Err(CudaError::UNKNOWN)))
 }
 
-/// A call begins on this thread: gives its correlation id, that of the outermost call.
+/// A call starts on this thread: returns its correlation id, that of the outermost call.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
     guarded(|| {
@@ -122,7 +122,7 @@ extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
     })
 }
 
-/// It has returned.
+/// The call has returned.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCallEnd(record: *const CallRecord) -> i32 {
     guarded(|| {
@@ -162,7 +162,7 @@ fn line(record: &CallRecord) -> CallLine {
     }
 }
 
-/// The kernel's id of this thread.
+/// The kernel id of this thread.
 pub(crate) fn thread_id() -> i32 {
     thread_local! {
         static ID: Cell<i32> = const { Cell::new(0) };
@@ -176,7 +176,7 @@ pub(crate) fn thread_id() -> i32 {
     id
 }
 
-/// Exported functions of one layer: `fn name(arguments) [what the log says] => body`.
+/// Exported functions of one layer: `fn name(arguments) [log entry] => body`.
 macro_rules! exported {
     ($layer:ident; $(
         $(#[$meta:meta])*

@@ -1,4 +1,4 @@
-//! The one clock: `CLOCK_MONOTONIC` in nanoseconds, read and waited for.
+//! The one clock: reads and waits for `CLOCK_MONOTONIC` in nanoseconds.
 
 use nix::errno::Errno;
 use nix::sys::time::TimeSpec;
@@ -9,7 +9,7 @@ use nix::time::clock_nanosleep;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 
-/// The kernel's default timer slack: a sleep may end this much late, so the rest is spun.
+/// The kernel's default timer slack: a sleep may end this much late, so the rest is busy-waited.
 const SLACK_NS: u64 = 60_000;
 
 /// Now.
@@ -21,7 +21,7 @@ pub(crate) fn now_ns() -> u64 {
     })
 }
 
-/// Returns at `deadline_ns` or a few microseconds later, as the driver's spinning wait does.
+/// Returns at `deadline_ns` or a few microseconds later, like the driver's busy wait.
 pub(crate) fn wait_until(deadline_ns: u64) {
     let asleep_until = deadline_ns.saturating_sub(SLACK_NS);
     while now_ns() < asleep_until {
@@ -41,7 +41,7 @@ pub(crate) fn wait_until(deadline_ns: u64) {
     }
 }
 
-/// A short nap between two looks at something that another process decides.
+/// A short sleep between two polls of something that another process decides.
 pub(crate) fn nap() {
     std::thread::sleep(std::time::Duration::from_micros(50));
 }

@@ -1,9 +1,9 @@
-//! Where the ranks of a communicator meet: a file that all of them map.
+//! Synchronizes the ranks of a communicator: through a file that all of them map.
 //!
-//! `<shared>/nccl.<key>`: 64-bit words in native order: ranks that have joined, ranks that have
-//! left, then a ring of 64 meetings of one pair of words per rank: the meeting's number plus one, the
-//! start of this rank's kernel. A rank cannot be more than one meeting ahead of another, because its
-//! stream waits for the end of the one before.
+//! `<shared>/nccl.<key>`: 64-bit words in native order: number of ranks that have joined, number
+//! that have left, then a ring of 64 meetings of one pair of words per rank: the meeting's number
+//! plus one, the start of this rank's kernel. A rank cannot be more than one meeting ahead of
+//! another, because its stream waits for the end of the previous one.
 
 use crate::core::Rendezvous;
 use crate::error::CudaError;
@@ -27,7 +27,7 @@ pub(crate) struct Communicator {
     map: MmapMut,
     ranks: u32,
     rank: u32,
-    /// Collectives that this rank has enqueued.
+    /// Number of collectives that this rank has enqueued.
     enqueued: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl Communicator {
         self.word(0).load(Ordering::Acquire) >= u64::from(self.ranks)
     }
 
-    /// This rank leaves; the last one removes the file.
+    /// Leaves the communicator; the last rank removes the file.
     pub(crate) fn leave(&self) {
         if self.word(1).fetch_add(1, Ordering::AcqRel) + 1 >= u64::from(self.ranks) {
             let _ = std::fs::remove_file(&self.path);
@@ -83,7 +83,7 @@ impl Communicator {
         words.get(at).unwrap_or(&NOTHING)
     }
 
-    /// The place of a rank's part of a meeting.
+    /// Index of a rank's words of a meeting.
     fn place(&self, number: u64, rank: u32) -> usize {
         let index = (number % RING) * u64::from(self.ranks) + u64::from(rank);
         HEADER_WORDS + usize::try_from(index).unwrap_or(usize::MAX / 4) * 2
@@ -125,7 +125,7 @@ impl Rendezvous for RankRendezvous {
     }
 }
 
-/// Names a communicator for all its ranks.
+/// Id of a communicator, the same in all its ranks.
 pub(crate) fn fresh_key() -> Result<String, CudaError> {
     use std::io::Read;
     let mut bytes = [0; 16];

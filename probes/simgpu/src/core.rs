@@ -1,15 +1,16 @@
 //! The simulator's schedule: streams, operations, when each starts and ends. Pure: no clock of its
-//! own, no C, no files; callers bring the time.
+//! own, no C, no files; callers pass the time.
 //!
 //! Rules, in nanoseconds of one clock:
 //! - an operation starts at the latest of: its launch plus the launch latency, the end of the
 //!   previous operation of its stream plus the gap, the ends of the operations it waits for;
 //! - it ends its duration later; a collective ends for all ranks a transfer time after the last of
 //!   them has started;
-//! - marks (events, waits) take no time and no gap;
-//! - the legacy default stream of a device waits for all its blocking streams and they for it;
-//! - operations of different streams never slow each other down: the device has no limited number
-//!   of processors, and one copy engine per stream.
+//! - markers (events, waits) take no time and no gap;
+//! - the legacy default stream of a device waits for all its blocking streams, and they wait for
+//!   it;
+//! - operations of different streams never slow each other down: the device has unlimited
+//!   multiprocessors, and one copy engine per stream.
 
 mod completion;
 mod machine;
@@ -27,11 +28,11 @@ pub(crate) use operation::OperationKind;
 pub(crate) use operation::Rendezvous;
 pub(crate) use stream::StreamKind;
 
-/// Unfinished launches that fit into one stream; the next one blocks its caller. CUDA documents no
-/// figure; 1,024 is what is commonly observed, and what gctrace's replay assumes.
+/// Maximum number of unfinished launches in a stream; the next one blocks its caller. CUDA
+/// documents no limit; 1,024 is commonly observed, and is what gctrace's replay assumes.
 pub(crate) const QUEUE_LIMIT: usize = 1024;
 
-/// What the hardware takes besides the operations themselves.
+/// Overhead of the hardware in addition to the operations themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HardwareTiming {
     /// From the launching call to the earliest start.

@@ -1,7 +1,8 @@
-//! libcupti: activity records in the layout of a chosen version (`SIMGPU_CUPTI`: 11.8, 12.4, 13.0 or
-//! future). The collector lives in the driver's copy of this library; other copies pass calls on.
+//! libcupti: activity records in the layout of a chosen version (`SIMGPU_CUPTI`: 11.8, 12.4, 13.0
+//! or future). The collector lives in the driver's copy of this library; other copies forward
+//! calls.
 //!
-//! Callbacks of API calls can be enabled and are never made: only the activity API is simulated.
+//! Callbacks of API calls can be enabled but are never called: only the activity API is simulated.
 
 mod collector;
 mod ids;
@@ -33,10 +34,10 @@ const INVALID_KIND: CudaError = CudaError(21);
 const MULTIPLE_SUBSCRIBERS: CudaError = CudaError(39);
 const UNKNOWN: CudaError = CudaError(999);
 
-/// What a subscriber gets as its handle.
+/// The handle passed to a subscriber.
 const SUBSCRIBER: u64 = 0x5800_0000_0001;
 
-/// Exported functions: called in another copy than the driver's, they call the driver's.
+/// Exported functions: in a copy other than the driver's, they call the driver's.
 macro_rules! exported {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) => $body:expr;)*) => {$(
         $(#[$meta])*
@@ -62,7 +63,7 @@ macro_rules! exported {
     )*};
 }
 
-/// Runs on the collector, unless a fault says that CUPTI does not work.
+/// Runs on the collector, unless a fault disables CUPTI.
 fn collecting(work: impl FnOnce(&mut ActivityCollector) -> Status) -> Status {
     collector::with(|collector| {
         if collector.settings.has(SimFault::Cupti15) {
@@ -115,7 +116,7 @@ fn flush(forced: bool) -> Status {
     Ok(())
 }
 
-/// Steps to the next record of a buffer.
+/// Advances to the next record of a buffer.
 fn next_record(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Status {
     let current = c::read(record.cast_const())?;
     let offset = if current.is_null() {
@@ -123,11 +124,11 @@ fn next_record(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> Status {
     } else {
         let kind = c::read(current.cast::<u32>().cast_const())?;
         let size = collector::with(|collector| collector.version.size(kind));
-        let begin = current
+        let start = current
             .addr()
             .checked_sub(buffer.addr())
             .ok_or(INVALID_PARAMETER)?;
-        begin.saturating_add(size.ok_or(INVALID_KIND)?)
+        start.saturating_add(size.ok_or(INVALID_KIND)?)
     };
     if offset >= valid {
         return Err(MAX_LIMIT_REACHED);

@@ -1,7 +1,7 @@
-//! The result codes of the driver and the runtime, as far as the simulator gives them. Both layers
-//! share these numbers (`cuda.h` and `driver_types.h` of CUDA 12).
+//! The result codes of the driver and the runtime that the simulator returns. Both layers share
+//! these numbers (`cuda.h` and `driver_types.h` of CUDA 12).
 
-/// What a call failed with.
+/// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CudaError(pub(crate) i32);
 
@@ -34,7 +34,7 @@ impl CudaError {
     }
 }
 
-/// How a call ended.
+/// Result of a call.
 pub(crate) type Status = Result<(), CudaError>;
 
 /// The C result of a call.

@@ -1,5 +1,5 @@
-//! The handles that programs get: numbers with their kind in the upper bits, never addresses.
-//! A wrong one is an error instead of a crash.
+//! The handles that programs receive: numbers with their kind in the upper bits, never addresses.
+//! An invalid one is an error instead of a crash.
 
 const STREAM: u64 = 0x5100_0000_0000;
 const EVENT: u64 = 0x5200_0000_0000;

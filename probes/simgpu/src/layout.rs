@@ -1,4 +1,4 @@
-//! Makes the folder of libraries that programs load.
+//! Creates the folder of libraries that programs load.
 
 use std::io;
 use std::path::Path;
@@ -21,31 +21,31 @@ const LIBRARY: &str = "libgctrace_simgpu.so";
 /// The simulator's libraries could not be put in place.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// The built library is not where it is looked for.
+    /// The built library was not found.
     #[error(
-        "no {LIBRARY} beside this program ({}); build it with `cargo build -p gctrace-simgpu` or name it in SIMGPU_LIBRARY",
+        "no {LIBRARY} next to this program ({}); build it with `cargo build -p gctrace-simgpu` or name it in SIMGPU_LIBRARY",
         program.display()
     )]
     NotBuilt {
-        /// This program.
+        /// The program that searched.
         program: PathBuf,
     },
     /// A file could not be written.
     #[error("cannot write {}", path.display())]
     Write {
-        /// The file.
+        /// The file that failed.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The built library: `$SIMGPU_LIBRARY`, else beside this program, else one folder up (for tests,
+/// The built library: `$SIMGPU_LIBRARY`, else next to this program, else one folder up (for tests,
 /// which Cargo puts into `deps`), else in `../lib` of an installation.
 ///
 /// # Errors
 ///
-/// [`LayoutError::NotBuilt`] where there is none.
+/// [`LayoutError::NotBuilt`] if there is none.
 pub fn find_library() -> Result<PathBuf, LayoutError> {
     if let Some(named) = std::env::var_os("SIMGPU_LIBRARY") {
         return Ok(PathBuf::from(named));
@@ -69,10 +69,9 @@ pub fn find_library() -> Result<PathBuf, LayoutError> {
         .ok_or(LayoutError::NotBuilt { program })
 }
 
-/// Copies `library` into `folder` under all of [`NAMES`]. Each name is a file of its own, as the real
-/// libraries are: links to one file would be one library to the loader and to whoever looks into
-/// `/proc/<pid>/maps`. Files that are there already are replaced, not overwritten: processes that
-/// use them keep theirs.
+/// Copies `library` into `folder` under all of [`NAMES`]. Each name is a file of its own, like the
+/// real libraries: links to one file would be one library to the loader and in `/proc/<pid>/maps`.
+/// Existing files are replaced, not overwritten: processes that use them keep theirs.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! How the copies of this library find each other.
 //!
-//! A folder laid out by [`crate::lay_out`] holds one copy per name, so that each is a file of its own
-//! as the real libraries are. The copy named `libcuda.so.1` is the driver and holds the simulator;
-//! all others call it, through its exported functions, as the real ones do. Where no such file lies
-//! beside, this copy is the driver itself.
+//! A folder created by [`crate::lay_out`] contains one copy per name, so that each is a file of its
+//! own, like the real libraries. The copy named `libcuda.so.1` is the driver and contains the
+//! simulator; all others call it, through its exported functions, as the real ones do. Without such
+//! a file next to it, this copy is the driver itself.
 
 use libloading::os::unix::Library;
 use libloading::os::unix::RTLD_LOCAL;
@@ -39,7 +39,7 @@ pub(crate) fn folder() -> PathBuf {
     own_file().parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// Keeps this copy loaded as long as the process lives, whatever is closed: the log refers to names
+/// Keeps this copy loaded for the life of the process, whatever is closed: the log refers to names
 /// of functions in it. The real libraries are kept by their exit handlers too.
 fn stay_loaded() {
     // SAFETY: the file is loaded already; nothing is run.
@@ -68,7 +68,7 @@ fn driver_library() -> Option<&'static Library> {
         .as_ref()
 }
 
-/// The address of an exported function of the driver; `None` where there is none of this name.
+/// The address of an exported function of the driver; `None` if there is none of this name.
 pub(crate) fn address(name: &CStr) -> Option<usize> {
     let library = driver_library()?;
     // SAFETY: only its address is taken; callers of the function know its type.
@@ -77,7 +77,7 @@ pub(crate) fn address(name: &CStr) -> Option<usize> {
 }
 
 /// Functions of the driver, called through its exported symbols: nothing is inlined, and probes on
-/// libcuda are hit.
+/// libcuda fire.
 macro_rules! driver_functions {
     ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {$(
         $(#[$meta])*

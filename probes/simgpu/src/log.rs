@@ -1,8 +1,8 @@
 //! The truth log: every host call and every operation, for tests to compare with.
 //!
-//! Lines are kept as they are and written as text by the simulator's own thread every 100 ms (or
-//! as `SIMGPU_LOG_MS` says) and at exit, so that a caller pays little and a killed process loses no more than the last of them.
-//! The format is in the crate's documentation.
+//! Lines are kept as structures and written as text by the simulator's own thread every 100 ms (or
+//! every `SIMGPU_LOG_MS`) and at exit, so that a caller pays little and a killed process loses only
+//! the last lines. The crate's documentation describes the format.
 
 use crate::core::FinishedOperation;
 use crate::handles;
@@ -36,7 +36,7 @@ pub(crate) struct CallLine {
     pub(crate) result: i32,
 }
 
-/// What the log keeps of an operation.
+/// The fields of an operation that the log keeps.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationLine {
     kind: &'static str,
@@ -89,7 +89,7 @@ pub(crate) struct TruthLog {
 }
 
 impl TruthLog {
-    /// Opens `prefix.<pid>.csv` and appends to it: a process that calls exec keeps its pid.
+    /// Opens `prefix.<pid>.csv` for appending: a process that calls exec keeps its pid.
     pub(crate) fn open(prefix: &OsStr) -> io::Result<Self> {
         let pid = std::process::id();
         let mut path = prefix.to_owned();
@@ -114,9 +114,9 @@ impl TruthLog {
         self.lines.hold().extend(lines);
     }
 
-    /// Writes what has come so far. A full disk loses lines and nothing else.
+    /// Writes the lines so far. A full disk loses lines and nothing else.
     pub(crate) fn flush(&self) {
-        // The file first: two flushes at once must not change the order of the lines.
+        // Lock the file first: concurrent flushes must not change the order of the lines.
         let mut file = self.file.hold();
         let lines = std::mem::take(&mut *self.lines.hold());
         for line in &lines {

@@ -1,5 +1,4 @@
-//! Device memory: who holds how much of which device. Addresses are handed out and never reused;
-//! nothing stands behind them.
+//! Device memory: how much of which device is allocated. Addresses are never reused and not backed.
 
 use crate::error::CudaError;
 use std::collections::BTreeMap;
@@ -37,12 +36,12 @@ impl MemoryBlocks {
         self.limit
     }
 
-    /// Bytes of the device that this process holds.
+    /// Bytes of the device that this process has allocated.
     pub(crate) fn used(&self, device: u32) -> u64 {
         self.used.get(&device).copied().unwrap_or(0)
     }
 
-    /// Allocates; `others`: bytes of the device that other processes hold.
+    /// Allocates; `others`: bytes of the device that other processes have allocated.
     pub(crate) fn allocate(
         &mut self,
         device: u32,

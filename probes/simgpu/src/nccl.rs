@@ -23,10 +23,11 @@ use std::sync::Mutex;
 /// NCCL 2.27.3 in `ncclGetVersion`'s form.
 const VERSION: i32 = 22_703;
 
-/// What a collective takes besides its bytes: the order of a small all-reduce within one host.
+/// Fixed duration of a collective, in addition to its bytes: typical of a small all-reduce within
+/// one host.
 const BASE_NS: u64 = 10_000;
 
-/// How long a rank waits for the others to join.
+/// Maximum time that a rank waits for the others to join.
 const JOIN_NS: u64 = 60_000_000_000;
 
 /// `ncclSystemError`.
@@ -39,7 +40,7 @@ const INVALID_ARGUMENT: CudaError = CudaError(4);
 #[derive(Clone, Copy, Debug)]
 struct UniqueId([u8; 128]);
 
-/// What `ncclComm_t` points to.
+/// The target of an `ncclComm_t`.
 #[derive(Clone, Copy, Debug)]
 struct CommHandle {
     communicator: u64,
@@ -101,7 +102,7 @@ fn open(target: *mut u64, ranks: i32, id: &UniqueId, rank: i32, wait: bool) -> S
     c::write(target, communicator)
 }
 
-/// All ranks in this process, one per device, as `ncclCommInitAll` makes them.
+/// All ranks in this process, one per device, as created by `ncclCommInitAll`.
 fn open_all(target: *mut u64, count: i32, devices: *const i32) -> Status {
     let mut id = UniqueId([0; 128]);
     unique_id(&raw mut id)?;
@@ -136,7 +137,7 @@ fn close(communicator: u64) -> Status {
     driver::simgpuCommunicatorClose(removed.communicator)
 }
 
-/// Bytes of an `ncclDataType_t`.
+/// Size of an `ncclDataType_t` in bytes.
 fn bytes(count: u64, data_type: i32) -> u64 {
     let size = match data_type {
         0 | 1 | 10 | 11 => 1,

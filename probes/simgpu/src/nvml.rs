@@ -1,9 +1,9 @@
-//! libnvidia-ml: answers from the files in which processes note what they do with the devices, so
-//! it says the same in any process.
+//! libnvidia-ml: answers from the files in which processes record their use of the devices, so it
+//! reports the same in any process.
 //!
-//! Utilisation is the share of the last sixth of a second in which a kernel ran (copies do not
-//! count; a collective that waits for its peers does), PCIe throughput that of the last 20 ms. Power
-//! and clocks are derived from the utilisation: made-up figures that move.
+//! Utilization is the share of the last sixth of a second in which a kernel ran (copies do not
+//! count; a collective that waits for its peers does), PCIe throughput that of the last 20 ms.
+//! Power and clocks are derived from the utilization: made-up figures that vary.
 
 mod device;
 mod identity;

@@ -1,5 +1,5 @@
 //! libcudart: each function calls the driver through its exported functions, as the real one does,
-//! so that probes on both layers are hit.
+//! so that probes on both layers fire.
 
 mod copy;
 mod device;
@@ -15,14 +15,14 @@ use crate::link::driver;
 use std::cell::Cell;
 
 thread_local! {
-    /// This thread has a current context.
+    /// Whether this thread has a current context.
     static READY: Cell<bool> = const { Cell::new(false) };
-    /// What `cudaGetLastError` gives.
+    /// The result of `cudaGetLastError`.
     static LAST_ERROR: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Runs a call's body with a current context, that of device 0 unless the thread chose another, and
-/// remembers its error.
+/// Runs a call's body with a current context, that of device 0 unless the thread selected another,
+/// and remembers its error.
 fn with_context(body: impl FnOnce() -> Status) -> Status {
     remembered(ready().and_then(|()| body()))
 }

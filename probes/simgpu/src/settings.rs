@@ -1,4 +1,4 @@
-//! What the environment asks of the simulator. Read once per process.
+//! The simulator's settings, from the environment. Read once per process.
 
 use crate::core::HardwareTiming;
 use std::env;
@@ -6,28 +6,29 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A fault that the simulator plays.
+/// A fault that the simulator injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SimFault {
-    /// `cuptiSubscribe` says that somebody else has subscribed (39).
+    /// `cuptiSubscribe` reports that another library has subscribed (39).
     SubscribeBusy,
     /// CUPTI calls fail with 15, `CUPTI_ERROR_NOT_INITIALIZED`.
     Cupti15,
     /// CUPTI calls fail with 999, `CUPTI_ERROR_UNKNOWN`.
     Cupti999,
-    /// CUPTI gives no events and no synchronisations: enabling them fails with 21, `CUPTI_ERROR_INVALID_KIND`.
+    /// CUPTI provides no events and no synchronizations: enabling them fails with 21,
+    /// `CUPTI_ERROR_INVALID_KIND`.
     CuptiPartial,
     /// Every tenth activity record is dropped and counted as dropped.
     DroppedRecords,
-    /// CUPTI's time stamps ignore the registered callback: they stay on CLOCK_REALTIME.
+    /// CUPTI's timestamps ignore the registered callback: they stay on CLOCK_REALTIME.
     WrongClock,
-    /// Every hundredth kernel record never gets its end: 0 stays in it.
+    /// Every hundredth kernel record never gets its end: it stays 0.
     NeverCompleting,
-    /// The process dies of SIGSEGV in an exit handler.
+    /// The process is killed by SIGSEGV in an exit handler.
     CrashAtExit,
     /// `nvmlInit` fails with 9, `NVML_ERROR_DRIVER_NOT_LOADED`.
     NoNvml,
-    /// After ten queries of utilisation NVML answers 15, `NVML_ERROR_GPU_IS_LOST`.
+    /// After ten utilization queries NVML returns 15, `NVML_ERROR_GPU_IS_LOST`.
     NvmlLost,
 }
 

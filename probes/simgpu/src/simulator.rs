@@ -1,4 +1,4 @@
-//! The one simulator of a process: its state, its own thread, its end.
+//! The one simulator of a process: its state, its thread, its shutdown.
 
 use crate::clock;
 use crate::core::Completion;
@@ -48,11 +48,11 @@ pub(crate) struct SimKernel {
     pub(crate) name: Arc<str>,
     pub(crate) duration_ns: u64,
     pub(crate) bytes: u64,
-    /// Of a collective: taken by its only launch.
+    /// For a collective: taken by its only launch.
     pub(crate) meeting: Option<Box<dyn Rendezvous>>,
 }
 
-/// One launch of a kernel, as captured into a graph or handed to a stream.
+/// One launch of a kernel, as captured into a graph or enqueued in a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelLaunch {
     pub(crate) function: u32,
@@ -64,11 +64,11 @@ pub(crate) struct KernelLaunch {
 #[derive(Clone, Debug)]
 pub(crate) struct EventRecord {
     pub(crate) completion: Completion,
-    /// Of the call that recorded it.
+    /// Correlation id of the call that recorded it.
     pub(crate) correlation: u32,
 }
 
-/// All that changes.
+/// All mutable state.
 #[derive(Debug)]
 pub(crate) struct SimulatorState {
     pub(crate) machine: SimMachine,
@@ -135,7 +135,7 @@ pub(crate) fn default_stream(device: u32) -> u32 {
 pub(crate) struct Simulator {
     pub(crate) settings: SimSettings,
     state: Mutex<SimulatorState>,
-    /// Told when something needs the simulator's own thread.
+    /// Notified when something needs the simulator's thread.
     wake: Condvar,
     log: Option<TruthLog>,
     /// By device, from its first context on.
@@ -144,30 +144,30 @@ pub(crate) struct Simulator {
 }
 
 static SIMULATOR: OnceLock<Simulator> = OnceLock::new();
-static INITIALISED: AtomicBool = AtomicBool::new(false);
-/// Set in children of a fork: as with the real driver, they cannot use what the parent initialised.
+static INITIALIZED: AtomicBool = AtomicBool::new(false);
+/// Set in forked children: as with the real driver, they cannot use what the parent initialized.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// The simulator once `cuInit` was called in this very process.
+/// The simulator, if `cuInit` was called in this very process.
 pub(crate) fn simulator() -> Result<&'static Simulator, CudaError> {
-    if FORKED.load(Ordering::Relaxed) || !INITIALISED.load(Ordering::Acquire) {
+    if FORKED.load(Ordering::Relaxed) || !INITIALIZED.load(Ordering::Acquire) {
         return Err(CudaError::NOT_INITIALIZED);
     }
     SIMULATOR.get().ok_or(CudaError::NOT_INITIALIZED)
 }
 
-/// `cuInit` was called here or in the parent before a fork.
+/// Whether `cuInit` was called here, or in the parent before a fork.
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// Creates it at the first call; whether this was the first.
-pub(crate) fn initialise() -> Result<bool, CudaError> {
+/// Creates it at the first call; returns whether this was the first.
+pub(crate) fn initialize() -> Result<bool, CudaError> {
     if is_forked() {
         return Err(CudaError::NOT_INITIALIZED);
     }
     SIMULATOR.get_or_init(Simulator::new);
-    let first = !INITIALISED.swap(true, Ordering::AcqRel);
+    let first = !INITIALIZED.swap(true, Ordering::AcqRel);
     if first {
         start_thread();
         // SAFETY: both take plain functions of this library, which is never unloaded: cuInit
@@ -204,7 +204,7 @@ extern "C" fn at_exit() {
         .settings
         .has(crate::settings::SimFault::CrashAtExit)
     {
-        // SAFETY: dying of a signal is the fault that was asked for.
+        // SAFETY: being killed by a signal is the requested fault.
         unsafe {
             nix::libc::signal(nix::libc::SIGSEGV, nix::libc::SIG_DFL);
             nix::libc::raise(nix::libc::SIGSEGV);
@@ -212,7 +212,7 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Writes the log now. For programs that leave without exit handlers, by `_exit` or `exec`, which
+/// Writes the log now. For programs that exit without exit handlers, by `_exit` or `exec`, which
 /// would lose the last 100 ms of it.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuFlush() -> i32 {
@@ -242,7 +242,7 @@ fn start_thread() {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "in the program's process; it does not panic where nobody reads"
+    reason = "in the program's process; it must not panic if stderr is closed"
 )]
 fn report_unwritable(prefix: &OsStr, error: &io::Error) {
     let _ = writeln!(
@@ -285,8 +285,8 @@ impl Simulator {
             .wrapping_add(1)
     }
 
-    /// One turn of the simulator's own thread: settles what waits for other ranks, writes the log
-    /// where it is time for that. `logged_ns`: when it did so last.
+    /// One iteration of the simulator's thread: schedules operations that wait for other ranks,
+    /// writes the log if it is due. `logged_ns`: when it did so last.
     fn turn(&self, logged_ns: &mut u64) {
         let state = self.state();
         let open = !state.machine.all_settled();
@@ -306,7 +306,7 @@ impl Simulator {
         }
     }
 
-    /// Hands what got its times to the log, to NVML and to CUPTI.
+    /// Passes scheduled operations to the log, to NVML and to CUPTI.
     pub(crate) fn publish(&self, state: &mut SimulatorState) {
         let finished = state.machine.take_finished();
         if let Some(log) = self.log.as_ref().filter(|_| !finished.is_empty()) {
@@ -342,7 +342,7 @@ impl Simulator {
         usage::other_processes_memory(&self.settings.shared, device)
     }
 
-    /// Hands one launch to a stream; waits first where its queue is full.
+    /// Enqueues one launch in a stream; waits first if its queue is full.
     pub(crate) fn launch(
         &self,
         stream: u32,
@@ -420,7 +420,7 @@ fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
     }
 }
 
-/// Creates the shared folder for everybody and tells NVML in other processes what devices there are.
+/// Creates the shared folder for all users and records the devices for NVML in other processes.
 fn make_shared_folder(settings: &SimSettings) {
     use std::os::unix::fs::PermissionsExt;
     if std::fs::create_dir_all(&settings.shared).is_ok() {

@@ -1,11 +1,11 @@
-//! Locks that outlive a panic of their holder.
+//! Locks that survive a panic of their holder.
 
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
 pub(crate) trait LockExt<T> {
-    /// Locks; what a panicking holder left is taken as it is.
+    /// Locks; the state left by a panicking holder is used as it is.
     fn hold(&self) -> MutexGuard<'_, T>;
 }
 

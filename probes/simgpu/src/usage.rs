@@ -1,10 +1,10 @@
-//! What one process does with one device, in a file that others can look into: memory in use and
-//! the latest stretches of work. NVML, often in another process, answers from these files.
+//! One process's use of one device, in a file that others can read: memory in use and the latest
+//! intervals of work. NVML, often in another process, reports from these files.
 //!
 //! `<shared>/gpu<device>.<pid>`: 64-bit words in native order: magic, bytes in use, start of work
-//! whose end is not known (0: none), number of stretches ever written, then a ring of stretches of
-//! three words: start, end, tag. Moments are CLOCK_MONOTONIC nanoseconds. The tag is 0 for a kernel,
-//! otherwise 1 + 4 * bytes + direction of a copy (1 to the device, 2 from it, 0 neither).
+//! with an unknown end (0: none), number of intervals ever written, then a ring of intervals of
+//! three words: start, end, tag. Timestamps are CLOCK_MONOTONIC nanoseconds. The tag is 0 for a
+//! kernel, otherwise 1 + 4 * bytes + direction of a copy (1 to the device, 2 from it, 0 neither).
 
 use memmap2::Mmap;
 use memmap2::MmapMut;
@@ -23,7 +23,7 @@ const RING: usize = 16_384;
 const WORDS: usize = 3;
 const BYTES: usize = (HEADER_WORDS + RING * WORDS) * 8;
 
-/// A stretch of work.
+/// An interval of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BusyInterval {
     pub(crate) start_ns: u64,
@@ -111,7 +111,7 @@ impl UsageFile {
         store(words(&self.map), 3, written.wrapping_add(1));
     }
 
-    /// Takes the file away: this process has ended.
+    /// Removes the file: this process has ended.
     pub(crate) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -127,7 +127,7 @@ fn store(words: &[AtomicU64], at: usize, value: u64) {
     }
 }
 
-/// What a living process does with a device.
+/// A live process's use of a device.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessUsage {
     pub(crate) pid: u32,
@@ -136,7 +136,7 @@ pub(crate) struct ProcessUsage {
     pub(crate) intervals: Vec<BusyInterval>,
 }
 
-/// All living processes that use the device. Files of dead ones are removed.
+/// All live processes that use the device. Files of dead ones are removed.
 pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<ProcessUsage> {
     files(shared, device)
         .into_iter()

@@ -1,4 +1,4 @@
-//! One process: what calls do and what the log says they did.
+//! One process: the effect of calls, and their entries in the log.
 
 mod common;
 
@@ -7,9 +7,9 @@ use common::gpu::c;
 use common::scenario;
 
 #[test]
-fn a_synchronising_call_returns_after_the_end_of_the_work() {
+fn a_synchronizing_call_returns_after_the_end_of_the_work() {
     let outcome = scenario(
-        "a_synchronising_call_returns_after_the_end_of_the_work",
+        "a_synchronizing_call_returns_after_the_end_of_the_work",
         &[],
         |_| {
             let gpu = Gpu::ready();
@@ -83,8 +83,8 @@ fn events_order_streams_and_measure_them() {
     let outcome = scenario("events_order_streams_and_measure_them", &[], |_| {
         let gpu = Gpu::ready();
         let (first, second) = (gpu.stream(), gpu.stream());
-        let (begin, end) = (gpu.event(), gpu.event());
-        c!(gpu.runtime, cudaEventRecord(begin => u64, first => u64));
+        let (start, end) = (gpu.event(), gpu.event());
+        c!(gpu.runtime, cudaEventRecord(start => u64, first => u64));
         gpu.launch(gpu.kernel(400_000_000), first);
         c!(gpu.runtime, cudaEventRecord(end => u64, first => u64));
         assert_eq!(c!(gpu.runtime, cudaEventQuery(end => u64)), 600);
@@ -93,7 +93,7 @@ fn events_order_streams_and_measure_them() {
         gpu.wait(second);
         assert_eq!(c!(gpu.runtime, cudaEventQuery(end => u64)), 0);
         let mut milliseconds = 0.0_f32;
-        c!(gpu.runtime, cudaEventElapsedTime(&mut milliseconds => &mut f32, begin => u64, end => u64));
+        c!(gpu.runtime, cudaEventElapsedTime(&mut milliseconds => &mut f32, start => u64, end => u64));
         assert!(milliseconds >= 400.0, "{milliseconds}");
     });
     let Some(outcome) = outcome else { return };
@@ -198,7 +198,7 @@ fn memory_has_a_limit_and_freeing_waits_for_the_device() {
 }
 
 #[test]
-fn initialising_loads_the_injection_library() {
+fn initializing_loads_the_injection_library() {
     let library = std::env::current_exe().expect("file");
     let library = library
         .ancestors()
@@ -208,7 +208,7 @@ fn initialising_loads_the_injection_library() {
     let path = library.to_str().expect("text");
     let settings = [("CUDA_INJECTION64_PATH", path)];
     let outcome = scenario(
-        "initialising_loads_the_injection_library",
+        "initializing_loads_the_injection_library",
         &settings,
         |folder| {
             let witness = folder.join("witness");
@@ -273,7 +273,7 @@ fn entry_points_by_name_are_the_exported_functions() {
             let (mut address, mut found) = (0_usize, -1);
             let result = c!(gpu.driver, cuGetProcAddress_v2(c"cuMemAlloc".as_ptr() => *const std::ffi::c_char,
             &mut address => &mut usize, 12_000 => i32, 0 => u64, &mut found => &mut i32));
-            // SAFETY: only the address is looked at.
+            // SAFETY: only the address is used.
             let exported =
                 unsafe { gpu.driver.get::<usize>(b"cuMemAlloc_v2\0") }.expect("exported");
             // SAFETY: as above.

@@ -52,8 +52,8 @@ fn cupti() -> libloading::Library {
     library.expect("laid out")
 }
 
-/// Asks for records in gctrace's order of calls.
-fn begin(cupti: &libloading::Library) {
+/// Enables records with gctrace's order of calls.
+fn enable(cupti: &libloading::Library) {
     let mut subscriber = 0;
     c!(cupti, cuptiActivityRegisterTimestampCallback(monotonic => extern "C" fn() -> u64));
     let result = c!(cupti, cuptiSubscribe(&mut subscriber => &mut u64, 0 => usize, 0 => usize));
@@ -77,7 +77,7 @@ fn work(gpu: &Gpu) {
     gpu.wait(stream);
 }
 
-/// Writes what a reader of the buffers sees as lines of numbers.
+/// Writes what a reader of the buffers sees, as lines of numbers.
 fn write_down(cupti: &libloading::Library, folder: &Path) {
     let mut lines = String::new();
     for buffer in COMPLETED.lock().expect("not poisoned").iter() {
@@ -132,7 +132,7 @@ fn line(record: *const u8) -> String {
 
 fn play(folder: &Path) {
     let cupti = cupti();
-    begin(&cupti);
+    enable(&cupti);
     work(&Gpu::ready());
     assert_eq!(c!(cupti, cuptiActivityFlushAll(0 => u32)), 0);
     write_down(&cupti, folder);
@@ -160,7 +160,7 @@ fn check(outcome: &Outcome) {
         .filter(|line| line.starts_with("kernel"));
     assert!(
         reported.eq(seen.map(str::to_owned)),
-        "records are what the log says"
+        "records agree with the log"
     );
     let count = |prefix: &str| {
         outcome
@@ -178,7 +178,7 @@ fn check(outcome: &Outcome) {
     assert_eq!(
         (count("kind38"), count("kind36")),
         (1, 1),
-        "a synchronisation and an event"
+        "a synchronization and an event"
     );
     assert!(outcome.records.contains("memcpy 4096 "));
 }
@@ -241,7 +241,7 @@ fn never_completing_kernels_come_only_when_forced() {
         &settings,
         |_| {
             let cupti = cupti();
-            begin(&cupti);
+            enable(&cupti);
             work(&Gpu::ready());
             let unfinished = || {
                 let folder = tempfile::tempdir().expect("folder");
@@ -287,8 +287,8 @@ fn faults_refuse_what_they_say() {
 }
 
 #[test]
-fn without_a_callback_and_with_the_wrong_clock_moments_are_real_time() {
-    let test = "without_a_callback_and_with_the_wrong_clock_moments_are_real_time";
+fn without_a_callback_and_with_the_wrong_clock_timestamps_are_real_time() {
+    let test = "without_a_callback_and_with_the_wrong_clock_timestamps_are_real_time";
     let outcome = scenario(test, &[("SIMGPU_FAULT", "wrong-clock")], |_| {
         let cupti = cupti();
         let mut timestamp = 0_u64;

@@ -1,4 +1,5 @@
-//! The example program, run by Python on the laid-out libraries: what it did is in the log, exactly.
+//! The example program, run by Python on the laid-out libraries: the log contains exactly what it
+//! did.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
@@ -10,7 +11,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs `examples/train_simgpu.py`; `None` where there is no Python.
+/// Runs `examples/train_simgpu.py`; `None` if there is no Python.
 fn train(arguments: &[&str]) -> Option<Log> {
     if Command::new("python3")
         .arg("--version")

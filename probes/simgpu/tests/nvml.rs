@@ -1,4 +1,4 @@
-//! NVML's faults, and what NVML says where nobody uses a device.
+//! NVML's faults, and NVML's values while no process uses a device.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
@@ -65,16 +65,16 @@ fn a_device_is_idle_until_it_is_used() {
 }
 
 #[test]
-fn without_a_driver_initialising_fails() {
+fn without_a_driver_initializing_fails() {
     let settings = [("SIMGPU_FAULT", "no-nvml")];
-    let outcome = scenario("without_a_driver_initialising_fails", &settings, |_| {
+    let outcome = scenario("without_a_driver_initializing_fails", &settings, |_| {
         let nvml = nvml();
         assert_eq!(c!(nvml, nvmlInit_v2()), 9, "driver not loaded");
         let mut count = 0;
         assert_eq!(
             c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)),
             1,
-            "uninitialised"
+            "uninitialized"
         );
     });
     let Some(outcome) = outcome else { return };

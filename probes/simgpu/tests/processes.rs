@@ -1,4 +1,4 @@
-//! Several processes: NVML from outside, memory in common, collectives.
+//! Several processes: NVML out-of-process, shared memory accounting, collectives.
 
 #![expect(clippy::expect_used, reason = "a helper that fails is a failed test")]
 
@@ -55,7 +55,7 @@ fn nvml_in_another_process_says_what_the_log_says() {
     let mut child = command(test, folder.path(), &settings)
         .spawn()
         .expect("it starts");
-    wait_for("the child to begin", || folder.path().join("busy").exists());
+    wait_for("the child to start", || folder.path().join("busy").exists());
     std::thread::sleep(Duration::from_millis(400));
     let samples = nvml_samples(folder.path(), child.id());
     std::fs::write(folder.path().join("done"), "").expect("written");
@@ -65,12 +65,12 @@ fn nvml_in_another_process_says_what_the_log_says() {
         let (least, most) = busy_bounds(&log, before_ns, after_ns);
         assert!(
             (least..=most).contains(&percent),
-            "NVML said {percent} %, the log says {least} to {most} %"
+            "NVML reported {percent} %, the log allows {least} to {most} %"
         );
     }
 }
 
-/// Samples of utilisation with the moments around each, after a look at everything else.
+/// Utilization samples with the timestamps around each, after checking everything else.
 fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
     // SAFETY: no other thread of this process reads the environment now.
     unsafe { std::env::set_var("SIMGPU_SHARED", folder.join("shared")) };
@@ -81,7 +81,7 @@ fn nvml_samples(folder: &Path, child: u32) -> Vec<(u64, u64, u32)> {
     assert_eq!(
         c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)),
         1,
-        "uninitialised"
+        "uninitialized"
     );
     assert_eq!(c!(nvml, nvmlInit_v2()), 0);
     assert_eq!(c!(nvml, nvmlDeviceGetCount_v2(&mut count => &mut u32)), 0);
@@ -128,7 +128,7 @@ fn read_memory(nvml: &libloading::Library, device: u64, child: u32) {
     assert_eq!(mig, 3, "not supported");
 }
 
-/// Least and most that a sample between two moments can have been, rounding included.
+/// Lower and upper bound of a sample between two timestamps, including rounding.
 fn busy_bounds(log: &Log, before_ns: u64, after_ns: u64) -> (u32, u32) {
     let busy = |now_ns: u64| {
         let from_ns = now_ns - WINDOW_NS;
@@ -145,7 +145,7 @@ fn busy_bounds(log: &Log, before_ns: u64, after_ns: u64) -> (u32, u32) {
     (least as u32, (first.max(second) + slack).ceil() as u32)
 }
 
-/// One of two ranks: a kernel, five reductions; rank 1 comes late to the third.
+/// One of two ranks: a kernel, five reductions; rank 1 is late for the third.
 fn play_rank(folder: &Path) {
     let gpu = Gpu::ready();
     // SAFETY: the library runs nothing when it is loaded.
@@ -178,7 +178,7 @@ fn play_rank(folder: &Path) {
 #[derive(Clone, Copy)]
 struct Identity([u8; 128]);
 
-/// Rank 0 makes it, rank 1 reads it.
+/// Created by rank 0, read by rank 1.
 fn identity(nccl: &libloading::Library, folder: &Path, rank: i32) -> Identity {
     let mut identity = Identity([0; 128]);
     if rank == 0 {
@@ -246,12 +246,12 @@ fn a_collective_waits_for_all_ranks() {
     );
 }
 
-/// Holds most of the memory until the test kills it.
+/// Allocates most of the memory until the test kills it.
 fn play_holder(folder: &Path) {
     let gpu = Gpu::ready();
     gpu.allocate(600).expect("fits");
     gpu.launch(gpu.kernel(1000), 0);
-    // A flush of the log comes within 100 ms.
+    // The log is flushed within 100 ms.
     std::thread::sleep(Duration::from_millis(500));
     std::fs::write(folder.join("held"), "").expect("written");
     std::thread::sleep(Duration::from_secs(600));

@@ -1,4 +1,4 @@
-//! The ranges of functions, from the unwinding tables that stripped files keep too.
+//! Function ranges, from the unwind tables that stripped files keep.
 
 use crate::elf::ElfImage;
 use gimli::BaseAddresses;
@@ -16,11 +16,11 @@ use std::ops::Range;
 
 type Reader<'data> = EndianSlice<'data, LittleEndian>;
 
-/// Every range of instructions that has an unwinding entry: functions and cold parts of functions.
+/// Every address range with an unwind entry: functions and cold parts of functions.
 pub(crate) struct FunctionTable<'data> {
     table: EhFrame<Reader<'data>>,
     bases: BaseAddresses,
-    /// By start, without overlaps.
+    /// By start address, without overlaps.
     ranges: Vec<FunctionRange>,
 }
 
@@ -31,7 +31,7 @@ struct FunctionRange {
 }
 
 impl<'data> FunctionTable<'data> {
-    /// Reads `.eh_frame`; empty where there is none.
+    /// Parses `.eh_frame`; empty if there is none.
     pub(crate) fn read(image: &ElfImage<'data>) -> Self {
         let (address, bytes) = eh_frame(image).unwrap_or_default();
         let table = EhFrame::new(bytes, LittleEndian);
@@ -44,18 +44,18 @@ impl<'data> FunctionTable<'data> {
         }
     }
 
-    /// How many there are.
+    /// Number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// The range in which an address lies.
+    /// The range that contains an address.
     pub(crate) fn containing(&self, address: u64) -> Option<Range<u64>> {
         self.entry(address).map(|entry| entry.range.clone())
     }
 
-    /// Whether the stack at the start of the range is that of a function just called: nothing on it
-    /// but the return address. Cold parts usually start deeper.
+    /// Whether the stack at the start of the range is that of a function just called, with nothing
+    /// but the return address pushed. Cold parts usually start deeper.
     pub(crate) fn starts_as_called(&self, start: u64) -> bool {
         let Some(entry) = self.entry(start) else {
             return false;
@@ -64,7 +64,7 @@ impl<'data> FunctionTable<'data> {
             .is_some_and(|(register, depth)| register == X86_64::RSP && depth == 8)
     }
 
-    /// Register and distance of the canonical frame address at the start of a range.
+    /// Register and offset of the canonical frame address at the start of a range.
     fn initial_depth(&self, entry: &FunctionRange) -> Option<(gimli::Register, i64)> {
         let fde = self
             .table
@@ -91,7 +91,7 @@ impl<'data> FunctionTable<'data> {
     }
 }
 
-/// Address and bytes of `.eh_frame`, also without section headers.
+/// Address and bytes of `.eh_frame`, also in files without section headers.
 fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     if let Some(section) = image.section(".eh_frame") {
         return Some((section.address, image.section_bytes(&section)?));
@@ -108,7 +108,7 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
     let gimli::Pointer::Direct(address) = parsed.eh_frame_ptr() else {
         return None;
     };
-    // Its length is nowhere; an empty entry ends it.
+    // The length is not stored; an empty entry terminates the table.
     let segment = image.segments.iter().find(|segment| {
         segment.kind == elf::PT_LOAD.0
             && address

@@ -1,4 +1,4 @@
-//! Whole functions from their parts, and who calls whom.
+//! Assembles whole functions from their parts, and resolves their callers.
 
 use super::FunctionTable;
 use super::references;
@@ -9,18 +9,18 @@ use iced_x86::FlowControl;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// How many parts are looked at at most: a damaged file could have any number, and each costs a pass
+/// Maximum number of parts examined: a damaged file could have any number, and each costs a pass
 /// over the code.
 const MAX_PARTS: usize = 64;
 
-/// The functions of a file and their references.
+/// Functions of a file and the references between them.
 pub(crate) struct CodeGraph<'image, 'data> {
     image: &'image ElfImage<'data>,
     functions: FunctionTable<'data>,
 }
 
 impl<'image, 'data> CodeGraph<'image, 'data> {
-    /// Reads the unwinding tables.
+    /// Parses the unwind tables.
     pub(crate) fn new(image: &'image ElfImage<'data>) -> Self {
         Self {
             image,
@@ -28,17 +28,17 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         }
     }
 
-    /// How many ranges of functions there are.
+    /// Number of function ranges.
     pub(crate) fn len(&self) -> usize {
         self.functions.len()
     }
 
-    /// The range with the address.
+    /// The range that contains the address.
     pub(crate) fn containing(&self, address: u64) -> Option<Range<u64>> {
         self.functions.containing(address)
     }
 
-    /// Functions of which some part loads the address.
+    /// Functions with a part that loads the address.
     pub(crate) fn functions_that_load(&self, target: u64) -> Vec<Range<u64>> {
         let parts = references::loads(self.image, &self.functions, target);
         let mut found = Vec::new();
@@ -57,10 +57,10 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         found
     }
 
-    /// What jumps into a cold part; `None` for a whole function. A part that is nobody's direct call
-    /// target is cold if the stack at its start is not that of a function just called, or if another
-    /// function jumps into its interior. That its start is reached by a plain jump says nothing:
-    /// that is also how tail calls look.
+    /// The function that jumps into a cold part; `None` for a whole function. A part that no direct
+    /// call targets is cold if the stack at its start is not that of a function just called, or if
+    /// another function jumps into its interior. A plain jump to its start proves nothing: tail
+    /// calls look the same.
     fn owners(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {
         let branches = references::branches(self.image, &self.functions, part);
         let called = branches
@@ -77,8 +77,8 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
         Some(jumps.map(|branch| branch.within).collect())
     }
 
-    /// Starts of the functions that the function at `start` calls directly or jumps to, in the order
-    /// of the instructions; each time it does.
+    /// Starts of the functions that the function at `start` calls directly or jumps to, in
+    /// instruction order, with repetitions.
     pub(crate) fn callees_in_order(&self, start: u64) -> Vec<u64> {
         let Some(range) = self.containing(start) else {
             return Vec::new();
@@ -92,7 +92,7 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
             .collect()
     }
 
-    /// The functions that can be reached from `start` by up to `depth` direct calls or jumps.
+    /// Functions reachable from `start` by up to `depth` direct calls or jumps.
     pub(crate) fn reachable(&self, start: u64, depth: usize) -> BTreeSet<u64> {
         let mut found = BTreeSet::new();
         let mut front = vec![start];

@@ -1,4 +1,4 @@
-//! What instructions and unwinding tables say of a file: functions, references, calls.
+//! What instructions and unwind tables reveal about a file: functions, references, calls.
 //!
 //! Nothing here knows Python.
 

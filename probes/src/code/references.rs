@@ -1,8 +1,8 @@
-//! Who refers to an address, found by the bytes of the reference, without decoding everything.
+//! References to an address, found by their bytes, without decoding all code.
 //!
-//! A reference relative to the instruction pointer holds `target - end of the displacement`, so one
-//! pass over the code that adds position and value finds all of them; decoding the one function
-//! around a hit tells chance from truth.
+//! An instruction-pointer-relative reference stores `target - end of the displacement`, so one pass
+//! over the code that adds position and value finds all of them; decoding only the function around
+//! a hit weeds out false positives.
 
 use super::FunctionTable;
 use crate::elf::ElfImage;
@@ -13,10 +13,10 @@ use iced_x86::Instruction;
 use iced_x86::OpKind;
 use std::ops::Range;
 
-/// An instruction that refers to an address.
+/// An instruction that references an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeReference {
-    /// The function, or cold part of one, with the instruction.
+    /// The function, or cold part of one, that contains the instruction.
     pub(crate) within: Range<u64>,
     pub(crate) target: u64,
     pub(crate) is_call: bool,
@@ -41,7 +41,7 @@ pub(crate) fn loads(
     found
 }
 
-/// Direct jumps and calls whose target lies in `targets`, those from within it left out.
+/// Direct jumps and calls to a target in `targets`, except those from inside it.
 pub(crate) fn branches(
     image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,
@@ -87,13 +87,13 @@ fn containing(functions: &FunctionTable<'_>, addresses: Vec<u64>) -> Vec<Range<u
     found
 }
 
-/// Addresses of all four bytes that, read as a displacement that ends an instruction, lead into
-/// `targets`.
+/// Addresses of all four-byte sequences that, read as the displacement at the end of an
+/// instruction, lead into `targets`.
 fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
     let size = targets.end.saturating_sub(targets.start);
     let mut found = Vec::new();
     for (address, bytes) in image.code() {
-        // Relative to the part's start everything fits 32 bits, which makes the pass quick.
+        // Relative to the start of the part everything fits in 32 bits, which makes the pass fast.
         let first = targets.start.wrapping_sub(address).wrapping_sub(4);
         for (position, window) in bytes.windows(4).enumerate() {
             let &[a, b, c, d] = window else { continue };
@@ -107,7 +107,7 @@ fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
     found
 }
 
-/// Addresses of all four bytes that hold `target`, as code without relocation loads it.
+/// Addresses of all four-byte sequences equal to `target`, as non-relocatable code loads it.
 fn immediates(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
     let Ok(value) = u32::try_from(target) else {
         return Vec::new();

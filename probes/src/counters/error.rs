@@ -1,57 +1,55 @@
-//! Why a counter is not there, in words for the user.
+//! Why a counter is unavailable, worded for the user.
 
 use std::io;
 
-/// Why a counter cannot be counted on this machine.
+/// Why this machine cannot count an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CounterError {
-    /// No counting unit at all.
-    #[error(
-        "the kernel sees no performance monitoring unit of the processor (virtual machines often have none)"
-    )]
+    /// The machine has no hardware PMU.
+    #[error("no hardware PMU (common in virtual machines)")]
     NoUnit,
-    /// There is a unit, which lacks this one.
-    #[error("the performance monitoring unit of CPU {cpu} does not count it")]
+    /// There is a PMU, but it lacks this event.
+    #[error("the PMU of CPU {cpu} does not support this event")]
     NotInUnit {
-        /// The CPU.
+        /// Number of the CPU.
         cpu: u32,
     },
-    /// All registers are taken for good, by the NMI watchdog or a pinned event.
+    /// All registers are permanently taken, by the NMI watchdog or a pinned event.
     #[error(
-        "the performance monitoring unit of CPU {cpu} is taken by another program; /proc/sys/kernel/nmi_watchdog may hold one register"
+        "the PMU of CPU {cpu} is in use by another program; /proc/sys/kernel/nmi_watchdog may occupy one register"
     )]
     Taken {
-        /// The CPU.
+        /// Number of the CPU.
         cpu: u32,
     },
-    /// Not allowed.
+    /// Opening the event was denied.
     #[error(
-        "counting everything on a CPU is not permitted (CAP_PERFMON, a seccomp filter or a security module)"
+        "counting on a whole CPU is not permitted (CAP_PERFMON, a seccomp filter or a security module)"
     )]
     Denied,
-    /// Anything else.
-    #[error("CPU {cpu}: perf_event_open says: {message}")]
+    /// Any other error.
+    #[error("CPU {cpu}: perf_event_open: {message}")]
     Other {
-        /// The CPU.
+        /// Number of the CPU.
         cpu: u32,
-        /// The system's words.
+        /// Text of the system's error.
         message: String,
     },
-    /// The kernel counts it for each thread; there is nothing to open.
-    #[error("it is counted for each thread, not for each CPU")]
+    /// The kernel counts it per thread; there is nothing to open.
+    #[error("it is counted per thread, not per CPU")]
     PerThread,
-    /// The CPUs are not known.
-    #[error("cannot find out which CPUs are running: {0}")]
+    /// The list of online CPUs is unknown.
+    #[error("cannot determine which CPUs are online: {0}")]
     Cpus(String),
 }
 
 impl CounterError {
-    /// From what perf_event_open(2) said. `has_unit`: whether the processor has a counting unit.
+    /// Maps an error of perf_event_open(2). `has_unit`: whether the CPU has a PMU.
     pub(super) fn new(error: &io::Error, cpu: u32, has_unit: bool) -> Self {
         use nix::errno::Errno;
         match error.raw_os_error().map(Errno::from_raw) {
-            // ENOENT: no source takes the event; EOPNOTSUPP: the processor lacks it; EINVAL: some
-            // units' word for the same (perf_event_open(2)).
+            // ENOENT: no source takes the event; EOPNOTSUPP: the CPU lacks it; EINVAL: some PMUs'
+            // code for the same (perf_event_open(2)).
             Some(Errno::ENOENT | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENODEV) => {
                 if has_unit {
                     Self::NotInUnit { cpu }

@@ -12,7 +12,7 @@ fn lists_of_cpus_are_read() {
 }
 
 #[test]
-fn a_missing_unit_and_a_missing_event_are_told_apart() {
+fn a_missing_pmu_differs_from_a_missing_event() {
     let says = |errno: Errno, has_unit| {
         CounterError::new(&io::Error::from_raw_os_error(errno as i32), 3, has_unit)
     };
@@ -52,7 +52,7 @@ fn counters_of_threads_have_no_event() {
     );
 }
 
-/// The kernel's own clock is there wherever perf events are permitted.
+/// The kernel's own clock exists wherever perf events are permitted.
 #[test]
 fn the_clock_counts_on_every_cpu_or_is_denied() {
     let cpus = online_cpus().unwrap();
@@ -68,16 +68,14 @@ fn the_clock_counts_on_every_cpu_or_is_denied() {
     }
 }
 
-/// Hardware: where `/sys` shows a unit, cycles are counted.
+/// If `/sys` shows a PMU, the hardware counts cycles.
 #[test]
 fn cycles_are_counted_where_there_is_a_unit() {
     let cpus = online_cpus().unwrap();
     match (has_unit(), check(Counter::Cycles, &cpus)) {
         (true, Ok(())) => {}
         (false, Err(CounterError::NoUnit)) => {
-            eprintln!(
-                "skipped cycles_are_counted_where_there_is_a_unit: no performance monitoring unit here"
-            );
+            eprintln!("skipped cycles_are_counted_where_there_is_a_unit: no PMU here");
         }
         (_, Err(CounterError::Denied)) => {
             eprintln!(

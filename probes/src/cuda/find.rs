@@ -1,4 +1,5 @@
-//! Which files may hold functions of CUDA, NCCL and torch: before a program maps them, and after.
+//! Finds files that may contain CUDA, NCCL or torch functions: before a program maps them, and
+//! after.
 
 use super::CudaLibrary;
 use crate::maps;
@@ -14,20 +15,20 @@ use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// A file that may hold such functions.
+/// A file that may contain such functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaFile {
-    /// Which library it is by its name.
+    /// The library, judged by its file name.
     pub library: CudaLibrary,
-    /// Path as the process sees it.
+    /// Path as seen by the process.
     pub path: PathBuf,
-    /// The same file as this process can open it.
+    /// The same file as a path that this process can open.
     pub openable: PathBuf,
-    /// Device and inode, as `stat` shows them.
+    /// Device and inode, as reported by `stat`.
     pub identity: (u64, u64),
 }
 
-/// Where a driver is installed, or handed into containers, besides what the loader's cache says.
+/// Where drivers are installed, or mounted into containers, in addition to the loader's cache.
 const DRIVER_FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
@@ -38,13 +39,13 @@ const DRIVER_FOLDERS: [&str; 7] = [
     "/run/opengl-driver/lib",
 ];
 
-/// No folder of libraries has more entries than are looked at.
+/// Maximum number of entries read per library folder.
 const MAX_ENTRIES: usize = 20_000;
 
 /// Libraries that a process has mapped, each file once.
 ///
 /// # Errors
-/// When the process is gone, or its memory map may not be read.
+/// If the process is gone, or its memory map may not be read.
 pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
     let mut seen = HashSet::new();
     let mappings = maps::mappings(pid)?.into_iter().filter_map(|mapping| {
@@ -69,7 +70,7 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
 /// `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
 ///
 /// # Errors
-/// When the process is gone or may not be inspected.
+/// If the process is gone or may not be inspected.
 pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
     let view = ProcessRoot {
         root: proc_status::root(pid),
@@ -83,8 +84,9 @@ pub fn from_environment(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
     Ok(view.identified(files))
 }
 
-/// Libraries that a command is likely to map, before it is started in the working directory of this process:
-/// `typed` is its program's name, `program` the file behind it. Each file once.
+/// Libraries that a command is likely to map, before it is started in this process's working
+/// directory: `typed` is the program's name as given, `program` the file it resolves to. Each file
+/// once.
 #[must_use]
 pub fn before_start(
     typed: &OsStr,
@@ -96,7 +98,7 @@ pub fn before_start(
     view.identified(files)
 }
 
-/// Files of CUPTI that such a command is likely to find.
+/// CUPTI libraries that such a command is likely to find.
 #[must_use]
 pub fn cupti_before_start(
     typed: &OsStr,
@@ -114,8 +116,8 @@ fn of_cuda(name: &str) -> bool {
     CudaLibrary::of_file_name(name).is_some()
 }
 
-/// Where the environment of an interpreter begins: around its program as typed (a virtual environment's is a
-/// link), around the file behind it, and what variables say.
+/// Roots of an interpreter's environment: around the program as given (in a virtual environment a
+/// link), around the file it resolves to, and from environment variables.
 fn prefixes(
     view: &ProcessRoot,
     typed: Option<&OsStr>,
@@ -148,26 +150,26 @@ fn prefixes(
     prefixes
 }
 
-/// Folders of `LD_LIBRARY_PATH`.
+/// Folders in `LD_LIBRARY_PATH`.
 fn search_path(environment: &HashMap<OsString, OsString>) -> Vec<PathBuf> {
     let Some(path) = environment.get(OsStr::new("LD_LIBRARY_PATH")) else {
         return Vec::new();
     };
-    // ld.so(8): separated by colons or semicolons; an empty one is the working directory.
+    // ld.so(8): separated by colons or semicolons; an empty entry is the working directory.
     path.as_bytes()
         .split(|byte| matches!(byte, b':' | b';'))
         .map(|folder| PathBuf::from(OsStr::from_bytes(folder)))
         .collect()
 }
 
-/// The file system as a process sees it.
+/// The file system as seen by a process.
 struct ProcessRoot {
     root: PathBuf,
     working: PathBuf,
 }
 
 impl ProcessRoot {
-    /// That of this process.
+    /// The view of this process.
     fn own() -> Self {
         Self {
             root: PathBuf::from("/"),
@@ -175,7 +177,7 @@ impl ProcessRoot {
         }
     }
 
-    /// Paths of libraries whose names are wanted, as the process sees them.
+    /// Paths of libraries with wanted names, as seen by the process.
     fn likely(
         &self,
         typed: Option<&OsStr>,
@@ -199,16 +201,16 @@ impl ProcessRoot {
         files
     }
 
-    /// A path of the process as an absolute one, still as the process sees it.
+    /// Makes a path of the process absolute, still as seen by the process.
     fn absolute(&self, path: &Path) -> PathBuf {
         self.working.join(path)
     }
 
-    /// A path of the process as we open it. Links that are absolute would leave its root, so they are
-    /// followed by hand.
+    /// Translates a path of the process to one that we can open. Absolute links would leave its
+    /// root, so links are resolved by hand.
     fn open(&self, path: &Path) -> PathBuf {
         let mut inside = self.absolute(path);
-        /// As many links as the kernel follows (include/linux/namei.h, MAXSYMLINKS).
+        /// Maximum number of links the kernel follows (include/linux/namei.h, MAXSYMLINKS).
         const MAX_LINKS: usize = 40;
         for _ in 0..MAX_LINKS {
             match self.first_link(&inside) {
@@ -226,7 +228,7 @@ impl ProcessRoot {
         self.root.join(normal.collect::<PathBuf>())
     }
 
-    /// The path with its first symbolic link replaced by what that says.
+    /// The path with its first symbolic link replaced by the link's target.
     fn first_link(&self, inside: &Path) -> Option<PathBuf> {
         let mut walked = PathBuf::from("/");
         let mut parts = inside.components();
@@ -250,7 +252,7 @@ impl ProcessRoot {
         self.open(path).exists()
     }
 
-    /// Names in a folder; none if it cannot be read.
+    /// Names in a folder; empty if it cannot be read.
     fn names(&self, folder: &Path) -> Vec<OsString> {
         let Ok(entries) = std::fs::read_dir(self.open(folder)) else {
             return Vec::new();
@@ -261,7 +263,7 @@ impl ProcessRoot {
             .collect()
     }
 
-    /// Folders of libraries in an environment: conda's own, and those of pip's packages.
+    /// Library folders in an environment: conda's own, and those of pip packages.
     fn folders_of(&self, prefix: &Path) -> Vec<PathBuf> {
         let mut folders = vec![prefix.join("lib")];
         for lib in ["lib", "lib64"] {
@@ -277,7 +279,8 @@ impl ProcessRoot {
         folders
     }
 
-    /// `nvidia/cuda_runtime/lib` of the wheels for CUDA 11 and 12, `nvidia/cu13/lib` of those for 13, and torch.
+    /// `nvidia/cuda_runtime/lib` of the wheels for CUDA 11 and 12, `nvidia/cu13/lib` of those for
+    /// 13, and torch.
     fn folders_of_packages(&self, packages: &Path) -> Vec<PathBuf> {
         let nvidia = packages.join("nvidia");
         let parts = self.names(&nvidia).into_iter();
@@ -295,7 +298,7 @@ impl ProcessRoot {
             .collect()
     }
 
-    /// Paths in the loader's cache. The file is a table and behind it all texts, each ended by a zero byte
+    /// Paths in the loader's cache. The file is a table followed by NUL-terminated strings
     /// (ldconfig(8), glibc's `cache.h`).
     fn loader_cache(&self, wanted: fn(&str) -> bool) -> Vec<PathBuf> {
         let bytes = std::fs::read(self.open(Path::new("/etc/ld.so.cache"))).unwrap_or_default();
@@ -307,7 +310,7 @@ impl ProcessRoot {
             .collect()
     }
 
-    /// Each file once, whatever names it has.
+    /// Deduplicates by file, whatever its names.
     fn identified(&self, files: Vec<PathBuf>) -> Vec<CudaFile> {
         let mut seen = HashSet::new();
         files
@@ -388,7 +391,7 @@ mod tests {
         file(&at("real/libcuda.so.550.1"));
         file(&at("opt/own/libnccl.so.2"));
         fs::create_dir_all(at("drivers")).unwrap();
-        // Absolute within the container: leads out of it for whoever follows it from outside.
+        // Absolute inside the container: followed from outside, it leads out of it.
         symlink("/real/libcuda.so.550.1", at("drivers/libcuda.so.1")).unwrap();
         file(&at("etc/ld.so.cache"));
         fs::write(

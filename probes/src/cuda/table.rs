@@ -1,14 +1,15 @@
-//! The functions that are probed: name, layer, what they do, where their arguments are, which ends.
+//! Table of the probed functions: name, layer, kind of call, argument positions, probed ends.
 //!
-//! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x) and `nccl.h`
-//! (2.x), by the x86-64 calling convention; those of torch from its sources (2.9).
+//! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
+//! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
 
-/// Whose function it is.
+/// The library layer that a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionLayer {
     /// libcuda.
     Driver,
-    /// libcudart. cuBLAS, NCCL and others carry a copy of it within, so that only the driver sees their calls.
+    /// libcudart. cuBLAS, NCCL and others link a copy of it statically, so only the driver sees
+    /// their calls.
     Runtime,
     /// libnccl.
     Nccl,
@@ -18,106 +19,107 @@ pub enum FunctionLayer {
     TorchAutograd,
 }
 
-/// What a function does.
+/// Kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FunctionKind {
-    /// Puts a kernel or a graph into a stream.
+    /// Enqueues a kernel or a graph.
     Launch,
-    /// Waits for the GPU.
+    /// Synchronizes: waits for the GPU.
     Synchronize,
     /// Copies memory.
     Copy,
     /// Fills memory.
     Set,
-    /// Allocates or maps memory of a device, or memory of the host that devices reach.
+    /// Allocates or maps device memory, or host memory that devices can access.
     Allocate,
-    /// Frees or unmaps it.
+    /// Frees or unmaps such memory.
     Free,
-    /// Records an event in a stream, or lets a stream wait for one.
+    /// Records an event in a stream, or makes a stream wait for one.
     Event,
-    /// A collective operation of several processes, or a message between two.
+    /// A collective of several ranks, or a message between two.
     Collective,
     /// One backward pass.
     Step,
-    /// Tells what torch's caching allocator holds.
+    /// Reports how much memory torch's caching allocator holds.
     Memory,
 }
 
-/// Which ends are probed.
+/// Which ends of a function are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbedEnds {
-    /// The entry.
+    /// The entry only.
     Entry,
-    /// Entry and return; the return by exchanging the return address, which no C++ exception may pass.
+    /// Entry and return; the return by replacing the return address, which no C++ exception may
+    /// unwind through.
     Both,
-    /// Entry and the function's own return instructions. A call that is left by an exception has no end.
+    /// Entry and the function's own return instructions. A call left by an exception has no end.
     Instructions,
 }
 
-/// Where the stream is; arguments are counted from 1.
+/// Where the stream is passed; arguments are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamArgument {
-    /// There is none.
+    /// The function takes no stream.
     None,
     /// In a register.
     Argument(u8),
-    /// So many words above the stack pointer at the entry.
+    /// This many words above the stack pointer at the entry.
     Stack(u8),
     /// In the launch configuration that the first argument points to.
     Configuration,
 }
 
-/// Where the number of bytes is.
+/// Where the number of bytes is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BytesArgument {
-    /// Nowhere.
+    /// The function takes no size.
     None,
-    /// An argument.
+    /// The value of an argument.
     Argument(u8),
     /// An argument, times two to the power of the second number.
     Elements(u8, u8),
-    /// An argument, times the size of the `ncclDataType_t` in the next.
+    /// An argument, times the size of the `ncclDataType_t` in the next argument.
     Nccl(u8),
-    /// An argument times the next.
+    /// Product of an argument and the next one.
     Rows(u8),
 }
 
-/// Where the grid is.
+/// Where the grid dimensions are passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GridArgument {
-    /// Nowhere.
+    /// The function takes no grid.
     None,
-    /// The second to fourth argument.
+    /// The second to fourth arguments.
     Arguments,
-    /// A `dim3` by value behind the first argument.
+    /// A `dim3` by value after the first argument.
     Dim3,
     /// In the launch configuration that the first argument points to.
     Configuration,
 }
 
-/// A function that is probed.
+/// A probed function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProbedFunction {
-    /// Its symbol, or how that begins.
+    /// Its symbol, or the prefix of it.
     pub name: &'static str,
-    /// The symbol only begins like this (C++: the types of its arguments follow).
+    /// `symbol` is a prefix (C++: the argument types follow).
     pub is_prefix: bool,
-    /// Whose it is.
+    /// The layer it belongs to.
     pub layer: FunctionLayer,
-    /// What it does.
+    /// The kind of call.
     pub kind: FunctionKind,
-    /// Which ends are probed.
+    /// Which of its ends are probed.
     pub ends: ProbedEnds,
-    /// Where the stream is.
+    /// Where the stream is passed.
     pub stream: StreamArgument,
-    /// Where the number of bytes is.
+    /// Where the number of bytes is passed.
     pub bytes: BytesArgument,
-    /// Where the grid is.
+    /// Where the grid dimensions are passed.
     pub grid: GridArgument,
 }
 
 impl ProbedFunction {
-    /// What traces and reports call it.
+    /// Its name in traces and reports.
     #[must_use]
     pub fn shown(&self) -> &'static str {
         match self.layer {
@@ -127,7 +129,7 @@ impl ProbedFunction {
         }
     }
 
-    /// Probed at the entry only, although it calls functions of the layer below that are probed too.
+    /// Probed at the entry only, although it calls probed functions of the layer below.
     #[must_use]
     pub fn encloses(&self) -> bool {
         self.layer == FunctionLayer::Runtime && self.ends == ProbedEnds::Entry
@@ -243,7 +245,7 @@ use StreamArgument::Argument as In;
 use StreamArgument::None as NoStream;
 use StreamArgument::Stack;
 
-/// Every function that is probed. Its index is its number in the BPF programs.
+/// All probed functions. A function's index is its id in the BPF programs.
 pub const TABLE: &[ProbedFunction] = &[
     // launches
     launch(Driver, "cuLaunchKernel", Stack(3), GridArgument::Arguments),
@@ -274,7 +276,7 @@ pub const TABLE: &[ProbedFunction] = &[
         GridArgument::Dim3,
     ),
     launch(Runtime, "cudaGraphLaunch", In(2), GridArgument::None),
-    // synchronisation
+    // synchronization
     driver("cuStreamSynchronize", Synchronize, In(1), NoBytes),
     driver("cuEventSynchronize", Synchronize, NoStream, NoBytes),
     driver("cuCtxSynchronize", Synchronize, NoStream, NoBytes),
@@ -337,7 +339,7 @@ pub const TABLE: &[ProbedFunction] = &[
     runtime("cudaFree", Free, NoStream, NoBytes),
     runtime("cudaFreeAsync", Free, In(2), NoBytes),
     runtime("cudaFreeHost", Free, NoStream, NoBytes),
-    // NCCL: the calls put work into a stream and return; within a group, ncclGroupEnd does
+    // NCCL: the calls enqueue work in a stream and return; within a group, ncclGroupEnd does
     collective("ncclAllReduce", Stack(1), BytesArgument::Nccl(3)),
     collective("ncclReduceScatter", Stack(1), BytesArgument::Nccl(3)),
     collective("ncclBroadcast", Stack(1), BytesArgument::Nccl(3)),
@@ -394,7 +396,8 @@ mod tests {
         }
     }
 
-    /// C++ exceptions pass through torch's functions, and a replaced return address ends the program then.
+    /// C++ exceptions unwind through torch's functions; a replaced return address would then abort
+    /// the program.
     #[test]
     fn return_addresses_are_exchanged_in_c_functions_only() {
         for function in TABLE

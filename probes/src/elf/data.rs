@@ -1,6 +1,6 @@
-//! The bytes of a file: read on demand, or in memory already.
+//! The bytes of a file: read on demand, or already in memory.
 //!
-//! Files are read, not mapped: one that is cut short meanwhile gives an error, not a signal.
+//! Files are read, not mapped: truncation while reading gives an error, not a signal.
 
 use object::ReadCache;
 use object::ReadRef;
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Where an image's bytes come from.
 #[derive(Clone, Copy)]
 pub(crate) enum ImageData<'data> {
-    /// A file; what was read is kept.
+    /// A file; what was read is cached.
     File(&'data ReadCache<File>),
     /// Bytes in memory.
     Memory(&'data [u8]),

@@ -1,7 +1,7 @@
-//! Where the symbols of a stripped file may be: a debug file with the same build id, the one that
-//! `.gnu_debuglink` names, the compressed one inside `.gnu_debugdata`.
+//! Where the symbols of a stripped file may be: in a debug file with the same build id, in the one
+//! that `.gnu_debuglink` names, or compressed inside `.gnu_debugdata`.
 //!
-//! Formats: "Separate Debug Files" and "MiniDebugInfo" in the documentation of GDB.
+//! Formats: "Separate Debug Files" and "MiniDebugInfo" in the GDB manual.
 
 use super::ElfImage;
 use super::ImageData;
@@ -13,14 +13,14 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Unpacked mini debug info is refused past this, in bytes: a few KiB can unpack to any size.
+/// Maximum size of unpacked mini debug info in bytes: a few KiB can unpack to any size.
 const LARGEST_MINI_DEBUG_INFO: usize = 256 << 20;
 
-/// A file with symbols, opened.
+/// An opened file with symbols.
 pub(crate) enum DebugFile {
-    /// On disk.
+    /// A file on disk.
     File(Box<ReadCache<File>>),
-    /// Unpacked.
+    /// Unpacked in memory.
     Memory(Vec<u8>),
 }
 
@@ -30,7 +30,7 @@ impl DebugFile {
         Ok(Self::File(Box::new(ReadCache::new(file))))
     }
 
-    /// Calls `then` with the image.
+    /// Calls `then` with the parsed image.
     pub(crate) fn with_image<T>(
         &self,
         then: impl FnOnce(&ElfImage<'_>) -> Result<T, String>,
@@ -46,7 +46,7 @@ impl DebugFile {
     }
 }
 
-/// The debug file `ROOT/.build-id/ab/cdef....debug`, if its own build id agrees.
+/// The debug file `ROOT/.build-id/ab/cdef....debug`, if its own build id matches.
 pub(crate) fn by_build_id(image: &ElfImage<'_>, roots: &[PathBuf]) -> Result<DebugFile, String> {
     let id = image.build_id().ok_or("the file has no build id")?;
     let (folder, name) = id.split_at_checked(2).ok_or("the build id is too short")?;
@@ -68,8 +68,8 @@ pub(crate) fn by_build_id(image: &ElfImage<'_>, roots: &[PathBuf]) -> Result<Deb
     }
 }
 
-/// The debug file that `.gnu_debuglink` names: beside the file, in `.debug` beside it, or at the
-/// same place below a root, if its checksum agrees.
+/// The debug file that `.gnu_debuglink` names, if its checksum matches: next to the file, in
+/// `.debug` next to it, or at the same place below a root.
 pub(crate) fn by_debug_link(
     file: &Path,
     image: &ElfImage<'_>,
@@ -94,11 +94,11 @@ pub(crate) fn by_debug_link(
     Err(why)
 }
 
-/// Name of the debug file and its CRC-32, which is stored aligned to 4 bytes after the name.
+/// Name of the debug file, and its CRC-32, which is stored 4-byte aligned after the name.
 fn debug_link<'data>(image: &ElfImage<'data>) -> Option<(&'data str, u32)> {
     let bytes = image.section_bytes(&image.section(".gnu_debuglink")?)?;
     let name = symbols::text_at(bytes, 0)?;
-    // A name is a name: the file does not choose folders.
+    // A plain name only: the file must not choose folders.
     (!name.is_empty() && !name.contains('/')).then_some(())?;
     let at = (name.len() + 1).next_multiple_of(4);
     let checksum = bytes.get(at..at.checked_add(4)?)?;
@@ -130,7 +130,7 @@ pub(crate) fn mini_debug_info(image: &ElfImage<'_>) -> Result<DebugFile, String>
     Ok(DebugFile::Memory(unpacked.0))
 }
 
-/// Takes bytes up to a limit, so that a small file cannot fill the memory.
+/// Accepts bytes up to a limit, so that a small file cannot exhaust memory.
 struct BoundedReader(Vec<u8>);
 
 impl Write for BoundedReader {

@@ -8,14 +8,14 @@ use object::pod;
 use object::read::elf::GnuHashTable;
 
 impl<'data> ElfImage<'data> {
-    /// Whether the program asks for a loader (`ld.so`).
+    /// Whether the program requests a loader (`ld.so`).
     pub(crate) fn has_loader(&self) -> bool {
         self.segments
             .iter()
             .any(|segment| segment.kind == elf::PT_INTERP.0)
     }
 
-    /// Path of the loader, without the zero byte at its end.
+    /// Path of the loader, without the terminating NUL.
     pub(crate) fn loader(&self) -> Option<&'data [u8]> {
         let segment = self
             .segments
@@ -25,13 +25,13 @@ impl<'data> ElfImage<'data> {
         bytes.split(|byte| *byte == 0).next()
     }
 
-    /// Names of the libraries that the loader will map first.
+    /// Names of the libraries that the loader maps first.
     pub(crate) fn needed(&self) -> Vec<&'data str> {
         self.dynamic_texts(elf::DT_NEEDED.0)
     }
 
-    /// Folders where the loader looks for needed libraries first, as written (`$ORIGIN/../lib`): `DT_RUNPATH`, or the
-    /// older `DT_RPATH`, which does not count beside it (ld.so(8)).
+    /// Folders where the loader searches for needed libraries first, as written (`$ORIGIN/../lib`):
+    /// `DT_RUNPATH`, or the older `DT_RPATH`, which is ignored if both exist (ld.so(8)).
     pub(crate) fn library_folders(&self) -> Vec<&'data str> {
         let newer = self.dynamic_texts(elf::DT_RUNPATH.0);
         let lists = match newer.is_empty() {
@@ -51,7 +51,7 @@ impl<'data> ElfImage<'data> {
             .collect()
     }
 
-    /// The dynamic symbol table and its names, without the help of section headers.
+    /// The dynamic symbol table and its names, without section headers.
     pub(super) fn dynamic_table(&self) -> Option<(&'data [u8], &'data [u8])> {
         let count = self.dynamic_symbol_count()?;
         let size = u64::from(count).checked_mul(size_of::<elf::Sym64<LittleEndian>>() as u64)?;
@@ -66,7 +66,7 @@ impl<'data> ElfImage<'data> {
         )
     }
 
-    /// The number of symbols, which only the hash table knows.
+    /// The number of symbols, which only the hash table stores.
     fn dynamic_symbol_count(&self) -> Option<u32> {
         let address = self.dynamic_value(elf::DT_GNU_HASH.0)?;
         let segment = self.segments.iter().find(|segment| {

@@ -1,7 +1,7 @@
-//! An ELF file for x86-64 as far as gctrace needs it: segments, sections, bytes at an address.
+//! The parts of an x86-64 ELF file that gctrace needs: segments, sections, bytes at an address.
 //!
-//! Symbols are `symbols.rs`, notes `notes.rs`, relocations `relocations.rs`. Nothing here knows
-//! Python.
+//! `symbols.rs` has the symbols, `notes.rs` the notes, `relocations.rs` the relocations. Nothing
+//! here is specific to Python.
 
 pub(crate) mod data;
 pub(crate) mod debug_file;
@@ -18,21 +18,21 @@ use object::LittleEndian;
 use object::ReadRef;
 use object::elf;
 
-/// No section or segment that gctrace reads whole may be larger, in bytes.
+/// Maximum size in bytes of a section or segment that gctrace reads whole.
 const LARGEST_PART: u64 = 1 << 30;
 
-/// Why bytes are not an image.
+/// Why bytes could not be parsed as an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAnImage {
     /// Not an ELF file at all (a script, for example).
     NotElf,
-    /// ELF, but for another processor.
+    /// ELF, but for another machine.
     Machine(String),
-    /// ELF, but this part makes no sense.
+    /// ELF, but this part is invalid.
     Damaged(String),
 }
 
-/// A part of the file that is mapped.
+/// A loadable segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ElfSegment {
     pub(crate) kind: u32,
@@ -66,7 +66,7 @@ impl ElfSection<'_> {
 /// An ELF file for x86-64.
 pub(crate) struct ElfImage<'data> {
     data: ImageData<'data>,
-    /// Address of the first instruction that runs.
+    /// Address of the entry point.
     pub(crate) entry: u64,
     /// Position-independent: a shared library or a PIE.
     pub(crate) relocatable: bool,
@@ -75,7 +75,7 @@ pub(crate) struct ElfImage<'data> {
 }
 
 impl<'data> ElfImage<'data> {
-    /// Reads the headers.
+    /// Parses the headers.
     pub(crate) fn parse(data: ImageData<'data>) -> Result<Self, NotAnImage> {
         let damaged = |what: &str| NotAnImage::Damaged(what.to_owned());
         let header = file_header(data)?;
@@ -100,7 +100,7 @@ impl<'data> ElfImage<'data> {
         self.data.read_bytes_at(offset, size).ok()
     }
 
-    /// Bytes at an address; `None` where the file has none (`.bss`).
+    /// Bytes at an address; `None` if the file stores none for it (`.bss`).
     pub(crate) fn bytes_at(&self, address: u64, size: u64) -> Option<&'data [u8]> {
         let offset = self.file_offset(address)?;
         self.file_offset(address.checked_add(size.checked_sub(1)?)?)?;
@@ -125,7 +125,8 @@ impl<'data> ElfImage<'data> {
             })
     }
 
-    /// Address at which the lowest mapping starts: that of the first segment, on a page.
+    /// Address at which the lowest mapping starts: that of the first segment, rounded down to a
+    /// page.
     pub(crate) fn lowest_address(&self) -> u64 {
         const PAGE: u64 = 4096;
         self.segments
@@ -136,7 +137,7 @@ impl<'data> ElfImage<'data> {
             .unwrap_or(0)
     }
 
-    /// Whether an address is one of code.
+    /// Whether an address is in code.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|segment| {
             segment.kind == elf::PT_LOAD.0
@@ -147,7 +148,7 @@ impl<'data> ElfImage<'data> {
         })
     }
 
-    /// The section of that name.
+    /// The section with this name.
     pub(crate) fn section(&self, name: &str) -> Option<ElfSection<'data>> {
         self.sections
             .iter()
@@ -155,28 +156,28 @@ impl<'data> ElfImage<'data> {
             .copied()
     }
 
-    /// The bytes of a section; none for `.bss` and the emptied sections of debug files.
+    /// Contents of a section; empty for `.bss` and for the emptied sections of debug files.
     pub(crate) fn section_bytes(&self, section: &ElfSection<'_>) -> Option<&'data [u8]> {
         (section.kind != elf::SHT_NOBITS.0).then_some(())?;
         self.file_bytes(section.offset, section.size)
     }
 
-    /// Address and bytes of every part that may hold string literals.
+    /// Address and bytes of every part that may contain string literals.
     pub(crate) fn constant_data(&self) -> impl Iterator<Item = (u64, &'data [u8])> {
         self.parts(0, elf::SHF_EXECINSTR.0 | elf::SHF_WRITE.0, 0)
     }
 
-    /// Address and bytes of every part that may hold pointers.
+    /// Address and bytes of every part that may contain pointers.
     pub(crate) fn writable_data(&self) -> impl Iterator<Item = (u64, &'data [u8])> {
         self.parts(elf::SHF_WRITE.0, elf::SHF_EXECINSTR.0, elf::PF_W.0)
     }
 
-    /// Address and bytes of every part that holds instructions.
+    /// Address and bytes of every part that contains instructions.
     pub(crate) fn code(&self) -> impl Iterator<Item = (u64, &'data [u8])> {
         self.parts(elf::SHF_EXECINSTR.0, 0, elf::PF_X.0)
     }
 
-    /// Sections by their flags, or segments where the section headers were stripped too.
+    /// Sections by their flags, or segments if the section headers were stripped too.
     fn parts(
         &self,
         with: u64,
@@ -250,7 +251,7 @@ fn segment(header: &elf::ProgramHeader64<LittleEndian>) -> ElfSegment {
     }
 }
 
-/// The section headers; `None` where they were stripped or are damaged: the file runs without.
+/// The section headers; `None` if stripped or damaged: the file runs without them.
 fn sections<'data>(
     data: ImageData<'data>,
     header: &elf::FileHeader64<LittleEndian>,

@@ -1,4 +1,4 @@
-//! Notes: the build id and static trace points (USDT).
+//! ELF notes: the build id and static trace points (USDT).
 
 use super::ElfImage;
 use super::symbols;
@@ -17,7 +17,7 @@ pub(crate) struct StaticProbe {
     pub(crate) name: String,
     /// Address of its nop, corrected for prelink.
     pub(crate) address: u64,
-    /// Address of the counter that switches it on.
+    /// Address of the semaphore that enables it.
     pub(crate) semaphore: Option<u64>,
     pub(crate) arguments: String,
 }
@@ -60,7 +60,7 @@ impl<'data> ElfImage<'data> {
 
 /// Name, type and contents of each note.
 fn notes(area: &[u8]) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
-    // Alignment 4 also reads areas of 8: their build-id note comes with 4 in practice, and
+    // Notes of alignment 4 may be in areas of alignment 8: in practice build-id notes have 4, and
     // `.note.gnu.property` is a note area of its own.
     NoteIterator::<elf::FileHeader64<LittleEndian>>::new(LittleEndian, 4, area)
         .into_iter()
@@ -75,7 +75,7 @@ fn static_probe(description: &[u8], base_now: Option<u64>) -> Option<StaticProbe
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     };
     let (location, base_then, semaphore) = (word(0)?, word(1)?, word(2)?);
-    // Prelink moves the code and not the notes; the base tells by how much.
+    // Prelink moves the code but not the notes; the base gives the distance.
     let moved = base_now.map_or(0, |now| now.wrapping_sub(base_then));
     let texts = description.get(24..)?;
     let mut at = 0u32;

@@ -1,4 +1,4 @@
-//! Pointers in data: what a word will hold once the loader has relocated the file.
+//! Pointers in data: the value of a word once the loader has relocated the file.
 
 use super::ElfImage;
 use object::LittleEndian;
@@ -6,8 +6,9 @@ use object::elf;
 use object::pod;
 
 impl<'data> ElfImage<'data> {
-    /// Addresses of the pointers to `target`: words that hold it, as files without relocation and
-    /// those with packed relocations (RELR) have them, and RELATIVE relocations that will write it.
+    /// Addresses of the pointers to `target`: words with that value, as in files without
+    /// relocations and those with packed relocations (RELR), and RELATIVE relocations that will
+    /// write it.
     pub(crate) fn pointers_to(&self, target: u64) -> Vec<u64> {
         let raw = self.writable_data().flat_map(|(address, bytes)| {
             memchr::memmem::find_iter(bytes, &target.to_le_bytes())
@@ -22,7 +23,8 @@ impl<'data> ElfImage<'data> {
         raw.chain(relocated).collect()
     }
 
-    /// What the pointer at an address will point to; `None` for null and for what is bound by name.
+    /// The target of the pointer at an address after relocation; `None` for null and for pointers
+    /// that are bound by name.
     pub(crate) fn pointer_at(&self, address: u64) -> Option<u64> {
         let relocated = self
             .relative_relocations()

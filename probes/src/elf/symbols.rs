@@ -1,4 +1,4 @@
-//! Symbol tables: `.symtab`, `.dynsym`, and the dynamic one of files without section headers.
+//! Symbol tables: `.symtab`, `.dynsym`, and the dynamic table of files without section headers.
 
 use super::ElfImage;
 use super::ElfSection;
@@ -16,7 +16,7 @@ pub(crate) struct ElfSymbol<'data> {
     pub(crate) is_function: bool,
 }
 
-/// The NUL-terminated text at `offset` of a string table.
+/// The NUL-terminated string at `offset` of a string table.
 pub(crate) fn text_at(table: &[u8], offset: u32) -> Option<&str> {
     let rest = table.get(usize::try_from(offset).ok()?..)?;
     let end = memchr::memchr(0, rest)?;
@@ -52,12 +52,12 @@ fn of_entry<'data>(
 }
 
 impl<'data> ElfImage<'data> {
-    /// Whether there is a `.symtab` with its contents.
+    /// Whether the file has a `.symtab` with contents.
     pub(crate) fn has_symbol_table(&self) -> bool {
         self.table(elf::SHT_SYMTAB.0).is_some()
     }
 
-    /// The symbols of `.symtab`; none where the file is stripped.
+    /// The symbols of `.symtab`; empty if the file is stripped.
     pub(crate) fn symbols(&self) -> impl Iterator<Item = ElfSymbol<'data>> {
         let (table, names) = self.table(elf::SHT_SYMTAB.0).unwrap_or_default();
         defined(table, names)
@@ -72,13 +72,13 @@ impl<'data> ElfImage<'data> {
         defined(table, names)
     }
 
-    /// The exported symbol of that name.
+    /// The exported symbol with this name.
     pub(crate) fn dynamic_symbol(&self, name: &str) -> Option<ElfSymbol<'data>> {
         self.dynamic_symbols().find(|symbol| symbol.name == name)
     }
 
-    /// Exported symbols of that name, or whose name begins with it. Looks for the name's text first, which
-    /// is much faster than reading the names of a library that has hundreds of thousands.
+    /// Exported symbols whose name is, or starts with, this one. Searches the string table first,
+    /// which is much faster than reading every name of a library that has hundreds of thousands.
     pub(crate) fn dynamic_symbols_named(
         &self,
         name: &str,
@@ -104,13 +104,13 @@ impl<'data> ElfImage<'data> {
             .collect()
     }
 
-    /// The exported symbol of that name, or else the one of `.symtab`.
+    /// The exported symbol with this name, or else the one in `.symtab`.
     pub(crate) fn symbol(&self, name: &str) -> Option<ElfSymbol<'data>> {
         self.dynamic_symbol(name)
             .or_else(|| self.symbols().find(|symbol| symbol.name == name))
     }
 
-    /// The bytes of a symbol table and of its names.
+    /// The bytes of a symbol table and of its string table.
     fn table(&self, kind: u32) -> Option<(&'data [u8], &'data [u8])> {
         let table = self.sections.iter().find(|section| section.kind == kind)?;
         let names: &ElfSection<'_> = self.sections.get(usize::try_from(table.link).ok()?)?;

@@ -1,12 +1,12 @@
-//! What GPUs do not tell, gathered into one sentence per cause.
+//! Values that GPUs do not report, gathered into one sentence per cause.
 
 use super::queries::NvmlQuery;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
 
-/// What was missing so far, and what of it has been said. Outlives the library: a driver that comes
-/// back with the same gaps is not worth another word.
+/// What was missing so far, and which of it was reported. Outlives the library: a driver that comes
+/// back with the same gaps is not reported again.
 #[derive(Debug, Default)]
 pub struct NvmlAbsences {
     reported: HashSet<(String, u32, NvmlQuery)>,
@@ -30,8 +30,8 @@ impl NvmlAbsences {
         }
     }
 
-    /// A sentence for each cause that was met since the last call, for example `not recorded of GPU 0
-    /// and 1: power, PCIe throughput (the device does not support it)`.
+    /// A sentence for each cause seen since the last call, for example
+    /// `not recorded of GPU 0 and 1: power, PCIe throughput (the device does not support it)`.
     pub fn take(&mut self) -> Vec<String> {
         let new = std::mem::take(&mut self.new);
         new.into_iter()

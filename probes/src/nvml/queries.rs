@@ -1,4 +1,4 @@
-//! Each figure: which function of NVML has it, and what its failure means.
+//! The queried values: which NVML function provides each, and what its failure means.
 
 use gctrace_event::GpuDevice;
 use gctrace_event::GpuProcess;
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 /// `NVML_DEVICE_MIG_ENABLE` (nvml.h).
 const MIG_ENABLED: u32 = 1;
 
-/// Names of the bits (`nvmlClocksThrottleReason...`, in nvml.h of driver 555 and later
-/// `nvmlClocksEventReason...`).
+/// Names of the throttle reason bits (`nvmlClocksThrottleReason...`, in nvml.h of driver 555 and
+/// later `nvmlClocksEventReason...`).
 const REASONS: [(ThrottleReasons, &str); 9] = [
     (ThrottleReasons::GPU_IDLE, GpuSample::IDLE),
     (
@@ -40,29 +40,29 @@ const REASONS: [(ThrottleReasons, &str); 9] = [
     ),
 ];
 
-/// What is asked of a GPU, in the order in which it is told.
+/// A value queried of a GPU, in the order of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum NvmlQuery {
-    /// Shares of time with kernels, and with memory accesses.
+    /// Utilization: shares of time with kernels, and with memory accesses.
     Utilization,
     /// Memory in use.
     Memory,
     /// Power draw.
     Power,
-    /// Clock of the multiprocessors.
+    /// SM clock.
     SmClock,
-    /// Clock of the memory.
+    /// Memory clock.
     MemoryClock,
-    /// Why clocks are low.
+    /// Throttle reasons.
     Throttling,
     /// Memory by process.
     Processes,
-    /// PCIe throughput: two calls of 20 ms, over which the driver counts.
+    /// PCIe throughput: two calls of 20 ms each, over which the driver counts.
     Pcie,
 }
 
 impl NvmlQuery {
-    /// The cheap ones.
+    /// The queries that are cheap.
     pub(super) const EACH_TIME: [Self; 6] = [
         Self::Utilization,
         Self::Memory,
@@ -72,7 +72,7 @@ impl NvmlQuery {
         Self::Throttling,
     ];
 
-    /// Its name in messages.
+    /// The value's name in messages.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Utilization => "utilization",
@@ -86,7 +86,7 @@ impl NvmlQuery {
         }
     }
 
-    /// Asks, and puts the answer into the sample.
+    /// Queries the GPU and stores the value in the sample.
     pub(super) fn ask(self, device: &Device<'_>, sample: &mut GpuSample) -> Result<(), Code> {
         match self {
             Self::Utilization => {
@@ -111,12 +111,12 @@ impl NvmlQuery {
     }
 }
 
-/// What a failed call means.
+/// Classification of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum QueryFailure {
-    /// It will not work on this device; in words.
+    /// Permanent on this device; with the reason.
     Never(&'static str),
-    /// It did not work this time; in words.
+    /// Temporary; with the reason.
     Now(String),
     /// The device, or all of NVML, is gone.
     Lost(String),
@@ -130,7 +130,7 @@ impl From<Code> for QueryFailure {
                 Self::Never("the driver's library has no such function")
             }
             Code::NoPermission => Self::Never("no permission"),
-            Code::GpuLost => Self::Lost("it is lost: sudo dmesg | grep Xid says why".to_owned()),
+            Code::GpuLost => Self::Lost("it is lost; see: sudo dmesg | grep Xid".to_owned()),
             Code::ResetRequired => {
                 Self::Lost("it needs a reset: sudo nvidia-smi --gpu-reset".to_owned())
             }
@@ -142,7 +142,7 @@ impl From<Code> for QueryFailure {
     }
 }
 
-/// Describes a GPU; what it does not tell is absent.
+/// Describes a GPU; values that it does not report are absent.
 pub(super) fn describe(device: &Device<'_>, index: u32, driver: Option<String>) -> GpuDevice {
     GpuDevice {
         index,
@@ -163,7 +163,7 @@ struct MemoryUse {
     used: u64,
 }
 
-/// By the second version of the call, which drivers have from 510 on, or the first.
+/// By version 2 of the call, which drivers have from 510 on, or else version 1.
 fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
     match device.memory_info() {
         Ok(info) => Ok(MemoryUse {
@@ -177,8 +177,8 @@ fn memory(device: &Device<'_>) -> Result<MemoryUse, Code> {
 
 fn memory_first_version(device: &Device<'_>) -> Result<MemoryUse, Code> {
     let function = nvml_sym(device.nvml().lib().nvmlDeviceGetMemoryInfo.as_ref())?;
-    // SAFETY: the handle is one of this library's, which outlives `device`; the structure is three
-    // integers, for which zeros are values, and the function writes all of them.
+    // SAFETY: the handle belongs to this library, which outlives `device`; the structure is three
+    // integers, for which zeros are valid, and the function writes all of them.
     let (code, info) = unsafe {
         let mut info = std::mem::zeroed();
         (function(device.handle(), &mut info), info)
@@ -199,19 +199,19 @@ fn throttle_reasons(device: &Device<'_>) -> Result<Vec<String>, Code> {
     Ok(names.map(|(_, name)| (*name).to_owned()).collect())
 }
 
-/// The same under its newer name, should a driver drop the old one.
+/// The same under its newer name, in case a driver drops the old one.
 fn event_reasons(device: &Device<'_>) -> Result<ThrottleReasons, Code> {
     let library = device.nvml().lib();
     let function = nvml_sym(library.nvmlDeviceGetCurrentClocksEventReasons.as_ref())?;
     let mut bits = 0;
-    // SAFETY: the handle is one of this library's, which outlives `device`.
+    // SAFETY: the handle belongs to this library, which outlives `device`.
     let code = unsafe { function(device.handle(), &mut bits) };
     nvml_try(code)?;
     Ok(ThrottleReasons::from_bits_truncate(bits))
 }
 
-/// By the third version of the call, which drivers have from 510 on, or the second. Instances of one
-/// GPU under MIG are told apart there, and added up here.
+/// By version 3 of the call, which drivers have from 510 on, or else version 2. NVML reports the
+/// MIG instances of a GPU separately; they are summed here.
 fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
     let answer = match device.running_compute_processes() {
         Err(Code::FailedToLoadSymbol(_) | Code::FunctionNotFound) => {

@@ -1,6 +1,6 @@
-//! Samples of all GPUs, as far as each can be asked.
+//! Samples of all GPUs, as far as each can be queried.
 //!
-//! Owns which GPU still answers and what it need not be asked again.
+//! Owns which GPUs respond, and which queries are not repeated.
 
 use super::NvmlAbsences;
 use super::NvmlError;
@@ -13,7 +13,7 @@ use gctrace_event::GpuSample;
 use nvml_wrapper::Device;
 use std::collections::HashSet;
 
-/// What to ask beyond the figures that are cheap.
+/// What to query beyond the cheap values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraQueries {
     /// Memory by process.
@@ -22,7 +22,7 @@ pub struct ExtraQueries {
     pub pcie: bool,
 }
 
-/// The GPUs of a machine, numbered from 0 by their place.
+/// The GPUs of a machine, numbered from 0 by NVML index.
 #[derive(Debug)]
 pub struct NvmlSampler<'library> {
     library: &'library NvmlLibrary,
@@ -39,11 +39,11 @@ struct SampledGpu<'library> {
 }
 
 impl<'library> NvmlSampler<'library> {
-    /// Looks at what is there; the second value says what was found. A GPU that cannot be asked has a
-    /// place too.
+    /// Enumerates the GPUs; the second value describes what was found. A GPU that cannot be queried
+    /// keeps its index.
     ///
     /// # Errors
-    /// The number of GPUs is not known.
+    /// If the number of GPUs is unknown.
     pub fn new(library: &'library NvmlLibrary) -> Result<(Self, Vec<GpuDevice>), NvmlError> {
         let count = library.device_count()?;
         let gpus = (0..count).map(|index| SampledGpu {
@@ -66,7 +66,7 @@ impl<'library> NvmlSampler<'library> {
         self.gpus.len()
     }
 
-    /// Places of those that do not answer.
+    /// Indices of those that do not respond.
     #[must_use]
     pub fn lost(&self) -> Vec<usize> {
         let lost = |place: &usize| {
@@ -77,7 +77,7 @@ impl<'library> NvmlSampler<'library> {
         (0..self.gpus.len()).filter(lost).collect()
     }
 
-    /// Tries those that do not answer again, and describes those that do now.
+    /// Retries those that did not respond, and describes those that do now.
     pub fn find_lost(&mut self) -> Vec<GpuDevice> {
         let driver = self.library.driver_version();
         let mut found = Vec::new();
@@ -85,7 +85,7 @@ impl<'library> NvmlSampler<'library> {
             let Ok(device) = self.library.nvml.device_by_index(gpu.index) else {
                 continue;
             };
-            // A lost device may still have a handle; a live one has an identity.
+            // A lost device may still have a handle; a live one reports its identity.
             if !matches!(
                 device.uuid().map_err(QueryFailure::from),
                 Err(QueryFailure::Lost(_))
@@ -99,11 +99,11 @@ impl<'library> NvmlSampler<'library> {
         found
     }
 
-    /// Asks the GPU at this place; what it does not tell goes to `absences`. `None` if it does not
-    /// answer.
+    /// Samples the GPU with this index; values that it does not report go to `absences`. `None` if
+    /// it does not respond.
     ///
     /// # Errors
-    /// It did until now: the words of the driver.
+    /// If it responded until now: the driver's error.
     pub fn sample(
         &mut self,
         place: usize,

@@ -1,4 +1,4 @@
-//! Finding markers: the variables and iterators of a thread's frames.
+//! Finds markers: the variables and iterators in a thread's frames.
 
 use super::GLOBALS;
 use super::Marker;
@@ -14,26 +14,27 @@ use crate::memory::Memory;
 use crate::python::frames::FrameLayout;
 use std::collections::HashSet;
 
-/// Frames looked at, innermost first.
+/// Maximum number of frames searched, innermost first.
 const FRAMES: usize = 64;
 
-/// Fast locals and evaluation stack of a frame that are looked at.
+/// Maximum number of fast locals and evaluation stack words searched per frame.
 const SLOTS: usize = 48;
 
-/// Bytes of a module's dictionary of globals that are looked at.
+/// Maximum number of bytes searched of a module's dictionary of globals.
 const GLOBALS_BYTES: usize = 4096;
 
-/// What one look found.
+/// Result of one search.
 #[derive(Clone, Debug, Default)]
 pub struct MarkerScan {
-    /// Numbers that may tell progress.
+    /// Numbers that may show progress.
     pub markers: Vec<Marker>,
-    /// The walk came to the outermost frame: frames that come and go meanwhile may cut it short.
+    /// Whether the walk reached the outermost frame: frames that come and go meanwhile may cut it
+    /// short.
     pub is_whole: bool,
 }
 
-/// The first frames of the thread that has this state, in a process that may run on meanwhile: what is read may be
-/// torn, and is then no marker for long.
+/// The innermost frames of the thread with this thread state, in a process that may keep running:
+/// data may be torn, but torn data does not stay a marker for long.
 pub fn find(
     pid: u32,
     memory: &(impl Memory + ?Sized),
@@ -69,7 +70,7 @@ pub fn find(
 }
 
 impl Marker {
-    /// Whether the frame that it belongs to is still one of the same code.
+    /// Whether the frame that the marker belongs to still executes the same code.
     pub fn is_there(&self, memory: &(impl Memory + ?Sized), frames: &FrameLayout) -> bool {
         let code = self.frame.wrapping_add(frames.frame_code.into());
         self.frame == 0 || pointer(memory, code) & !frames.code_tag_mask == self.key.code
@@ -108,7 +109,7 @@ impl ObjectSlot {
     }
 }
 
-/// The words of the frames, and whether the walk came to the outermost one.
+/// The words of the frames, and whether the walk reached the outermost frame.
 fn slots(
     memory: &(impl Memory + ?Sized),
     tstate: u64,
@@ -142,7 +143,7 @@ fn slots(
         frame = word(bytes, frames.frame_back as usize);
         is_whole = frame == 0;
     }
-    // What is read behind the end of a frame belongs to the frame that it called, which came before.
+    // Words read beyond the end of a frame belong to the frame it called, which came earlier.
     let mut places = HashSet::new();
     found.retain(|slot| places.insert(slot.address));
     (found, is_whole)
@@ -162,10 +163,10 @@ fn of_frame(
     push_words(found, (frame, code), 0, address, locals);
 }
 
-/// `ma_keys` in `PyDictObject`, 3.8 - 3.15. What it points to holds the values of a module's globals.
+/// `ma_keys` in `PyDictObject`, 3.8 - 3.15. It points to the values of a module's globals.
 const DICTIONARY_KEYS: u64 = 32;
 
-/// User addresses of x86-64; below are none, by the default of vm.mmap_min_addr.
+/// User addresses of x86-64, from the default of vm.mmap_min_addr on.
 const ADDRESSES: std::ops::Range<u64> = 0x1_0000..1 << 47;
 
 fn push_words(
@@ -176,7 +177,7 @@ fn push_words(
     bytes: &[u8],
 ) {
     for (number, bytes) in (0u32..).zip(bytes.chunks_exact(8)) {
-        // 3.14 and later keep two bits of their own in a reference.
+        // 3.14 and later use two tag bits in a reference.
         let object = word(bytes, 0) & !3;
         if ADDRESSES.contains(&object) && object.is_multiple_of(8) {
             found.push(ObjectSlot {
@@ -198,7 +199,7 @@ fn pointer(memory: &(impl Memory + ?Sized), address: u64) -> u64 {
     }
 }
 
-/// As much as lies before the end of the page where all of it cannot be had.
+/// Reads up to the end of the page if the whole cannot be read.
 fn read_some<'bytes>(
     memory: &(impl Memory + ?Sized),
     address: u64,

@@ -1,4 +1,4 @@
-//! Where variables and iterators lie, by version, as data.
+//! Offsets of variables and iterators, by version, as data.
 //!
 //! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
 //! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tracer/tests/kernel_alloc.rs`.
@@ -20,23 +20,23 @@ pub struct TypeAddresses {
     pub enumerate: u64,
 }
 
-/// Offsets in bytes, of builds with the global interpreter lock.
+/// Offsets in bytes, of builds with the GIL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgressLayout {
-    /// In a frame: its variables, then its evaluation stack.
+    /// In a frame: its variables, followed by its evaluation stack.
     pub(crate) locals: u32,
     /// In a frame: pointer to the dictionary of globals.
     pub(crate) globals: u32,
-    /// Integers keep their number of digits above three bits of tags (3.12 and later).
+    /// Integers store their number of digits above three tag bits (3.12 and later).
     pub(crate) tagged_integers: bool,
     /// The type objects.
     pub(crate) types: TypeAddresses,
-    /// Address of the count of the youngest generation, where it is known.
+    /// Address of the count of the youngest generation, if known.
     pub(crate) young_count: Option<u64>,
 }
 
 impl ProgressLayout {
-    /// That of a version with the global interpreter lock; `None` where it is not known.
+    /// The layout of a version with the GIL; `None` if unknown.
     #[must_use]
     pub fn new(
         version: &PythonVersion,
@@ -66,7 +66,8 @@ impl ProgressLayout {
         if kind == 0 {
             None
         } else if kind == types.range_iterator {
-            // {index, start, step, len} before 3.12; {start, step, len} since, of which len counts down.
+            // {index, start, step, len} before 3.12; {start, step, len} since, where len counts
+            // down.
             Some(if self.tagged_integers {
                 (32, true)
             } else {

@@ -1,9 +1,8 @@
-//! How far a Python program has come, read from outside without disturbing it.
+//! How far a Python program has progressed, read out-of-process without disturbing it.
 //!
 //! A program that does steady work counts: the iterators of its `for` loops advance, its integer
-//! variables grow, its collector counts new containers. Such a number is a marker of progress that
-//! costs the program nothing to read, whatever else slows it down at the moment. Which marker is worth
-//! how much is not decided here.
+//! variables grow, its collector counts net containers. Such a number is a marker of progress that
+//! costs the program nothing to read. How reliable each marker is, is decided elsewhere.
 
 mod find;
 mod layout;
@@ -16,45 +15,46 @@ pub use layout::TypeAddresses;
 
 use remote::RemoteProcess;
 
-/// What a marker is.
+/// Kind of marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MarkerKind {
     /// An `int` in a variable.
     Integer,
     /// The iterator of a range, list, tuple or `enumerate`.
     Iterator,
-    /// Containers allocated, less freed, since the last collection.
+    /// Net containers: allocated minus freed since the last collection.
     YoungCount,
 }
 
-/// The first number of a variable of a module.
+/// The first slot number of module variables.
 pub const GLOBALS: u32 = 1000;
 
-/// Names a marker over the life of a program, also when its frame is another one of the same code.
+/// Identifies a marker over the life of a program, even if its frame is replaced by another of the
+/// same code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MarkerKey {
-    /// Address of the code object; 0 for what belongs to no frame.
+    /// Address of the code object; 0 if it does not belong to a frame.
     pub code: u64,
-    /// Which variable or place on the evaluation stack; those of globals begin at [`GLOBALS`].
+    /// Which variable or evaluation stack slot; those of globals start at [`GLOBALS`].
     pub slot: u32,
-    /// What it is.
+    /// Kind of marker.
     pub kind: MarkerKind,
 }
 
-/// A number in a process that may tell its progress.
+/// A number in a process that may show its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Its name.
+    /// Its identity.
     pub key: MarkerKey,
     place: MarkerLocation,
-    /// The frame that it belongs to; 0 for what belongs to none.
+    /// The frame that it belongs to; 0 if none.
     frame: u64,
 }
 
-/// Where the number is.
+/// Where the number is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MarkerLocation {
-    /// The address of an integer or iterator object lies here.
+    /// At this address is the address of an integer or iterator object.
     Object(u64),
     /// A 32-bit number.
     Word(u64),
@@ -68,14 +68,14 @@ impl MarkerLocation {
     }
 }
 
-/// Bytes of an object that are read: the longest are iterators with three words behind the header.
+/// Number of bytes read of an object: the longest are iterators with three words after the header.
 const OBJECT_BYTES: usize = 48;
 
-/// Times that a marker is read which was replaced while it was read: a variable that changes every few
-/// microseconds is read at one of these nearly always.
+/// Number of attempts to read a marker that is replaced while it is read; enough, nearly always,
+/// for a variable that changes every few microseconds.
 const ATTEMPTS: usize = 4;
 
-/// The value of each marker now; `None` where it is gone, or was replaced each time while it was read.
+/// Current value of each marker; `None` if it is gone, or was replaced during each attempt.
 #[must_use]
 pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Option<i64>> {
     let remote = RemoteProcess::new(pid);
@@ -102,13 +102,13 @@ pub fn sample(pid: u32, markers: &[Marker], layout: &ProgressLayout) -> Vec<Opti
     values.into_iter().map(known).collect()
 }
 
-/// What one reading of a marker gives.
+/// Result of one attempt to read a marker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MarkerValue {
     Is(i64),
     /// There is no such object.
     Gone,
-    /// Another object took its place while it was read.
+    /// Another object took its place during the read.
     Replaced,
 }
 
@@ -131,7 +131,7 @@ fn attempt(
             MarkerLocation::Word(_) => 0,
         })
         .collect();
-    // An object whose place still names it was not freed and used for another in between.
+    // An object that its slot still points to was not freed and reused in between.
     let pairs = remote.read_pairs::<OBJECT_BYTES>(&addresses, &places);
     let value = |(index, marker): (usize, &Marker)| {
         let before = words
@@ -153,7 +153,7 @@ fn attempt(
         .collect()
 }
 
-/// What an object counts, if it is of that kind.
+/// The count of an object, if it is of that kind.
 fn counted(object: &[u8; OBJECT_BYTES], kind: MarkerKind, layout: &ProgressLayout) -> Option<i64> {
     if kind == MarkerKind::Integer {
         return integer(object, layout);
@@ -163,13 +163,14 @@ fn counted(object: &[u8; OBJECT_BYTES], kind: MarkerKind, layout: &ProgressLayou
     Some(if down { value.wrapping_neg() } else { value })
 }
 
-/// The value of an integer object of at most two digits of 30 bits.
+/// The value of an integer object with at most two 30-bit digits.
 fn integer(object: &[u8; OBJECT_BYTES], layout: &ProgressLayout) -> Option<i64> {
     if word(object, 8) != layout.types.integer {
         return None;
     }
     let head = word(object, 16);
-    // Before 3.12 the signed number of digits; since, that number above three bits: 0 positive, 2 negative.
+    // Before 3.12 the signed number of digits; since then that number above three tag bits: 0
+    // positive, 2 negative.
     let (digits, negative) = if layout.tagged_integers {
         (head >> 3, head & 3 == 2)
     } else {

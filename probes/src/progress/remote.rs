@@ -1,14 +1,14 @@
-//! Many small reads of another process's memory with one system call.
+//! Reads many small pieces of another process's memory with one system call.
 
 use nix::sys::uio::RemoteIoVec;
 use nix::sys::uio::process_vm_readv;
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
 
-/// The most vectors of one call (IOV_MAX, include/uapi/linux/uio.h).
+/// Maximum number of vectors per call (IOV_MAX, include/uapi/linux/uio.h).
 const MOST: usize = 1024;
 
-/// A process to read.
+/// The process to read from.
 pub(crate) struct RemoteProcess {
     pid: Pid,
 }
@@ -20,7 +20,7 @@ impl RemoteProcess {
         }
     }
 
-    /// Reads an object at each address; whether each could be read. 0 is never read.
+    /// Reads an object at each address; returns which ones could be read. Address 0 is never read.
     pub(crate) fn read<const N: usize>(
         &self,
         addresses: &[u64],
@@ -55,14 +55,14 @@ impl RemoteProcess {
             for done in read.iter_mut().skip(next).take(whole) {
                 *done = true;
             }
-            // The one at which it stopped cannot be read.
+            // The vector at which the call stopped cannot be read.
             next += whole + usize::from(whole < remote.len());
         }
         read
     }
 
-    /// Reads each object and then each word: where all of them can be read in one call, so that little time passes
-    /// in between. Of addresses that are 0 nothing is read.
+    /// Reads each object and then each word, in one call if all of them can be read, so that little
+    /// time passes in between. Nothing is read at address 0.
     pub(crate) fn read_pairs<const N: usize>(&self, objects: &[u64], words: &[u64]) -> Pairs<N> {
         let address = |of: &[u64], index: usize| of.get(index).copied().unwrap_or(0);
         let wanted: Vec<usize> = (0..objects.len())
@@ -112,5 +112,5 @@ impl RemoteProcess {
     }
 }
 
-/// Objects and words; `None` where either cannot be read.
+/// Objects and words; `None` if either cannot be read.
 pub(crate) type Pairs<const N: usize> = Vec<Option<([u8; N], [u8; 8])>>;

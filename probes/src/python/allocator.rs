@@ -1,9 +1,10 @@
-//! Where an interpreter allocates objects: `PyObject_Malloc`, or, where the compiler copied it into its
-//! callers, each of the copies.
+//! Where an interpreter allocates objects: `PyObject_Malloc`, or each of its copies where the
+//! compiler inlined it.
 //!
-//! Link-time optimised builds guess that the allocator is pymalloc: `PyObject_Malloc` and each copy
-//! load the function pointer of the object domain, compare it with the address of pymalloc and branch. The branch
-//! after the comparison runs once for each allocation whatever the allocator is, and the kernel emulates it.
+//! Link-time optimized builds guess that the allocator is pymalloc: `PyObject_Malloc` and each copy
+//! load the function pointer of the object domain, compare it with the address of pymalloc and
+//! branch. The branch after the comparison runs once per allocation, whatever the allocator is, and
+//! the kernel emulates it.
 
 use super::parse;
 use crate::ResolveError;
@@ -25,43 +26,44 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
-/// Where the size of an allocation is when its probe is hit.
+/// Where the size of an allocation is when its probe fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocationSize {
     /// In a register, by its number in x86-64 encodings: 0 is `rax`, 6 `rsi`, 7 `rdi`, 15 `r15`.
     Register(u8),
     /// Always this many bytes.
     Constant(u32),
-    /// Not known there.
+    /// Unknown at that instruction.
     Unknown,
 }
 
-/// A probe that is hit once for each allocation that passes.
+/// A probe that fires once per allocation on this path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationPoint {
-    /// Offset in the file of the probed instruction.
+    /// File offset of the probed instruction.
     pub file_offset: u64,
-    /// Where the size is.
+    /// Where the size is when it fires.
     pub size: AllocationSize,
-    /// The kernel emulates the instruction (0.5 us a hit) rather than stepping it (16 us).
+    /// Whether the kernel emulates the instruction (0.5 us a hit) rather than single-stepping it
+    /// (16 us).
     pub emulated: bool,
 }
 
 /// How a build allocates objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocator {
-    /// Where probes go.
+    /// The probes to place.
     pub points: Vec<AllocationPoint>,
-    /// Copies of the allocator whose calls cannot be seen.
+    /// Number of copies of the allocator that cannot be probed.
     pub unseen: usize,
-    /// Addresses of types as linked; 0 for those not exported.
+    /// Link-time addresses of types; 0 for those not exported.
     pub types: TypeAddresses,
 }
 
-/// Finds the allocator of a file; `None` where it exports no `PyObject_Malloc`.
+/// Finds the allocator of a file; `None` if the file does not export `PyObject_Malloc`.
 ///
 /// # Errors
-/// When the file cannot be read or is damaged.
+/// If the file cannot be read or is damaged.
 pub fn allocator(file: &Path) -> Result<Option<Allocator>, ResolveError> {
     let opened = File::open(file).map_err(|source| ResolveError::Read {
         path: file.to_owned(),
@@ -117,21 +119,21 @@ fn at_function(image: &ElfImage<'_>, range: &Range<u64>) -> Option<AllocationPoi
     })
 }
 
-/// Instructions between the load of the pointer and the branch, at most.
+/// Maximum number of instructions between the load of the pointer and the branch.
 const GUESS_SPAN: usize = 10;
 
-/// Where the pointer lies that the function loads and compares with a constant.
+/// Address of the pointer that the function loads and compares with a constant.
 fn pointer_of_guess(body: &[Instruction]) -> Option<u64> {
     (0..body.len()).find_map(|at| guess(body, at).map(|guess| guess.pointer))
 }
 
-/// A load of a function pointer, its comparison, and the branch after that.
+/// A load of a function pointer, its comparison, and the branch after it.
 struct AllocatorCall {
     pointer: u64,
     branch: usize,
 }
 
-/// The guess whose load is at this index.
+/// The guess with its load at this index.
 fn guess(body: &[Instruction], at: usize) -> Option<AllocatorCall> {
     let load = body.get(at)?;
     if load.mnemonic() != Mnemonic::Mov
@@ -169,7 +171,7 @@ fn compares(instruction: &Instruction, register: Register) -> bool {
     registers || (constant && instruction.op0_register() == register)
 }
 
-/// Every copy of the guess about this pointer, and how many uses of it are none.
+/// All copies of the guess about this pointer, and the number of uses that are not guesses.
 fn copies(
     image: &ElfImage<'_>,
     functions: &FunctionTable<'_>,
@@ -197,7 +199,7 @@ fn copies(
     (points, unseen)
 }
 
-/// Addresses at which a displacement from the following instruction leads to the target.
+/// Addresses where a displacement relative to the next instruction leads to the target.
 fn references(image: &ElfImage<'_>, target: u64) -> impl Iterator<Item = u64> {
     image.code().flat_map(move |(start, bytes)| {
         (start..)
@@ -229,10 +231,11 @@ fn copy(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Option<All
 /// pymalloc serves up to 512 bytes; it compares `size - 1` with this (obmalloc.c).
 const LARGEST_SMALL: u64 = 511;
 
-/// Instructions of either way looked at for the size.
+/// Number of instructions on either path searched for the size.
 const SIZE_SPAN: usize = 14;
 
-/// The size as pymalloc's copy reads it, or the constant that the other way hands to the allocator.
+/// The size as pymalloc's copy reads it, or the constant that the other path passes to the
+/// allocator.
 fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> AllocationSize {
     let Some(instruction) = body.get(branch) else {
         return AllocationSize::Unknown;
@@ -251,7 +254,7 @@ fn size_at(image: &ElfImage<'_>, body: &[Instruction], branch: usize) -> Allocat
         .unwrap_or(AllocationSize::Unknown)
 }
 
-/// The register in `lea r, [size - 1]; cmp r, 511`, if nothing changed it since the branch.
+/// The register in `lea r, [size - 1]; cmp r, 511`, if it was not changed since the branch.
 fn tested_register(way: &[Instruction]) -> Option<u8> {
     let mut info = InstructionInfoFactory::new();
     let at = way.iter().take(SIZE_SPAN).position(|one| {
@@ -276,7 +279,7 @@ fn tested_register(way: &[Instruction]) -> Option<u8> {
     (is_tested && kept && register.is_gpr64()).then(|| register.number() as u8)
 }
 
-/// The constant put into the second argument before a call.
+/// The constant moved into the second argument before a call.
 fn passed(way: &[Instruction]) -> Option<u32> {
     let call = way
         .iter()

@@ -1,9 +1,9 @@
 //! Which argument registers of a collector function can be trusted.
 //!
-//! Compilers drop unused or constant arguments of functions that nobody outside calls and shift the
+//! Compilers drop unused or constant arguments of functions that are not exported, and shift the
 //! rest; gcc marks such clones by a suffix, clang does not, and stripped files have no names. But a
 //! function reads each of its arguments before it writes that register. So the registers read first
-//! tell how many arguments are left, and only a full set is trusted.
+//! show how many arguments are left, and only a full set is trusted.
 
 use super::facts::InterpreterFacts;
 use crate::elf::ElfImage;
@@ -181,7 +181,7 @@ mod tests {
         // test edi,edi; je +2; xor esi,esi; mov eax,esi; ret
         let found = read(b"\x85\xff\x74\x02\x31\xf6\x89\xf0\xc3");
         assert_eq!(found, [ArgumentRegister::Rdi, ArgumentRegister::Rsi]);
-        // call +0; mov eax,esi: what the callee left there
+        // call +0; mov eax,esi: the value the callee left there
         assert_eq!(read(b"\xe8\x00\x00\x00\x00\x89\xf0\xc3"), []);
     }
 

@@ -1,6 +1,6 @@
-//! The rung that needs no symbols: the collector's functions by what they refer to.
+//! The rung that needs no symbols: finds the collector's functions by what they reference.
 //!
-//! The method, step by step, is in docs of each function; it found exactly the functions that the
+//! The doc comments of the functions describe the method. It found exactly the functions that the
 //! symbols name in every build it was compared with (`tests/ladder.rs`).
 
 use super::facts::InterpreterFacts;
@@ -19,21 +19,22 @@ use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What every collector prints with `gc.DEBUG_STATS`, and nothing else (Modules/gcmodule.c,
-/// Python/gc.c, Python/gc_free_threading.c).
+/// The format string that every collector, and nothing else, prints with `gc.DEBUG_STATS`
+/// (Modules/gcmodule.c, Python/gc.c, Python/gc_free_threading.c).
 const DEBUG_LINE: &[u8] = b"gc: collecting generation %d...\n\0";
 
-/// Start of the documentation of `gc.collect` (Modules/clinic/gcmodule.c.h).
+/// Start of the docstring of `gc.collect` (Modules/clinic/gcmodule.c.h).
 const COLLECT_DOC: &[u8] = b"collect($module, /, generation=2)\n";
 
-/// `PyMethodDef` is {name, function, flags, doc}, 8 bytes each: from doc back to function and name.
+/// `PyMethodDef` is {name, function, flags, doc}, 8 bytes each: distances from doc back to function
+/// and name.
 const DOC_TO_FUNCTION: u64 = 16;
 const DOC_TO_NAME: u64 = 24;
 
-/// How many calls lie at most between the collector and the functions that start it.
+/// Maximum number of calls between the collector and the functions that start it.
 const CALL_DEPTH: usize = 2;
 
-/// The collector's functions by code analysis.
+/// Finds the collector's functions by code analysis.
 pub(crate) fn find(
     image: &ElfImage<'_>,
     facts: &InterpreterFacts,
@@ -82,7 +83,7 @@ fn function(role: FunctionRole, name: &str, range: Range<u64>) -> CollectorFunct
     }
 }
 
-/// The name that the function has in CPython's source.
+/// The function's name in CPython's source.
 fn collector_name(facts: &InterpreterFacts) -> &'static str {
     match (facts.version.minor, facts.collector) {
         (_, CollectorKind::Incremental) => "_PyGC_Collect",
@@ -91,8 +92,8 @@ fn collector_name(facts: &InterpreterFacts) -> &'static str {
     }
 }
 
-/// Functions that load the address of the debug line, each cold part replaced by the function to
-/// which it belongs. Several are clones.
+/// Functions that load the address of the debug line, with cold parts replaced by the function that
+/// they belong to. More than one: clones.
 fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
     let found: Vec<Range<u64>> = addresses_of(image, DEBUG_LINE)
         .into_iter()
@@ -101,8 +102,8 @@ fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<
     (!found.is_empty()).then_some(found)
 }
 
-/// Without the debug line: what both `PyGC_Collect` and `gc.collect` reach in two calls and is not
-/// exported; of that the largest.
+/// Without the debug line: the largest of the unexported functions that both `PyGC_Collect` and
+/// `gc.collect` reach in two calls.
 fn by_callers(
     image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,
@@ -124,7 +125,7 @@ fn by_callers(
 }
 
 /// The C function behind `gc.collect`: found through the method table, by the pointer to its
-/// documentation.
+/// docstring.
 fn gc_collect(image: &ElfImage<'_>) -> Option<u64> {
     addresses_of(image, COLLECT_DOC)
         .into_iter()
@@ -192,8 +193,8 @@ fn unexported_stop_and_start(
     Some((stop.clone(), start.clone()))
 }
 
-/// `N` of a function that is `add rdi, N; jmp ...`: passes on a member of the structure it is given.
-/// Both functions are that, with `&interp->stoptheworld` (Python/pystate.c).
+/// `N` of a function that is `add rdi, N; jmp ...`: it passes on a member of the structure in its
+/// argument. Both functions are of that form, with `&interp->stoptheworld` (Python/pystate.c).
 fn moved_argument(image: &ElfImage<'_>, range: &Range<u64>) -> Option<u64> {
     let body = decode(image, range);
     let [add, jump, ..] = body.as_slice() else {

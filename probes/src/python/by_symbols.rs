@@ -1,4 +1,4 @@
-//! The rungs that have a symbol table: which symbols are the collector's.
+//! The rungs that use a symbol table: which symbols are the collector's.
 
 use super::facts::InterpreterFacts;
 use super::names::COLLECTORS;
@@ -52,8 +52,8 @@ fn function(symbol: &ElfSymbol<'_>) -> Option<CollectorFunction> {
     })
 }
 
-/// Where `gc_collect_main` exists, `_PyGC_Collect` only jumps to it and would count twice; where
-/// neither is asked for, `collect` could be another file's static function.
+/// If `gc_collect_main` exists, `_PyGC_Collect` only jumps to it and would count twice; if neither
+/// exists in the table, `collect` could be another file's static function.
 fn only_the_collector(functions: Vec<CollectorFunction>) -> Vec<CollectorFunction> {
     let best = ["gc_collect_main", "_PyGC_Collect", "collect"]
         .into_iter()

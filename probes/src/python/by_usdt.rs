@@ -7,7 +7,7 @@ use crate::placement;
 use crate::resolution::ProbePoint;
 use crate::resolution::ProbePointKind;
 
-/// The trace points; without `gc__start` there is nothing to measure from.
+/// The trace points; without `gc__start` no pause can be measured.
 pub(crate) fn find(image: &ElfImage<'_>) -> Result<Vec<ProbePoint>, String> {
     let probes = image.static_probes("python");
     let points: Vec<ProbePoint> = probes
@@ -33,7 +33,7 @@ fn point(image: &ElfImage<'_>, probe: &StaticProbe) -> Option<ProbePoint> {
     };
     let placement = placement::place_at(image, probe.address)?;
     let mut point = points::make(image, kind, &probe.name, probe.address, placement)?;
-    // A semaphore that cannot be placed would leave the point switched off for ever.
+    // A semaphore at an unknown file offset would leave the trace point disabled.
     point.semaphore_file_offset = match probe.semaphore {
         Some(semaphore) => Some(image.file_offset(semaphore)?),
         None => None,

@@ -1,16 +1,17 @@
-//! `_Py_DebugOffsets`: the description of its own memory that CPython 3.13 and later put at the
-//! start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
+//! `_Py_DebugOffsets`: the self-description of memory layout that CPython 3.13 and later have at
+//! the start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
 use super::frames::GilHolder;
 use crate::elf::ElfImage;
 
-/// What the structure starts with.
+/// The magic number at the start of the structure.
 const COOKIE: &[u8; 8] = b"xdebugpy";
 
-/// Words to read: past the end of the `unicode_object` and `gc` groups of every version known.
+/// Number of words to read: past the end of the `unicode_object` and `gc` groups of every known
+/// version.
 const WORDS: u64 = 100;
 
-/// The parts of `_Py_DebugOffsets` that tell where the collector's state is. In bytes.
+/// The fields of `_Py_DebugOffsets` that locate the collector's state. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DebugOffsets {
     /// `PY_VERSION_HEX`.
@@ -24,16 +25,16 @@ pub(crate) struct DebugOffsets {
     pub(crate) interpreter_next: u32,
     pub(crate) interpreter_gc: u32,
     pub(crate) thread_interpreter: u32,
-    /// Size of the collector's state, which tells the collectors of one minor version apart.
+    /// Size of the collector's state, which distinguishes the collectors of one minor version.
     pub(crate) gc_size: u32,
     pub(crate) gc_collecting: u32,
-    /// 3.15 and later: size of the statistics and where the pointer to them is.
+    /// 3.15 and later: size of the statistics and offset of the pointer to them.
     pub(crate) generation_stats: Option<(u32, u32)>,
-    /// Where the Python stack is; `None` where something in it makes no sense.
+    /// How to reach the Python stack; `None` if a field is implausible.
     pub(crate) frames: Option<FrameOffsets>,
 }
 
-/// The parts that lead from a thread to the code objects of its frames. In bytes.
+/// The fields that lead from a thread to the code objects of its frames. In bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameOffsets {
     pub(crate) threads_head: u32,
@@ -45,7 +46,7 @@ pub(crate) struct FrameOffsets {
     pub(crate) frame_back: u32,
     pub(crate) frame_instruction: u32,
     pub(crate) frame_owner: u32,
-    /// Free-threaded 3.14 and later: in the frame the index, in the code object the array.
+    /// Free-threaded 3.14 and later: the index in the frame, the array in the code object.
     pub(crate) tlbc: Option<(u32, u32)>,
     pub(crate) code_filename: u32,
     pub(crate) code_qualname: u32,
@@ -61,8 +62,8 @@ pub(crate) struct FrameOffsets {
     pub(crate) unicode_ascii_size: u32,
 }
 
-/// Where the groups of [`FrameOffsets`] start in one minor version, counted as [`OffsetPositions`]. Within a
-/// group the order is the same in all.
+/// Where the groups of [`FrameOffsets`] start in one minor version, in words like
+/// [`OffsetPositions`]. The order within a group is the same in all versions.
 struct FramePositions {
     /// `interpreter_state.ceval_gil`.
     ceval_gil: usize,
@@ -129,7 +130,7 @@ impl FrameOffsets {
             frame_code: offset(at.frame + 1)?,
             frame_instruction: offset(at.frame + 2)?,
             frame_owner: offset(at.frame + 4)?,
-            // They are 0 in builds with the lock.
+            // They are 0 in builds with the GIL.
             tlbc: at.tlbc.filter(|_| free_threaded).and_then(copies),
             code_filename: offset(at.code)?,
             code_qualname: offset(at.code + 2)?,
@@ -150,7 +151,8 @@ impl FrameOffsets {
 /// `interpreter_state.threads_head`, as an index of a word.
 const THREADS_HEAD: usize = 9;
 
-/// Where the members lie in one minor version, as indices of 64-bit words, counted in the headers.
+/// Positions of the fields in one minor version, as indices of 64-bit words, counted in the
+/// headers.
 struct OffsetPositions {
     interpreter_gc: usize,
     thread_interpreter: usize,
@@ -176,8 +178,8 @@ impl OffsetPositions {
 }
 
 impl DebugOffsets {
-    /// Reads them from the file's initial `_PyRuntime`; `None` before 3.13, for unknown versions
-    /// and where something in them makes no sense.
+    /// Reads them from the file's initial `_PyRuntime`; `None` before 3.13, for unknown versions,
+    /// and if a field is implausible.
     pub(crate) fn read(image: &ElfImage<'_>, runtime: u64) -> Option<Self> {
         Self::parse(image.bytes_at(runtime, WORDS * 8)?)
     }

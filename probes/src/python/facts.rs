@@ -1,4 +1,4 @@
-//! What a file says of its interpreter before any function is looked for.
+//! What a file reveals about its interpreter before any function is searched for.
 
 use super::debug_offsets::DebugOffsets;
 use super::version;
@@ -21,7 +21,7 @@ pub(crate) struct InterpreterFacts {
 const INCREMENTAL_STATE: u32 = 240;
 
 impl InterpreterFacts {
-    /// Of the file with `_PyRuntime` at that address. `None` where the version was not found.
+    /// Examines the file with `_PyRuntime` at that address. `None` if no version was found.
     pub(crate) fn read(image: &ElfImage<'_>, runtime: u64) -> Option<Self> {
         let debug = DebugOffsets::read(image, runtime);
         let version = version::find(image, debug.map(|debug| debug.version))?;

@@ -1,8 +1,8 @@
-//! How the collector's state lies in memory, by version, as data.
+//! The layout of the collector's state, by version, as data.
 //!
 //! Sources: the headers of each version (pycore_runtime.h, pycore_interp.h, pycore_gc.h,
-//! pycore_interp_structs.h), each line compared with a running interpreter by `tests/live.rs`. What
-//! `_Py_DebugOffsets` says counts more than the table. Where a probe goes is not decided here.
+//! pycore_interp_structs.h), each line compared with a running interpreter by `tests/live.rs`.
+//! `_Py_DebugOffsets` overrides the table. Probe placement is decided elsewhere.
 
 use super::debug_offsets::DebugOffsets;
 use super::version::PythonVersion;
@@ -10,7 +10,7 @@ use crate::resolution::CollectorKind;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Offsets in bytes. Those of the collector's fields count from its state ([`GcBase`]).
+/// Offsets in bytes. Those of the collector's fields are relative to its state ([`GcBase`]).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectorLayout {
     /// In `PyThreadState`: pointer to its interpreter.
@@ -19,22 +19,22 @@ pub struct CollectorLayout {
     pub interpreters_head: u32,
     /// In `PyInterpreterState`: pointer to the next interpreter.
     pub interpreter_next: u32,
-    /// In `_PyRuntime`: pointer, not null from the start of finalization.
+    /// In `_PyRuntime`: pointer, non-null from the start of finalization.
     pub finalizing: u32,
     /// In `PyInterpreterState`: 64-bit signed id. `None` in 3.8, where all share one collector.
     pub interpreter_id: Option<u32>,
     /// Where the collector's state is.
     pub gc: GcBase,
-    /// `int`: a collection is running.
+    /// `int`: whether a collection is running.
     pub collecting: u32,
-    /// `int`: automatic collection is on.
+    /// `int`: whether automatic collection is enabled.
     pub enabled: u32,
     /// `int`: the threshold of each generation. 3.14.0 - 3.14.4 do not use the third, and
-    /// `gc.get_threshold()` says 0 for it there.
+    /// `gc.get_threshold()` returns 0 for it there.
     pub thresholds: [u32; 3],
-    /// A pointer into the state itself by which a patched build shows.
+    /// A pointer into the state itself that exposes a patched build.
     pub generations_self_check: Option<SelfCheck>,
-    /// The counters of `gc.get_stats()`.
+    /// The counters behind `gc.get_stats()`.
     pub stats: StatsLayout,
     /// 64 bits: objects in the oldest generation after the last full collection.
     pub long_lived_total: Option<u32>,
@@ -57,7 +57,7 @@ pub enum GcBase {
 pub struct SelfCheck {
     /// Offset of the pointer.
     pub pointer: u32,
-    /// Offset of what it points to.
+    /// Offset of its target.
     pub target: u32,
 }
 
@@ -71,18 +71,18 @@ pub enum StatsLocation {
     Behind(u32),
 }
 
-/// The counters of `gc.get_stats()`: three 64-bit numbers for each generation.
+/// The counters behind `gc.get_stats()`: three 64-bit numbers per generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatsLayout {
     /// Where they start.
     pub place: StatsLocation,
     /// Each generation's records, relative to that start.
     pub generations: [GenerationStats; 3],
-    /// In a record: collections.
+    /// Offset in a record: collections.
     pub collections: u32,
-    /// In a record: objects collected.
+    /// Offset in a record: objects collected.
     pub collected: u32,
-    /// In a record: objects uncollectable.
+    /// Offset in a record: uncollectable objects.
     pub uncollectable: u32,
 }
 
@@ -91,11 +91,11 @@ pub struct StatsLayout {
 pub struct GenerationStats {
     /// Offset of the first record.
     pub base: u32,
-    /// Size of a record.
+    /// Size of a record in bytes.
     pub stride: u32,
-    /// Number of records: 1, or the length of the ring. Counters run on from record to record.
+    /// Number of records: 1, or the length of the ring. Counters accumulate from record to record.
     pub length: u32,
-    /// Offset of the 8-bit index of the newest record, where there is a ring.
+    /// Offset of the 8-bit index of the newest record, if there is a ring.
     pub index: Option<u32>,
 }
 
@@ -125,15 +125,18 @@ const GENERATION: (u32, u32) = (24, 16);
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;
 
-/// The layout of a version; `None` where it is not known. `initial_runtime` is `_PyRuntime` as the
-/// file has it, empty where it has none.
+/// The layout of a version; `None` if unknown. `initial_runtime` is `_PyRuntime` as stored in the
+/// file, empty if it is not.
 pub(crate) fn layout(
     version: &PythonVersion,
     collector: CollectorKind,
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
 ) -> Option<CollectorLayout> {
-    let places = debug.map_or_else(|| places(version.minor), |debug| Some(said(debug)))?;
+    let places = debug.map_or_else(
+        || places(version.minor),
+        |debug| Some(from_debug_offsets(debug)),
+    )?;
     let mut state = state(version.minor, collector, debug)?;
     if is_packed(&state, initial_runtime) {
         state.generations -= PACKED;
@@ -163,12 +166,12 @@ pub(crate) fn layout(
     })
 }
 
-/// By how much the generations come earlier in builds whose `struct gc_generation` is aligned to 4
-/// bytes (Debian's 3.13.5).
+/// How much earlier the generations start in builds with `struct gc_generation` aligned to 4 bytes
+/// (Debian's 3.13.5).
 const PACKED: u32 = 4;
 
-/// Whether the initial state of the main interpreter, which is part of `_PyRuntime` and says that
-/// collection is enabled and what the thresholds are, shows the generations earlier than usual.
+/// Whether the generations start earlier than usual, judged by the initial state of the main
+/// interpreter, which is part of `_PyRuntime` and contains `enabled` and the thresholds.
 fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
     let usual = (state.generations + GENERATION.1).saturating_sub(state.enabled) / 4;
     let words: Vec<i32> = initial_runtime
@@ -196,8 +199,8 @@ fn are_generations(words: &[i32]) -> bool {
     )
 }
 
-/// What the build says of itself.
-fn said(debug: &DebugOffsets) -> RuntimeFields {
+/// The offsets from the build's own `_Py_DebugOffsets`.
+fn from_debug_offsets(debug: &DebugOffsets) -> RuntimeFields {
     RuntimeFields {
         interpreters_head: debug.interpreters_head,
         finalizing: debug.finalizing,
@@ -207,7 +210,7 @@ fn said(debug: &DebugOffsets) -> RuntimeFields {
     }
 }
 
-/// Versions that do not say.
+/// Versions without `_Py_DebugOffsets`.
 fn places(minor: u8) -> Option<RuntimeFields> {
     let (interpreters_head, finalizing, interpreter_id, gc) = match minor {
         8 => (32, 16, None, GcBase::InRuntime(344)),
@@ -234,7 +237,7 @@ fn state(
     match (minor, collector, size) {
         (8..=12, CollectorKind::Generational, None)
         | (13, CollectorKind::Generational, Some(240)) => Some(classic()),
-        // Has the generation 0 pointer but never sets it.
+        // Has the pointer to generation 0 but never sets it.
         (13, CollectorKind::FreeThreaded, Some(248)) => Some(CollectorFields {
             generation0: None,
             ..classic()
@@ -268,7 +271,7 @@ fn classic() -> CollectorFields {
     }
 }
 
-/// `struct _gc_runtime_state` of 3.14.5 and later; before, without the generation 0 pointer.
+/// `struct _gc_runtime_state` of 3.14.5 and later; earlier ones lack the pointer to generation 0.
 fn fourteen() -> CollectorFields {
     CollectorFields {
         enabled: 12,
@@ -295,7 +298,7 @@ fn fifteen(collector: CollectorKind, (stats_size, stats): (u32, u32)) -> Option<
     })
 }
 
-/// Three records of three numbers, one after the other.
+/// Three consecutive records of three numbers.
 fn inline(at: u32) -> StatsLayout {
     let record = |generation: u32| GenerationStats {
         base: generation * 24,
@@ -314,7 +317,7 @@ fn inline(at: u32) -> StatsLayout {
 
 /// `struct gc_stats` of 3.15: for each generation a ring of 64-byte records and an `int8_t` index,
 /// padded to 8 bytes; 11, 3 and 3 records, or one each in free-threaded builds, then a counter of
-/// updates. Told apart by the size that the build states.
+/// updates. Distinguished by the size that the build states.
 fn rings(pointer: u32, size: u32) -> Option<StatsLayout> {
     const RECORD: u32 = 64;
     let ring_size = |length: u32| length * RECORD + 8;

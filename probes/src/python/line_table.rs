@@ -1,28 +1,28 @@
 //! Line tables of code objects: from the offset of an instruction to its line.
 //!
-//! Owns the three formats that CPython has had since 3.8. Bytes in, a line out; where the bytes come
-//! from is not known here. Each function answers as `PyCode_Addr2Line` of its versions does, for any
+//! Owns the three formats that CPython has used since 3.8. Bytes in, a line out; the bytes come
+//! from elsewhere. Each function returns what `PyCode_Addr2Line` of its versions does, for any
 //! bytes, and never panics.
 
 use serde::Deserialize;
 use serde::Serialize;
 
-/// How a code object's line table is written.
+/// Format of a code object's line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LineTableFormat {
-    /// `co_lnotab` of 3.8 and 3.9: pairs of bytes, by how much the offset and then by how much the
-    /// line grows (Objects/lnotab_notes.txt).
+    /// `co_lnotab` of 3.8 and 3.9: pairs of bytes, the increments of offset and line
+    /// (Objects/lnotab_notes.txt).
     Lnotab,
-    /// `co_linetable` of 3.10 (PEP 626): pairs of bytes, the length of a range and by how much its
-    /// line differs from the one before; -128: the range has no line.
+    /// `co_linetable` of 3.10 (PEP 626): pairs of bytes, the length of a range and the difference
+    /// of its line from the previous one; -128: the range has no line.
     LineTable,
-    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of varying size, of which the
-    /// first byte alone has its highest bit set.
+    /// `co_linetable` of 3.11 and later (Objects/locations.md): entries of variable length, in
+    /// which only the first byte has its highest bit set.
     Locations,
 }
 
-/// The line of the instruction at `byte_offset` in the code; `None` where the table gives it none.
+/// The line of the instruction at `byte_offset` in the code; `None` if the table has none for it.
 ///
 /// `first_line` is `co_firstlineno`, `table` the contents of the `bytes` object.
 #[must_use]
@@ -84,7 +84,7 @@ fn locations(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
     while let Some((head, tail)) = rest.split_first() {
         let length = tail.iter().take_while(|byte| **byte & ENTRY == 0).count();
         let (arguments, next) = tail.split_at_checked(length)?;
-        // The length is counted in code units of two bytes, less one.
+        // The length is stored in code units of two bytes, minus one.
         end = end.saturating_add((u64::from(head & 7) + 1) * 2);
         let growth = line_growth(head >> 3 & 0xf, arguments);
         line = line.saturating_add(growth.unwrap_or(0));
@@ -96,8 +96,8 @@ fn locations(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
     None
 }
 
-/// By how much the line of a location entry differs from the one before; `None`: it has no line.
-/// The codes are those of `enum _PyCodeLocationInfoKind` (pycore_code.h).
+/// Difference of a location entry's line from the previous one; `None`: it has no line. The codes
+/// are those of `enum _PyCodeLocationInfoKind` (pycore_code.h).
 fn line_growth(code: u8, arguments: &[u8]) -> Option<i64> {
     match code {
         // PY_CODE_LOCATION_INFO_NONE
@@ -110,11 +110,11 @@ fn line_growth(code: u8, arguments: &[u8]) -> Option<i64> {
     }
 }
 
-/// Six bits a byte, the lowest first, with 0x40 set where more follow; the sign is the lowest bit.
+/// Six bits per byte, lowest first, 0x40 set if more follow; the sign is the lowest bit.
 fn signed_varint(bytes: &[u8]) -> i64 {
     let mut value = 0_u64;
     let mut shift = 0;
-    // Longer than any 32-bit number is what no interpreter writes.
+    // No interpreter writes more than a 32-bit number.
     for byte in bytes.iter().take(6) {
         value |= u64::from(byte & 0x3f) << shift;
         shift += 6;

@@ -1,4 +1,4 @@
-//! The interpreter in a file: the ladder by which its collector's functions are found.
+//! The interpreter in a file, and the ladder of methods that find its collector's functions.
 
 pub(crate) mod allocator;
 pub(crate) mod arguments;
@@ -33,11 +33,11 @@ use std::path::Path;
 
 /// Finds the collector in a file.
 ///
-/// `Ok(None)`: not a file that holds a CPython collector.
+/// `Ok(None)`: the file does not contain a CPython collector.
 ///
 /// # Errors
-/// When the file cannot be read or is damaged, when it is built for another processor, and when it
-/// holds a collector that was not found. Damage to the cache is none: it is made anew.
+/// If the file cannot be read, is damaged or is built for another machine, or if it contains a
+/// collector that was not found. A damaged cache is not an error: it is rewritten.
 pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolution>, ResolveError> {
     let failed = |source| ResolveError::Read {
         path: file.to_owned(),
@@ -63,8 +63,8 @@ pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolutio
     Ok(resolution)
 }
 
-/// The same for a file in memory; `file` is the name for messages, and the place from which
-/// relative debug files count. Uses no cache.
+/// The same for a file in memory; `file` is its name in messages, and relative debug files are
+/// searched from there. Uses no cache.
 ///
 /// # Errors
 /// As [`resolve`].
@@ -136,7 +136,7 @@ fn known_version(
     let version = match facts {
         Some(facts) if facts.version.is_known() => return Ok(facts),
         Some(facts) => facts.version.to_string(),
-        None => "of a version that could not be found out".to_owned(),
+        None => "of an unknown version".to_owned(),
     };
     Err(ResolveError::Version {
         path: file.to_owned(),
@@ -144,7 +144,7 @@ fn known_version(
     })
 }
 
-/// One rung: the points, or why there are none.
+/// One rung: the points, or why it found none.
 fn climb(
     rung: SearchStrategy,
     file: &Path,

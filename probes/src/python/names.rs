@@ -1,6 +1,6 @@
 //! Names of the collector's functions in symbol tables.
 
-/// Suffixes that compilers append to a function's name when they make another version of it.
+/// Suffixes that compilers append to the name of a function's clone.
 const CLONE_SUFFIXES: [&str; 4] = ["constprop", "isra", "part", "lto_priv"];
 
 /// Functions that contain the collector in some version of CPython (facts by version: 3.8/3.9
@@ -8,7 +8,7 @@ const CLONE_SUFFIXES: [&str; 4] = ["constprop", "isra", "part", "lto_priv"];
 pub(crate) const COLLECTORS: [&str; 3] = ["collect", "gc_collect_main", "_PyGC_Collect"];
 
 /// The source name of a symbol, without the suffixes of clones; `None` for cold parts, which are
-/// no functions, and for names with a suffix that is not a compiler's.
+/// not functions, and for names with other suffixes.
 pub(crate) fn source_name(symbol: &str) -> Option<&str> {
     let mut parts = symbol.split('.');
     let name = parts.next()?;

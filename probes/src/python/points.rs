@@ -1,4 +1,4 @@
-//! From functions to points: placement, argument registers, what to warn of.
+//! From functions to probe points: placement, argument registers, warnings.
 
 use super::arguments;
 use super::facts::InterpreterFacts;
@@ -12,7 +12,7 @@ use crate::resolution::ProbePoint;
 use crate::resolution::ProbePointKind;
 use std::ops::Range;
 
-/// What a function is to the collector.
+/// Role of a function in collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FunctionRole {
     Collect,
@@ -22,7 +22,7 @@ pub(crate) enum FunctionRole {
     StartTheWorld,
 }
 
-/// A function found; the range is empty at its start where the end is not known.
+/// A function that was found; the range is empty at its start if the end is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CollectorFunction {
     pub(crate) role: FunctionRole,
@@ -43,7 +43,7 @@ pub(crate) fn points(
         .collect()
 }
 
-/// The global interpreter lock makes these two do nothing.
+/// With the GIL these two do nothing.
 fn stops_the_world(role: FunctionRole) -> bool {
     matches!(
         role,
@@ -76,7 +76,7 @@ fn keep(role: FunctionRole) -> PreservedState {
     }
 }
 
-/// Symbols written by hand in assembly may have no size.
+/// Symbols of hand-written assembly may have no size.
 fn whole_range(image: &ElfImage<'_>, range: &Range<u64>) -> Range<u64> {
     if range.is_empty() {
         FunctionTable::read(image)
@@ -92,7 +92,7 @@ fn whole_range(image: &ElfImage<'_>, range: &Range<u64>) -> Range<u64> {
 const TYPE_DEALLOC: u64 = 48;
 const FREE_THREADED_HEADER: u64 = 16;
 
-/// Where code objects are freed: through the exported type, as every file has it.
+/// The function that frees code objects, found through their exported type, which every file has.
 pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
     let header = if facts.free_threaded {
         FREE_THREADED_HEADER
@@ -115,7 +115,7 @@ pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Op
     )
 }
 
-/// Puts a point together.
+/// Assembles a point.
 pub(crate) fn make(
     image: &ElfImage<'_>,
     kind: ProbePointKind,
@@ -136,7 +136,7 @@ pub(crate) fn make(
     })
 }
 
-/// What is missing, in words for the user.
+/// What is missing, worded for the user.
 pub(crate) fn warnings(
     facts: &InterpreterFacts,
     points: &[ProbePoint],
@@ -150,7 +150,7 @@ pub(crate) fn warnings(
     let mut warnings = Vec::new();
     if !has_layout {
         warnings.push(format!(
-            "the memory layout of CPython {} is not known: counts and generations may be missing",
+            "the memory layout of CPython {} is unknown: counts and generations may be missing",
             facts.version
         ));
     }
@@ -170,7 +170,7 @@ pub(crate) fn warnings(
         && !(has(&ProbePointKind::StopTheWorld) && has(&ProbePointKind::StartTheWorld))
     {
         warnings.push(
-            "the functions that stop the world were not found: only whole runs are measured"
+            "the functions that stop the world were not found: only whole collections are measured"
                 .to_owned(),
         );
     }

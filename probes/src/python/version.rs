@@ -1,11 +1,11 @@
-//! Versions of CPython and how to find the one in a file.
+//! CPython versions, and how to find the version in a file.
 
 use crate::elf::ElfImage;
 use memchr::memmem;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// A version of CPython, as exact as could be found out.
+/// A CPython version, as precise as could be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PythonVersion {
     /// 3.
@@ -30,7 +30,7 @@ impl std::fmt::Display for PythonVersion {
 
 impl PythonVersion {
     /// From `PY_VERSION_HEX`: 0xMMmmuuls, major, minor, micro, level and serial
-    /// (Include/patchlevel.h). `None` if that is no version of CPython 3.
+    /// (Include/patchlevel.h). `None` if it is not a version of CPython 3.
     pub(crate) fn from_hex(hex: u32) -> Option<Self> {
         let [major, minor, micro, release] = hex.to_be_bytes();
         let serial = release & 0xf;
@@ -69,7 +69,7 @@ impl PythonVersion {
         })
     }
 
-    /// Whether gctrace knows this version's collector.
+    /// Whether gctrace supports this version's collector.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.major == 3 && (8..=15).contains(&self.minor)
@@ -93,8 +93,8 @@ fn exported(image: &ElfImage<'_>) -> Option<PythonVersion> {
     PythonVersion::from_hex(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The literal `PY_VERSION`, told from other libraries' versions by agreeing with the `python3.N`
-/// of the search path, which is compiled in as well.
+/// The literal `PY_VERSION`, distinguished from other libraries' versions by agreeing with the
+/// `python3.N` of the search path, which is compiled in as well.
 fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
     let constants: Vec<&[u8]> = image.constant_data().map(|(_, bytes)| bytes).collect();
     let minors: Vec<u8> = (7..=30)
@@ -118,8 +118,8 @@ fn in_text(image: &ElfImage<'_>) -> Option<PythonVersion> {
     }))
 }
 
-/// All strings in `bytes` that read as a version. Linkers let a string be the end of a longer one,
-/// such as of a prefix `/opt/python/3.9.18`.
+/// All strings in `bytes` that parse as a version. Linkers merge a string into the end of a longer
+/// one, such as a prefix `/opt/python/3.9.18`.
 fn literals(bytes: &[u8]) -> impl Iterator<Item = PythonVersion> {
     memmem::find_iter(bytes, b"3.").filter_map(|at| {
         let before = at.checked_sub(1).and_then(|before| bytes.get(before));

@@ -1,4 +1,4 @@
-//! The interpreters to test with: those of `scripts/interpreters.sh`, or else those installed.
+//! The interpreters to test with: those of `scripts/interpreters.sh`, or else the installed ones.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ impl Interpreter {
     }
 }
 
-/// Says on the test's output what was not tested and why.
+/// Prints what was not tested and why.
 pub(crate) fn skip(name: &str, why: &str) {
     eprintln!("SKIPPED {name}: {why}");
 }
 
-/// All interpreters that are there; the missing ones are named.
+/// All available interpreters; the missing ones are printed.
 pub(crate) fn interpreters() -> Vec<Interpreter> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.interpreters");
     let folder = std::env::var_os("GCTRACE_INTERPRETERS").map_or(root, PathBuf::from);

@@ -1,4 +1,4 @@
-"""Says, for the code objects of some modules, which line each instruction has."""
+"""Reports, for the code objects of some modules, the line of each instruction."""
 import dis
 import importlib.util
 import json

@@ -1,5 +1,5 @@
-//! The line table decoder against the interpreters: every instruction of some thousand code objects has
-//! the line that the interpreter says.
+//! The line table decoder against the interpreters: every instruction of some thousand code objects
+//! must have the line that the interpreter reports.
 
 use crate::common;
 use crate::limit::WithTimeout as _;
@@ -29,7 +29,7 @@ fn format(version: (u8, u8)) -> LineTableFormat {
     }
 }
 
-/// Compares all its instructions, of two bytes each; how many.
+/// Compares all its instructions, of two bytes each; returns their number.
 fn compare(code: &Code, format: LineTableFormat, interpreter: &str) -> usize {
     let mut compared = 0;
     for (start, end, printed) in &code.ranges {
@@ -46,7 +46,7 @@ fn compare(code: &Code, format: LineTableFormat, interpreter: &str) -> usize {
     compared
 }
 
-/// Compares what the script says; how many code objects and instructions.
+/// Compares the script's report; returns the numbers of code objects and instructions.
 fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
     let printed = Command::new(python)
         .args(["-X", "utf8", "-c", include_str!("line_tables.py")])

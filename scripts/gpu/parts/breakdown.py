@@ -1,5 +1,5 @@
-"""Busy and idle time: our report of torch.profiler's own trace. HolisticTraceAnalysis is not on this machine: its
-figures for the same file, which is kept, are computed afterwards."""
+"""Busy and idle time: our report of torch.profiler's own trace. HolisticTraceAnalysis is not on
+this machine: its values for the same file, which is kept, are computed afterwards."""
 
 from bench import Skip, device, read_json
 
@@ -28,7 +28,7 @@ def run(bench):
 def union_us(events):
     """Length of the union of the events' intervals."""
     total, until = 0.0, float("-inf")
-    for begin, end in sorted((event["ts"], event["ts"] + event["dur"]) for event in events):
-        total += max(0.0, end - max(begin, until))
+    for start, end in sorted((event["ts"], event["ts"] + event["dur"]) for event in events):
+        total += max(0.0, end - max(start, until))
         until = max(until, end)
     return total

@@ -1,4 +1,4 @@
-"""What recording costs a training step: runs with and without, in turns a b b a."""
+"""Cost of recording per training step: runs with and without, in the order a b b a."""
 
 import statistics
 
@@ -14,7 +14,7 @@ def run(bench):
         name = f"{number}-{arm}"
         size = ("--steps", number_of_steps(400, 10), "--item")
         found = bench.train(name, *size) if arm == "without" else bench.record(name, *size)[1]
-        medians[arm].append(statistics.median((end - begin) / 1e3 for begin, end in found["blocks"][0]["steps"]))
+        medians[arm].append(statistics.median((end - start) / 1e3 for start, end in found["blocks"][0]["steps"]))
     without, recorded = (statistics.mean(medians[arm]) for arm in ("without", "with"))
     spread = max(max(values) / min(values) for values in medians.values())
     rows = [

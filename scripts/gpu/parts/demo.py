@@ -1,4 +1,4 @@
-"""The simulated GPU beside the real one: where the simulator is wrong, it is to learn."""
+"""The simulated GPU compared with the real one: differences show where to correct the simulator."""
 
 from bench import device
 
@@ -11,9 +11,9 @@ def figures(report):
     latency = launching.get("latency") or {}
     found = next(iter(gpu.get("devices", [])), {})
     return {
-        "launch to begin, median ns": latency.get("p50_ns"),
-        "launch to begin, 5 % ns": latency.get("p5_ns"),
-        "launch to begin, 99 % ns": latency.get("p99_ns"),
+        "launch to start, median ns": latency.get("p50_ns"),
+        "launch to start, 5 % ns": latency.get("p5_ns"),
+        "launch to start, 99 % ns": latency.get("p99_ns"),
         "busy ratio": found.get("busy_ratio"),
         "operations": found.get("operations"),
     }

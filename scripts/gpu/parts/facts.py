@@ -1,4 +1,4 @@
-"""What this machine is: kernel, driver, CUPTI, and what a probe on CUDA's functions would cost."""
+"""This machine: kernel, driver, CUPTI, and what a probe on CUDA functions would cost."""
 
 import glob
 import os
@@ -15,13 +15,13 @@ FUNCTIONS = {
     "libcuda.so.1": ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize", "cuGraphLaunch"),
     "libcudart.so": ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaStreamSynchronize"),
 }
-# First bytes of instructions that Linux emulates under a uprobe (arch/x86/kernel/uprobes.c): one trap. All
-# others are stepped out of line: two.
+# First bytes of instructions that Linux emulates under a uprobe (arch/x86/kernel/uprobes.c): one
+# trap. All others are single-stepped out of line: two.
 EMULATED = {0x90: "nop", 0xE8: "call", 0xE9: "jmp", 0xEB: "jmp", **{0x50 + at: "push" for at in range(8)}}
 
 
 def instruction(code):
-    """What a probe at the first byte would meet."""
+    """The instruction at a function's first byte, and what a probe there costs."""
     if code.startswith(b"\xf3\x0f\x1e\xfa"):
         return f"endbr64, then {instruction(code[4:])}"
     first = code[1] if code[0] == 0x41 and 0x50 <= code[1] < 0x58 else code[0]
@@ -70,7 +70,7 @@ def first_line(*command):
 
 
 def cupti_version():
-    """In a process of its own: without a driver CUPTI crashes when it is asked."""
+    """In its own process: without a driver CUPTI crashes when queried."""
     path = mapped("libcupti.so")
     if path is None:
         return "not loaded"

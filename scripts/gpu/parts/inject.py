@@ -1,4 +1,4 @@
-"""Recording in-process by CUPTI against torch.profiler: the same steps, once with each."""
+"""In-process recording by CUPTI against torch.profiler: the same steps, once with each."""
 
 import statistics
 
@@ -13,8 +13,9 @@ def verdict(ours, theirs):
 
 
 def compare(title, ours, theirs, lost):
-    """Ours and theirs: events of the same steps. Work on the GPU is paired in its order by name, so that a
-    difference of clocks does not matter. Begins and ends are not: CUPTI serves one of the two, so these are two runs."""
+    """Ours and theirs: events of the same steps. GPU operations are paired in order by name, so
+    that clock differences do not matter. Starts and ends are not compared: CUPTI serves one of the
+    two, so these are two runs."""
     rows = []
     for category in WORK:
         counts = [sum(event.get("cat") == category for event in side) for side in (ours, theirs)]
@@ -49,12 +50,12 @@ def paired(bench, name, *arguments):
     theirs = within(theirs, profiled_window(theirs))
     table = compare(name, within(ours, window(steps), steps["pid"]), theirs, bench.lost(ours))
     if device() == "cpu":
-        table["rows"].append(["no GPU: nothing but the way of working was tried", None, None, ""])
+        table["rows"].append(["no GPU: only the procedure was tested", None, None, ""])
     return table, steps, trace, profile
 
 
 def collections(ours, steps):
-    """Collections against gc.callbacks of the same process, in the same run: the same clock."""
+    """Collections against gc.callbacks of the same process, in the same run, by the same clock."""
     span = window(steps)
     pauses = [event for event in within(ours, span, steps["pid"]) if event.get("cat") == "gc"]
     truth = [found for found in steps["collections"] if span[0] <= found[0] / 1e3 <= span[1]]

@@ -1,7 +1,9 @@
-"""Predicted against real: what the report says that pauses cost, and what steps without them really save.
+"""Predicted against measured: the cost of pauses in the report, and the actual saving of steps
+without them.
 
-Arms take turns in blocks (train.py), so one run measures the difference. The prediction is made from the same
-run's trace, without the collections between blocks; for a setting, from a run with automatic collection only.
+Arms alternate in blocks (train.py), so one run measures the difference. The prediction is made from
+the same run's trace, without the collections between blocks; for a setting, from a run with
+automatic collection only.
 """
 
 import gzip
@@ -15,24 +17,25 @@ HEAP = ("--heap", 1_000_000, "--kept", 6_000)
 QUEUES = {"shallow": ("--layers", 6, "--width", 256, "--batch", 4), "deep": ("--layers", 6, "--width", 1024, "--batch", 32)}
 CPU = ("--heap", 100_000, "--kept", 600)
 BLOCKS = 12
-# A prediction is right within so many standard errors of both, or this share of the measured figure.
+# A prediction is right within this many standard errors of both, or this share of the measured
+# value.
 ERRORS, SHARE = 2, 0.15
 
 
 def of_arm(trained, arm):
-    return [(block["end_ns"] - block["begin_ns"]) / 1e6 for block in trained["blocks"] if block["arm"] == arm]
+    return [(block["end_ns"] - block["start_ns"]) / 1e6 for block in trained["blocks"] if block["arm"] == arm]
 
 
 def only_in_blocks(trace, trained, path):
-    """A copy of the trace without the collections that lie between blocks."""
-    blocks = [(block["begin_ns"] / 1e3, block["end_ns"] / 1e3) for block in trained["blocks"]]
+    """A copy of the trace without the collections between blocks."""
+    blocks = [(block["start_ns"] / 1e3, block["end_ns"] / 1e3) for block in trained["blocks"]]
     span = blocks[0][0], blocks[-1][1]
     document = read_json(trace)
 
     def stays(event):
         if event.get("cat") != "gc":
             return event.get("ph") != "X" or span[0] <= event["ts"] <= span[1]
-        return any(begin <= event["ts"] <= end for begin, end in blocks)
+        return any(start <= event["ts"] <= end for start, end in blocks)
 
     document["traceEvents"] = [event for event in document["traceEvents"] if stays(event)]
     with gzip.open(path, "wt", compresslevel=1) as file:
@@ -45,7 +48,7 @@ def size_of_block():
 
 
 def row(what, predicted, error, measured, measured_error):
-    """All in ms."""
+    """A row with all values in ms."""
     if predicted is None or measured is None:
         return [what, predicted, error, measured, measured_error, "no prediction"]
     allowed = max(ERRORS * ((error or 0) ** 2 + (measured_error or 0) ** 2) ** 0.5, SHARE * abs(measured))
@@ -99,7 +102,7 @@ def run(bench):
     for arm in ("freeze", "thresholds"):
         rows.append(setting(bench, predictions, length, queue, arm, (*HEAP, *size)))
     return [{
-        "title": "Predicted against real, ms",
+        "title": "Predicted against measured, ms",
         "head": ["", "predicted", "±", "measured", "±", ""],
         "rows": rows,
     }]

@@ -1,5 +1,5 @@
-"""Recording by uprobes on the genuine libraries: launches against torch.profiler in the same run, the agreement of
-probes and library, what a launch probe costs."""
+"""Recording by uprobes on the genuine libraries: launches against torch.profiler in the same run,
+agreement of probes and library, cost of a launch probe."""
 
 import os
 
@@ -31,5 +31,5 @@ def run(bench):
     rows += [[f"{cost['probe']}: hits, ns each", cost["hits"], cost["ns_per_hit"], ""] for cost in costs]
     bench.keep(trace, "both.json.gz")
     if device() == "cpu":
-        rows.append(["no GPU: no launch was there to be seen", None, None, ""])
+        rows.append(["no GPU: there were no launches", None, None, ""])
     return [{"title": "Probes", "head": ["", "gctrace", "torch.profiler, gc.callbacks", ""], "rows": rows}]

@@ -1,4 +1,5 @@
-"""The same comparison with several streams, CUDA graphs, two processes, the profiler beside us, torch.compile."""
+"""The same comparison with several streams, CUDA graphs, two processes, a concurrent profiler,
+torch.compile."""
 
 import sys
 
@@ -26,7 +27,8 @@ def two_processes(bench):
 
 
 def yielding(bench):
-    """With --gpu-yield the program's own profiler has its kernels, and the run still has its collections."""
+    """With --gpu-yield the program's own profiler gets its kernels, and the run still records
+    collections."""
     profile = bench.path("yield.profile.json.gz")
     events, steps, _ = bench.record("yield", *SIZE, "--profile", profile, options=("--gpu-yield",))
     theirs = sum(event.get("cat") == "kernel" for event in read_json(profile)["traceEvents"])

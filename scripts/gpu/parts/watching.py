@@ -1,5 +1,5 @@
-"""NVML against nvidia-smi; the live view and its metrics page during training; gctrace killed during training; device
-memory given back in pauses."""
+"""NVML against nvidia-smi; the live view and its metrics page during training; gctrace killed
+during training; device memory freed in pauses."""
 
 import os
 import pathlib
@@ -32,14 +32,14 @@ def nvml(bench):
         smi.wait()
     os.environ["TZ"] = "UTC0"
     time.tzset()
-    begin, end = window(steps)
-    span = {"gpu": steps["gpu"], "begin_ns": begin * 1e3, "end_ns": end * 1e3}
+    start, end = window(steps)
+    span = {"gpu": steps["gpu"], "start_ns": start * 1e3, "end_ns": end * 1e3}
     rows = compare_figures(our_figures(events, span), their_figures(path.read_text(), span, offset_ns(events)))
     return [[row.what, row.ours, row.theirs, "ok" if row.ok else "differs"] for row in rows]
 
 
 def live(bench):
-    """`top --plain --listen`: lines come, and the page has the training's process."""
+    """`top --plain --listen`: lines are printed, and the page has the training's process."""
     command, steps = bench.training("live", "--steps", number_of_steps(1500, 100), "--heap", 100_000, "--kept", 2_000)
     page, trace = "", bench.path("live.json.gz")
     top = subprocess.Popen([binary(), "top", "--mode", "inject", "--plain", "--interval", "1", "--listen", f"127.0.0.1:{PORT}",
@@ -58,13 +58,13 @@ def live(bench):
     pauses = sum(event.get("cat") == "gc" for event in read_json(trace)["traceEvents"])
     return [
         ["top --plain: exit code, lines", top.returncode, len(lines), "ok" if top.returncode == 0 and lines else "differs"],
-        ["metrics page: collections at the last look, in the trace", int(counted), pauses,
+        ["metrics page: collections at the last scrape, in the trace", int(counted), pauses,
          "ok" if 0 < counted <= pauses else "differs"],
     ]
 
 
 def killed(bench):
-    """The training goes on to the same loss."""
+    """The training continues to the same loss."""
     size = ("--steps", number_of_steps(600, 300))
     expected = bench.train("unrecorded", *size)["loss"]
     command, steps = bench.training("killed", *size)
@@ -86,14 +86,14 @@ def killed(bench):
 
 
 def memory(bench):
-    """Bytes that collections gave back, against torch.cuda.memory_allocated() in gc.callbacks."""
+    """Bytes that collections freed, against torch.cuda.memory_allocated() in gc.callbacks."""
     if device() != "cuda":
         return [["device memory freed in pauses", None, None, "skipped: torch sees no GPU"]]
     events, steps, _ = bench.record("memory", "--steps", 200, "--cycles", 4, mode="both", options=("--cuda", "all"))
-    begin, end = window(steps)
+    start, end = window(steps)
     ours = sum(event["args"]["freed_bytes"] for event in events
-               if event["name"] == "gctrace_pause_memory" and begin <= event["ts"] <= end)
-    theirs = sum(found[4] for found in steps["collections"] if begin <= found[0] / 1e3 <= end)
+               if event["name"] == "gctrace_pause_memory" and start <= event["ts"] <= end)
+    theirs = sum(found[4] for found in steps["collections"] if start <= found[0] / 1e3 <= end)
     return [["device memory freed in pauses, bytes", ours, theirs, "ok" if ours == theirs else "differs"]]
 
 

@@ -1,7 +1,8 @@
 """CPython's own tests of what a recorder could disturb: collections, threads, signals, processes.
 
-Each case's result must be as it is untraced. Nothing is counted: many of these tests compare the environment,
-descriptors or what `-X importtime` prints, which truth/sitecustomize.py would change.
+Each case must have the same result as untraced. Collections are not counted: many of these tests
+compare the environment, descriptors or the output of `-X importtime`, which truth/sitecustomize.py
+would change.
 """
 
 import xml.etree.ElementTree
@@ -20,7 +21,7 @@ FEWER = dict.fromkeys([("3.12", "pools"), ("3.13", "pools")], "test_multiprocess
 
 
 def results(work):
-    """The cases that did not pass, and how many did."""
+    """The cases that did not pass, and the number that did."""
     root = xml.etree.ElementTree.parse(work / "results.xml").getroot()
     wrong, right = [], 0
     for case in root.iter("testcase"):

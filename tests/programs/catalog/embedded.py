@@ -1,4 +1,4 @@
-"""Programs that are no python and load one: at their start, later, and as a plugin's dependency."""
+"""Programs that embed a Python: loaded at their start, later, and as a plugin's dependency."""
 
 from program import Program
 

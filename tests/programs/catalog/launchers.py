@@ -1,16 +1,16 @@
-"""Programs that start programs: as other users, in other sessions, with job control, again and again."""
+"""Programs that start programs: as other users, in other sessions, with job control, repeatedly."""
 
 from program import INJECT
 from program import Program
 
 WORK = "{python} {scripts}/work.py"
 NO_PRELOAD = "programs of another user, and those with more rights, do not load a preloaded library"
-# Under sudo and su - the environment is a new one.
+# Under sudo and su - the environment is replaced.
 TRUTH = "PYTHONPATH=$PYTHONPATH GCTRACE_TRUTH=$GCTRACE_TRUTH"
 
 
 def as_other_user(name, line, **options):
-    """`line` for a shell; it runs WORK as the ordinary user."""
+    """A shell `line` that runs WORK as the ordinary user."""
     options = {"root": True, "short": True, "unseen": {INJECT: NO_PRELOAD}} | options
     return Program(name, ["sh", "-c", line], **options)
 

@@ -4,18 +4,18 @@ from program import INJECT
 from program import Program
 
 WORK = ["{python}", "{scripts}/work.py"]
-# A mount namespace that is another user's, or no capabilities at all.
+# Another user's mount namespace, or no capabilities at all.
 NO_NAMESPACES = "the ordinary user of this tier may not make namespaces"
-HIDDEN = "the sandbox hides the folder through which a library says what it sees"
+HIDDEN = "the sandbox hides the folder through which the library reports"
 
 PROGRAMS = [
     Program("seccomp_itself", ["{python}", "{scripts}/confined.py"]),
-    # memfd_create, socket, connect: what a preloaded library needs.
+    # memfd_create, socket, connect: the system calls of a preloaded library.
     *(
         Program(
             f"seccomp_{action}_before_exec",
             ["{python}", "{scripts}/confine.py", action, "319,41,42", *WORK],
-            unseen={INJECT: "the filter forbids what the library needs to say what it sees"},
+            unseen={INJECT: "the filter forbids the library's system calls"},
         )
         for action in ("eperm", "kill")
     ),

@@ -3,7 +3,7 @@
 from program import INJECT
 from program import Program
 
-# Of pytest and tox: how long it took.
+# Durations in the output of pytest and tox.
 TIMES = (r"in \d+\.\d+ ?s(econds)?", "in N s"), (r"\d+\.\d+", "N")
 
 PROGRAMS = [
@@ -45,7 +45,7 @@ PROGRAMS = [
         ["strace", "-f", "-o", "{work}/calls", "{python}", "{scripts}/pools.py", "fork"],
         tools=["strace"],
         processes=3,
-        excluded={INJECT: "ptrace is not for a user without any capability in a mount namespace that is root's"},
+        excluded={INJECT: "a user without capabilities may not use ptrace in root's mount namespace"},
     ),
     Program(
         "memray",

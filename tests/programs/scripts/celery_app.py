@@ -1,4 +1,5 @@
-"""A celery worker with two processes, its broker in the current folder, and the client that gives it tasks."""
+"""A celery worker with two processes, its broker in the current folder, and the client that sends
+it tasks."""
 
 import os
 import pathlib

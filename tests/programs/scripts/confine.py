@@ -1,4 +1,5 @@
-"""Forbids system calls by a filter, then becomes a program: confine.py eperm|kill NUMBER,... COMMAND..."""
+"""Forbids system calls by a filter, then execs a program: confine.py eperm|kill NUMBER,...
+COMMAND..."""
 
 import ctypes
 import os
@@ -12,7 +13,7 @@ LOAD_NUMBER, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|J
 
 
 def confine(numbers, matching, others):
-    """System calls of these numbers get one action, all others the other one."""
+    """A filter with one action for these system calls and another one for all others."""
     count = len(numbers)
     lines = [(LOAD_NUMBER, 0, 0, 0)]
     lines += [(JUMP_IF_EQUAL, count - index, 0, number) for index, number in enumerate(numbers)]

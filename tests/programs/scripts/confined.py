@@ -1,9 +1,10 @@
-"""Forbids itself nearly everything, on pain of death, and works on."""
+"""Confines itself to a few system calls, being killed for others, and continues working."""
 
 import confine
 import work
 
-# What a Python at work calls, and what writes the counters down (openat, getpid, getuid and the like).
+# System calls of a running Python, and those that write the counters (openat, getpid, getuid and
+# the like).
 ALLOWED = [0, 1, 3, 5, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 28, 35, 39, 60, 102, 186, 202, 228, 230, 231, 257, 262, 318]
 
 work.work()

@@ -1,5 +1,5 @@
-/* Loads a libpython, or a plugin that needs one, while it runs: host LIBRARY MS [TIMES].
-   A libpython is initialized and ended TIMES times. */
+/* Loads a libpython, or a plugin that needs one, at run time: host LIBRARY MS [TIMES]. A libpython
+ * is initialized and finalized TIMES times. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,12 @@ int main(int count, char **words) {
     }
     int (*plugin)(void) = (int (*)(void))dlsym(library, "plugin_main");
     if (plugin) return plugin();
-    void (*begin)(void) = (void (*)(void))dlsym(library, "Py_Initialize");
+    void (*initialize)(void) = (void (*)(void))dlsym(library, "Py_Initialize");
     int (*run)(const char *, void *) = (int (*)(const char *, void *))dlsym(library, "PyRun_SimpleStringFlags");
     int (*end)(void) = (int (*)(void))dlsym(library, "Py_FinalizeEx");
     int ended = 0;
     for (int times = count > 3 ? atoi(words[3]) : 1; times > 0 && !ended; times--) {
-        begin();
+        initialize();
         run(program, NULL);
         ended = end();
     }

@@ -1,4 +1,4 @@
-"""Runs a command in a terminal of its own and copies what it prints: in_terminal.py COMMAND..."""
+"""Runs a command in its own terminal and copies its output: in_terminal.py COMMAND..."""
 
 import os
 import pty
@@ -10,7 +10,7 @@ if pid == 0:
 while True:
     try:
         data = os.read(terminal, 65536)
-    except OSError:  # EIO: the last one who had it open is gone
+    except OSError:  # EIO: the last process that had it open has exited
         break
     if not data:
         break

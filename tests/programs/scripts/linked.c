@@ -1,3 +1,3 @@
-/* A program that was linked with libpython. */
+/* A program linked with libpython. */
 int plugin_main(void);
 int main(void) { return plugin_main(); }

@@ -1,4 +1,4 @@
-/* A plugin that needs libpython, as uWSGI's and mod_wsgi's do. */
+/* A plugin that needs libpython, like uWSGI's and mod_wsgi's. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

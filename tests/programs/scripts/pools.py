@@ -41,7 +41,7 @@ def by_dask():
 def by_ray():
     import ray
 
-    # Sockets' paths have 107 characters at most.
+    # Socket paths have at most 107 characters.
     folder = tempfile.mkdtemp(prefix="ray.", dir="/tmp")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=folder, object_store_memory=100 << 20)
     results = ray.get([ray.remote(work.work).remote(count) for count in TASKS])

@@ -1,4 +1,4 @@
-"""Has py-spy look at itself while it works."""
+"""Lets py-spy dump this program while it works."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Starts a web server, sends it requests, reloads it, stops it, and prints how it answered: servers.py KIND"""
+"""Starts a web server, sends it requests, reloads it, stops it, and prints its responses:
+servers.py KIND"""
 
 import http.client
 import os
@@ -43,7 +44,7 @@ def wait_until_up(server):
             return request()
         except OSError:
             if server.poll() is not None or time.monotonic() > until:
-                sys.exit(f"the server is not up: {server.poll()}")
+                sys.exit(f"the server did not start: {server.poll()}")
             time.sleep(0.05)
 
 
@@ -62,9 +63,9 @@ def pids_of(server):
 
 
 def reload(server, sign):
-    """Until its two workers are others; it may have more children than those."""
+    """Waits until its two workers were replaced; it may have more children than those."""
     until = time.monotonic() + PATIENCE_S
-    # The first worker answers while the second is not there yet.
+    # The first worker answers before the second exists.
     while len(pids_of(server)) < 2 and time.monotonic() < until:
         time.sleep(0.05)
     before = pids_of(server)

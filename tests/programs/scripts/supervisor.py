@@ -1,4 +1,4 @@
-"""Waits for a command as sudo, su, script and shells do, who want to know when it stops: supervisor.py COMMAND..."""
+"""Waits for a command and its stops, as sudo, su, script and shells do: supervisor.py COMMAND..."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""An application for web servers. Run by itself it is one: web.py SOCKET"""
+"""An application for web servers. Run by itself it is a server: web.py SOCKET"""
 
 import http.server
 import os
@@ -9,7 +9,8 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import work
 
-# Some servers end their processes without Python's knowledge: truth/sitecustomize.py counts after each request.
+# Some servers end their processes without Python's knowledge: truth/sitecustomize.py counts after
+# each request.
 record = getattr(sys.modules.get("sitecustomize"), "record", lambda event: None)
 
 

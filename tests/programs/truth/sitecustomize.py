@@ -1,10 +1,10 @@
-"""What CPython's collector counts itself, written down by each process that imports this at its start.
+"""The collector's own counters, recorded by each process that imports this at its start.
 
 On PYTHONPATH only in the runs of tests/programs. A line per event goes to $GCTRACE_TRUTH/PID.UID:
 event, time before and after the reading (CLOCK_MONOTONIC, ns), then for each generation the
 collections and the objects collected. Events: `start` of an interpreter, `fork` (in the child),
-`exec`, `end`, and `now` where a program whose processes end without Python's knowledge calls `record`.
-Changes nothing that a program can see, but for one function more in atexit.
+`exec`, `end`, and `now` if a program with processes that end without Python's knowledge calls
+`record`. Changes nothing that a program can see, except for an additional atexit function.
 """
 
 import os
@@ -28,7 +28,7 @@ def install(folder):
         try:
             file = opened("%s/%d.%d" % (folder, getpid(), getuid()), flags, 0o666)
         except OSError:
-            return  # another root, a full disk: the last record that was written counts
+            return  # another root, a full disk: the last written record counts
         write(file, ("%s %d %d %s\n" % (event, before, after, numbers)).encode())
         close(file)
 

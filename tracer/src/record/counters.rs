@@ -216,8 +216,8 @@ mod tests {
         assert_eq!(
             counting.missing(),
             [
-                "not counted: cycles, instructions: the kernel sees no performance monitoring unit of the processor (virtual machines often have none)",
-                "not counted: branch-misses: the performance monitoring unit of CPU 3 does not count it",
+                "not counted: cycles, instructions: no hardware PMU (common in virtual machines)",
+                "not counted: branch-misses: the PMU of CPU 3 does not support this event",
             ]
         );
         let mut header = TraceHeader::default();

@@ -1,5 +1,5 @@
-//! CUPTI's functions, found by name: no header, nothing linked. Which are needed and which may be
-//! missing is said here; when they are called, elsewhere.
+//! CUPTI's functions, resolved by name: no header, nothing linked. Defines which are required and
+//! which are optional; when they are called is decided elsewhere.
 //!
 //! Types are those of `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
 
@@ -15,10 +15,10 @@ pub(super) type Code = i32;
 pub(super) const NOT_INITIALIZED: Code = 15;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
 pub(super) const MULTIPLE_SUBSCRIBERS: Code = 39;
-/// `CUPTI_ERROR_UNKNOWN`: what it says where the driver fails.
+/// `CUPTI_ERROR_UNKNOWN`: returned if the driver fails.
 pub(super) const UNKNOWN: Code = 999;
 
-/// `CUPTI_API_VERSION` of CUDA 11.8, the oldest whose records have been looked at.
+/// `CUPTI_API_VERSION` of CUDA 11.8, the oldest with records that were checked.
 const OLDEST: u32 = 18;
 
 /// `CUpti_BuffersCallbackRequestFunc`.
@@ -43,7 +43,7 @@ macro_rules! functions {
         }
 
         impl CuptiApi {
-            /// All functions of a library.
+            /// Resolves all functions of a library.
             fn resolve(library: &CuptiLibrary) -> Result<Self, String> {
                 Ok(Self {
                     $($needed: {
@@ -85,7 +85,7 @@ functions! {
         enable_driver_api: c"cuptiActivityEnableDriverApi" fn(u32, u8);
         /// As above.
         enable_runtime_api: c"cuptiActivityEnableRuntimeApi" fn(u32, u8);
-        /// Answers without a driver too.
+        /// Works without a driver too.
         callback_name: c"cuptiGetCallbackName" fn(u32, u32, *mut *const c_char);
     }
 }
@@ -98,7 +98,7 @@ impl CuptiApi {
     pub(super) fn of(library: &CuptiLibrary) -> Result<Self, String> {
         let api = Self::resolve(library)?;
         match api.version() {
-            // Without a driver it may not say.
+            // Without a driver the call may fail.
             0 | OLDEST.. => Ok(api),
             version => Err(format!(
                 "the records of API version {OLDEST} (CUDA 11.8); it is of version {version}"
@@ -106,7 +106,7 @@ impl CuptiApi {
         }
     }
 
-    /// `CUPTI_API_VERSION`: 18 in CUDA 11.8, 22 in 12.4, 130001 in 13.0; 0 where it does not say.
+    /// `CUPTI_API_VERSION`: 18 in CUDA 11.8, 22 in 12.4, 130001 in 13.0; 0 if unavailable.
     pub(super) fn version(&self) -> u32 {
         let mut version = 0;
         let code = self
@@ -115,8 +115,8 @@ impl CuptiApi {
         if code == 0 { version } else { 0 }
     }
 
-    /// The name of a function of the driver (domain 1) or the runtime (2), as the enumerators of
-    /// `cupti_runtime_cbid.h` have it: `cudaLaunchKernel_v7000`.
+    /// The name of a driver (domain 1) or runtime (2) function, as spelled by the enumerators of
+    /// `cupti_runtime_cbid.h`: `cudaLaunchKernel_v7000`.
     pub(super) fn callback_name(&self, domain: u32, function: u32) -> Option<&'static str> {
         let mut name: *const c_char = std::ptr::null();
         let code = (self.callback_name?)(domain, function, &raw mut name);

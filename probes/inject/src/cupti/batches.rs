@@ -1,5 +1,5 @@
-//! Hands calls from the threads on which CUPTI completes buffers to the one that sorts them, without
-//! a lock: whoever completes a buffer never waits.
+//! Passes calls from the threads on which CUPTI completes buffers to the one that sorts them,
+//! without a lock: a thread that completes a buffer never waits.
 
 use super::decode::ApiCall;
 use std::sync::atomic::AtomicPtr;
@@ -10,8 +10,8 @@ struct CallBatch {
     next: *mut CallBatch,
 }
 
-/// Batches of calls, the last one first. Emptied only as a whole, so no batch comes back while
-/// somebody still looks at it.
+/// Batches of calls, the newest first. Emptied only as a whole, so a batch cannot reappear while
+/// another thread still looks at it (no ABA problem).
 pub(super) struct CallBatches(AtomicPtr<CallBatch>);
 
 impl CallBatches {
@@ -30,7 +30,7 @@ impl CallBatches {
                 .compare_exchange_weak(next, batch, Ordering::Release, Ordering::Relaxed)
         {
             next = now;
-            // SAFETY: not yet in the list: ours alone.
+            // SAFETY: not in the list yet: exclusively ours.
             unsafe { (*batch).next = next };
         }
     }
@@ -40,7 +40,7 @@ impl CallBatches {
         let mut batch = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
         let mut all = Vec::new();
         while !batch.is_null() {
-            // SAFETY: made by `push`, and taken out of the list by this thread alone.
+            // SAFETY: created by `push`, and removed from the list by this thread alone.
             let taken = unsafe { Box::from_raw(batch) };
             all.extend_from_slice(&taken.calls);
             batch = taken.next;

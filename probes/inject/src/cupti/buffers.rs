@@ -1,21 +1,21 @@
-//! The buffers that CUPTI fills: handed out and taken back without waiting, from any thread.
+//! The buffers that CUPTI fills: provided and returned without waiting, from any thread.
 //!
-//! They are zeroed before they are handed out again, so that CUPTI need not do it on the program's
-//! threads (its attribute 5).
+//! They are zeroed before reuse, so that CUPTI need not do it on the program's threads (its
+//! attribute 5).
 
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering;
 
-/// Bytes of a buffer. CUPTI gives a buffer back at a flush only if all in it has ended, so while the GPU
-/// is busy buffers come back when they are full: 256 KiB are about 1,000 launches with their kernel (40 +
-/// 40 + 200 bytes), a few tens of milliseconds of a busy program and little to lose. NVIDIA's samples
-/// use 8 MB, which a killed program would lose with all that is in it.
+/// Size of a buffer in bytes. At a flush CUPTI returns a buffer only if everything in it has ended,
+/// so while the GPU is busy buffers are returned when full: 256 KiB are about 1,000 launches with
+/// their kernel (40 + 40 + 200 bytes), a few tens of milliseconds of a busy program and little to
+/// lose. NVIDIA's samples use 8 MB, which a killed program would lose entirely.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
-/// Buffers kept for reuse: 4 MiB. Beyond that they go back to the kernel.
+/// Buffers kept for reuse: 4 MiB. Beyond that they are unmapped.
 const KEPT: usize = 16;
 
-/// Buffers that nobody uses.
+/// Unused buffers.
 pub(super) struct BufferPool([AtomicPtr<u8>; KEPT]);
 
 impl BufferPool {
@@ -23,8 +23,8 @@ impl BufferPool {
         Self([const { AtomicPtr::new(std::ptr::null_mut()) }; KEPT])
     }
 
-    /// A buffer of [`BUFFER_BYTES`] zeroes, aligned to a page (CUPTI wants 8 bytes). Null only where the
-    /// kernel has no memory left.
+    /// A buffer of [`BUFFER_BYTES`] zeroes, page-aligned (CUPTI requires 8 bytes). Null only if the
+    /// kernel is out of memory.
     pub(super) fn take(&self) -> *mut u8 {
         let mut slots = self.0.iter();
         let kept = slots.find_map(|slot| {
@@ -34,12 +34,12 @@ impl BufferPool {
         kept.unwrap_or_else(map)
     }
 
-    /// Takes a buffer back.
+    /// Returns a buffer to the pool.
     ///
     /// # Safety
-    /// It comes from [`take`](Self::take), and nobody else uses it any more.
+    /// It comes from [`take`](Self::take), and is no longer used elsewhere.
     pub(super) unsafe fn give_back(&self, buffer: *mut u8) {
-        // SAFETY: so many bytes were mapped for it, and it is ours alone.
+        // SAFETY: this many bytes were mapped for it, and it is exclusively ours.
         unsafe { buffer.write_bytes(0, BUFFER_BYTES) };
         let is_kept = self.0.iter().any(|slot| {
             let empty = std::ptr::null_mut();
@@ -47,7 +47,7 @@ impl BufferPool {
             stored.is_ok()
         });
         if !is_kept {
-            // SAFETY: mapped by `map` with this length, and ours alone.
+            // SAFETY: mapped by `map` with this length, and exclusively ours.
             unsafe { libc::munmap(buffer.cast(), BUFFER_BYTES) };
         }
     }
@@ -74,7 +74,7 @@ mod tests {
         let buffers: Vec<_> = (0..KEPT + 3).map(|_| pool.take()).collect();
         for buffer in &buffers {
             assert!(!buffer.is_null() && buffer.addr().is_multiple_of(8));
-            // SAFETY: of this pool, so many bytes long; used by nobody else.
+            // SAFETY: from this pool, and of this length; not used elsewhere.
             unsafe {
                 buffer.write_bytes(0xa5, BUFFER_BYTES);
                 pool.give_back(*buffer);

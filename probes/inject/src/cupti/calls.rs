@@ -1,33 +1,35 @@
-//! Of calls within calls, the outermost is kept. Pure.
+//! Keeps the outermost of nested calls. Pure.
 //!
 //! `cudaLaunchKernel` calls `cuLaunchKernel`: CUPTI records both, with the same correlation id, the
-//! inner one within the outer one's time on the same thread. It writes a record when a call returns,
-//! the inner one first, and gives buffers back when it likes, on several threads: the two may come in different
-//! buffers, in either order, with a flush in between. So the decision is made here, once after each flush, over all
-//! calls that came since the last one; and at the edges between buffers
-//! - a call of the driver that is within no other is held back for one flush, and a thread's last one for some
-//!   more: its outer one may not have returned,
-//! - calls that others may have been within are remembered for as many flushes.
+//! inner one within the outer one's interval on the same thread. It writes a record when a call
+//! returns, the inner one first, and returns buffers at any time, on several threads: the two may
+//! arrive in different buffers, in either order, with a flush in between. So the decision is made
+//! here, once after each flush, over all calls that arrived since the last one; and at the
+//! boundaries between buffers
+//! - a driver call that is not nested in another is held back for one flush, and a thread's last
+//!   one for more: its outer call may not have returned,
+//! - calls that may contain others are remembered for as many flushes.
 //!
-//! What stays: an inner call of one that returns, or whose buffer comes, later than that is kept as well.
-//! Readers must expect calls within calls, rarely.
+//! Limitation: an inner call is kept if its outer call returns, or its buffer arrives, later than
+//! that. Readers must expect nested calls, rarely.
 
 use super::decode::ApiCall;
 use gctrace_ring::ApiLayer;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Flushes for which the edges are remembered: about a second.
+/// Number of flushes that the boundaries are remembered for: about a second.
 const TURNS: u32 = 4;
 
-/// Calls of the edges, remembered or held back. Half a million: 20 MB, reached in no program seen.
+/// Maximum number of calls remembered or held back at the boundaries. Half a million: 20 MB, not
+/// reached by any program so far.
 const MOST: usize = 1 << 19;
 
 struct SeenCall {
     call: ApiCall,
-    /// Flushes since it came.
+    /// Flushes since it arrived.
     turns: u32,
-    /// It was kept, or dropped: only there to show which others are within it.
+    /// Already kept or dropped: remembered only to show which others are nested in it.
     is_decided: bool,
 }
 
@@ -36,8 +38,8 @@ struct SeenCall {
 pub(super) struct OutermostFilter(Vec<SeenCall>);
 
 impl OutermostFilter {
-    /// The calls that came since the last flush are these; gives those to be kept now. `last`: nothing
-    /// comes any more.
+    /// Takes the calls that arrived since the last flush; returns those to keep now. `last`: no
+    /// more will arrive.
     pub(super) fn turn(&mut self, calls: Vec<ApiCall>, last: bool) -> Vec<ApiCall> {
         self.0.iter_mut().for_each(|known| known.turns += 1);
         self.0.extend(calls.into_iter().map(|call| SeenCall {
@@ -45,7 +47,7 @@ impl OutermostFilter {
             turns: 0,
             is_decided: false,
         }));
-        // Outer calls before those within them: they begin no later and end no earlier.
+        // Outer calls before those nested in them: they start no later and end no earlier.
         self.0.sort_by_key(|SeenCall { call, .. }| {
             let layer = Reverse(call.layer as u8);
             (
@@ -93,7 +95,7 @@ impl OutermostFilter {
         ids.collect()
     }
 
-    /// Only calls of the runtime are remembered: those of the driver have none within them.
+    /// Only runtime calls are remembered: no call nests in a driver call.
     fn forget(&mut self) {
         self.0.retain(|known| {
             let is_open = !known.is_decided;

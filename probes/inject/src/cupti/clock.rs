@@ -1,7 +1,8 @@
-//! CUPTI's moments in CLOCK_MONOTONIC.
+//! Converts CUPTI's timestamps to CLOCK_MONOTONIC.
 //!
-//! CUPTI is asked to take its time from a callback; its own default is CLOCK_REALTIME. Where it refuses,
-//! or says yes and goes on with its own clock, the two clocks are compared: at the begin and at each flush.
+//! CUPTI is asked to take its time from a callback; its own default is CLOCK_REALTIME. If it
+//! refuses, or accepts but keeps using its own clock, the two clocks are compared: at the start and
+//! at each flush.
 
 use crate::process_ring::now_ns;
 use std::sync::atomic::AtomicI64;
@@ -9,28 +10,28 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// Pairs of readings, of which the closest counts.
+/// Number of pairs of readings, of which the closest counts.
 const PAIRS: usize = 100;
 
-/// Work may have begun before we did: an hour.
+/// Work may have started before us: up to an hour.
 const BEFORE_NS: u64 = 3_600_000_000_000;
 
-/// Moments are CLOCK_MONOTONIC as they are.
+/// Timestamps are CLOCK_MONOTONIC already.
 const OURS: u8 = 0;
-/// CUPTI took the callback, but its clock says otherwise: the first record decides.
+/// CUPTI accepted the callback, but its clock disagrees: the first record decides.
 const UNPROVEN: u8 = 1;
-/// They are converted.
+/// Timestamps are converted.
 const CALIBRATED: u8 = 2;
 
-/// The callback: CUPTI may call it for each call and kernel.
+/// The timestamp callback: CUPTI may call it for each call and kernel.
 pub(super) extern "C" fn monotonic() -> u64 {
     now_ns()
 }
 
-/// Reads CUPTI's clock; `None` where it does not say.
+/// Reads CUPTI's clock; `None` if unavailable.
 pub(super) type Read<'a> = &'a dyn Fn() -> Option<u64>;
 
-/// From CUPTI's clock to ours.
+/// Conversion from CUPTI's clock to ours.
 pub(super) struct CuptiClock {
     state: AtomicU8,
     begun_ns: u64,
@@ -39,11 +40,11 @@ pub(super) struct CuptiClock {
 }
 
 impl CuptiClock {
-    /// After the callback was offered. `is_taken`: CUPTI said yes.
+    /// Called after offering the callback. `is_taken`: CUPTI accepted it.
     pub(super) fn new(is_taken: bool, read: Read) -> Self {
         let begun_ns = now_ns();
         let (offset_ns, error_ns) = compare(read);
-        // A reading of the same clock lies between two others, give or take their error.
+        // A reading of the same clock lies between two others, within their error.
         let is_same = offset_ns.unsigned_abs() <= error_ns;
         let state = match (is_taken, is_same) {
             (true, true) => OURS,
@@ -58,32 +59,32 @@ impl CuptiClock {
         }
     }
 
-    /// The largest error in nanoseconds; `None` if moments need no conversion, as far as is known.
+    /// The largest error in nanoseconds; `None` if, as far as known, timestamps need no conversion.
     pub(super) fn error_ns(&self) -> Option<u64> {
         let is_calibrated = self.state.load(Ordering::Acquire) == CALIBRATED;
         is_calibrated.then(|| self.error_ns.load(Ordering::Relaxed))
     }
 
-    /// Compares the clocks again, where that matters.
+    /// Compares the clocks again, if they are converted.
     pub(super) fn calibrate(&self, read: Read) {
         if self.state.load(Ordering::Acquire) == OURS {
             return;
         }
         let (offset_ns, error_ns) = compare(read);
         let before_ns = self.offset_ns.swap(offset_ns, Ordering::Relaxed);
-        // What was converted in between is wrong by as much as the clocks have drifted apart.
+        // Timestamps converted in between are wrong by the drift of the clocks.
         let error_ns = error_ns.saturating_add(offset_ns.abs_diff(before_ns));
         self.error_ns.fetch_max(error_ns, Ordering::Relaxed);
     }
 
-    /// Whether a converted moment can be: not long before the begin, not after `latest_ns`. Somebody else may register
-    /// a clock of his own with CUPTI while it records.
+    /// Whether a converted timestamp is plausible: not long before the start, not after
+    /// `latest_ns`. Another library may register a clock of its own with CUPTI while it records.
     pub(super) fn is_plausible(&self, timestamp_ns: u64, latest_ns: u64) -> bool {
         let earliest_ns = self.begun_ns.saturating_sub(BEFORE_NS);
         (earliest_ns..=latest_ns).contains(&timestamp_ns)
     }
 
-    /// A moment of CUPTI's in CLOCK_MONOTONIC.
+    /// A CUPTI timestamp in CLOCK_MONOTONIC.
     pub(super) fn convert(&self, timestamp_ns: u64) -> u64 {
         let state = self.state.load(Ordering::Acquire);
         if state == OURS || (state == UNPROVEN && self.is_proven_by(timestamp_ns)) {
@@ -92,23 +93,23 @@ impl CuptiClock {
         timestamp_ns.saturating_add_signed(self.offset_ns.load(Ordering::Relaxed))
     }
 
-    /// Whether records have moments of our clock: the first of them lies between the begin and now.
+    /// Whether records have timestamps of our clock: the first is between the start and now.
     /// CLOCK_REALTIME is decades away from that.
     fn is_proven_by(&self, timestamp_ns: u64) -> bool {
         let is_ours = self.is_plausible(timestamp_ns, now_ns());
         let state = if is_ours { OURS } else { CALIBRATED };
-        // Another thread may have decided at the same time, by a record of the same clock.
+        // Another thread may have decided concurrently, by a record of the same clock.
         self.state.store(state, Ordering::Release);
         is_ours
     }
 }
 
-/// Our clock less CUPTI's, and how wrong that may be.
+/// Our clock minus CUPTI's, and the error of that.
 fn compare(read: Read) -> (i64, u64) {
     let mut best = (0, u64::MAX);
     for _ in 0..PAIRS {
         let before_ns = now_ns();
-        // CUPTI's own default, where it does not say.
+        // CUPTI's own default, if it does not report its clock.
         let reported_ns = read().unwrap_or_else(realtime_ns);
         let after_ns = now_ns();
         let width_ns = after_ns.saturating_sub(before_ns);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_another_clock_are_not_believed() {
+    fn timestamps_of_another_clock_are_rejected() {
         let clock = CuptiClock::new(true, &ours);
         let now = now_ns();
         assert!(clock.is_plausible(clock.convert(now), now));

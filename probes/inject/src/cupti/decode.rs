@@ -1,20 +1,21 @@
-//! Activity records as bytes, by the prefix that all versions have in common (11.8 - 13.5, as
-//! compiled against their headers: later ones only append). Pure: follows no pointer, calls nothing.
+//! Decodes the bytes of activity records, using the prefix that all versions share (11.8 - 13.5, as
+//! compiled against their headers: later ones only append). Pure: follows no pointer, calls
+//! nothing.
 
 use gctrace_ring::ApiLayer;
 use gctrace_ring::GpuRecord;
 
-/// `CUpti_ActivityKind`, in the order in which gctrace asks for them. Kernels as 10, concurrent ones: 3
-/// would serialise them.
+/// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
+/// ones: 3 would serialize them.
 pub(super) const KINDS: [(u32, &str); 9] = [
     (KERNEL, "kernels"),
     (MEMCPY, "copies"),
     (PEER_MEMCPY, "copies between devices"),
     (MEMSET, "fills"),
-    (SYNCHRONIZATION, "synchronisations"),
+    (SYNCHRONIZATION, "synchronizations"),
     (EVENT, "events"),
-    (RUNTIME, "calls of the runtime"),
-    (DRIVER, "calls of the driver"),
+    (RUNTIME, "runtime calls"),
+    (DRIVER, "driver calls"),
     (OVERHEAD, "overhead"),
 ];
 
@@ -28,19 +29,19 @@ const PEER_MEMCPY: u32 = 22;
 const EVENT: u32 = 36;
 const SYNCHRONIZATION: u32 = 38;
 
-/// From `start_ns` to `end_ns` of CUPTI's clock; 0: it could not be measured, or has not ended.
+/// From `start_ns` to `end_ns` of CUPTI's clock; 0: not measured, or not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CuptiSpan {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
 }
 
-/// A call of a function of CUDA.
+/// A CUDA call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ApiCall {
     pub(super) span: CuptiSpan,
     pub(super) layer: ApiLayer,
-    /// Number of the function in its layer.
+    /// Function id in its layer.
     pub(super) function: u32,
     pub(super) tid: u32,
     pub(super) correlation: u32,
@@ -57,13 +58,13 @@ pub(super) struct DeviceActivity {
     pub(super) stream: u32,
     pub(super) correlation: u32,
     pub(super) bytes: u64,
-    /// Address of a kernel's name, a C string that is CUPTI's; 0: none.
+    /// Address of a kernel's name, a C string owned by CUPTI; 0: none.
     pub(super) name: u64,
-    /// 0: none.
+    /// Graph id; 0: none.
     pub(super) graph: u32,
 }
 
-/// What a record says.
+/// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActivityRecord {
     Work(DeviceActivity),
@@ -88,7 +89,7 @@ pub(super) enum ActivityRecord {
     },
 }
 
-/// Bytes from the begin of a record to the end of its buffer.
+/// Bytes from the start of a record to the end of its buffer.
 #[derive(Clone, Copy)]
 struct RecordBytes<'a>(&'a [u8]);
 
@@ -115,8 +116,8 @@ impl RecordBytes<'_> {
     }
 }
 
-/// The record that begins where `bytes` do; these go on to the end of its buffer. `None` for kinds that
-/// were not asked for, and where the buffer ends within the fields.
+/// The record at the start of `bytes`, which extend to the end of its buffer. `None` for kinds that
+/// were not enabled, and if the buffer ends within the fields.
 pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
     let bytes = RecordBytes(bytes);
     match bytes.u32(0)? {

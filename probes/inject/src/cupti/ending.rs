@@ -1,4 +1,4 @@
-//! When to flush: every now and then on a thread of ours, and at the end of the program.
+//! When to flush: periodically on a thread of ours, and at the end of the program.
 
 use super::find;
 use super::guarded;
@@ -12,15 +12,15 @@ use std::sync::atomic::Ordering;
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Between flushes: what a killed program loses of its GPU work at most, where CUPTI gives back what has ended. Of
-/// calls of the driver, which are held back once, it is twice as much.
+/// Interval between flushes: the most GPU work that a killed program loses, if CUPTI returns what
+/// has ended. For driver calls, which are held back once, it is twice that.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long the end of the program waits for a flush that is under way.
+/// Maximum time that the end of the program waits for a flush in progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-// Who may call CUPTI: the thread and the end of the program must not meet there, nor may the thread come after it,
-// when CUDA has been taken down.
+// Which thread may call CUPTI: ours and the one that ends the program must not overlap there, nor
+// may ours call it afterwards, when CUDA has been torn down.
 const OPEN: u8 = 0;
 const FLUSHING: u8 = 1;
 const ENDED: u8 = 2;
@@ -28,8 +28,8 @@ const ENDED: u8 = 2;
 static GATE: AtomicU8 = AtomicU8::new(OPEN);
 static THREAD: OnceLock<Thread> = OnceLock::new();
 
-/// Arranges for the flushes. From within the driver's initialisation: the handler runs before CUDA's own, which was
-/// registered earlier.
+/// Arranges the flushes. Called during the driver's initialization: the handler runs before CUDA's
+/// own, which was registered earlier.
 pub(super) fn prepare(session: &'static CuptiSession) {
     stay_loaded();
     // SAFETY: a function of this library, which stays loaded.
@@ -37,7 +37,7 @@ pub(super) fn prepare(session: &'static CuptiSession) {
     start_thread(session);
 }
 
-/// The handler and the thread are code of this library.
+/// Keeps this library loaded: the handler and the thread run its code.
 fn stay_loaded() {
     let address = (at_exit as extern "C" fn()) as *mut c_void;
     let file = find::file_of(address).and_then(|file| std::ffi::CString::new(file).ok());
@@ -49,14 +49,15 @@ fn stay_loaded() {
 }
 
 fn start_thread(session: &'static CuptiSession) {
-    // Without it, buffers come when they are full, and at the end.
+    // Without it, buffers arrive when they are full, and at the end.
     let thread = spawn_quietly("gctrace-cupti", move || flush_regularly(session));
     if let Some(thread) = thread {
         let _ = THREAD.set(thread);
     }
 }
 
-/// Starts a thread of ours: signals are for the program's. `None` if the kernel refuses.
+/// Starts a thread of ours, with all signals blocked: they are for the program. `None` if the
+/// kernel refuses.
 pub(super) fn spawn_quietly(name: &str, work: impl FnOnce() + Send + 'static) -> Option<Thread> {
     let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
@@ -84,10 +85,10 @@ fn flush_regularly(session: &CuptiSession) {
     }
 }
 
-/// The program ends by `exit`, or returns from `main`.
+/// The program exits by `exit` or by returning from `main`.
 extern "C" fn at_exit() {
     guarded(|| {
-        // Not in children of a fork, which inherit the handler.
+        // Not in forked children, which inherit the handler.
         if let Some(session) = CuptiSession::current()
             && close_gate()
         {
@@ -96,7 +97,7 @@ extern "C" fn at_exit() {
     });
 }
 
-/// Keeps the thread out for good; `false` if it does not come out of CUPTI.
+/// Locks the thread out for good; `false` if it does not return from CUPTI in time.
 fn close_gate() -> bool {
     const STEP: Duration = Duration::from_millis(1);
     let mut waited = Duration::ZERO;
@@ -111,8 +112,9 @@ fn close_gate() -> bool {
     }
 }
 
-/// What CUPTI tells its subscriber: only that a context is about to die. Its records lie in buffers of ours and
-/// stay; they are fetched soon. Not from here, where CUPTI may hold locks.
+/// CUPTI's callback for its subscriber: only that a context is about to be destroyed. Its records
+/// are in our buffers and stay valid; they are fetched soon, but not here, where CUPTI may hold
+/// locks.
 pub(super) extern "C" fn notice(
     _data: *mut c_void,
     _domain: u32,

@@ -1,4 +1,4 @@
-//! Finds libcupti: the one that is in the process, or the one that belongs to the program's CUDA.
+//! Finds libcupti: the one loaded in the process, or the one that belongs to the program's CUDA.
 //! Never loads a second one. Calls nothing in it.
 
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Sonames, the newest first: CUDA 13, 12 and 11.8 (each minor version of 11 had its own).
+/// Sonames, newest first: CUDA 13, 12 and 11.8 (each minor version of 11 had its own).
 const SONAMES: [(&str, u32); 3] = [
     ("libcupti.so.13", 13),
     ("libcupti.so.12", 12),
@@ -21,14 +21,14 @@ const SONAMES: [(&str, u32); 3] = [
 /// An open library. Never closed.
 pub(super) struct CuptiLibrary {
     handle: *mut c_void,
-    /// Its file, as the loader knows it.
+    /// Its file, by the loader's name for it.
     pub(super) file: String,
 }
 
 impl CuptiLibrary {
     fn open(name: &str, flags: c_int) -> Option<Self> {
         let c_name = CString::new(name).ok()?;
-        // SAFETY: a C string; libcupti's initialisers are part of what is asked for.
+        // SAFETY: a C string; libcupti's initializers are part of what is asked for.
         let handle = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | flags) };
         (!handle.is_null()).then(|| Self {
             handle,
@@ -36,14 +36,14 @@ impl CuptiLibrary {
         })
     }
 
-    /// The address of a function; `None` where there is none of that name.
+    /// The address of a function; `None` if the library has none of that name.
     pub(super) fn function(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!address.is_null()).then_some(address)
     }
 
-    /// Names the file by one of its functions, where it was opened by its soname.
+    /// Finds the file by one of its functions, if it was opened by its soname.
     fn located(mut self) -> Self {
         let function = self.function(c"cuptiActivityEnable");
         if let Some(file) = function.and_then(file_of) {
@@ -53,7 +53,7 @@ impl CuptiLibrary {
     }
 }
 
-/// The file that holds an address.
+/// The file that contains an address.
 pub(super) fn file_of(address: *mut c_void) -> Option<String> {
     // SAFETY: all zeroes are a valid Dl_info.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -67,7 +67,7 @@ pub(super) fn file_of(address: *mut c_void) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// Files of the libraries in the process whose name begins so.
+/// Files of libraries in the process with this name prefix.
 fn mapped(prefix: &str) -> Vec<String> {
     struct CuptiSearch<'a> {
         prefix: &'a str,
@@ -81,7 +81,7 @@ fn mapped(prefix: &str) -> Vec<String> {
         // SAFETY: the loader's structure, and the search below; both live during the call.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<CuptiSearch<'_>>()) };
         if !info.dlpi_name.is_null() {
-            // SAFETY: a C string of the loader.
+            // SAFETY: a C string owned by the loader.
             let name = unsafe { CStr::from_ptr(info.dlpi_name) };
             let path = Path::new(OsStr::from_bytes(name.to_bytes()));
             let file = path.file_name().and_then(OsStr::to_str);
@@ -102,14 +102,14 @@ fn mapped(prefix: &str) -> Vec<String> {
 
 /// The driver, if it is in the process.
 pub(super) fn driver() -> Option<CuptiLibrary> {
-    // By its path: by its name, the loader would look into all its folders.
+    // By its path: for a bare name the loader would search all its folders.
     let files = mapped("libcuda.so");
     files
         .iter()
         .find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))
 }
 
-/// CUPTI, loaded where it was not; `None` where there is none to be found.
+/// Opens CUPTI, loading it if necessary; `None` if there is none.
 pub(super) fn cupti() -> Option<CuptiLibrary> {
     let loaded = mapped("libcupti.so");
     if let Some(library) = loaded
@@ -125,7 +125,8 @@ pub(super) fn cupti() -> Option<CuptiLibrary> {
     by_name.map(CuptiLibrary::located).or_else(load)
 }
 
-/// The CUPTI that belongs to the mapped runtime, else the toolkit's, else what the loader finds.
+/// The CUPTI that belongs to the mapped runtime, else the toolkit's, else the one that the loader
+/// finds.
 fn load() -> Option<CuptiLibrary> {
     let near = mapped("libcudart").into_iter().flat_map(near_runtime);
     let beside = near.chain(toolkit()).flat_map(|folder| {
@@ -138,7 +139,7 @@ fn load() -> Option<CuptiLibrary> {
     })
 }
 
-/// Sonames of versions that are not newer than the driver, which could not serve them.
+/// Sonames of versions not newer than the driver, which could not serve them.
 fn usable() -> impl Iterator<Item = &'static str> {
     let newest = driver_major().unwrap_or(u32::MAX);
     let names = SONAMES.iter().filter(move |(_, major)| *major <= newest);
@@ -148,7 +149,7 @@ fn usable() -> impl Iterator<Item = &'static str> {
 /// The CUDA version that the driver supports. `cuDriverGetVersion` needs no `cuInit`.
 fn driver_major() -> Option<u32> {
     let address = driver()?.function(c"cuDriverGetVersion")?;
-    // SAFETY: the type of this function since it exists.
+    // SAFETY: the type of this function in every version.
     let get_version =
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_int) -> c_int>(address) };
     let mut version = 0;
@@ -158,7 +159,7 @@ fn driver_major() -> Option<u32> {
     u32::try_from(version / 1000).ok()
 }
 
-/// Where the packages and toolkits that hold a runtime have CUPTI.
+/// Where the packages and toolkits that contain a runtime have CUPTI.
 fn near_runtime(runtime: String) -> Vec<PathBuf> {
     let Some(folder) = Path::new(&runtime).parent() else {
         return Vec::new();
@@ -176,8 +177,8 @@ fn near_runtime(runtime: String) -> Vec<PathBuf> {
 
 fn toolkit() -> impl Iterator<Item = PathBuf> {
     let homes = [c"CUDA_HOME", c"CUDA_PATH"].into_iter().filter_map(|name| {
-        // SAFETY: the value is copied at once; whoever changes the environment while others read it
-        // breaks the program without us.
+        // SAFETY: the value is copied at once; code that changes the environment while others read
+        // it breaks the program without us.
         let value: *const c_char = unsafe { libc::getenv(name.as_ptr()) };
         if value.is_null() {
             return None;

@@ -1,4 +1,4 @@
-//! Names of CUDA's functions, and which of them are worth recording.
+//! Names of CUDA functions, and which of them are recorded.
 
 use super::api::CuptiApi;
 use crate::process_ring::ProcessRing;
@@ -13,19 +13,19 @@ use std::borrow::Cow;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-/// What a function is for.
+/// Purpose of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FunctionClass {
-    /// Asks for kernels: left out where only waits, copies and fills are wanted.
+    /// Enqueues kernels: left out if only synchronization, copies and fills are wanted.
     Launch,
-    /// Waits, copies or fills.
+    /// Synchronizes, copies or fills.
     Wait,
-    /// Called all the time, and asks the GPU for nothing: never recorded.
+    /// Called constantly, and enqueues nothing: never recorded.
     Chatter,
 }
 
-/// Functions by their numbers in `cupti_runtime_cbid.h` and `cupti_driver_cbid.h` of CUPTI 12.4, whose
-/// numbers are never changed, only added. Names are for a CUPTI that does not tell them.
+/// Functions by their ids in `cupti_runtime_cbid.h` and `cupti_driver_cbid.h` of CUPTI 12.4; ids
+/// are never changed, only added. The names are for a CUPTI that does not report them.
 const FUNCTIONS: [(ApiLayer, u32, FunctionClass, &str); 69] = [
     (Runtime, 211, Launch, "cudaLaunchKernel"),
     (Runtime, 214, Launch, "cudaLaunchKernel_ptsz"),
@@ -108,15 +108,15 @@ const FUNCTIONS: [(ApiLayer, u32, FunctionClass, &str); 69] = [
     (Driver, 683, Chatter, "cuKernelGetFunction"),
 ];
 
-/// Numbers that are remembered: CUPTI 13 has some 800 of each layer.
+/// Number of ids remembered: CUPTI 13 has some 800 per layer.
 const REMEMBERED: usize = 1024;
 
-/// An entry that says something.
+/// Flag: the entry is set.
 const KNOWN: u64 = 1 << 32;
-/// Calls of the function are recorded.
+/// Flag: calls of the function are recorded.
 const WANTED: u64 = 1 << 33;
 
-/// What was found out about functions, by layer and number: their text in the ring, and the flags above.
+/// Known functions, by layer and id: the number of their text in the ring, and the flags above.
 pub(super) struct FunctionClasses {
     entries: [[AtomicU64; REMEMBERED]; 2],
     only_waits: bool,
@@ -130,7 +130,7 @@ impl FunctionClasses {
         }
     }
 
-    /// The name of a function in the ring; `None` where its calls are not wanted.
+    /// The name of a function in the ring; `None` if its calls are not wanted.
     pub(super) fn wanted(
         &self,
         layer: ApiLayer,
@@ -165,7 +165,7 @@ impl FunctionClasses {
         u64::from(text) | WANTED | known
     }
 
-    /// Has CUPTI itself leave out what is never wanted, where it can.
+    /// Makes CUPTI itself leave out unwanted functions, if it can.
     pub(super) fn mute(&self, api: &CuptiApi) {
         for (layer, function, class, _) in FUNCTIONS {
             let is_muted = class == Chatter || (class == Launch && self.only_waits);
@@ -174,7 +174,7 @@ impl FunctionClasses {
                 Runtime => api.enable_runtime_api,
             };
             if let Some(enable) = enable.filter(|_| is_muted) {
-                // Left out here where CUPTI does not.
+                // Left out here if CUPTI does not.
                 let _ = enable(function, 0);
             }
         }
@@ -201,7 +201,7 @@ fn is_wanted(layer: ApiLayer, function: u32, name: &str, only_waits: bool) -> bo
     }
 }
 
-/// The exported name of a function; `cuda_runtime#N` or `cuda_driver#N` where nobody tells.
+/// The exported name of a function; `cuda_runtime#N` or `cuda_driver#N` if unknown.
 fn name(layer: ApiLayer, function: u32, api: &CuptiApi) -> Cow<'static, str> {
     // `CUPTI_CB_DOMAIN_DRIVER_API` is 1, `_RUNTIME_API` 2: as the layers here.
     if let Some(name) = api.callback_name(layer as u32, function) {
@@ -216,7 +216,7 @@ fn name(layer: ApiLayer, function: u32, api: &CuptiApi) -> Cow<'static, str> {
     }
 }
 
-/// Enumerators of the runtime carry the version of CUDA that brought the function.
+/// Runtime enumerators carry the CUDA version that introduced the function.
 fn exported(layer: ApiLayer, enumerator: &str) -> &str {
     let stripped = enumerator.rsplit_once("_v").filter(|(_, version)| {
         version.len() >= 4 && version.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Names of kernels: CUPTI's memory, read as soon as a record that points there has come.
+//! Names of kernels: CUPTI's memory, read as soon as a record that points there arrives.
 
 use crate::process_ring::ProcessRing;
 use gctrace_ring::NO_TEXT;
@@ -7,12 +7,12 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::ffi::c_char;
 
-/// Names of one buffer, by address: an address may be another name in the next one.
+/// Names of one buffer, by address: in the next buffer the same address may have another name.
 #[derive(Default)]
 pub(super) struct KernelNames(HashMap<u64, TextId>);
 
 impl KernelNames {
-    /// The text of the name at an address; 0 is no name.
+    /// The text number of the name at an address; address 0 is no name.
     ///
     /// # Safety
     /// The address is 0 or that of a C string.

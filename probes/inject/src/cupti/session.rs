@@ -1,7 +1,8 @@
-//! CUPTI at work: buffers in, records out, a flush now and then.
+//! A running CUPTI session: buffers in, records out, periodic flushes.
 //!
-//! Three kinds of thread come through here: CUPTI's own and the program's, which take and complete buffers and never
-//! wait; ours, which flushes; and the one that ends the program. None holds a lock of ours while it is in CUPTI.
+//! Three kinds of thread run this code: CUPTI's and the program's, which request and complete
+//! buffers and never wait; ours, which flushes; and the one that ends the program. None holds a
+//! lock of ours while it is in CUPTI.
 
 use super::api::Code;
 use super::api::CuptiApi;
@@ -34,22 +35,22 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: buffers with work that has not ended come too.
+/// `CUPTI_ACTIVITY_FLAG_FLUSH_FORCED`: also returns buffers with work that has not ended.
 const FORCED: u32 = 1;
 
-/// What is kept while CUPTI records.
+/// State kept while CUPTI records.
 pub(super) struct CuptiSession {
     pub(super) api: CuptiApi,
     pub(super) ring: &'static ProcessRing,
     pub(super) clock: CuptiClock,
     pub(super) functions: FunctionClasses,
-    /// Calls carry the kernel's thread ids.
+    /// Whether calls carry the kernel's thread ids.
     names_threads: bool,
     calls: CallBatches,
     outermost: Mutex<OutermostFilter>,
-    /// Threads that read a buffer.
+    /// Number of threads that are reading a buffer.
     readers: AtomicU32,
-    /// Work without an end or without times: not yet told.
+    /// Operations without an end or without timestamps: not reported yet.
     unmeasured: AtomicU64,
     flush_failed: AtomicBool,
     reported_error_ns: AtomicU64,
@@ -81,12 +82,12 @@ impl CuptiSession {
         }
     }
 
-    /// Makes it the one of this process; there is one.
+    /// Makes it the session of this process; there is only one.
     pub(super) fn publish(self) -> &'static Self {
         SESSION.get_or_init(|| self)
     }
 
-    /// The one of this process, if it was not forked off since.
+    /// The session of this process, unless the process was forked since.
     pub(super) fn current() -> Option<&'static Self> {
         SESSION
             .get()
@@ -100,11 +101,11 @@ impl CuptiSession {
         (code == 0 && timestamp != 0).then_some(timestamp)
     }
 
-    /// Has everything delivered that has ended, and writes down what only makes sense together. `last`: what has
-    /// not ended too, and nothing is held back.
+    /// Makes CUPTI deliver everything that has ended, and writes what can only be decided together.
+    /// `last`: also what has not ended, and nothing is held back.
     ///
-    /// CUPTI keeps a buffer back as long as anything in it has not ended: what ended in it before comes with it, later
-    /// than `Flushed` says. Buffers are small for that reason.
+    /// CUPTI keeps a buffer as long as anything in it has not ended: operations in it that ended
+    /// earlier arrive with it, later than `Flushed` states. Buffers are small for that reason.
     pub(super) fn flush(&self, last: bool) {
         let at_ns = process_ring::now_ns();
         self.clock.calibrate(&|| Self::read_clock(&self.api));
@@ -123,7 +124,7 @@ impl CuptiSession {
         }
     }
 
-    /// Waits for other threads that are reading buffers just now: milliseconds.
+    /// Waits for other threads that are reading buffers: milliseconds.
     fn await_readers(&self) {
         const STEP: Duration = Duration::from_micros(200);
         const STEPS: u32 = 5_000;
@@ -183,7 +184,7 @@ impl CuptiSession {
         }
     }
 
-    /// Says that moments are converted: once, and again when their error has doubled.
+    /// Reports that timestamps are converted: once, and again when their error has doubled.
     pub(super) fn report_calibration(&self) {
         let Some(error_ns) = self.clock.error_ns() else {
             return;
@@ -197,9 +198,9 @@ impl CuptiSession {
         }
     }
 
-    /// Writes down what is in a buffer.
+    /// Writes the records of a buffer to the ring.
     fn read_buffer(&self, buffer: *mut u8, valid: usize) {
-        // SAFETY: of the pool, so many bytes long, initialised, and ours until it is given back.
+        // SAFETY: of the pool, of this length, initialized, and ours until it is given back.
         let bytes = unsafe { std::slice::from_raw_parts(buffer, valid) };
         let mut reading = BufferReading {
             names: KernelNames::default(),
@@ -211,7 +212,7 @@ impl CuptiSession {
         let mut before = None;
         while (self.api.next_record)(buffer, valid, &raw mut record) == 0 {
             let offset = record.addr().wrapping_sub(buffer.addr());
-            // Forward and within the buffer, whatever CUPTI says.
+            // Advances, and stays within the buffer, whatever CUPTI returns.
             if before.is_some_and(|before| offset <= before) {
                 break;
             }
@@ -293,7 +294,7 @@ impl CuptiSession {
         })
     }
 
-    /// As [`interval`](Self::moment); what has none is counted.
+    /// As [`interval`](Self::interval); a missing timestamp is counted.
     fn measured(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
         let interval = self.interval(span, reading);
         if interval.is_none() {
@@ -302,8 +303,8 @@ impl CuptiSession {
         interval
     }
 
-    /// In our clock; `None` for what has no times, because it has not ended or CUPTI had no memory for them, and for
-    /// times that cannot be.
+    /// Converts to our clock; `None` for operations without timestamps, because they have not ended
+    /// or CUPTI had no memory for them, and for implausible timestamps.
     fn interval(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
         if span.start_ns == 0 || span.end_ns == 0 {
             return None;
@@ -316,21 +317,21 @@ impl CuptiSession {
     }
 }
 
-/// What is kept while a buffer is read.
+/// State kept while a buffer is read.
 struct BufferReading {
     names: KernelNames,
     calls: Vec<ApiCall>,
-    /// No moment in it is later.
+    /// No timestamp in the buffer is later.
     latest_ns: u64,
 }
 
-/// CUPTI wants a buffer, on any thread.
+/// CUPTI requests a buffer, on any thread.
 pub(super) extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     if buffer.is_null() || size.is_null() || most.is_null() {
         return;
     }
     let taken = POOL.take();
-    // SAFETY: places of CUPTI's, of these types. 0: as many records as fit.
+    // SAFETY: CUPTI's output parameters, of these types. 0: as many records as fit.
     unsafe {
         buffer.write(taken);
         size.write(if taken.is_null() { 0 } else { BUFFER_BYTES });
@@ -338,7 +339,7 @@ pub(super) extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, most: *
     }
 }
 
-/// CUPTI gives a buffer back, on any thread.
+/// CUPTI returns a buffer, on any thread.
 pub(super) extern "C" fn complete(
     _context: *mut c_void,
     _stream: u32,
@@ -356,6 +357,6 @@ pub(super) extern "C" fn complete(
             session.readers.fetch_sub(1, Ordering::AcqRel);
         }
     });
-    // SAFETY: CUPTI only gives back what `request` gave it, and does not use it any more.
+    // SAFETY: CUPTI only returns what `request` gave it, and does not use it afterwards.
     unsafe { POOL.give_back(buffer) };
 }

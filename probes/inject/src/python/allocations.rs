@@ -1,11 +1,12 @@
 //! Counting allocations by size class (`--alloc`): wrappers around the allocators of the domains MEM and OBJ.
 //!
-//! An allocation is what `malloc` or `calloc` returned, and what `realloc` returned: that also counts as a free of
-//! what was there before. So allocations less frees are how many blocks live more than at the begin. The domain
-//! RAW is left out: what the other two need from it would count twice. Objects that come from CPython's free
-//! lists are not allocated, and not counted.
+//! An allocation is a block returned by `malloc`, `calloc` or `realloc`; `realloc` also counts as a
+//! free of the old block. So allocations minus frees is the net number of blocks since the start.
+//! The domain RAW is left out: what the other two request from it would count twice. Objects from
+//! CPython's free lists are not allocated, and not counted.
 //!
-//! Whoever sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps what was there.
+//! Code that sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps the
+//! previous ones.
 
 use super::api::MemAllocator;
 use super::api::PythonApi;
@@ -28,11 +29,11 @@ const DOMAINS: [i32; 2] = [1, 2];
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// No two threads count at once: there is one lock for all interpreters. From 3.12 on a subinterpreter may have
-/// a lock of its own, so from the first one on counting is atomic.
+/// No two threads count at once: all interpreters share one lock. From 3.12 on a subinterpreter may
+/// have its own, so from the first subinterpreter on counting is atomic.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
-/// Begins to count, in the first interpreter; the lock is held, and nothing else runs yet.
+/// Starts counting, in the first interpreter; the lock is held, and nothing else runs yet.
 pub(super) fn install(api: &'static PythonApi) {
     if INSTALLED.swap(true, Ordering::Relaxed) {
         ALONE.store(false, Ordering::Relaxed);
@@ -64,8 +65,8 @@ fn wrap(api: &PythonApi) -> Option<()> {
     process_ring::count_allocations();
     for domain in DOMAINS {
         let mut before = MaybeUninit::<MemAllocator>::uninit();
-        // SAFETY: the domains exist since 3.5, and their allocators are always set; what was there before lives
-        // on in a place that is never freed.
+        // SAFETY: the domains exist since 3.5, and their allocators are always set; the previous
+        // ones live on in memory that is never freed.
         unsafe {
             get(domain, before.as_mut_ptr());
             let before = Box::leak(Box::new(before.assume_init()));
@@ -82,7 +83,7 @@ fn wrap(api: &PythonApi) -> Option<()> {
     Some(())
 }
 
-/// The ring that counts; a forked child's is made when it first allocates.
+/// The ring that counts; a forked child's is created when it first allocates.
 #[inline]
 fn counting() -> Option<&'static ProcessRing> {
     existing_ring(RingRole::Python).or_else(|| ring(RingRole::Python))
@@ -105,13 +106,13 @@ fn count_free() {
     }
 }
 
-/// What was there before.
+/// The wrapped allocator.
 ///
 /// # Safety
-/// The context that `wrap` gave.
+/// The context that `wrap` set.
 #[inline]
 unsafe fn before(context: *mut c_void) -> &'static MemAllocator {
-    // SAFETY: as the caller promises; never freed.
+    // SAFETY: as the caller promises; it is never freed.
     unsafe { &*context.cast::<MemAllocator>() }
 }
 

@@ -1,5 +1,5 @@
-//! CPython's C API, found by name in whatever interpreter the process holds. Only exported functions, with the
-//! types of the headers of 3.8 to 3.15; nothing of a structure is known here.
+//! CPython's C API, resolved by name in the interpreter of the process. Only exported functions,
+//! with the types of the headers of 3.8 to 3.15; no structure layouts are used here.
 
 use std::ffi::CStr;
 use std::ffi::c_char;
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// `PyObject *`.
 pub(crate) type Object = *mut c_void;
 
-/// No object.
+/// The null reference.
 pub(crate) const NULL: Object = std::ptr::null_mut();
 
 /// `PyMethodDef` (Include/methodobject.h).
@@ -49,7 +49,8 @@ macro_rules! functions {
         required { $(fn $name:ident($($type:ty),*) $(-> $result:ty)?;)* }
         optional { $(fn $optional:ident($($optional_type:ty),*) $(-> $optional_result:ty)?;)* }
     ) => {
-        /// The functions. Each may be called as CPython's manual says; most need the interpreter's lock.
+        /// The functions. Each may be called as CPython's manual states; most need the
+        /// interpreter's lock.
         #[expect(non_snake_case, reason = "names of the C API")]
         pub(crate) struct PythonApi {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
@@ -133,14 +134,14 @@ unsafe impl Sync for PythonApi {}
 
 static API: OnceLock<PythonApi> = OnceLock::new();
 
-/// The address of a symbol whose name ends in a zero; null where there is none.
+/// The address of a symbol, given as a NUL-terminated name; null if there is none.
 fn symbol(library: *mut c_void, name: &str) -> *mut c_void {
     // SAFETY: the name ends in a zero, the library is a handle of dlopen or RTLD_DEFAULT.
     unsafe { libc::dlsym(library, name.as_ptr().cast()) }
 }
 
-/// Looks a CPython up, in a library or (`RTLD_DEFAULT`) in all that the program sees; `None` if there is none, or
-/// it lacks what is needed.
+/// Resolves a CPython in a library or (`RTLD_DEFAULT`) in everything visible to the program; `None`
+/// if there is none, or if it lacks a required function.
 pub(crate) fn find(library: *mut c_void) -> Option<&'static PythonApi> {
     if let Some(known) = API.get() {
         return Some(known);
@@ -159,32 +160,32 @@ pub(crate) fn api() -> Option<&'static PythonApi> {
 }
 
 impl PythonApi {
-    /// None, owned by the caller.
+    /// None, as a new reference.
     pub(crate) fn none(&self) -> Object {
         // SAFETY: needs the lock, which callbacks have.
         unsafe { (self.Py_IncRef)(self.none) };
         self.none
     }
 
-    /// What `Py_GetVersion` says.
+    /// Result of `Py_GetVersion`.
     pub(crate) fn version(&self) -> &'static CStr {
         // SAFETY: a static text, at any time.
         unsafe { CStr::from_ptr((self.Py_GetVersion)()) }
     }
 
-    /// Whether the version is of this series, such as `3.8.`.
+    /// Whether the version is in this series, such as `3.8.`.
     pub(crate) fn is_series(&self, prefix: &str) -> bool {
         self.version().to_bytes().starts_with(prefix.as_bytes())
     }
 
-    /// Built without a lock.
+    /// Whether it is a free-threaded build.
     pub(crate) fn is_free_threaded(&self) -> bool {
         let said = b"free-threading";
         let version = self.version().to_bytes();
         version.windows(said.len()).any(|part| part == said)
     }
 
-    /// The interpreter whose lock is held.
+    /// The interpreter that the calling thread runs, whose lock it holds.
     fn interpreter(&self) -> *mut c_void {
         match self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) {
             // SAFETY: the lock is held.
@@ -208,7 +209,7 @@ impl PythonApi {
         id
     }
 
-    /// The dictionary in which extensions may keep what belongs to the interpreter; null if it cannot be had.
+    /// The dictionary in which extensions may keep per-interpreter data; null if unavailable.
     pub(crate) fn interpreter_dictionary(&self) -> Object {
         let interpreter = self.interpreter();
         if interpreter.is_null() {

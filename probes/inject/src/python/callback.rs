@@ -1,7 +1,8 @@
-//! The entry in `gc.callbacks`: the begin and the end of each collection.
+//! The entry in `gc.callbacks`: the start and the end of each collection.
 //!
-//! Called by the collector with the interpreter's lock held and no exception set (`invoke_gc_callback` in
-//! Modules/gcmodule.c, Python/gc.c), and with `collecting` set: what is allocated here triggers no collection.
+//! Called by the collector with the interpreter's lock held and no exception set
+//! (`invoke_gc_callback` in Modules/gcmodule.c, Python/gc.c), and with `collecting` set:
+//! allocations here trigger no collection.
 
 use super::api::MethodDef;
 use super::api::NULL;
@@ -24,28 +25,28 @@ use gctrace_ring::TimeInterval;
 use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
 
-/// How the entry is named.
+/// Name of the entry.
 const NAME: &CStr = c"gctrace_callback";
 pub(crate) const NAME_TEXT: &str = "gctrace_callback";
 
 pub(crate) static METHOD: MethodDef = method(NAME, callback);
 
-/// Pauses from which on the whole stack and the settings are looked at, in ns: some microseconds more do not
-/// matter then.
+/// Minimum length of pauses for which the whole stack and the settings are read, in ns: a few
+/// microseconds more do not matter then.
 const LONG: u64 = 50_000;
 
-/// The oldest generation: its collections are rare, and settings are looked at then as well. That is done where a
-/// collection begins, which sets `gc.get_count()` to 0 afterwards: the objects made for it are not in the program's
-/// count.
+/// The oldest generation: its collections are rare, and settings are read then as well. They are
+/// read when a collection starts, which resets `gc.get_count()` to 0 afterwards: so the objects
+/// created for it do not appear in the program's count.
 const OLDEST: u8 = 2;
 
 /// `callback(phase, info)`.
 unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: isize) -> Object {
     let Some(api) = api() else {
-        return NULL; // Cannot be: the function was made by it.
+        return NULL; // Impossible: the function was created by it.
     };
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: the collector holds the lock; the capsule is ours; as many arguments as said.
+        // SAFETY: the collector holds the lock; the capsule is ours; the arguments number `count`.
         unsafe {
             if let (Some(interpreter), 2) = (behind(api, capsule), count) {
                 interpreter.called(*arguments, *arguments.add(1));
@@ -75,7 +76,7 @@ impl HookedInterpreter {
     unsafe fn called(&'static self, phase: Object, info: Object) {
         // SAFETY: as the caller promises.
         let letter = unsafe { third_letter(self.api, phase) };
-        // The begin is read last, when all else of this call is done.
+        // The start is read last, when all other work of this call is done.
         let end_ns = if letter == Some(b'o') { now_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
             if letter == Some(b'o')
@@ -113,7 +114,7 @@ impl HookedInterpreter {
         }
     }
 
-    /// This process's ring, which knows of the interpreter.
+    /// This process's ring, to which the interpreter has been reported.
     #[inline]
     fn own_ring(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
         match existing_ring(RingRole::Python) {
@@ -127,13 +128,14 @@ impl HookedInterpreter {
             self.read_settings(ring, state);
         }
         if generation == OLDEST {
-            // Code that only the cache still references must be gone after a full collection, as it is untraced.
+            // Code that only the cache still references must be gone after a full collection, as it
+            // is without gctrace.
             state.frames.forget();
         }
         let tid = tid();
         let at_ns = now_ns();
         state.start_ns = at_ns;
-        ring.push(&RingRecord::PauseBegin {
+        ring.push(&RingRecord::PauseStart {
             at_ns,
             tid,
             generation,
@@ -148,7 +150,7 @@ impl HookedInterpreter {
         else {
             return;
         };
-        // Its begin was not seen: the entry was put in within the collection.
+        // Its start was not seen: the entry was added during the collection.
         if std::mem::take(&mut state.start_ns) == 0 {
             interval.start_ns = interval.end_ns;
         }
@@ -166,7 +168,7 @@ impl HookedInterpreter {
     }
 }
 
-/// A number in the dictionary that callbacks get.
+/// A number in the dictionary passed to callbacks.
 ///
 /// # Safety
 /// The lock is held, the objects are alive.

@@ -1,8 +1,8 @@
-//! Which lines of Python were executing, and the numbers of their frames in the ring.
+//! Reads the Python stack, and gives its frames numbers in the ring.
 //!
-//! Code objects are told by their addresses, so those that are remembered are held: a bounded number, each in
-//! the one place that its address gives it. Frames are read by `raw_frame` where that is possible, else by the C
-//! API, which does not say in 3.8 which code a frame runs.
+//! Code objects are identified by address, so the remembered ones are referenced: a bounded number,
+//! each in the one slot that its address maps to. Frames are read by `raw_frame` if possible, else
+//! through the C API, which in 3.8 does not expose the code of a frame.
 
 use super::api::Object;
 use super::api::PythonApi;
@@ -12,10 +12,10 @@ use super::raw_frame::RawFrameLayout;
 use crate::process_ring::ProcessRing;
 use gctrace_ring::TextId;
 
-/// Places for lines, and for code objects.
+/// Number of slots for lines, and for code objects.
 const PLACES: usize = 64;
 
-/// Frames of one stack at most, whatever is asked for.
+/// Maximum number of frames per stack, whatever is requested.
 const DEEPEST: u32 = 1024;
 
 /// Offsets in `PyFrameObject` of 3.8 (Include/frameobject.h), which ends with that series.
@@ -35,17 +35,17 @@ struct CachedCode {
     file: TextId,
 }
 
-/// What is remembered of one interpreter's code, for one ring.
+/// Cache of one interpreter's code objects, for one ring.
 pub(crate) struct FrameCache {
     ring: u32,
     lines: Vec<Option<CachedLine>>,
     codes: Vec<Option<CachedCode>>,
-    /// How frames are read without making objects of them; `None`: the C API is asked.
+    /// How frames are read without creating frame objects; `None`: through the C API.
     layout: Option<&'static RawFrameLayout>,
 }
 
 impl FrameCache {
-    /// Nothing is remembered. The lock must be held.
+    /// An empty cache. The lock must be held.
     pub(crate) fn new(api: &'static PythonApi) -> Self {
         let mut frames = Self {
             layout: RawFrameLayout::verified(api),
@@ -57,7 +57,7 @@ impl FrameCache {
         frames
     }
 
-    /// Gives all code objects back. The lock must be held.
+    /// Releases all code objects. The lock must be held.
     pub(crate) fn forget(&mut self) {
         self.lines.clear();
         self.codes.clear();
@@ -65,8 +65,8 @@ impl FrameCache {
         self.codes.resize_with(PLACES, || None);
     }
 
-    /// The number of the innermost frame of this thread, its callers left out; 0: there is none. The lock must
-    /// be held.
+    /// The number of the innermost frame of this thread, without its callers; 0: there is none. The
+    /// lock must be held.
     pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &ProcessRing) -> u32 {
         self.belong_to(ring);
         let Some(frame) = self.running(api) else {
@@ -95,7 +95,7 @@ impl FrameCache {
         frame
     }
 
-    /// The same, with up to so many frames in all.
+    /// The same, with at most this many frames.
     pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &ProcessRing, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
@@ -131,7 +131,7 @@ impl FrameCache {
         (!frame.is_null()).then(|| ThreadFrame::Object(unsafe { OwnedRef::share(api, frame) }))
     }
 
-    /// Numbers are of one ring: a forked child has another.
+    /// Numbers belong to one ring: a forked child has another.
     fn belong_to(&mut self, ring: &ProcessRing) {
         if self.ring != ring.number() {
             self.ring = ring.number();
@@ -139,7 +139,7 @@ impl FrameCache {
         }
     }
 
-    /// Function and file of a code object.
+    /// Text numbers of a code object's function and file.
     fn names(
         &mut self,
         api: &'static PythonApi,
@@ -165,7 +165,7 @@ impl FrameCache {
         });
         let file = text(c"co_filename");
         let kept = CachedCode {
-            // SAFETY: alive, the caller holds it.
+            // SAFETY: alive, the caller holds a reference.
             code: unsafe { OwnedRef::share(api, code.object()) },
             function,
             file,
@@ -176,11 +176,11 @@ impl FrameCache {
     }
 }
 
-/// A frame of this thread, which runs. The lock must be held.
+/// A running frame of this thread. The lock must be held.
 enum ThreadFrame {
-    /// By the C API.
+    /// Read through the C API.
     Object(OwnedRef),
-    /// Where the interpreter keeps it.
+    /// Read from the interpreter's memory.
     Raw(RawFrame),
 }
 
@@ -197,8 +197,8 @@ impl ThreadFrame {
         }
     }
 
-    /// The last instruction within the code object. (Its line would do as well, but is found by a walk through the
-    /// code's table of lines.)
+    /// The last instruction within the code object. (Its line would do as well, but finding it
+    /// walks the code's line table.)
     fn last_instruction(&self, api: &'static PythonApi) -> i32 {
         match (self, api.PyFrame_GetLasti) {
             (Self::Raw(frame), _) => frame.last_instruction(),
@@ -242,7 +242,7 @@ impl ThreadFrame {
     }
 }
 
-/// An object that a frame of 3.8 holds.
+/// An object referenced by a frame of 3.8.
 ///
 /// # Safety
 /// The lock is held, the frame alive.

@@ -1,4 +1,4 @@
-//! One interpreter (main or sub): what is hooked into it, and what is known of it.
+//! One interpreter (main or sub): the hooks in it, and its state.
 
 use super::api::FASTCALL;
 use super::api::FastCall;
@@ -22,20 +22,20 @@ use std::ffi::CStr;
 use std::ffi::c_void;
 use std::sync::Mutex;
 
-/// Thresholds and whether automatic collections are on.
+/// Thresholds, and whether automatic collection is enabled.
 pub(crate) type Settings = ([i32; 3], bool);
 
-/// What changes. Behind a lock that is never waited for: only builds without the interpreter's lock, or user
-/// code run from within ours, can find it taken.
+/// The mutable part. Behind a lock that is never waited for: it can be contended only in
+/// free-threaded builds, or by user code run from within ours.
 pub(crate) struct InterpreterState {
-    /// When the collection that is running began; 0: none is.
+    /// Start of the running collection; 0: none is running.
     pub(crate) start_ns: u64,
-    /// The ring that was told of this interpreter.
+    /// The ring to which this interpreter has been reported.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
-    /// To be looked at when the next collection begins.
+    /// Read the settings when the next collection starts.
     pub(crate) settings_are_due: bool,
-    /// Collections of the interpreter's statistics when the hook was put in, and those seen since.
+    /// Collections in the interpreter's statistics when the hook was added, and those seen since.
     pub(crate) before: u64,
     pub(crate) seen: u64,
     pub(crate) was_restored: bool,
@@ -44,11 +44,11 @@ pub(crate) struct InterpreterState {
     pub(crate) live: Option<InterpreterObjects>,
 }
 
-/// Objects of the interpreter, held until it ends.
+/// Objects of the interpreter, referenced until it ends.
 pub(crate) struct InterpreterObjects {
     /// The list that the collector reads, whatever `gc.callbacks` names by now.
     pub(crate) callbacks: OwnedRef,
-    /// Our entry in it. Not held: that it dies says that the program took it out.
+    /// Our entry in it. Not an owned reference: its destruction shows that the program removed it.
     pub(crate) entry: Object,
     get_threshold: OwnedRef,
     is_enabled: OwnedRef,
@@ -59,7 +59,7 @@ pub(crate) struct InterpreterObjects {
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
 unsafe impl Send for InterpreterState {}
 
-/// Keys of the dictionary that callbacks get.
+/// Keys of the dictionary passed to callbacks.
 pub(crate) struct CallbackKeys {
     pub(crate) generation: Object,
     pub(crate) collected: Object,
@@ -75,12 +75,12 @@ pub(crate) struct HookedInterpreter {
     pub(crate) state: Mutex<InterpreterState>,
 }
 
-/// Tells our capsules from others'.
+/// Distinguishes our capsules from others'.
 pub(crate) const CAPSULE: &CStr = c"gctrace";
 
-/// Hooks into the interpreter whose lock is held; `Err`: why not.
+/// Hooks into the interpreter that the calling thread runs; `Err`: why not.
 pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
-    let options = options().ok_or("not asked for")?;
+    let options = options().ok_or("not requested")?;
     if !is_first_time(api) {
         return Ok(());
     }
@@ -124,12 +124,12 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             live: Some(live),
         }),
     };
-    // From now on it belongs to its capsule.
+    // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
     interpreter
         .put_in(&mut state)
-        .ok_or("gc.callbacks takes no entry")?;
+        .ok_or("gc.callbacks rejects the entry")?;
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
     Ok(())
@@ -160,7 +160,8 @@ fn text(api: &'static PythonApi, text: &CStr) -> Option<OwnedRef> {
     unsafe { OwnedRef::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
 }
 
-/// A C function for Python to call, with the interpreter as its self. `end`: called when nobody holds it any more.
+/// A C function for Python to call, with the interpreter as its self. `end`: called when the last
+/// reference to it is released.
 pub(crate) fn callable(
     interpreter: &'static HookedInterpreter,
     method: &'static MethodDef,
@@ -175,7 +176,7 @@ pub(crate) fn callable(
     }
 }
 
-/// How Python sees a function of ours.
+/// A function of ours as seen by Python.
 pub(crate) const fn method(name: &'static CStr, function: FastCall) -> MethodDef {
     MethodDef {
         name: name.as_ptr(),
@@ -202,7 +203,7 @@ pub(crate) unsafe fn behind(
     }
 }
 
-/// Whether a list of callbacks has an entry of ours, of whichever interpreter.
+/// Whether a list of callbacks contains an entry of ours, of any interpreter.
 fn has_entry(callbacks: &OwnedRef) -> bool {
     callbacks.items().any(|item| {
         let name = item.attribute(c"__name__");
@@ -211,7 +212,7 @@ fn has_entry(callbacks: &OwnedRef) -> bool {
 }
 
 impl InterpreterObjects {
-    /// Collections of all generations so far, as the collector counts them.
+    /// Number of collections of all generations so far, from the collector's statistics.
     pub(crate) fn collections(&self) -> u64 {
         let Some(all) = self.get_stats.call(None) else {
             return 0;
@@ -241,7 +242,7 @@ impl InterpreterObjects {
 }
 
 impl HookedInterpreter {
-    /// Puts our entry into the list.
+    /// Adds our entry to the list.
     pub(crate) fn put_in(&'static self, state: &mut InterpreterState) -> Option<()> {
         let live = state.live.as_mut()?;
         let entry = callable(self, &callback::METHOD, Some(watch::removed_by_program))?;
@@ -257,7 +258,7 @@ impl HookedInterpreter {
         Some(())
     }
 
-    /// Tells this process's ring of the interpreter, once.
+    /// Reports the interpreter in this process's ring, once.
     pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
         let ring = ring(RingRole::Python)?;
         if state.introduced != ring.number() {
@@ -270,7 +271,7 @@ impl HookedInterpreter {
         Some(ring)
     }
 
-    /// Writes what became of the hook.
+    /// Writes the state of the hook.
     pub(crate) fn report(&self, ring: &ProcessRing, hook: HookState, detail: &str, count: u64) {
         ring.push(&RingRecord::Hook {
             at_ns: now_ns(),
@@ -285,7 +286,7 @@ impl HookedInterpreter {
         });
     }
 
-    /// Writes the collector's settings if they are not as they were.
+    /// Writes the collector's settings if they have changed.
     pub(crate) fn read_settings(&self, ring: &ProcessRing, state: &mut InterpreterState) {
         let Some(settings) = state.live.as_ref().and_then(InterpreterObjects::settings) else {
             return;

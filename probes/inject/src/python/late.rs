@@ -1,9 +1,10 @@
-//! Programs that load CPython after their start, by `dlopen`: bootloaders of frozen programs, editors, servers.
+//! Programs that load CPython after their start, by `dlopen`: bootloaders of frozen programs,
+//! editors, servers.
 //!
-//! - A path to a libpython is opened here first, which is what the program is about to do; then its table of
-//!   built-in modules is exchanged before anybody can initialise it.
-//! - Where it comes with something else (a plugin that needs it) or by its bare name, it is found among what is loaded when
-//!   the interpreter begins, or at the next `dlopen` of anything.
+//! - A path to a libpython is opened here first, which the program is about to do anyway; then its
+//!   table of built-in modules is replaced before any code can initialize it.
+//! - If it is loaded with another library (a plugin that needs it) or by its bare name, it is found
+//!   among the loaded libraries when the interpreter starts, or at the next `dlopen` of anything.
 
 use super::start;
 use crate::dlopen::Open;
@@ -14,10 +15,10 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// In the names of its files.
+/// Prefix of its file names.
 const LIBPYTHON: &[u8] = b"libpython";
 
-/// Something was opened since what is loaded was looked at.
+/// Whether a library was opened since the loaded ones were last checked.
 static OPENED: AtomicBool = AtomicBool::new(false);
 
 /// The program is about to open a library, by the real `open`.
@@ -37,14 +38,15 @@ pub(crate) fn opens(open: Open, name: &[u8], flags: i32) {
     OPENED.store(true, Ordering::Release);
 }
 
-/// An interpreter may be about to begin: looks for it among what was loaded since the last time.
+/// An interpreter may be about to start: searches for it among the libraries loaded since the last
+/// call.
 pub(crate) fn may_begin(open: Open) {
     if !start::is_waiting() || !OPENED.swap(false, Ordering::AcqRel) {
         return;
     }
     start::look_in(libc::RTLD_DEFAULT);
     if let Some(name) = loaded_libpython().filter(|_| start::is_waiting()) {
-        // SAFETY: a file that is loaded already, which the flag insists on; the handle is kept.
+        // SAFETY: a file that is loaded already, as the flag requires; the handle is kept.
         let library = unsafe { open(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !library.is_null() {
             start::look_in(library);

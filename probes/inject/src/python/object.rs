@@ -1,19 +1,19 @@
-//! References that are given back when they go out of scope, and the few things done with them. All of it needs
-//! the interpreter's lock; an exception that a call here leaves is cleared here.
+//! References that are released when they go out of scope, and the few operations on them. All of
+//! them need the interpreter's lock; an exception set by a call here is cleared here.
 
 use super::api::NULL;
 use super::api::Object;
 use super::api::PythonApi;
 use std::ffi::CStr;
 
-/// A reference of ours.
+/// An owned reference.
 pub(crate) struct OwnedRef {
     api: &'static PythonApi,
     object: Object,
 }
 
 impl OwnedRef {
-    /// Takes over a new reference; `None`, and the exception cleared, if it is none.
+    /// Takes ownership of a new reference; `None`, with the exception cleared, if it is null.
     ///
     /// # Safety
     /// A reference that the caller owns, or null.
@@ -26,7 +26,7 @@ impl OwnedRef {
         Some(Self { api, object })
     }
 
-    /// One reference more to an object that somebody else holds.
+    /// Adds a reference to an object that other code owns.
     ///
     /// # Safety
     /// An object that is alive, not null.
@@ -45,7 +45,7 @@ impl OwnedRef {
         self.object
     }
 
-    /// The reference is the caller's from now on.
+    /// Passes ownership of the reference to the caller.
     pub(crate) fn release(self) -> Object {
         let object = self.object;
         std::mem::forget(self);
@@ -62,12 +62,12 @@ impl OwnedRef {
         }
     }
 
-    /// Calls it with one argument, or none.
+    /// Calls it with one argument, or with none.
     pub(crate) fn call(&self, argument: Option<&Self>) -> Option<Self> {
         self.call_with(argument, NULL)
     }
 
-    /// Calls it with one keyword.
+    /// Calls it with one keyword argument.
     pub(crate) fn call_by_keyword(&self, name: &CStr, value: &Self) -> Option<Self> {
         // SAFETY: the lock is held, objects are alive.
         unsafe {
@@ -117,12 +117,12 @@ impl OwnedRef {
         }
     }
 
-    /// An integer; 0 where it is none, or does not fit.
+    /// An integer; 0 if it is not one, or does not fit.
     pub(crate) fn number(&self) -> i64 {
         number(self.api, self.object)
     }
 
-    /// A text; `None` where it is none, or has no UTF-8 (lone surrogates).
+    /// A text; `None` if it is not one, or has no UTF-8 (lone surrogates).
     pub(crate) fn text(&self) -> Option<&str> {
         let mut length = 0;
         // SAFETY: the lock is held; the bytes live as long as the object.
@@ -140,12 +140,12 @@ impl OwnedRef {
 
 impl Drop for OwnedRef {
     fn drop(&mut self) {
-        // SAFETY: a reference of ours, given back once, with the lock held.
+        // SAFETY: an owned reference, released once, with the lock held.
         unsafe { (self.api.Py_DecRef)(self.object) };
     }
 }
 
-/// An integer that somebody else holds; 0 where it is none, or does not fit.
+/// A borrowed integer; 0 if it is not one, or does not fit.
 pub(crate) fn number(api: &PythonApi, object: Object) -> i64 {
     // SAFETY: the lock is held, the object alive.
     let value = unsafe { (api.PyLong_AsLong)(object) };

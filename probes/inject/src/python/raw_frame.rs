@@ -1,9 +1,10 @@
-//! Frames of CPython 3.11 and later without a frame object for each.
+//! Reads frames of CPython 3.11 and later without creating frame objects.
 //!
-//! There the C API makes a frame object for every frame that is asked for, which lives as long as the frame: a
-//! program's `gc.get_count()` and its memory would be other than without gctrace. So the frames are read where the
-//! interpreter keeps them (`struct _PyInterpreterFrame`). Its offsets are those of the version, and are believed
-//! only where they give what the C API says ([`RawFrameLayout::verified`], once, before the user's code).
+//! The C API creates a frame object for every frame that is requested, which lives as long as the
+//! frame: a program's `gc.get_count()` and its memory would differ from those without gctrace. So
+//! frames are read from the interpreter's memory (`struct _PyInterpreterFrame`). The offsets are
+//! those of the version, and are trusted only if they yield what the C API returns
+//! ([`RawFrameLayout::verified`], once, before the user's code).
 
 use super::api::Object;
 use super::api::PythonApi;
@@ -13,24 +14,25 @@ use std::ffi::c_void;
 /// Offsets in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RawFrameLayout {
-    /// In the thread state: where the current frame is, or where the place is in which it is.
+    /// In the thread state: pointer to the current frame, or to the structure that points to it.
     thread: usize,
-    /// In that place, if there is one (3.11, 3.12).
+    /// Offset in that structure, if there is one (3.11, 3.12).
     place: Option<usize>,
     code: usize,
     previous: usize,
     /// The last instruction, as an address.
     instruction: usize,
-    /// Who owns the frame, one byte.
+    /// The owner of the frame, one byte.
     owner: usize,
     /// In a code object: its first instruction.
     first: usize,
 }
 
-/// `FRAME_OWNED_BY_CSTACK` (3.12, 3.13), `FRAME_OWNED_BY_INTERPRETER` (3.14): from here on a frame is no function's.
+/// `FRAME_OWNED_BY_CSTACK` (3.12, 3.13), `FRAME_OWNED_BY_INTERPRETER` (3.14): from here on a frame
+/// does not belong to a function.
 const SHIM: u8 = 3;
 
-/// More frames that are not shown in a row than there can be: one for each call from C.
+/// More consecutive hidden frames than are possible: one for each call from C.
 const MAX_SHIMS: u32 = 1 << 16;
 
 const LAYOUTS: [(&str, RawFrameLayout); 5] = [
@@ -92,8 +94,8 @@ pub(super) struct RawFrame {
 }
 
 impl RawFrameLayout {
-    /// That of this interpreter, if it agrees with what the C API says of the frames that run now. `None` in free-threaded
-    /// builds, whose `gc.get_count()` is another thread's business.
+    /// The layout of this interpreter, if it agrees with what the C API reports about the running
+    /// frames. `None` in free-threaded builds, where `gc.get_count()` is not per thread.
     pub(super) fn verified(api: &'static PythonApi) -> Option<&'static Self> {
         let version = LAYOUTS.iter().find(|(version, _)| api.is_series(version));
         let layout = version
@@ -142,7 +144,7 @@ impl RawFrameLayout {
         }
     }
 
-    /// The calling thread's innermost frame of a function.
+    /// The calling thread's innermost function frame.
     pub(super) fn innermost(&'static self, api: &PythonApi) -> Option<RawFrame> {
         let get = api.PyThreadState_Get?;
         // SAFETY: the lock is held, so there is a thread state; its offsets were verified.
@@ -157,7 +159,7 @@ impl RawFrameLayout {
         self.of_function(address)
     }
 
-    /// This frame, or the next of its callers that is a function's.
+    /// This frame, or the nearest caller that is a function frame.
     fn of_function(&'static self, mut address: *const c_void) -> Option<RawFrame> {
         for _ in 0..MAX_SHIMS {
             if address.is_null() {
@@ -170,7 +172,7 @@ impl RawFrameLayout {
             if frame.is_shown() {
                 return Some(frame);
             }
-            // SAFETY: a frame of this thread, which runs; the offset is within it.
+            // SAFETY: a running frame of this thread; the offset is within it.
             address = unsafe {
                 address
                     .byte_add(self.previous)
@@ -183,12 +185,13 @@ impl RawFrameLayout {
 }
 
 impl RawFrame {
-    /// Whether `sys._getframe()` shows it: it is a function's, and that has begun (`_PyFrame_IsIncomplete`). In 3.11 a
-    /// collection can run while a frame makes its cells.
+    /// Whether `sys._getframe()` shows it: it is a function frame that has started
+    /// (`_PyFrame_IsIncomplete`). In 3.11 a collection can run while a frame creates its cells.
     fn is_shown(&self) -> bool {
         /// `FRAME_OWNED_BY_GENERATOR`: never incomplete.
         const GENERATOR: u8 = 1;
-        /// `_co_firsttraceable`, in instructions of two bytes, lies so far before the first instruction.
+        /// `_co_firsttraceable`, in two-byte instructions, is this far before the first
+        /// instruction.
         const FIRST_TRACEABLE: usize = 16;
         let layout = self.layout;
         // SAFETY: within the frame.
@@ -205,15 +208,15 @@ impl RawFrame {
         owner == GENERATOR || self.last_instruction() >= first.saturating_mul(2)
     }
 
-    /// Its code object, held.
+    /// Its code object, as a new reference.
     pub(super) fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
         let code = self.code_address();
-        // SAFETY: a frame holds its code; the lock is held.
+        // SAFETY: a frame references its code; the lock is held.
         (!code.is_null()).then(|| unsafe { OwnedRef::share(api, code) })
     }
 
     fn code_address(&self) -> Object {
-        /// Bits of a reference that are no address (3.14).
+        /// Tag bits of a reference (3.14).
         const TAG: usize = 7;
         // SAFETY: within the frame.
         let code = unsafe {
@@ -225,7 +228,7 @@ impl RawFrame {
         code.map_addr(|address| address & !TAG)
     }
 
-    /// Offset in bytes of the instruction that is executed.
+    /// Byte offset of the current instruction.
     pub(super) fn last_instruction(&self) -> i32 {
         let layout = self.layout;
         // SAFETY: within the frame.
@@ -239,10 +242,10 @@ impl RawFrame {
         i32::try_from(offset.cast_signed()).unwrap_or(-1)
     }
 
-    /// The function that called it.
+    /// The caller's frame.
     pub(super) fn caller(&self) -> Option<Self> {
         let layout = self.layout;
-        // SAFETY: within the frame, which runs.
+        // SAFETY: within the frame, which is running.
         let caller = unsafe {
             self.address
                 .byte_add(layout.previous)

@@ -1,12 +1,14 @@
-//! Being there when an interpreter comes up, before any code of the user's.
+//! Finds an interpreter as it starts, before any user code.
 //!
-//! Where the program holds a CPython from its start (for those that load one later see `late`), its table of
-//! built-in modules (`PyImport_Inittab`, a public variable that embedders change before `Py_Initialize`) is
-//! exchanged for a copy in which the function that makes the module `_abc` is ours: it calls the real one, and
-//! appends a step of ours to what that says. Each interpreter, subinterpreters included, imports `_abc` for the
-//! sake of `io` when it opens its standard streams: after the import system is up and before `site` or any other
-//! code of the user's. The lock is held then. That costs nothing afterwards. (An audit hook would be as early, but stays for good and has an argument
-//! tuple made for each audited event; a thread that polls comes milliseconds late, and `os.fork` warns of it.)
+//! In a program that contains a CPython from its start (for those that load one later see `late`),
+//! the table of built-in modules (`PyImport_Inittab`, a public variable that embedders change
+//! before `Py_Initialize`) is replaced by a copy in which the function that creates the module
+//! `_abc` is ours: it calls the real one, and appends a step of ours to the module's definition.
+//! Each interpreter, subinterpreters included, imports `_abc` for `io` when it opens its standard
+//! streams: after the import system works and before `site` or any other user code. The lock is
+//! held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be
+//! removed, and an argument tuple is created for each audited event; a polling thread is
+//! milliseconds late, and `os.fork` warns about it.)
 
 use super::api::NULL;
 use super::api::Object;
@@ -25,7 +27,7 @@ use std::sync::atomic::Ordering;
 /// `PyInit_*`.
 type Init = unsafe extern "C" fn() -> *mut c_void;
 
-/// `struct _inittab` (Include/cpython/import.h). The last has no name.
+/// `struct _inittab` (Include/cpython/import.h). The last entry has no name.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct InittabEntry {
@@ -33,30 +35,33 @@ struct InittabEntry {
     init: Option<Init>,
 }
 
-/// A module that each interpreter makes once, after importing works and before the user's code.
+/// A module that each interpreter creates once, after the import system works and before user code.
 const EARLY: &CStr = c"_abc";
 
-/// No table of built-in modules is longer: 3.15 has about 40, frozen programs a few hundred.
+/// Maximum length of a table of built-in modules: 3.15 has about 40 entries, frozen programs a few
+/// hundred.
 const LONGEST: usize = 10_000;
 
 static REAL: OnceLock<Init> = OnceLock::new();
 
-/// A CPython is worth looking for: collections or allocations are asked for, and none was found yet.
+/// Whether to search for a CPython: collections or allocations are requested, and none was found
+/// yet.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// To be called once, before the program's own code. Does nothing in a program without CPython.
+/// Called once, before the program's own code. Does nothing in a program without CPython.
 pub(crate) fn begin() {
     WAITING.store(true, Ordering::Release);
     look_in(libc::RTLD_DEFAULT);
 }
 
-/// Whether a CPython is looked for.
+/// Whether a CPython is still searched for.
 #[inline]
 pub(super) fn is_waiting() -> bool {
     WAITING.load(Ordering::Acquire)
 }
 
-/// Looks for a CPython in a library, or in all that the program sees; the first one that is found is it.
+/// Searches for a CPython in a library, or in everything visible to the program; the first one
+/// found is used.
 pub(super) fn look_in(library: *mut c_void) {
     let Some(api) = find(library) else {
         return;
@@ -64,15 +69,16 @@ pub(super) fn look_in(library: *mut c_void) {
     if !WAITING.swap(false, Ordering::AcqRel) {
         return;
     }
-    // SAFETY: reads a flag.
+    // SAFETY: only reads a flag.
     let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
     if is_up || !exchange(library) {
-        // SAFETY: may be called at any time by any thread once it is up; before that, nothing comes of it.
+        // SAFETY: may be called at any time by any thread after initialization; before it, the call
+        // has no effect.
         unsafe { (api.Py_AddPendingCall)(pending, std::ptr::null_mut()) };
     }
 }
 
-/// In the main thread of an interpreter that is up.
+/// Runs in the main thread of an initialized interpreter.
 unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
     let _ = std::panic::catch_unwind(|| {
         if let Some(api) = super::api::api() {
@@ -82,9 +88,10 @@ unsafe extern "C" fn pending(_argument: *mut c_void) -> c_int {
     0
 }
 
-/// Exchanges the table; `false` where it cannot be.
+/// Replaces the table; `false` if that is impossible.
 fn exchange(library: *mut c_void) -> bool {
-    // SAFETY: a variable of this name has this type in every CPython; nobody uses it before Py_Initialize.
+    // SAFETY: a variable of this name has this type in every CPython; no code uses it before
+    // Py_Initialize.
     unsafe {
         let place = libc::dlsym(library, c"PyImport_Inittab".as_ptr()).cast::<*mut InittabEntry>();
         if place.is_null() || (*place).is_null() {
@@ -107,10 +114,10 @@ fn exchange(library: *mut c_void) -> bool {
     }
 }
 
-/// Makes `_abc`, or says how it is made.
+/// Creates `_abc`, or returns its definition.
 unsafe extern "C" fn init() -> *mut c_void {
     let Some(real) = REAL.get() else {
-        return NULL; // Cannot be: set before the table was exchanged.
+        return NULL; // Impossible: set before the table was replaced.
     };
     // SAFETY: called as the interpreter would have called it.
     let made = unsafe { real() };
@@ -125,15 +132,16 @@ unsafe extern "C" fn init() -> *mut c_void {
     made
 }
 
-/// Appends a step to how the module is made: from 3.13 on `init` always runs in the main interpreter, the steps
-/// (`Py_mod_exec`, PEP 489) in the one that imports. `false` where there are no steps (3.8).
+/// Appends a step to the module's creation: from 3.13 on `init` always runs in the main
+/// interpreter, the steps (`Py_mod_exec`, PEP 489) in the importing one. `false` if there are no
+/// steps (3.8).
 fn extend(api: &'static PythonApi, definition: Object) -> bool {
     static STEPS: OnceLock<usize> = OnceLock::new();
     let Some(place) = slots_of(api, definition) else {
         return false;
     };
     let steps = *STEPS.get_or_init(|| {
-        // SAFETY: the definition's own array, which ends with a zero; it is short.
+        // SAFETY: the definition's own array, which is zero-terminated; it is short.
         let own = unsafe {
             let first = *place;
             let length =
@@ -167,9 +175,9 @@ struct ModuleSlot {
 /// `Py_mod_exec`.
 const EXEC: c_int = 2;
 
-/// Where a `PyModuleDef` (part of the stable ABI) says how the module is made: after the object's head, which is
-/// larger in free-threaded builds, come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`, `m_methods`.
-/// `None` if it is not one: a module that is made already.
+/// Where a `PyModuleDef` (part of the stable ABI) has its slots: after the object header, which is
+/// larger in free-threaded builds, come `m_init`, `m_index`, `m_copy`, `m_name`, `m_doc`, `m_size`,
+/// `m_methods`. `None` if the object is not one: a module that exists already.
 fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleSlot> {
     // SAFETY: the lock is held, the object alive.
     let kind = unsafe { OwnedRef::new(api, (api.PyObject_Type)(object)) }?;
@@ -178,7 +186,7 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
     }
     let plain = OwnedRef::import(api, c"builtins")?.attribute(c"object")?;
     let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()).ok()?;
-    // SAFETY: within the definition, as its type says.
+    // SAFETY: within the definition, as its type shows.
     unsafe {
         let name = object.byte_add(head + 24).cast::<*const c_char>().read();
         let is_early = !name.is_null() && CStr::from_ptr(name) == EARLY;
@@ -186,7 +194,7 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
     }
 }
 
-/// In each interpreter that makes the module.
+/// Runs in each interpreter that creates the module.
 unsafe extern "C" fn step(_module: Object) -> c_int {
     let _ = std::panic::catch_unwind(|| {
         if let Some(api) = super::api::api() {

@@ -1,8 +1,9 @@
-//! What happens to the hook: the program takes it out, forks, ends the interpreter.
+//! Changes to the hook: the program removes it, forks, or ends the interpreter.
 //!
-//! Needs no thread (which `os.fork` of 3.12 and later would warn the program's user of): the list is the only
-//! one to hold our entry, so taking it out destroys it, and that is noticed at once. A program that takes it out
-//! and keeps it somewhere (to put it back later, say) is noticed at the end, by the collector's own statistics.
+//! Needs no thread (`os.fork` of 3.12 and later would warn the program's user about it): only the
+//! list references our entry, so removing it destroys it, which is noticed at once. A program that
+//! removes it and keeps it (to restore it later, for example) is noticed at the end, by the
+//! collector's own statistics.
 
 use super::api::MethodDef;
 use super::api::Object;
@@ -20,8 +21,8 @@ use std::panic::AssertUnwindSafe;
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);
 
-/// Asks to be called in forked children and at the end. An interpreter without these modules is one that does
-/// not fork, or does not end.
+/// Registers for forked children and for the end. An interpreter without these modules does not
+/// fork, or does not end.
 pub(crate) fn begin(interpreter: &'static HookedInterpreter) {
     let api = interpreter.api;
     if let Some(register) =
@@ -38,7 +39,7 @@ pub(crate) fn begin(interpreter: &'static HookedInterpreter) {
     }
 }
 
-/// In a child of `os.fork`: it has a ring from its begin, whether or not it ever collects.
+/// In a child of `os.fork`: creates its ring from the start, whether or not it ever collects.
 unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Object {
     // SAFETY: called by the interpreter, with its lock.
     unsafe {
@@ -52,7 +53,8 @@ unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Obje
     }
 }
 
-/// The interpreter ends (`atexit`): what is missing is said, and its objects are given back while it can take them.
+/// The interpreter ends (`atexit`): reports what is missing, and releases its objects while it can
+/// take them.
 unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Object {
     // SAFETY: as above.
     unsafe { with(capsule, HookedInterpreter::end) }
@@ -60,7 +62,7 @@ unsafe extern "C" fn ending(capsule: Object, _: *const Object, _: isize) -> Obje
 
 unsafe fn with(capsule: Object, act: impl FnOnce(&'static HookedInterpreter)) -> Object {
     let Some(api) = api() else {
-        return super::api::NULL; // Cannot be: the function was made by it.
+        return super::api::NULL; // Impossible: the function was created by it.
     };
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the lock is held; the capsule is ours.
@@ -71,13 +73,14 @@ unsafe fn with(capsule: Object, act: impl FnOnce(&'static HookedInterpreter)) ->
     api.none()
 }
 
-/// Our entry dies: the program took it out of the list. An exception that is set stays so.
+/// Our entry is destroyed: the program removed it from the list. An exception that is set stays
+/// set.
 pub(crate) unsafe extern "C" fn removed_by_program(capsule: Object) {
     let Some(api) = api() else { return };
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let mut exception = [std::ptr::null_mut(); 3];
         let [kind, value, traceback] = &mut exception;
-        // SAFETY: whoever destroys objects holds the lock; the capsule is ours.
+        // SAFETY: code that destroys objects holds the lock; the capsule is ours.
         unsafe {
             (api.PyErr_Fetch)(kind, value, traceback);
             if let Some(interpreter) = behind(api, capsule) {
@@ -94,7 +97,7 @@ impl HookedInterpreter {
             return;
         };
         let Some(live) = &state.live else {
-            return; // The interpreter ends, and its list with it.
+            return; // The interpreter ends, and so does its list.
         };
         let missed = live.collections().saturating_sub(state.before + state.seen);
         let Some(ring) = self.introduce(&mut state) else {
@@ -118,19 +121,19 @@ impl HookedInterpreter {
         if let (Some(live), Some(ring)) = (&state.live, existing_ring(RingRole::Python)) {
             let missed = live.collections().saturating_sub(state.before + state.seen);
             let has_entry = live.has_entry();
-            // 3.8 counts collections without callbacks too, at the ends of subinterpreters.
+            // 3.8 also counts collections without callbacks, at the ends of subinterpreters.
             if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
                 if has_entry {
                     self.report(ring, HookState::Bypassed, "", missed);
                 } else {
-                    let kept = "taken out by the program and kept by it";
+                    let kept = "removed by the program and kept by it";
                     self.report(ring, HookState::GivenUp, kept, missed);
                 }
             }
             self.read_settings(ring, &mut state);
         }
         state.frames.forget();
-        // Given back outside of the state: the list may hold the last reference to our entry.
+        // Released outside the lock: the list may have the last reference to our entry.
         let live = state.live.take();
         drop(state);
         drop(live);

@@ -1,4 +1,4 @@
-//! Running programs with the library preloaded, and reading their rings as gctrace would.
+//! Runs programs with the library preloaded, and reads their rings as gctrace does.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -33,10 +33,10 @@ use std::process::ExitStatus;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// How long a process may take from its connect(2) to its sendmsg(2).
+/// Maximum time between a process's connect(2) and its sendmsg(2).
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A ring, and all that was in it.
+/// A ring and everything read from it.
 pub struct SeenRecords {
     pub hello: RingHello,
     pub pid: u32,
@@ -46,7 +46,7 @@ pub struct SeenRecords {
     consumer: RingConsumer,
 }
 
-/// What a program did.
+/// The results of a program.
 pub struct Run {
     pub status: ExitStatus,
     pub output: String,
@@ -54,12 +54,13 @@ pub struct Run {
     pub rings: Vec<SeenRecords>,
 }
 
-/// Runs a program with the library, and reads until it and (`settle` later) its rings are at their end.
+/// Runs a program with the library, and reads until it has exited and its rings are drained
+/// (`settle` longer).
 pub fn run(options: InjectOptions, command: &mut Command) -> Run {
     run_with_children(options, command, Duration::ZERO)
 }
 
-/// The same for programs whose children outlive them by some time.
+/// The same for programs with children that outlive them by some time.
 pub fn run_with_children(options: InjectOptions, command: &mut Command, settle: Duration) -> Run {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
@@ -132,7 +133,7 @@ impl Run {
         &self.rings[0]
     }
 
-    /// The ring of a process, by its id.
+    /// The ring of a process.
     pub fn of(&self, pid: u32) -> &SeenRecords {
         let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
         let ring = own
@@ -142,7 +143,7 @@ impl Run {
         ring
     }
 
-    /// What the program printed, as a list of numbers.
+    /// The program's output, parsed as a list of numbers.
     pub fn numbers(&self) -> Vec<u64> {
         assert!(self.status.success(), "{:?} {}", self.status, self.errors);
         let words = self
@@ -153,7 +154,7 @@ impl Run {
     }
 }
 
-/// A pause, with its names put in.
+/// A pause, with its names resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
     pub start_ns: u64,
@@ -196,7 +197,7 @@ impl SeenRecords {
     }
 
     pub fn begins(&self) -> usize {
-        let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseBegin { .. });
+        let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseStart { .. });
         self.records.iter().filter(is_begin).count()
     }
 
@@ -272,7 +273,7 @@ impl SeenRecords {
         .collect()
     }
 
-    /// What the interpreter said of itself: version, file, whether it is free-threaded.
+    /// The interpreter's own data: version, file, whether it is free-threaded.
     pub fn interpreter(&self) -> Option<(String, String, bool)> {
         let texts = self.texts();
         self.records.iter().find_map(|record| match *record {
@@ -308,7 +309,7 @@ impl Python {
     }
 }
 
-/// All interpreters of the manifest; the system's where there is none, which is said.
+/// All interpreters of the manifest; if there is none, the system's, which is reported.
 pub fn interpreters(test: &str) -> Vec<Python> {
     let path = std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.interpreters/manifest.tsv"),

@@ -1,5 +1,5 @@
-//! Records a program that uses the simulated GPU as gctrace does: listens, reads the rings, and keeps what the program
-//! said of itself.
+//! Records a program that uses the simulated GPU as gctrace does: listens, reads the rings, and
+//! keeps the program's output.
 
 #![allow(
     dead_code,
@@ -35,10 +35,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long a process may take from its connect(2) to its sendmsg(2).
+/// Maximum time between a process's connect(2) and its sendmsg(2).
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What asks for GPU work and nothing else.
+/// Options that request GPU work and nothing else.
 pub(crate) fn options() -> InjectOptions {
     InjectOptions {
         collections: false,
@@ -46,7 +46,8 @@ pub(crate) fn options() -> InjectOptions {
     }
 }
 
-/// The built library: beside this test, or one folder up; the newest, as Cargo leaves old copies behind.
+/// The built library: next to this test, or one folder up; the newest, as Cargo leaves old copies
+/// behind.
 pub(crate) fn library() -> PathBuf {
     let program = std::env::current_exe().expect("this test has a file");
     let folders = program.ancestors().skip(1).take(2);
@@ -55,7 +56,7 @@ pub(crate) fn library() -> PathBuf {
     built.max().expect("cargo built the library").1
 }
 
-/// Sets what the driver and the library look at.
+/// Sets the environment variables that the driver and the library read.
 pub(crate) fn injected(command: &mut Command, folder: &Path, options: &InjectOptions) {
     command
         .env("CUDA_INJECTION64_PATH", library())
@@ -64,7 +65,7 @@ pub(crate) fn injected(command: &mut Command, folder: &Path, options: &InjectOpt
         .env(OPTIONS_VARIABLE, options.to_string());
 }
 
-/// A ring and what came out of it.
+/// A ring and everything read from it.
 pub(crate) struct Ring {
     pub(crate) hello: RingHello,
     pub(crate) pid: u32,
@@ -100,7 +101,7 @@ impl Ring {
             .map_or("", |text| str::from_utf8(text).expect("UTF-8"))
     }
 
-    /// What was said of CUPTI: state, code, detail.
+    /// The reported states of CUPTI: state, code, detail.
     pub(crate) fn states(&self) -> Vec<(CuptiState, i64, &str)> {
         let states = self.records.iter().filter_map(|record| match record {
             RingRecord::Cupti {
@@ -150,7 +151,7 @@ impl Recorded {
     }
 }
 
-/// Records a test's scenario, played by a process of its own. `None` in that process, after `play`.
+/// Records a test's scenario, run by a process of its own. `None` in that process, after `play`.
 pub(crate) fn recorded(
     test: &str,
     settings: &[(&str, &str)],
@@ -167,7 +168,8 @@ pub(crate) fn recorded(
     Some(record(command, folder.path(), |_, _| {}))
 }
 
-/// Runs a command and reads its rings until it has ended. `watch` is called again and again with what came so far.
+/// Runs a command and reads its rings until it has exited. `watch` is called repeatedly with what
+/// was read so far.
 pub(crate) fn record(
     mut command: Command,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! Compares what came through the ring with the truth log.
+//! Compares what was read from the ring with the truth log.
 
 use super::Ring;
 use crate::common::log::Call;
@@ -9,10 +9,10 @@ use gctrace_ring::RingRecord;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-/// What, kernel's name, device, start, end, correlation id, bytes.
+/// Kind, kernel's name, device, start, end, correlation id, bytes.
 pub(crate) type Work = (&'static str, String, u32, u64, u64, u32, u64);
 
-/// The work of the log.
+/// The GPU operations in the log.
 pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
     let work = log.work().into_iter().map(|op| {
         let kind = match op.kind.as_str() {
@@ -40,7 +40,7 @@ pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
     work.collect()
 }
 
-/// The work that came through the ring.
+/// The GPU operations read from the ring.
 pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
     let mut count = 0;
     let work = ring.records.iter().filter_map(|record| {
@@ -74,14 +74,14 @@ pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
         ))
     });
     let work: BTreeSet<_> = work.collect();
-    assert_eq!(work.len(), count, "nothing came twice");
+    assert_eq!(work.len(), count, "no duplicates");
     work
 }
 
-/// Function, layer, thread, begin, end, correlation id.
+/// Function, layer, thread, start, end, correlation id.
 pub(crate) type CallSeen = (String, &'static str, u32, u64, u64, u32);
 
-/// Calls of these functions that lie within no other with their correlation id.
+/// Calls of these functions that are not nested in another with their correlation id.
 pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> {
     let cuda = || log.calls.iter().filter(|call| call.layer != "nccl");
     let mut together: BTreeMap<(u32, u32), Vec<&Call>> = BTreeMap::new();
@@ -116,7 +116,7 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
     seen.collect()
 }
 
-/// Calls that came through the ring.
+/// The calls read from the ring.
 pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
     let mut count = 0;
     let calls = ring.records.iter().filter_map(|record| {
@@ -147,6 +147,6 @@ pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
         ))
     });
     let calls: BTreeSet<_> = calls.collect();
-    assert_eq!(calls.len(), count, "nothing came twice");
+    assert_eq!(calls.len(), count, "no duplicates");
     calls
 }

@@ -1,9 +1,9 @@
-//! What the recorded programs do.
+//! The work of the recorded programs.
 
 use crate::common::gpu::Gpu;
 use crate::common::gpu::c;
 
-/// What the programs below call that is looked at.
+/// The functions called below that are checked.
 pub(crate) const FUNCTIONS: [&str; 9] = [
     "cudaLaunchKernel",
     "cudaMemcpyAsync",
@@ -33,7 +33,7 @@ pub(crate) fn stream(gpu: &Gpu, kernel_ns: u64, rounds: usize) {
     assert_eq!(c!(gpu.driver, cuStreamSynchronize(stream => u64)), 0);
 }
 
-/// A captured graph of three kernels, launched some times.
+/// A captured graph of three kernels, launched several times.
 pub(crate) fn graph(gpu: &Gpu, launches: usize) {
     let (kernel, stream) = (gpu.kernel(7_000), gpu.stream());
     let (mut graph, mut executable) = (0_u64, 0_u64);
@@ -52,7 +52,7 @@ pub(crate) fn graph(gpu: &Gpu, launches: usize) {
     gpu.wait(stream);
 }
 
-/// Three threads with a stream each, a graph beside them.
+/// Three threads with a stream each, and a graph in parallel.
 pub(crate) fn everything(rounds: usize) {
     let gpu = Gpu::ready();
     std::thread::scope(|scope| {

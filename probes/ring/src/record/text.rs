@@ -1,33 +1,34 @@
-//! Texts, in pieces of what a record has room for.
+//! Texts, in pieces that fit a record.
 
 use super::words::first;
 use super::words::high;
 use crate::RingRecord;
 use crate::layout::PAYLOAD_WORDS;
 
-/// No text.
+/// Stands for no text.
 pub const NO_TEXT: u32 = 0;
 
-/// Bytes of a text in one record.
+/// Number of text bytes per record.
 pub const TEXT_BYTES: usize = 40;
 
-/// Texts are cut after so many bytes: names of templated kernels go on for kilobytes.
+/// Maximum length of a text in bytes: names of templated kernels can be kilobytes long.
 const LONGEST: usize = 2000;
 
-/// Part of a text in UTF-8. Pieces of a text follow each other in the ring, others in between.
+/// Part of a text in UTF-8. Pieces of a text are in order in the ring, with other records in
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextPiece {
-    /// Names the text, from 1; used once in a ring.
+    /// Number of the text, from 1; used once in a ring.
     pub id: u32,
-    /// Where the piece begins, in bytes.
+    /// Offset of the piece in the text, in bytes.
     pub offset: u16,
-    /// Bytes of the whole text.
+    /// Length of the whole text in bytes.
     pub total: u16,
-    /// The bytes; beyond `total` they mean nothing.
+    /// The bytes; those beyond `total` are meaningless.
     pub bytes: [u8; TEXT_BYTES],
 }
 
-/// The records of a text. One that is too long is cut at the end of a character.
+/// The records of a text. One that is too long is cut at a character boundary.
 pub fn pieces(id: u32, text: &str) -> impl Iterator<Item = RingRecord> {
     let end = (0..=text.len().min(LONGEST)).rfind(|end| text.is_char_boundary(*end));
     let text = text.get(..end.unwrap_or(0)).unwrap_or_default();

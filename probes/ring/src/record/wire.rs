@@ -1,4 +1,4 @@
-//! How the records lie in their words.
+//! Encodes and decodes the words of records.
 
 use super::ApiLayer;
 use super::CuptiState;
@@ -33,7 +33,7 @@ const FLUSHED: u8 = 15;
 type Words = [u64; PAYLOAD_WORDS];
 
 impl RingRecord {
-    /// As it lies in a slot.
+    /// The words as stored in a slot.
     #[must_use]
     #[inline]
     pub fn encode(&self) -> Words {
@@ -82,7 +82,7 @@ impl RingRecord {
                 0,
                 0,
             ],
-            Self::PauseBegin {
+            Self::PauseStart {
                 at_ns,
                 tid,
                 generation,
@@ -226,15 +226,15 @@ impl RingRecord {
             ],
             Self::Dropped { at_ns, count } => [first(DROPPED, 0, 0), at_ns, count, 0, 0, 0, 0],
             Self::Flushed { at_ns } => [first(FLUSHED, 0, 0), at_ns, 0, 0, 0, 0, 0],
-            // The others are `encode`'s own.
+            // The other kinds are `encode`'s own.
             _ => [0; PAYLOAD_WORDS],
         }
     }
 
-    /// What lies in a slot.
+    /// Decodes the contents of a slot.
     ///
     /// # Errors
-    /// [`MalformedRecord`] where no producer of this version would have written that.
+    /// [`MalformedRecord`] if no producer of this version would have written that.
     pub fn decode(words: Words) -> Result<Self, MalformedRecord> {
         let [head, a, b, c, d, e, f] = words;
         let kind = head as u8;
@@ -266,7 +266,7 @@ impl RingRecord {
                 thresholds: [number, low(c), high(c)].map(u32::cast_signed),
                 enabled: byte != 0,
             },
-            PAUSE_BEGIN => Self::PauseBegin {
+            PAUSE_BEGIN => Self::PauseStart {
                 at_ns: a,
                 tid: number,
                 generation: byte,

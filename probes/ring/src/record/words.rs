@@ -1,6 +1,6 @@
 //! Several numbers in one word.
 
-/// The first word of a record: its kind, a byte of its own, a number.
+/// The first word of a record: its kind, a byte of payload, a number.
 pub(super) fn first(kind: u8, byte: u8, number: u32) -> u64 {
     u64::from(kind) | u64::from(byte) << 8 | u64::from(number) << 32
 }

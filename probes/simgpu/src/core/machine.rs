@@ -24,12 +24,12 @@ impl SimMachine {
         }
     }
 
-    /// Adds a stream under a number that is not in use.
+    /// Adds a stream with an unused number.
     pub(crate) fn add_stream(&mut self, id: u32, device: u32, kind: StreamKind) {
         self.streams.insert(id, SimStream::new(id, device, kind));
     }
 
-    /// `None` while the stream has room for one more launch, otherwise what to wait for.
+    /// `None` if the stream has room for one more launch, otherwise the completion to wait for.
     pub(crate) fn full(&mut self, stream: u32, now_ns: u64) -> Option<Completion> {
         self.streams.get_mut(&stream)?.full(now_ns)
     }
@@ -56,7 +56,7 @@ impl SimMachine {
         Some(end)
     }
 
-    /// The ends that the rules of the legacy default stream make a launch wait for.
+    /// The ends that a launch must wait for by the rules of the legacy default stream.
     fn default_stream_joins(&self, stream: u32) -> Option<Vec<Completion>> {
         let target = self.streams.get(&stream)?;
         let joined = match target.kind {
@@ -71,7 +71,7 @@ impl SimMachine {
         Some(others.map(SimStream::last).collect())
     }
 
-    /// Gives times to all operations whose times can be known by now.
+    /// Schedules all operations that can be scheduled by now.
     pub(crate) fn settle(&mut self) {
         let mut progress = true;
         while progress {
@@ -82,12 +82,12 @@ impl SimMachine {
         }
     }
 
-    /// No operation waits for something that is not known yet.
+    /// Whether no operation waits for something unknown.
     pub(crate) fn all_settled(&self) -> bool {
         self.streams.values().all(SimStream::is_settled)
     }
 
-    /// The operations that got their times since the last call.
+    /// The operations scheduled since the last call.
     pub(crate) fn take_finished(&mut self) -> Vec<FinishedOperation> {
         std::mem::take(&mut self.finished)
     }
@@ -106,7 +106,7 @@ impl SimMachine {
             .collect()
     }
 
-    /// Since when the device has been executing something whose end is not known.
+    /// Since when the device has been executing an operation with an unknown end.
     pub(crate) fn running_since(&self, device: u32) -> Option<u64> {
         let streams = self.streams.values();
         streams

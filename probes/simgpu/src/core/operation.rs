@@ -1,10 +1,10 @@
-//! What a stream executes.
+//! The operations that a stream executes.
 
 use super::Completion;
 use std::fmt;
 use std::sync::Arc;
 
-/// The kinds of operation, with the names they have in the truth log.
+/// Kinds of operation, with their names in the truth log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationKind {
     Kernel,
@@ -31,19 +31,20 @@ impl OperationKind {
         }
     }
 
-    /// A mark in the stream rather than work of the device.
+    /// Whether it is a marker in the stream rather than work of the device.
     pub(crate) fn is_mark(self) -> bool {
         matches!(self, Self::Event | Self::Wait)
     }
 }
 
-/// Where ranks meet: the part of a collective that other processes decide.
+/// Where ranks meet: the part of a collective that depends on other processes.
 pub(crate) trait Rendezvous: Send + fmt::Debug {
     /// This rank's kernel starts at `start_ns`. Called once.
     fn arrive(&mut self, start_ns: u64);
-    /// When the last rank has started, once all have arrived.
+    /// Start of the last rank, once all have arrived.
     fn last_start_ns(&mut self) -> Option<u64>;
-    /// The communicator's name and which of its collectives this is, from 0: the same in all ranks.
+    /// The communicator's name and the index of the collective in it, from 0: the same in all
+    /// ranks.
     fn identity(&self) -> (Arc<str>, u64);
 }
 
@@ -52,17 +53,17 @@ pub(crate) trait Rendezvous: Send + fmt::Debug {
 pub(crate) struct Operation {
     pub(crate) kind: OperationKind,
     pub(crate) name: Arc<str>,
-    /// Of a collective: from the last rank's start to the common end.
+    /// Of a collective: time from the last rank's start to the common end.
     pub(crate) duration_ns: u64,
     pub(crate) bytes: u64,
     pub(crate) correlation: u32,
-    /// When the launching call handed it over.
+    /// Time of the launching call.
     pub(crate) launched_ns: u64,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    /// Ends it waits for besides those of its own stream.
+    /// Ends it waits for in addition to those of its own stream.
     pub(crate) after: Vec<Completion>,
-    /// Of a wait for an event: correlation id of the call that recorded it; 0 of all others.
+    /// Of a wait for an event: correlation id of the call that recorded it; 0 for all others.
     pub(crate) awaited: u32,
     pub(crate) meeting: Option<Box<dyn Rendezvous>>,
 }
@@ -90,13 +91,13 @@ impl Operation {
         }
     }
 
-    /// A mark: takes no time.
+    /// A marker: takes no time.
     pub(crate) fn mark(kind: OperationKind, launched_ns: u64) -> Self {
         Self::new(kind, Arc::from(""), 0, launched_ns)
     }
 }
 
-/// An operation whose times are known; its end may still lie ahead.
+/// A scheduled operation; its end may be in the future.
 #[derive(Debug)]
 pub(crate) struct FinishedOperation {
     pub(crate) operation: Operation,

@@ -1,4 +1,4 @@
-//! One stream: a FIFO whose operations get their times in order.
+//! One stream: a FIFO that schedules its operations in order.
 
 use super::Completion;
 use super::FinishedOperation;
@@ -7,12 +7,12 @@ use super::Operation;
 use super::QUEUE_LIMIT;
 use std::collections::VecDeque;
 
-/// How a stream behaves towards the legacy default stream.
+/// Relation of a stream to the legacy default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     /// The default stream itself.
     Legacy,
-    /// Waits for it and is waited for.
+    /// Waits for it and vice versa.
     Blocking,
     /// `CU_STREAM_NON_BLOCKING`.
     NonBlocking,
@@ -30,12 +30,12 @@ pub(crate) struct SimStream {
     pub(crate) id: u32,
     pub(crate) device: u32,
     pub(crate) kind: StreamKind,
-    /// Operations whose end is not known yet.
+    /// Operations with an unknown end.
     waiting: VecDeque<QueuedOperation>,
-    /// One entry per launch that may be unfinished, oldest first.
+    /// One entry per possibly unfinished launch, oldest first.
     launches: VecDeque<Completion>,
     last: Completion,
-    /// Latest end so far, and when the next work may start.
+    /// Latest end so far, and the earliest start of the next operation.
     end_ns: u64,
     free_ns: u64,
 }
@@ -63,7 +63,8 @@ impl SimStream {
         self.waiting.is_empty()
     }
 
-    /// `None` while there is room for one more launch at `now_ns`, otherwise what to wait for.
+    /// `None` if there is room for one more launch at `now_ns`, otherwise the completion to wait
+    /// for.
     pub(super) fn full(&mut self, now_ns: u64) -> Option<Completion> {
         while self
             .launches
@@ -89,12 +90,12 @@ impl SimStream {
         completion
     }
 
-    /// What was pushed since the last call of this takes one place of the queue.
+    /// The operations pushed since the last call of this take one slot of the queue.
     pub(super) fn count_launch(&mut self) {
         self.launches.push_back(self.last.clone());
     }
 
-    /// Gives times to the operations at the front as far as they can be known; whether any got one.
+    /// Schedules the operations at the front as far as possible; returns whether any was scheduled.
     pub(super) fn settle(
         &mut self,
         timing: HardwareTiming,
@@ -124,7 +125,7 @@ impl SimStream {
         progress
     }
 
-    /// Start and end of the first operation, if they can be known.
+    /// Start and end of the first operation, if they can be determined.
     fn front_times(&mut self, timing: HardwareTiming) -> Option<(u64, u64)> {
         let earliest_ns = (self.end_ns, self.free_ns);
         let front = self.waiting.front_mut()?;
@@ -148,13 +149,13 @@ impl SimStream {
         ))
     }
 
-    /// Since when an operation has been running whose end is not known.
+    /// Since when an operation with an unknown end has been running.
     pub(super) fn running_since(&self) -> Option<u64> {
         self.waiting.front().and_then(|front| front.start_ns)
     }
 }
 
-/// When an operation at the front starts; `None` while something it waits for is open.
+/// When an operation at the front starts; `None` while something it waits for is unknown.
 fn start(
     operation: &Operation,
     timing: HardwareTiming,

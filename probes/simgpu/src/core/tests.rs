@@ -1,4 +1,4 @@
-//! The rules of the schedule as properties, and the cases they do not reach.
+//! The rules of the schedule as properties, and cases that these do not cover.
 
 use super::*;
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ proptest! {
             let mut free = 0;
             for op in &ops {
                 let earliest = op.operation.launched_ns + TIMING.latency_ns;
-                prop_assert_eq!(op.start_ns, earliest.max(free), "as soon as it may and no sooner");
+                prop_assert_eq!(op.start_ns, earliest.max(free), "as early as permitted and no earlier");
                 prop_assert_eq!(op.end_ns, op.start_ns + op.operation.duration_ns);
                 free = op.end_ns + TIMING.gap_ns;
             }

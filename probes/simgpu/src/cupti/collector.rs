@@ -1,4 +1,4 @@
-//! What CUPTI has been asked to collect, and what it has collected.
+//! What CUPTI should collect, and what it has collected.
 
 use super::layout::CuptiVersion;
 use super::layout::RecordBuilder;
@@ -30,14 +30,14 @@ pub(super) type Complete = extern "C" fn(*mut c_void, u32, *mut u8, usize, usize
 /// `CUpti_TimestampCallbackFunc`.
 pub(super) type Timestamp = extern "C" fn() -> u64;
 
-/// With the fault `dropped-records`, one record in so many is dropped.
+/// With the fault `dropped-records`, every Nth record is dropped.
 const DROPPED: u64 = 10;
-/// With `never-completing`, one kernel in so many.
+/// With `never-completing`, every Nth kernel.
 const NEVER_COMPLETING: u64 = 100;
 
 #[derive(Debug)]
 struct PendingRecord {
-    /// Not delivered before, unless forced.
+    /// Not delivered earlier, unless forced.
     end_ns: u64,
     bytes: RecordBuilder,
 }
@@ -48,13 +48,13 @@ pub(super) struct ActivityCollector {
     pub(super) version: CuptiVersion,
     pub(super) subscribed: bool,
     pub(super) enabled: BTreeSet<u32>,
-    /// API functions whose records are not wanted: kind of record and number.
+    /// API functions with disabled records: kind of record and id.
     pub(super) muted: BTreeSet<(u32, u32)>,
     pub(super) callbacks: Option<(Request, Complete)>,
-    /// System thread ids instead of those of pthreads.
+    /// Whether records contain system thread ids instead of those of pthreads.
     pub(super) system_threads: bool,
     pub(super) dropped: u64,
-    /// From CLOCK_MONOTONIC to the clock of the records.
+    /// Offset from CLOCK_MONOTONIC to the clock of the records.
     offset_ns: i128,
     pending: VecDeque<PendingRecord>,
     names: BTreeMap<String, CString>,
@@ -70,7 +70,7 @@ pub(super) fn with<R>(work: impl FnOnce(&mut ActivityCollector) -> R) -> R {
     work(guard.get_or_insert_with(ActivityCollector::new))
 }
 
-/// The collector where CUPTI has been asked to collect anything.
+/// The collector, if CUPTI collects anything.
 fn active(work: impl FnOnce(&mut ActivityCollector)) {
     if let Some(collector) = COLLECTOR.hold().as_mut()
         && !collector.enabled.is_empty()
@@ -79,7 +79,7 @@ fn active(work: impl FnOnce(&mut ActivityCollector)) {
     }
 }
 
-/// CLOCK_REALTIME less CLOCK_MONOTONIC.
+/// CLOCK_REALTIME minus CLOCK_MONOTONIC.
 fn realtime_offset_ns() -> i128 {
     let now_ns = i128::from(clock::now_ns());
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, |time| {
@@ -126,12 +126,12 @@ impl ActivityCollector {
         shifted(self.offset_ns, clock::now_ns())
     }
 
-    /// A C string that stays.
+    /// A C string that is never freed.
     pub(super) fn interned(&mut self, text: &str) -> *const c_char {
         std::ptr::with_exposed_provenance(interned(&mut self.names, text) as usize)
     }
 
-    /// Makes a record of a kind that is enabled.
+    /// Creates a record if its kind is enabled.
     fn add(
         &mut self,
         kind: u32,
@@ -200,14 +200,14 @@ impl ActivityCollector {
         }
     }
 
-    /// The id of the calling thread in the form that was asked for.
+    /// The id of the calling thread, of the requested kind.
     fn thread(&self, system: i32) -> u32 {
         if self.system_threads {
             return u32::try_from(system).unwrap_or(0);
         }
         // SAFETY: has no preconditions.
         let pthread = unsafe { nix::libc::pthread_self() };
-        // The record has 32 bits for it: the lower ones, as in CUPTI.
+        // The record has 32 bits for it: the low ones, as in CUPTI.
         u32::try_from(pthread & 0xffff_ffff).unwrap_or(0)
     }
 
@@ -234,7 +234,8 @@ fn shifted(offset_ns: i128, timestamp_ns: u64) -> u64 {
     u64::try_from(i128::from(timestamp_ns) + offset_ns).unwrap_or(0)
 }
 
-/// The address of a name; names are never freed, as little as CUPTI frees them while it is active.
+/// The address of a name; names are never freed, just as CUPTI does not free them while it is
+/// active.
 fn interned(names: &mut BTreeMap<String, CString>, name: &str) -> u64 {
     let kept = names
         .entry(name.to_owned())
@@ -242,17 +243,17 @@ fn interned(names: &mut BTreeMap<String, CString>, name: &str) -> u64 {
     kept.as_ptr().expose_provenance() as u64
 }
 
-/// Operations that got their times.
+/// Records scheduled operations.
 pub(crate) fn operations(finished: &[FinishedOperation]) {
     active(|collector| finished.iter().for_each(|one| collector.add_operation(one)));
 }
 
-/// A host call that returned, on its own thread.
+/// Records a completed host call, on its own thread.
 pub(crate) fn call(line: &CallLine) {
     active(|collector| collector.add_call(line));
 }
 
-/// A launch waited for room in its stream's queue, on its own thread.
+/// Records that a launch waited for room in its stream's queue, on its own thread.
 pub(crate) fn full_queue(start_ns: u64, end_ns: u64) {
     active(|collector| {
         if collector.version.reports_full_queues() {
@@ -278,8 +279,8 @@ pub(crate) fn deliver_full_buffers() {
 /// Who delivers: a flush returns once what others are delivering has arrived too.
 static DELIVERY: Mutex<()> = Mutex::new(());
 
-/// Hands completed records to the buffers' callbacks; `forced`: others too. The collector is free while
-/// they run.
+/// Passes completed records to the buffers' callbacks; `forced`: all records. The collector is not
+/// locked while they run.
 pub(super) fn deliver(forced: bool) {
     let _delivering = DELIVERY.hold();
     let (ready, callbacks) = with(|collector| (collector.take_ready(forced), collector.callbacks));

@@ -1,5 +1,5 @@
-//! CUPTI's numbers of the API functions (`cupti_driver_cbid.h`, `cupti_runtime_cbid.h` of CUPTI 12.4;
-//! numbers are never changed, only added). Functions that CUPTI does not number have none.
+//! CUPTI's ids of the API functions (`cupti_driver_cbid.h`, `cupti_runtime_cbid.h` of CUPTI 12.4;
+//! ids are never changed, only added). Functions without an id in CUPTI have none here.
 
 /// The number of an exported function in its layer.
 pub(super) fn callback_id(function: &str) -> Option<u32> {
@@ -9,8 +9,8 @@ pub(super) fn callback_id(function: &str) -> Option<u32> {
     IDS.get(index).map(|(_, id, _)| *id)
 }
 
-/// What CUPTI calls a function of the driver (`CUPTI_CB_DOMAIN_DRIVER_API`, 1) or the runtime (2), with the version of
-/// CUDA that brought it.
+/// CUPTI's name of a function of the driver (`CUPTI_CB_DOMAIN_DRIVER_API`, 1) or the runtime (2),
+/// with the CUDA version that introduced it.
 pub(super) fn callback_name(domain: u32, id: u32) -> Option<String> {
     let is_runtime = match domain {
         1 => false,
@@ -28,7 +28,8 @@ pub(super) fn callback_name(domain: u32, id: u32) -> Option<String> {
     })
 }
 
-/// Sorted by name; the last number is the version of CUDA in the runtime's enumerators, 0 of the driver's.
+/// Sorted by name; the last number is the CUDA version in the runtime's enumerators, 0 for the
+/// driver's.
 const IDS: [(&str, u32, u32); 149] = [
     ("cuCtxCreate_v2", 235, 0),
     ("cuCtxDestroy_v2", 322, 0),

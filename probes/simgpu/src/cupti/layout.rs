@@ -1,8 +1,8 @@
 //! Activity records as bytes. Offsets are those of all versions from 11.8 to 13.0, sizes those of
-//! each (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127 and 13.0.85). What no
-//! field of ours covers is poisoned, so that a reader that takes more than it may finds nonsense.
+//! each (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127 and 13.0.85). Bytes
+//! outside our fields are poisoned, so that a reader that uses too much finds garbage.
 
-/// What fills bytes that mean nothing.
+/// Value of meaningless bytes.
 const POISON: u8 = 0xa5;
 
 // `CUpti_ActivityKind`.
@@ -16,7 +16,7 @@ pub(super) const PEER_MEMCPY: u32 = 22;
 pub(super) const EVENT: u32 = 36;
 pub(super) const SYNCHRONIZATION: u32 = 38;
 
-/// The version that the simulator plays.
+/// The CUPTI version that the simulator imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CuptiVersion {
     V11_8,
@@ -27,7 +27,7 @@ pub(super) enum CuptiVersion {
 }
 
 impl CuptiVersion {
-    /// Of `SIMGPU_CUPTI`.
+    /// The version in `SIMGPU_CUPTI`.
     pub(super) fn from_name(name: &str) -> Self {
         match name {
             "11.8" => Self::V11_8,
@@ -47,7 +47,7 @@ impl CuptiVersion {
         }
     }
 
-    /// Bytes of a record; `None` for kinds that the simulator does not write.
+    /// Size of a record in bytes; `None` for kinds that the simulator does not write.
     pub(super) fn size(self, kind: u32) -> Option<usize> {
         let sizes = match kind {
             KERNEL => [200, 208, 216],
@@ -79,7 +79,7 @@ impl CuptiVersion {
 pub(super) struct RecordBuilder(Vec<u8>);
 
 impl RecordBuilder {
-    /// Poisoned but for its kind; `None` for kinds that the simulator does not write.
+    /// Poisoned except for its kind; `None` for kinds that the simulator does not write.
     pub(super) fn new(version: CuptiVersion, kind: u32) -> Option<Self> {
         Some(Self(vec![POISON; version.size(kind)?]).u32(0, kind))
     }
@@ -96,13 +96,13 @@ impl RecordBuilder {
         self.put(at, &value.to_ne_bytes())
     }
 
-    /// Three numbers in a row.
+    /// Three consecutive numbers.
     pub(super) fn triple(self, at: usize, values: [u32; 3]) -> Self {
         let [x, y, z] = values;
         self.u32(at, x).u32(at + 4, y).u32(at + 8, z)
     }
 
-    /// As CUPTI delivers an operation that has not ended when it is forced to: the end is 0.
+    /// As CUPTI delivers an unfinished operation when forced: the end is 0.
     pub(super) fn without_end(self) -> Self {
         let is_kernel = self.0.starts_with(&KERNEL.to_ne_bytes());
         let record = self.u64(24, 0);

@@ -1,4 +1,4 @@
-//! From operations and calls to records.
+//! Converts operations and calls to records.
 
 use super::ids::callback_id;
 use super::layout;
@@ -20,16 +20,16 @@ const NO_ID: u32 = u32::MAX;
 /// `CUpti_ActivityMemcpyKind` of a copy between devices.
 const PEER: u8 = 10;
 
-/// How moments and names are written.
+/// How timestamps and names are written.
 pub(super) struct RecordFormat<'a> {
     pub(super) version: CuptiVersion,
     /// From CLOCK_MONOTONIC to CUPTI's clock.
     pub(super) timestamp: &'a dyn Fn(u64) -> u64,
-    /// Address of a name that stays.
+    /// Address of a name that is never freed.
     pub(super) name: &'a mut dyn FnMut(&str) -> u64,
 }
 
-/// The kind of the record of an operation; marks have none of their own.
+/// The kind of an operation's record; markers have none.
 pub(super) fn kind(operation: &FinishedOperation) -> Option<u32> {
     match operation.operation.kind {
         OperationKind::Kernel | OperationKind::Collective => Some(layout::KERNEL),
@@ -89,7 +89,7 @@ pub(super) fn operation(
     )
 }
 
-/// The record of a host call: its kind and its number in the API, if CUPTI has one.
+/// The record of a host call: its kind and its id in the API, if CUPTI has one.
 pub(super) fn call_kind(call: &CallLine) -> Option<(u32, u32)> {
     let kind = match call.layer {
         "driver" => layout::DRIVER,
@@ -136,7 +136,7 @@ pub(super) fn is_event_record(call: &CallLine) -> bool {
     call.function.starts_with("cuEventRecord")
 }
 
-/// The record of a synchronisation, if the call was one.
+/// The record of a synchronization, if the call was one.
 pub(super) fn synchronization(
     call: &CallLine,
     writing: &mut RecordFormat,

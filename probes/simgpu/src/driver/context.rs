@@ -1,4 +1,4 @@
-//! Contexts: one per device, the primary one. Which is current is each thread's own.
+//! Contexts: one per device, the primary one. The current context is per thread.
 
 use crate::c;
 use crate::call::exported;

@@ -1,4 +1,4 @@
-//! Copies and sets. They take their time and move nothing: device memory is not backed.
+//! Copies and fills. They take time but move nothing: device memory is not backed.
 
 use super::context;
 use super::stream::per_thread;
@@ -20,7 +20,7 @@ const TO_HOST: u8 = 2;
 const ON_DEVICE: u8 = 8;
 const PEER: u8 = 10;
 
-/// What each copy takes besides its bytes.
+/// Fixed duration of each copy, in addition to its bytes.
 const COPY_NS: u64 = 1_000;
 
 /// Speed of a device's own memory, bytes per nanosecond (an A100's, rounded).
@@ -42,7 +42,7 @@ fn enqueue(kind: OperationKind, bytes: u64, stream: u64) -> Result<Completion, C
     simulator.launch(stream, vec![operation])
 }
 
-/// Names as the PyTorch profiler writes them.
+/// Names as written by the PyTorch profiler.
 fn name(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::Memcpy(TO_DEVICE) => "Memcpy HtoD",

@@ -1,4 +1,4 @@
-//! Devices and what can be asked about them.
+//! Devices and their attributes.
 
 use super::context;
 use crate::c;
@@ -8,7 +8,7 @@ use crate::error::Status;
 use crate::simulator;
 use std::ffi::c_char;
 
-/// What the devices are called.
+/// Name of the devices.
 pub(crate) const NAME: &str = "gctrace simulated GPU";
 
 /// UUID of a device: fixed bytes and its number.
@@ -63,7 +63,7 @@ fn text(target: *mut c_char, length: i32, text: &str) -> Status {
     }
 }
 
-/// `CUdevice_attribute`: an imagined device of compute capability 8.0.
+/// `CUdevice_attribute`: of an imaginary device of compute capability 8.0.
 fn attribute(number: i32) -> i32 {
     match number {
         1 => 1024,       // MAX_THREADS_PER_BLOCK

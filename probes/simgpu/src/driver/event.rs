@@ -1,4 +1,4 @@
-//! Events: marks in streams that can be waited for.
+//! Events: markers in streams that can be waited for.
 
 use super::stream::per_thread;
 use super::stream::resolve;

@@ -1,4 +1,4 @@
-//! Initialisation, entry points by name, names of errors.
+//! Initialization, entry points by name, names of errors.
 
 use crate::c;
 use crate::call::exported;
@@ -14,14 +14,14 @@ use std::ffi::CString;
 use std::ffi::c_char;
 use std::ffi::c_void;
 
-/// The CUDA version that the driver says to support, 1000 * major + 10 * minor.
+/// The CUDA version that the driver reports, 1000 * major + 10 * minor.
 pub(crate) const CUDA_VERSION: i32 = 13_000;
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
 const PER_THREAD: u64 = 2;
 
 exported! { Driver;
-    fn cuInit(flags: u32) [] => initialise(flags);
+    fn cuInit(flags: u32) [] => initialize(flags);
     fn cuDriverGetVersion(version: *mut i32) [] => c::write(version, CUDA_VERSION);
     fn cuGetProcAddress(name: *const c_char, target: *mut *const c_void, _version: i32, flags: u64) [] =>
         entry_point(name, target, flags);
@@ -50,24 +50,25 @@ extern "C" fn cuGetErrorString(code: i32, name: *mut *const c_char) -> i32 {
     cuGetErrorName(code, name)
 }
 
-fn initialise(flags: u32) -> Status {
+fn initialize(flags: u32) -> Status {
     if flags != 0 {
         return Err(CudaError::INVALID_VALUE);
     }
-    if simulator::initialise()? {
+    if simulator::initialize()? {
         inject();
     }
     Ok(())
 }
 
-/// Loads what CUDA_INJECTION64_PATH names and calls its `InitializeInjection`, as the driver does
-/// while it initialises. A library that cannot be loaded or lacks the function is passed over.
+/// Loads the library named by CUDA_INJECTION64_PATH and calls its `InitializeInjection`, as the
+/// driver does during initialization. A library that cannot be loaded or lacks the function is
+/// ignored.
 fn inject() {
     let Some(path) = std::env::var_os("CUDA_INJECTION64_PATH").filter(|path| !path.is_empty())
     else {
         return;
     };
-    // SAFETY: the user asked for this library to be loaded, with all it does then.
+    // SAFETY: the user requested this library to be loaded, with all it does then.
     let Ok(library) = (unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }) else {
         return;
     };
@@ -75,11 +76,11 @@ fn inject() {
     if let Ok(entry) = unsafe { library.get::<extern "C" fn() -> i32>(b"InitializeInjection\0") } {
         entry();
     }
-    // It stays loaded as long as the process lives.
+    // It stays loaded for the life of the process.
     std::mem::forget(library);
 }
 
-/// The newest version of a function is meant by its plain name.
+/// A plain name refers to the newest version of a function.
 fn entry_point(name: *const c_char, target: *mut *const c_void, flags: u64) -> Status {
     let name = c::text(name)?;
     let streams = if flags & PER_THREAD != 0 { "_ptsz" } else { "" };

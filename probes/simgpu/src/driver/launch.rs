@@ -28,7 +28,7 @@ pub(crate) struct LaunchConfig {
     pub(crate) stream: u64,
 }
 
-/// What a launch with a configuration says to the log; zeros for a null pointer.
+/// The configuration of a launch for the log; zeros for a null pointer.
 pub(crate) fn config(address: u64) -> LaunchConfig {
     c::read(pointer(address)).unwrap_or(LaunchConfig {
         grid: [0; 3],
@@ -86,7 +86,7 @@ fn launch(function: u64, grid: [u32; 3], block: [u32; 3], stream: u64) -> Status
     simulator.launch(stream, vec![operation]).map(drop)
 }
 
-/// What the stream executes for a launch.
+/// The operation that the stream executes for a launch.
 pub(crate) fn operation(
     state: &mut SimulatorState,
     launch: KernelLaunch,
@@ -108,7 +108,7 @@ pub(crate) fn operation(
     operation.block = launch.block;
     operation.meeting = meeting;
     if kind == OperationKind::Collective {
-        // Its one launch.
+        // Taken by its only launch.
         state.kernels.remove(&launch.function);
     }
     Ok(operation)
@@ -155,13 +155,13 @@ exported! { Driver;
         launch_config(configuration, function, per_thread);
 }
 
-/// Registers a kernel of this name and duration; the handle is good for all launch functions.
+/// Registers a kernel with this name and duration; the handle works in all launch functions.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuKernel(name: *const c_char, nanoseconds: u64, function: *mut u64) -> i32 {
     call::guarded(|| register(name, Some(nanoseconds), function))
 }
 
-/// A module is only a place to get functions from.
+/// A module only provides functions.
 fn load_module(target: *mut u64) -> Status {
     let id = simulator::simulator()?.state().fresh_id();
     c::write(target, handles::module(id))

@@ -21,7 +21,7 @@ fn allocate(target: *mut u64, bytes: u64) -> Status {
     c::write(target, address)
 }
 
-/// Bytes of an allocation, for the log; 0 where there is none.
+/// Size of an allocation in bytes, for the log; 0 if there is none.
 fn size(address: u64) -> u64 {
     let size = |simulator: &simulator::Simulator| simulator.state().memory.size(address);
     simulator::simulator().ok().and_then(size).unwrap_or(0)
@@ -35,7 +35,7 @@ fn release(address: u64) -> Status {
     Ok(())
 }
 
-/// `cuMemFree` returns once the device has finished all that may use the memory.
+/// `cuMemFree` returns once the device has finished all operations that may use the memory.
 fn free(address: u64) -> Status {
     if address == 0 {
         return Ok(());
@@ -56,11 +56,11 @@ fn info(free: *mut u64, total: *mut u64) -> Status {
     c::write(total, limit)
 }
 
-/// Memory of the host: real, since programs write to it.
+/// Host memory: real, because programs write to it.
 fn host_allocate(target: *mut u64, bytes: u64) -> Status {
     let simulator = simulator::simulator()?;
     let bytes = usize::try_from(bytes).map_err(|_| CudaError::INVALID_VALUE)?;
-    // SAFETY: any size may be asked for; null means that there was no memory.
+    // SAFETY: any size may be requested; null means out of memory.
     let pointer = unsafe { libc::memalign(PAGE, bytes.max(1)) };
     if pointer.is_null() {
         return Err(CudaError::OUT_OF_MEMORY);
@@ -76,7 +76,7 @@ fn host_free(address: u64) -> Status {
         return Err(CudaError::INVALID_VALUE);
     }
     let address = usize::try_from(address).map_err(|_| CudaError::INVALID_VALUE)?;
-    // SAFETY: it was handed out by memalign above and is freed once.
+    // SAFETY: returned by memalign above and freed once.
     unsafe { libc::free(std::ptr::with_exposed_provenance_mut(address)) };
     Ok(())
 }

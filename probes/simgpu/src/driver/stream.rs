@@ -1,4 +1,4 @@
-//! Streams: their handles, waiting for them, waits between them.
+//! Streams: their handles, synchronization, waits between them.
 
 use super::context;
 use crate::c;
@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
 
-/// The handle that a `_ptsz` function means by the one it gets.
+/// The handle that a `_ptsz` function uses for the one it is passed.
 pub(crate) fn per_thread(stream: u64) -> u64 {
     if stream == 0 {
         handles::THREAD_STREAM
@@ -27,7 +27,7 @@ pub(crate) fn per_thread(stream: u64) -> u64 {
     }
 }
 
-/// The stream that a handle means to the current thread.
+/// The stream that a handle refers to on the current thread.
 pub(crate) fn resolve(handle: u64) -> Result<u32, CudaError> {
     let device = context::device()?;
     match handle {
@@ -37,7 +37,7 @@ pub(crate) fn resolve(handle: u64) -> Result<u32, CudaError> {
     }
 }
 
-/// This thread's own default stream of a device, made when first used.
+/// This thread's own default stream of a device, created on first use.
 fn thread_stream(device: u32) -> Result<u32, CudaError> {
     thread_local! {
         static STREAM: Cell<Option<(u32, u32)>> = const { Cell::new(None) };
@@ -64,7 +64,7 @@ fn create(target: *mut u64, flags: u32) -> Status {
     c::write(target, handles::stream(stream))
 }
 
-/// The handle is gone at once, the work in the stream goes on.
+/// The handle is destroyed at once, the work in the stream continues.
 fn destroy(handle: u64) -> Status {
     let stream = handles::stream_id(handle).ok_or(CudaError::INVALID_HANDLE)?;
     let mut state = simulator::simulator()?.state();

@@ -1,4 +1,4 @@
-//! What a device is doing.
+//! The state of a device.
 
 use super::INSUFFICIENT_SIZE;
 use super::INVALID_ARGUMENT;
@@ -19,10 +19,10 @@ const WINDOW_NS: u64 = 1_000_000_000 / 6;
 /// Window of `nvmlDeviceGetPcieThroughput`, as documented.
 const PCIE_WINDOW_NS: u64 = 20_000_000;
 
-/// Milliwatts at rest and what full use adds.
+/// Milliwatts when idle, and the addition at full use.
 const IDLE_POWER: u64 = 50_000;
 const BUSY_POWER: u64 = 250_000;
-/// MHz of the processors at rest and at work, and of the memory.
+/// MHz of the multiprocessors when idle and when busy, and of the memory.
 const IDLE_CLOCK: u32 = 210;
 const BUSY_CLOCK: u32 = 1_410;
 const MEMORY_CLOCK: u32 = 1_215;
@@ -95,7 +95,7 @@ fn snapshots(handle: u64) -> Result<Vec<ProcessUsage>, CudaError> {
     Ok(usage::snapshots(&settings.shared, device))
 }
 
-/// Percent of the window in which a kernel of these processes ran.
+/// Percentage of the window in which a kernel of these processes ran.
 fn percent(snapshots: &[ProcessUsage]) -> u64 {
     let now_ns = clock::now_ns();
     let busy_ns = usage::busy_ns(snapshots, now_ns.saturating_sub(WINDOW_NS), now_ns);
@@ -109,7 +109,7 @@ fn utilization(handle: u64, target: *mut [u32; 2]) -> Status {
     c::write(target, [gpu, gpu])
 }
 
-/// Bytes in use of how many.
+/// Bytes in use, and in total.
 fn memory(handle: u64) -> Result<(u64, u64), CudaError> {
     let (_, settings) = device(handle)?;
     let used = snapshots(handle)?

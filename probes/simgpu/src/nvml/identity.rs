@@ -1,4 +1,4 @@
-//! Which devices there are and what they are called.
+//! The devices and their identities.
 
 use super::NOT_FOUND;
 use super::NOT_SUPPORTED;
@@ -69,7 +69,7 @@ fn pci_info(handle: u64, target: *mut PciInfo) -> Status {
     c::write(target, info)
 }
 
-/// The handle of the first device whose name in some form is the given one.
+/// The handle of the first device for which some form of its name equals the given one.
 fn find(name: *const c_char, target: *mut u64, form: fn(u32) -> String) -> Status {
     let name = c::text(name)?;
     let devices = current()?.devices;

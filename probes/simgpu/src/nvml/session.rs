@@ -1,4 +1,4 @@
-//! Initialisation, versions, what the devices are and what has happened to them.
+//! Initialization, versions, the devices and their faults.
 
 use super::DRIVER_NOT_LOADED;
 use super::GPU_IS_LOST;
@@ -16,10 +16,10 @@ use crate::sync::LockExt;
 use std::ffi::c_char;
 use std::sync::Mutex;
 
-/// Queries of utilisation after which the fault `nvml-lost` strikes.
+/// Number of utilization queries after which the fault `nvml-lost` occurs.
 const QUERIES_UNTIL_LOST: u64 = 10;
 
-/// Handles of devices: this and the number.
+/// Base of device handles: this plus the number.
 const DEVICE: u64 = 0x5700_0000_0000;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct NvmlSession {
 
 static SESSION: Mutex<Option<NvmlSession>> = Mutex::new(None);
 
-fn begin() -> Status {
+fn initialize() -> Status {
     let mut session = SESSION.hold();
     if let Some(session) = session.as_mut() {
         session.users += 1;
@@ -49,7 +49,7 @@ fn begin() -> Status {
     Ok(())
 }
 
-/// What the environment says; where it is silent, what the processes that use the devices said.
+/// Settings from the environment; for missing ones, those of the processes that use the devices.
 fn settings() -> SimSettings {
     let mut settings = SimSettings::from_environment(&link::folder());
     let text = std::fs::read_to_string(settings.shared.join("devices")).unwrap_or_default();
@@ -108,7 +108,7 @@ fn lost(settings: &SimSettings) -> bool {
     settings.has(SimFault::NvmlLost) && queries >= QUERIES_UNTIL_LOST
 }
 
-/// Counts a query of utilisation.
+/// Counts a utilization query.
 pub(super) fn count_query() {
     if let Some(session) = SESSION.hold().as_mut() {
         session.queries += 1;
@@ -129,9 +129,9 @@ pub(super) fn text(target: *mut c_char, length: u32, text: &str) -> Status {
 }
 
 exported! {
-    fn nvmlInit() => begin();
-    fn nvmlInit_v2() => begin();
-    fn nvmlInitWithFlags(_flags: u32) => begin();
+    fn nvmlInit() => initialize();
+    fn nvmlInit_v2() => initialize();
+    fn nvmlInitWithFlags(_flags: u32) => initialize();
     fn nvmlShutdown() => end();
     fn nvmlSystemGetDriverVersion(version: *mut c_char, length: u32) => {
         current()?;

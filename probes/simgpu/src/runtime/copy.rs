@@ -1,4 +1,4 @@
-//! Copies and sets.
+//! Copies and fills.
 
 use super::with_context;
 use crate::call::exported;

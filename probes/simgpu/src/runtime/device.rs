@@ -13,7 +13,7 @@ use crate::link::driver;
 use std::cell::Cell;
 use std::ffi::c_char;
 
-/// The runtime's version that the copies under `.so.12` and `.so.13` both say to be.
+/// The runtime version that the copies under `.so.12` and `.so.13` both report.
 const RUNTIME_VERSION: i32 = 12_080;
 
 fn set_device(device: i32) -> Status {

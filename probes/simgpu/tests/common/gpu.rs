@@ -39,7 +39,7 @@ impl Gpu {
         }
     }
 
-    /// Initialised, with the context of device 0.
+    /// Initialized, with the context of device 0.
     pub(crate) fn ready() -> Self {
         let gpu = Self::load();
         assert_eq!(c!(gpu.runtime, cudaSetDevice(0 => i32)), 0);

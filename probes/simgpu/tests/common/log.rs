@@ -74,7 +74,7 @@ impl Log {
             .collect()
     }
 
-    /// Work, without marks, in the order in which it was enqueued.
+    /// Operations, without markers, in the order in which they were enqueued.
     pub(crate) fn work(&self) -> Vec<&Op> {
         let marks = ["event", "wait"];
         self.ops

@@ -1,5 +1,5 @@
-//! Runs scenarios against the built libraries, each in a process of its own, and reads what the
-//! truth log says about them.
+//! Runs scenarios against the built libraries, each in a process of its own, and reads their truth
+//! logs.
 
 #![allow(
     dead_code,
@@ -24,11 +24,11 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::UNIX_EPOCH;
 
-/// Names the folder of a scenario to its process.
+/// Passes the folder of a scenario to its process.
 const FOLDER: &str = "SIMGPU_TEST_FOLDER";
 
 /// The laid-out libraries of this build. They are large: all tests share one folder, and those of
-/// earlier builds go.
+/// earlier builds are removed.
 pub(crate) fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -64,23 +64,23 @@ fn remove_others() {
     }
 }
 
-/// What a scenario left.
+/// The results of a scenario.
 pub(crate) struct Outcome {
     /// Log lines of all its processes.
     pub(crate) log: Log,
     pub(crate) status: std::process::ExitStatus,
-    /// Of the CUPTI scenarios: the records as text, and how many were dropped.
+    /// Of the CUPTI scenarios: the records as text, and the number of dropped ones.
     pub(crate) records: String,
     pub(crate) dropped: String,
 }
 
-/// The folder of the scenario that this process plays, or `None` in the test itself.
+/// The folder of the scenario that this process runs, or `None` in the test itself.
 pub(crate) fn playing() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
 /// Runs `play` in a process of its own: this test, started again with `settings` in its
-/// environment. `None` in that process, after `play`; the outcome in the test itself.
+/// environment. `None` in that process, after `play`; the results in the test itself.
 pub(crate) fn scenario(
     test: &str,
     settings: &[(&str, &str)],
@@ -110,7 +110,7 @@ pub(crate) fn scenario(
     })
 }
 
-/// A process that plays `test`'s scenario in `folder`.
+/// A process that runs `test`'s scenario in `folder`.
 pub(crate) fn command(test: &str, folder: &Path, settings: &[(&str, &str)]) -> Command {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"));
     child

@@ -1,8 +1,7 @@
 //! Code objects: the file, the function and the lines of a frame.
 //!
-//! Owns how they are decoded, from bytes that somebody copied while the object lived
-//! ([`CodeObject::from_parts`]) and from the memory of a process ([`CodeObject::read`]). Which frames
-//! there are is not known here.
+//! Owns their decoding, from bytes copied while the object was alive ([`CodeObject::from_parts`])
+//! and from the memory of a process ([`CodeObject::read`]). Finding the frames is done elsewhere.
 
 mod unicode;
 
@@ -16,14 +15,14 @@ use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
 use unicode::StringHeader;
 
-/// What gctrace tells of a code object.
+/// The fields of a code object that gctrace uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeObject {
     /// `co_filename`.
     pub file: String,
     /// `co_qualname` (3.11 and later), otherwise `co_name`.
     pub function: String,
-    /// `co_firstlineno`: what a frame shows that has not begun.
+    /// `co_firstlineno`: the line shown for a frame that has not started.
     pub first_line: i32,
     line_table: Vec<u8>,
     format: LineTableFormat,
@@ -32,52 +31,52 @@ pub struct CodeObject {
 /// Why a code object could not be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum CodeObjectError {
-    /// Something it consists of could not be read.
+    /// A part of it could not be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// What is at the address is no code object, or no more.
+    /// There is no code object at the address, or it was freed.
     #[error(
-        "there is no code object at {address:#x}: it was freed, or the interpreter is not as its version says; see what was found with: gctrace doctor"
+        "there is no code object at {address:#x}: it was freed, or the interpreter differs from its version's layout; see what was found with: gctrace doctor"
     )]
     NotCode {
-        /// The address.
+        /// The address that was read.
         address: u64,
     },
-    /// Its file name or its name is not a string as it should be.
+    /// Its file name or its name is not a valid string.
     #[error(
-        "the {what} of a code object is not a string that this version makes; see what was found with: gctrace doctor"
+        "the {what} of a code object is not a valid string of this version; see what was found with: gctrace doctor"
     )]
     NotText {
         /// `file name` or `name`.
         what: &'static str,
     },
-    /// Its line table has a length that makes no sense.
+    /// The length of its line table is implausible.
     #[error(
-        "the line table of the code object at {address:#x} claims {length} bytes; see what was found with: gctrace doctor"
+        "the line table of the code object at {address:#x} has a length of {length} bytes; see what was found with: gctrace doctor"
     )]
     LineTable {
         /// Address of the code object.
         address: u64,
-        /// What it claims.
+        /// The length in its header.
         length: i64,
     },
 }
 
-/// No text is read beyond this, in bytes: PATH_MAX of Linux.
+/// Maximum length of a string in bytes: PATH_MAX of Linux.
 const LONGEST_NAME: usize = 4096;
 
-/// No line table is read beyond this, in bytes: 100 000 lines of code in one function.
+/// Maximum length of a line table in bytes: 100 000 lines of code in one function.
 const LONGEST_TABLE: usize = 1 << 20;
 
 /// `tp_name` of `PyCode_Type`, every version.
 const TYPE_NAME: &[u8; 5] = b"code\0";
 
 impl CodeObject {
-    /// From copies of its parts: `file` and `function` are beginnings of `str` objects, header
-    /// included, `line_table` the contents of the `bytes` object or their beginning.
+    /// Decodes copies of its parts: `file` and `function` are the first bytes of `str` objects,
+    /// header included, `line_table` is the contents of the `bytes` object or the first part of it.
     ///
     /// # Errors
-    /// [`CodeObjectError::NotText`] where a string's header is cut off or none.
+    /// [`CodeObjectError::NotText`] if the header of a string is truncated or invalid.
     pub fn from_parts(
         first_line: i32,
         file: &[u8],
@@ -96,10 +95,10 @@ impl CodeObject {
         })
     }
 
-    /// From a process's memory. Names are cut after 4 KiB, line tables after 1 MiB.
+    /// Reads it from a process's memory. Names are cut after 4 KiB, line tables after 1 MiB.
     ///
     /// # Errors
-    /// When there is no code object at `address`, and when a part of it cannot be read.
+    /// If there is no code object at `address`, or if a part of it cannot be read.
     pub fn read<M: Memory + ?Sized>(
         memory: &M,
         address: u64,
@@ -119,13 +118,14 @@ impl CodeObject {
         })
     }
 
-    /// The line of the instruction at that offset in the code, in bytes; `None` where it has none.
+    /// The line of the instruction at that byte offset in the code; `None` if it has none.
     #[must_use]
     pub fn line(&self, byte_offset: u32) -> Option<u32> {
         line_table::line(self.format, &self.line_table, self.first_line, byte_offset)
     }
 
-    /// The line that a frame shows: that of its instruction, or, where it has not begun, the first.
+    /// The line shown for a frame: that of its instruction, or the first line if it has not
+    /// started.
     #[must_use]
     pub fn frame_line(&self, byte_offset: Option<u32>) -> Option<u32> {
         match byte_offset {
@@ -135,7 +135,7 @@ impl CodeObject {
     }
 }
 
-/// By the name of its type: the type's own address is another in each process and file.
+/// Checks the type by name: the type's own address differs between processes and files.
 fn is_code<M: Memory + ?Sized>(
     reader: &MemoryReader<'_, M>,
     address: u64,

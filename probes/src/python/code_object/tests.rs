@@ -1,4 +1,4 @@
-//! No memory and no bytes make the decoder panic or allocate without bounds.
+//! The decoder must not panic or allocate without bounds, whatever the memory contains.
 
 use super::CodeObject;
 use super::CodeObjectError;
@@ -24,7 +24,7 @@ fn layouts() -> Vec<FrameLayout> {
         .collect()
 }
 
-/// A memory that repeats `bytes` everywhere but on the first page, which is never mapped.
+/// Memory that repeats `bytes` everywhere except on the first page, which is never mapped.
 fn repeated(bytes: &[u8]) -> impl Fn(u64, &mut [u8]) -> std::io::Result<()> + '_ {
     move |address, into| {
         if address < 4096 || bytes.is_empty() {
@@ -39,7 +39,7 @@ fn repeated(bytes: &[u8]) -> impl Fn(u64, &mut [u8]) -> std::io::Result<()> + '_
     }
 }
 
-/// A string object as the headers of 3.12 describe it.
+/// A string object with the header of 3.12.
 fn string(layout: &FrameLayout, width: u8, ascii: bool, length: u64, text: &[u8]) -> Vec<u8> {
     let data = if ascii {
         layout.unicode_ascii_data
@@ -108,7 +108,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..512),
         address in any::<u64>(),
     ) {
-        // What is read first is the type's name; let half of the memories pass that.
+        // The type's name is read first; half of the memories should pass that check.
         let named: Vec<u8> = b"code\0\0\0\0".iter().copied().chain(bytes.iter().copied()).collect();
         for layout in layouts() {
             let _any_answer = decode_unicode(&bytes, &layout);
@@ -121,7 +121,7 @@ proptest! {
         }
     }
 
-    /// The type's name is where it should be, so that the rest is read too.
+    /// The type's name is valid, so that the rest is read too.
     #[test]
     fn garbage_with_the_right_type_gives_an_answer(
         bytes in proptest::collection::vec(any::<u8>(), 256..512),

@@ -1,12 +1,12 @@
-//! `str` objects: bytes in, text out.
+//! Decodes `str` objects: bytes in, text out.
 
 use crate::python::frames::FrameLayout;
 
-/// The text of a `str` object of which `bytes` are the beginning, header included.
+/// The text of a `str` object from its first `bytes`, header included.
 ///
-/// Where `bytes` end before the text does, what is there is the answer. Lone surrogates, by which
-/// CPython writes file names that are no UTF-8, become U+FFFD. `None`: `bytes` hold no whole header, or
-/// it is not one of a compact string (code objects have no other).
+/// If `bytes` end before the text does, the result is truncated. Lone surrogates, by which CPython
+/// represents undecodable bytes of file names, become U+FFFD. `None`: `bytes` contain no whole
+/// header, or not that of a compact string (code objects have no other).
 #[must_use]
 pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
     let header = StringHeader::read(bytes, layout)?;
@@ -22,18 +22,18 @@ pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
     Some(points.collect())
 }
 
-/// What the header of a compact string says.
+/// The fields in the header of a compact string.
 pub(super) struct StringHeader {
     /// Number of code points.
     length: usize,
     /// Bytes per code point: 1, 2 or 4.
     width: usize,
-    /// Where the text starts, in bytes from the object's start.
+    /// Offset of the text from the object's start, in bytes.
     pub(super) data: usize,
 }
 
 impl StringHeader {
-    /// How many bytes hold any string's header.
+    /// Number of bytes that cover the header of any string.
     pub(super) fn size(layout: &FrameLayout) -> usize {
         let fields = [
             layout.unicode_compact_data,
@@ -61,7 +61,7 @@ impl StringHeader {
         })
     }
 
-    /// Size of the text.
+    /// Length of the text in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.length.saturating_mul(self.width)
     }

@@ -1,20 +1,20 @@
-//! How the Python stack of a thread, its code objects and their strings lie in memory: the vocabulary.
+//! The vocabulary of layouts: the Python stack of a thread, its code objects and their strings.
 //!
-//! Which numbers belong to which version is said in `versions.rs`.
+//! `versions.rs` has the numbers of each version.
 
 use crate::python::line_table::LineTableFormat;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Offsets in bytes of what leads from a thread to file, function and line of its frames.
+/// Offsets in bytes of the fields that lead from a thread to file, function and line of its frames.
 ///
 /// `None`: this version has no such field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameLayout {
-    /// In `_PyRuntime`: pointer to the thread state that holds the global interpreter lock, null
-    /// while nobody does (3.8 - 3.11).
+    /// In `_PyRuntime`: pointer to the thread state that holds the GIL, null while it is free (3.8
+    /// - 3.11).
     pub runtime_tstate_current: Option<u32>,
-    /// Where a later version tells the holder of the lock (3.12 and later, not in free-threaded
+    /// Where a later version stores the holder of the GIL (3.12 and later, not in free-threaded
     /// builds).
     pub interpreter_gil: Option<GilHolder>,
     /// In `PyInterpreterState`: pointer to the newest thread state.
@@ -24,10 +24,11 @@ pub struct FrameLayout {
     /// In `PyThreadState`: 64 bits, what `pthread_self` returns in the thread
     /// (`threading.get_ident()`); with glibc the base address of its `fs` segment.
     pub tstate_thread_id: u32,
-    /// In `PyThreadState`: pointer to the innermost frame, or to what leads to it
+    /// In `PyThreadState`: pointer to the innermost frame, or to a structure that points to it
     /// ([`FrameLayout::frame_indirection`]). Null while no Python code runs.
     pub tstate_frame: u32,
-    /// In what `tstate_frame` points to (`_PyCFrame` of 3.11 and 3.12): pointer to the innermost frame.
+    /// In the structure that `tstate_frame` points to (`_PyCFrame` of 3.11 and 3.12): pointer to
+    /// the innermost frame.
     pub frame_indirection: Option<u32>,
 
     /// In the frame: pointer to the code object, with [`FrameLayout::code_tag_mask`] in its low bits.
@@ -36,28 +37,28 @@ pub struct FrameLayout {
     pub frame_back: u32,
     /// Bits of `frame_code` that are not part of the address (3.14 and later: 3, `_PyStackRef`).
     pub code_tag_mask: u64,
-    /// Which instruction the frame executes.
+    /// How the current instruction of the frame is stored.
     pub instruction: InstructionPointer,
     /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`FrameLayout::OWNER_SHIM`] and
-    /// above: no Python frame but an entry from C; skip it.
+    /// above: an entry from C, not a Python frame; skip it.
     pub frame_owner: Option<u32>,
-    /// In the frame: 32 bits, which thread's copy of the code it executes (free-threaded 3.14 and
-    /// later). 0 is the copy in the code object; copy `i` starts at the pointer at
+    /// In the frame: 32 bits, which thread-local copy of the code it executes (free-threaded 3.14
+    /// and later). 0 is the copy in the code object; copy `i` starts at the pointer at
     /// `*(code + code_tlbc) + 8 + 8 * i`.
     pub frame_tlbc_index: Option<u32>,
 
-    /// In the code object: its instructions, where [`InstructionPointer::Pointer`] points into them; 0
+    /// In the code object: its instructions, if [`InstructionPointer::Pointer`] points into them; 0
     /// otherwise.
     pub code_bytes: u32,
-    /// In the code object: pointer to the array of the threads' copies of the code, a 64-bit count and
-    /// then that many pointers.
+    /// In the code object: pointer to the array of thread-local copies of the code, a 64-bit count
+    /// followed by that many pointers.
     pub code_tlbc: Option<u32>,
     /// In the code object: `int _co_firsttraceable`, in code units of two bytes (3.11 and later). A
     /// frame at an instruction before it is incomplete and `sys._getframe()` leaves it out, unless
     /// its owner is [`FrameLayout::OWNER_GENERATOR`].
     pub code_first_traceable: Option<u32>,
-    /// In the code object: 32 bits, another for each code object of an interpreter (3.12 and later);
-    /// 0 once the counter has run over.
+    /// In the code object: 32 bits, unique for each code object of an interpreter (3.12 and later);
+    /// 0 once the counter has overflowed.
     pub code_version: Option<u32>,
     /// In the code object: pointer to the `str` with the file's name.
     pub code_filename: u32,
@@ -67,7 +68,7 @@ pub struct FrameLayout {
     pub code_first_line: u32,
     /// In the code object: pointer to the `bytes` with the line table.
     pub code_line_table: u32,
-    /// How that table is written.
+    /// The format of that table.
     pub line_table_format: LineTableFormat,
 
     /// In any object: pointer to its type.
@@ -76,9 +77,9 @@ pub struct FrameLayout {
     pub type_name: u32,
     /// In a `str`: 64 bits, number of code points.
     pub unicode_length: u32,
-    /// In a `str`: 64 bits, its hash, -1 if not known yet.
+    /// In a `str`: 64 bits, its hash, -1 if not computed yet.
     pub unicode_hash: u32,
-    /// In a `str`: 32 bits. From bit [`FrameLayout::unicode_state_shift`] on: three bits with the
+    /// In a `str`: 32 bits. From bit [`FrameLayout::unicode_state_shift`] on: three bits for the
     /// bytes per code point (1, 2 or 4), one bit "compact" (the text follows the header), one bit
     /// "ASCII".
     pub unicode_state: u32,
@@ -98,11 +99,11 @@ impl FrameLayout {
     /// `FRAME_OWNED_BY_GENERATOR` (pycore_frame.h of 3.11 and later).
     pub const OWNER_GENERATOR: u8 = 1;
 
-    /// The lowest owner that is no Python frame: `FRAME_OWNED_BY_CSTACK` of 3.12 and 3.13,
+    /// The lowest owner that is not a Python frame: `FRAME_OWNED_BY_CSTACK` of 3.12 and 3.13,
     /// `FRAME_OWNED_BY_INTERPRETER` of 3.14 and later. 3.11 has none.
     pub const OWNER_SHIM: u8 = 3;
 
-    /// How many bytes of a frame hold all its fields that are named here.
+    /// Number of bytes of a frame that cover all fields named here.
     #[must_use]
     pub fn frame_bytes(&self) -> u32 {
         let instruction = match self.instruction {
@@ -120,27 +121,27 @@ impl FrameLayout {
     }
 }
 
-/// How a frame says which instruction it executes.
+/// How a frame stores the instruction it executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InstructionPointer {
-    /// `int f_lasti` (3.8 - 3.10): times `scale` it is the offset in bytes; -1: not begun.
+    /// `int f_lasti` (3.8 - 3.10): times `scale` it is the byte offset; -1: not started.
     Index {
-        /// In the frame.
+        /// Offset in the frame.
         offset: u32,
-        /// Bytes: 1, and 2 in 3.10.
+        /// Bytes per unit: 1, and 2 in 3.10.
         scale: u32,
     },
     /// `prev_instr` (3.11, 3.12) or `instr_ptr` (3.13 and later): an address in the code's
-    /// instructions, or in a thread's copy of them; before their start: not begun.
+    /// instructions, or in a thread-local copy of them; before their start: not started.
     Pointer {
-        /// In the frame.
+        /// Offset in the frame.
         offset: u32,
     },
 }
 
-/// Which thread state holds the global interpreter lock: the pointer at `holder` in what the pointer at
-/// `pointer` in `PyInterpreterState` points to. It stays when the lock is given back.
+/// The thread state that holds the GIL: the pointer at `holder` in the structure that the pointer
+/// at `pointer` in `PyInterpreterState` points to. It is not cleared when the GIL is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GilHolder {
     /// In `PyInterpreterState`: `ceval.gil`.

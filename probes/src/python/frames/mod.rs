@@ -1,7 +1,7 @@
 //! The Python stack of a thread.
 //!
-//! Owns where it lies in memory ([`FrameLayout`], by version) and how it is walked in a process that
-//! may be running meanwhile. What the frames' code objects say is not known here.
+//! Owns its layout in memory ([`FrameLayout`], by version) and how it is walked in a process that
+//! may keep running. Decoding the frames' code objects is done elsewhere.
 
 mod layout;
 mod threads;

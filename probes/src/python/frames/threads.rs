@@ -6,15 +6,15 @@ use crate::memory::MemoryError;
 use crate::memory::MemoryReader;
 use crate::python::layout::CollectorLayout;
 
-/// More interpreters or threads than this are a list that changed while it was walked.
+/// Maximum number of interpreters or threads; a longer list changed while it was walked.
 const MOST: usize = 100_000;
 
-/// The thread state that holds the global interpreter lock, or, from 3.12 on, held it last in the
-/// newest interpreter. `runtime` is the address of `_PyRuntime`. `None`: nobody holds it, or the build
-/// is free-threaded.
+/// The thread state that holds the GIL or, from 3.12 on, the last that held it in the newest
+/// interpreter. `runtime` is the address of `_PyRuntime`. `None`: the GIL is free, or the build is
+/// free-threaded.
 ///
 /// # Errors
-/// When something on the way cannot be read.
+/// If something on the way cannot be read.
 pub fn current_thread<M: Memory + ?Sized>(
     memory: &M,
     runtime: u64,
@@ -38,10 +38,10 @@ pub fn current_thread<M: Memory + ?Sized>(
 }
 
 /// The thread state of the thread for which `pthread_self` returns `thread_id`, in any interpreter.
-/// `None`: it has none.
+/// `None` if it has none.
 ///
 /// # Errors
-/// When something on the way cannot be read.
+/// If something on the way cannot be read.
 pub fn thread_by_id<M: Memory + ?Sized>(
     memory: &M,
     runtime: u64,

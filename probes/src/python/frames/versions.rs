@@ -1,8 +1,8 @@
-//! Which version has which frame layout, as data.
+//! The frame layout of each version, as data.
 //!
 //! Sources: the headers of each version, measured with `offsetof` (3.8.18, 3.9.18, 3.10.13, 3.11.7,
-//! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and compared with running
-//! interpreters by `tests/frames.rs`. What `_Py_DebugOffsets` says counts more than the table.
+//! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and
+//! compared with running interpreters by `tests/frames.rs`. `_Py_DebugOffsets` overrides the table.
 
 use super::layout::FrameLayout;
 use super::layout::GilHolder;
@@ -12,13 +12,13 @@ use crate::python::debug_offsets::FrameOffsets;
 use crate::python::line_table::LineTableFormat;
 use crate::python::version::PythonVersion;
 
-/// The layout of a version; `None` where it is not known.
+/// The layout of a version; `None` if unknown.
 pub(crate) fn frame_layout(
     version: &PythonVersion,
     debug: Option<&DebugOffsets>,
 ) -> Option<FrameLayout> {
     match (version.minor, debug) {
-        (13..=15, Some(debug)) => said(version.minor, debug),
+        (13..=15, Some(debug)) => from_debug_offsets(version.minor, debug),
         (8..=10, None) => by_table(version.minor),
         (11, None) => Some(eleven()),
         (12, None) => Some(twelve()),
@@ -95,7 +95,7 @@ fn eleven() -> FrameLayout {
     }
 }
 
-/// 3.12, without the fields of `str` that went with `wstr`.
+/// 3.12, which dropped the fields of `str` that came with `wstr`.
 fn twelve() -> FrameLayout {
     FrameLayout {
         runtime_tstate_current: None,
@@ -136,13 +136,14 @@ fn twelve() -> FrameLayout {
     }
 }
 
-/// 3.13 - 3.15: what the build says of itself, and what follows from it.
-fn said(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
+/// 3.13 - 3.15: from the build's own `_Py_DebugOffsets`.
+fn from_debug_offsets(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
     let frames = debug.frames?;
     let copies = frames.tlbc;
     Some(FrameLayout {
         runtime_tstate_current: None,
-        // The lock of a free-threaded build is usually off, and its last holder then nobody.
+        // The GIL of a free-threaded build is usually disabled; its last holder is then
+        // meaningless.
         interpreter_gil: (!debug.free_threaded).then_some(frames.gil),
         interpreter_threads_head: frames.threads_head,
         tstate_next: frames.tstate_next,
@@ -183,15 +184,15 @@ fn said(minor: u8, debug: &DebugOffsets) -> Option<FrameLayout> {
     })
 }
 
-/// `co_version` comes that much after `co_firstlineno` (3.12 - 3.15).
+/// Distance of `co_version` from `co_firstlineno` (3.12 - 3.15).
 const CODE_VERSION: u32 = 24;
 
-/// `utf8_length` and `utf8`, by which `PyCompactUnicodeObject` is longer than `PyASCIIObject` from 3.12
-/// on.
+/// `utf8_length` and `utf8`, by which `PyCompactUnicodeObject` is longer than `PyASCIIObject` from
+/// 3.12 on.
 const UTF8_FIELDS: u32 = 16;
 
-/// `_co_firsttraceable` and its padding, and `co_extra`, come just before the array of copies, or, where
-/// there is none, before the code (3.13 - 3.15).
+/// `_co_firsttraceable` with its padding and `co_extra` come just before the array of thread-local
+/// copies or, without that, before the code (3.13 - 3.15).
 fn first_traceable(frames: &FrameOffsets) -> Option<u32> {
     let end = frames.tlbc.map_or(frames.code_bytes, |(_, array)| array);
     end.checked_sub(16)

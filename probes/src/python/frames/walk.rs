@@ -1,4 +1,4 @@
-//! From a thread state along its frames.
+//! Walks from a thread state along its frames.
 
 use super::layout::FrameLayout;
 use super::layout::InstructionPointer;
@@ -11,21 +11,21 @@ use crate::memory::MemoryReader;
 pub struct WalkedFrame {
     /// Address of its code object.
     pub code: u64,
-    /// Offset in the code, in bytes, of the instruction that it executes; `None` before the first.
+    /// Byte offset in the code of the instruction that it executes; `None` before the first.
     pub byte_offset: Option<u32>,
 }
 
-/// Entries from C between two Python frames are rarely more than one; memory that changes while it is
-/// walked may lead in circles. So many steps, besides the frames themselves, are enough.
+/// Number of steps allowed in addition to the frames themselves. More than one entry from C between
+/// two Python frames is rare; memory that changes during the walk may contain cycles.
 const EXTRA_STEPS: usize = 64;
 
-/// The Python frames of a thread, innermost first and `depth` at most: those that `sys._getframe()` in
+/// The Python frames of a thread, innermost first, at most `depth`: those that `sys._getframe()` in
 /// that thread would show. `tstate` is the address of its `PyThreadState`.
 ///
-/// The answer is exact while the thread stands still. Otherwise it may be wrong, or an error.
+/// The result is exact while the thread is stopped. Otherwise it may be wrong, or an error.
 ///
 /// # Errors
-/// When something on the way cannot be read.
+/// If something on the way cannot be read.
 pub fn walk<M: Memory + ?Sized>(
     memory: &M,
     tstate: u64,
@@ -58,7 +58,7 @@ fn innermost<M: Memory + ?Sized>(
     }
 }
 
-/// The frame at that address if Python shows it.
+/// The frame at that address, if Python would show it.
 fn visible<M: Memory + ?Sized>(
     reader: &MemoryReader<'_, M>,
     frame: u64,
@@ -85,7 +85,7 @@ fn visible<M: Memory + ?Sized>(
     }))
 }
 
-/// In bytes from the start of the code; negative before the first instruction.
+/// Byte offset from the start of the code; negative before the first instruction.
 fn instruction_offset<M: Memory + ?Sized>(
     reader: &MemoryReader<'_, M>,
     frame: u64,
@@ -105,7 +105,7 @@ fn instruction_offset<M: Memory + ?Sized>(
     }
 }
 
-/// Where the instructions start that the frame executes.
+/// Start of the instructions that the frame executes.
 fn instructions<M: Memory + ?Sized>(
     reader: &MemoryReader<'_, M>,
     frame: u64,
@@ -126,7 +126,7 @@ fn instructions<M: Memory + ?Sized>(
     }
 }
 
-/// In `_PyCodeArray`: the pointers, after their number (pycore_code.h, 3.14).
+/// In `_PyCodeArray`: the pointers, after their count (pycore_code.h, 3.14).
 const TLBC_ENTRIES: u32 = 8;
 
 /// `_PyFrame_IsIncomplete` (pycore_frame.h, pycore_interpframe.h): the frame is being set up.

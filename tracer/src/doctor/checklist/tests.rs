@@ -186,7 +186,7 @@ fn interpreters() -> FoundInterpreters {
                 "/opt/odd/python3",
                 &["conda"],
                 &[],
-                Err("holds CPython 3.7; gctrace knows 3.8 to 3.15".into()),
+                Err("contains CPython 3.7; gctrace supports 3.8 to 3.15".into()),
             ),
         ],
         hidden_processes: 0,
@@ -280,7 +280,7 @@ fn missing_counters_are_named_and_do_not_stop_a_recording() {
     };
     let (verdict, text) = value(vec![(Counter::Cycles, Err(CounterError::NoUnit))]);
     assert_eq!(verdict, CheckStatus::Note);
-    assert!(text.starts_with("none: the kernel sees no"), "{text}");
+    assert!(text.starts_with("none: no hardware PMU"), "{text}");
     let (verdict, text) = value(vec![
         (Counter::Cycles, Ok(())),
         (

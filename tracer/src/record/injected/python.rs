@@ -106,7 +106,7 @@ impl PythonRing {
                 enabled: Some(enabled),
                 thresholds,
             }))),
-            From::PauseBegin {
+            From::PauseStart {
                 at_ns,
                 tid,
                 generation,

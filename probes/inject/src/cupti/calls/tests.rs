@@ -90,7 +90,8 @@ fn another_thread_with_the_same_id_is_not_within() {
 }
 
 proptest! {
-    /// Calls of several threads, some with calls within, cut into flushes anywhere and mixed up a little.
+    /// Calls of several threads, some nested, split into flushes at any point and shuffled a
+    /// little.
     #[test]
     fn each_outermost_call_is_kept_once(
         shape in prop::collection::vec((0..3_u32, 0..3_u64, any::<bool>()), 1..60),
@@ -121,7 +122,7 @@ proptest! {
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut % (calls.len() + 1)).collect();
         cuts.sort_unstable();
         cuts.dedup();
-        // Fewer flushes than a call is held for.
+        // Fewer flushes than a call is held back for.
         cuts.truncate(TURNS as usize - 1);
         let (mut outermost, mut kept, mut from) = (OutermostFilter::default(), Vec::new(), 0);
         for cut in cuts {

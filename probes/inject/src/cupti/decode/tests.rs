@@ -23,7 +23,7 @@ fn a_kernel_by_its_documented_offsets() {
         (104, &0x7f00_u64.to_ne_bytes()),
         (156, &5_u32.to_ne_bytes()),
     ];
-    // Sizes of 11.8, 12.4, 13.0, and one to come; the shortest that has all fields.
+    // Sizes of 11.8, 12.4, 13.0, and a future one; the shortest that has all fields.
     for bytes in [200, 208, 216, 400, 160] {
         let expected = DeviceActivity {
             span: CuptiSpan {
@@ -76,12 +76,12 @@ fn needed(kind: u32) -> Option<usize> {
 }
 
 proptest! {
-    /// Whatever the bytes and however many: nothing beyond them is read (the slice would panic), and what is decoded
-    /// depends on the prefix alone.
+    /// Whatever the bytes and their number: nothing beyond them is read (the slice would panic),
+    /// and the result depends on the prefix alone.
     #[test]
     fn any_bytes_of_any_length(kind in 0..60_u32, mut bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        if let Some(begin) = bytes.get_mut(..4) {
-            begin.copy_from_slice(&kind.to_ne_bytes());
+        if let Some(start) = bytes.get_mut(..4) {
+            start.copy_from_slice(&kind.to_ne_bytes());
         }
         let decoded = decode(&bytes);
         let is_whole = needed(kind).is_some_and(|needed| bytes.len() >= needed);

@@ -14,7 +14,7 @@ fn ring_events(ring: &mut PythonRing, frames: &mut FrameTree, records: &[Raw]) -
 }
 
 fn begin(at_ns: u64, tid: u32) -> Raw {
-    Raw::PauseBegin {
+    Raw::PauseStart {
         at_ns,
         tid,
         generation: 2,

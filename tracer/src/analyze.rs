@@ -8,11 +8,11 @@ mod progress;
 use crate::args::AnalyzeConfig;
 use crate::args::OutputFormat;
 use crate::files::write_export;
-use crate::hints;
 use crate::launch::Invoker;
 use crate::print;
 use crate::render;
 use crate::render::Style;
+use crate::text;
 use anyhow::Context;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
@@ -68,7 +68,7 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
         return Err(all_failed(failures));
     }
     for error in &failures {
-        print::message(hints::chain(error));
+        print::message(text::chain(error));
     }
     let code = match failures.is_empty() {
         true => 0,
@@ -81,7 +81,7 @@ pub(crate) fn read_all(traces: &[PathBuf]) -> anyhow::Result<(Analysis, u8)> {
 fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     let last = failures.pop();
     for error in failures {
-        print::message(hints::chain(&error));
+        print::message(text::chain(&error));
     }
     last.unwrap_or_else(|| anyhow::anyhow!("no trace was named: gctrace analyze trace.json"))
 }

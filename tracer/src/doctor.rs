@@ -39,7 +39,7 @@ fn named(examiner: &InterpreterExaminer, pythons: &[InterpreterArg]) -> (String,
             Ok(found) => texts.extend(found.iter().map(explain::resolution)),
             Err(error) => {
                 works = false;
-                let text = crate::hints::chain(&error);
+                let text = crate::text::chain(&error);
                 texts.push(format!("{}\n", clean::line(&text)));
             }
         }

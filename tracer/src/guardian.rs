@@ -9,8 +9,10 @@
 mod held_map;
 mod terminal;
 
+pub(crate) use terminal::LEAVE;
 pub(crate) use terminal::TerminalGuardian;
 pub(crate) use terminal::guard as guard_terminal;
+pub(crate) use terminal::raw;
 
 use crate::guardian::held_map::HeldMap;
 use nix::errno::Errno;

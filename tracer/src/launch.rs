@@ -316,7 +316,7 @@ fn has_execute_bit(path: &Path) -> bool {
 
 /// Quoted for a shell where needed.
 fn shell_word(word: &OsStr) -> String {
-    crate::hints::shell_line(std::slice::from_ref(&word))
+    crate::text::shell_line(std::slice::from_ref(&word))
 }
 
 /// The running command.

@@ -20,6 +20,7 @@ mod print;
 mod privileges;
 mod record;
 mod render;
+mod text;
 mod top;
 mod variables;
 
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match privileges::keep_what_is_needed().and_then(|()| run(action)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            print::message(hints::chain(&error));
+            print::message(text::chain(&error));
             if let Some(hint) = hints::hint(&error) {
                 print::lines(&hint);
             }

@@ -14,7 +14,7 @@ pub(crate) use facts::Lockdown;
 pub(crate) use facts::PrivilegeFacts;
 pub(crate) use facts::in_foreign_user_namespace;
 
-use crate::hints::shell_line;
+use crate::text::shell_line;
 use std::ffi::OsStr;
 use std::fmt;
 

@@ -50,6 +50,7 @@ use crate::record::injected::InjectedProcesses;
 use crate::record::loaded_probes::LoadedProbes;
 use crate::record::mode::CollectionSource;
 use crate::record::nvml::GpuSampling;
+pub(crate) use crate::record::output::RecordObserver;
 use crate::record::output::RecordOutput;
 use crate::record::permission::AttachError;
 use crate::record::probe_cost::MeasuredCost;
@@ -59,7 +60,6 @@ pub(crate) use crate::record::shutdown::RecordingLosses;
 pub(crate) use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use crate::record::watch::ProbeWatch;
-use crate::top::LiveHandle;
 use anyhow::Context as _;
 use gctrace_event::TraceHeader;
 use nix::poll::PollFd;
@@ -97,8 +97,8 @@ pub(crate) enum EndReason {
 
 /// What is added to a recording that is shown while it runs.
 pub(crate) trait LiveObserver {
-    /// The recording is about to begin; nothing was touched. Who is told of everything in it.
-    fn begins(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>>;
+    /// The recording is about to start; nothing was touched. Returns what gets its records.
+    fn starts(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<dyn RecordObserver>>;
 
     /// Where the command is to read from and write to.
     fn redirect(&mut self, launch: &mut LaunchPlan, invoker: &Invoker) -> anyhow::Result<()>;
@@ -199,7 +199,7 @@ impl Recording {
             opened.counting.describe(&mut header);
         }
         let live = match &mut audience {
-            Some(audience) => Some(audience.begins(&header)?),
+            Some(audience) => Some(audience.starts(&header)?),
             None => None,
         };
         let is_shown = live.is_some();
@@ -296,7 +296,7 @@ impl Recording {
         match self.new_trace.take().map(NewTrace::keep) {
             Some(Ok(Some(old))) => tracing::info!("the trace before is {}", old.display()),
             Some(Err(error)) => {
-                let error = crate::hints::chain(&error.into());
+                let error = crate::text::chain(&error.into());
                 let message = format!("the trace keeps its temporary name: {error}");
                 tracing::warn!("{message}");
                 self.trace.note(&message);

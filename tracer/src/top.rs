@@ -15,15 +15,12 @@ mod resources;
 mod view;
 
 pub(crate) use live_handle::LiveHandle;
-pub(crate) use view::LEAVE;
-pub(crate) use view::raw;
 
 use crate::args::DisplayChoice;
 use crate::args::RecordConfig;
 use crate::args::RecordTarget;
 use crate::args::TopConfig;
 use crate::args::Verbosity;
-use crate::hints::shell_line;
 use crate::launch::CommandEnd;
 use crate::launch::Invoker;
 use crate::launch::LaunchPlan;
@@ -32,7 +29,9 @@ use crate::print;
 use crate::record::CommandSupervisor;
 use crate::record::EndReason;
 use crate::record::LiveObserver;
+use crate::record::RecordObserver;
 use crate::record::Recording;
+use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;
 use crate::top::output::CommandOutput;
@@ -119,7 +118,7 @@ struct LiveSetup<'a> {
 }
 
 impl LiveObserver for LiveSetup<'_> {
-    fn begins(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
+    fn starts(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<dyn RecordObserver>> {
         let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));
         if let Some(address) = self.config.listen {

@@ -30,7 +30,7 @@ pub(crate) fn create_command_output(
         if let Some(word) = existing::named_by_command(path, command) {
             return Err(FileFailure::Refused(format!(
                 "the command names this file too ({}); name another one for its output",
-                crate::hints::shell_line(&[word])
+                crate::text::shell_line(&[word])
             )));
         }
         if matches!(existing::look(path)?, ExistingFile::Content)

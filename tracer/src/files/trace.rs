@@ -129,7 +129,7 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
     if let Some(word) = existing::named_by_command(path, command) {
         return Err(FileFailure::Refused(format!(
             "the command names this file too ({}); give the trace another name",
-            crate::hints::shell_line(&[word])
+            crate::text::shell_line(&[word])
         )));
     }
     let found = existing::look(path)?;

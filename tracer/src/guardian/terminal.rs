@@ -13,8 +13,6 @@ use super::detach_with;
 use super::live_unnoticed;
 use super::wait_for_end;
 use crate::print;
-use crate::top::LEAVE;
-use crate::top::raw;
 use nix::sys::termios;
 use nix::sys::termios::SetArg;
 use nix::sys::termios::Termios;
@@ -36,6 +34,10 @@ use std::process::Stdio;
 const READY: u8 = b'!';
 /// Where the guardian finds the terminal: where that of held programs finds its map.
 const TERMINAL_DESCRIPTOR: i32 = MAP_DESCRIPTOR;
+
+/// Leaves the alternate screen, shows the cursor, switches mouse reports off. What terminals do not know they ignore.
+/// CAN (0x18) first: it ends a sequence that was cut.
+pub(crate) const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// gctrace's handle. Dropped without [`TerminalGuardian::dismiss`], the guardian acts.
 #[derive(Debug)]
@@ -106,4 +108,11 @@ fn give_back(mut terminal: &File, before: &Termios) -> io::Result<()> {
 fn same(a: &Termios, b: &Termios) -> bool {
     let flags = |mode: &Termios| (mode.input_flags, mode.output_flags, mode.local_flags);
     flags(a) == flags(b)
+}
+
+/// The mode in which every key comes at once and as it is.
+pub(crate) fn raw(mode: &Termios) -> Termios {
+    let mut raw = mode.clone();
+    nix::sys::termios::cfmakeraw(&mut raw);
+    raw
 }

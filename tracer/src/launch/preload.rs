@@ -127,7 +127,7 @@ impl LibraryError {
                     .into_iter()
                     .chain([path.as_os_str(), OsStr::new(&target)])
                     .collect();
-                let install = crate::hints::shell_line(&words);
+                let install = crate::text::shell_line(&words);
                 if path == Path::new(&target) {
                     format!(
                         "Only root should be able to write it:\n    sudo chown root:root {target} && sudo chmod 755 {target}"

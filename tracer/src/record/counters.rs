@@ -189,7 +189,7 @@ impl CounterRecording {
             Ok(value) => Some(value),
             Err(error) => {
                 if !std::mem::replace(&mut self.warned, true) {
-                    let message = crate::hints::chain(&error.into());
+                    let message = crate::text::chain(&error.into());
                     tracing::warn!("counters of whole processes are incomplete: {message}");
                 }
                 None

@@ -246,7 +246,7 @@ impl CudaProbes {
         };
         match programs.poll() {
             Ok(events) => self.polled.extend(events),
-            Err(error) => self.warnings.push(crate::hints::chain(&error.into())),
+            Err(error) => self.warnings.push(crate::text::chain(&error.into())),
         }
     }
 

@@ -4,7 +4,6 @@
 //! nothing of BPF and of `/proc`.
 
 use crate::files::NewTrace;
-use crate::top::LiveHandle;
 use gctrace_event::GcSettings;
 use gctrace_event::Note;
 use gctrace_event::OmittedPauses;
@@ -24,11 +23,17 @@ use std::time::Instant;
 /// What is flushed survives a killed gctrace; this is the most that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
+/// What gets each record of a recording while it runs.
+pub(crate) trait RecordObserver: Send + Sync {
+    /// Takes a record, on the thread that records: returns within microseconds.
+    fn observe(&self, record: &Record);
+}
+
 /// Where records go.
 pub(crate) struct RecordOutput {
     trace: Option<OpenTrace>,
-    /// Whoever is shown the figures as they grow.
-    live: Option<Arc<LiveHandle>>,
+    /// Gets every record, whether or not the trace can be written.
+    observer: Option<Arc<dyn RecordObserver>>,
     failure: Option<WriteError>,
     /// Records since then.
     unwritten: u64,
@@ -58,18 +63,18 @@ pub(crate) struct OutputTotals {
 }
 
 impl RecordOutput {
-    /// Begins the trace, if there is to be one, and tells `live` as well.
+    /// Starts the trace, if there is to be one. `observer` gets the same records.
     pub(crate) fn begin(
         trace: Option<&NewTrace>,
         header: &TraceHeader,
-        live: Option<Arc<LiveHandle>>,
+        observer: Option<Arc<dyn RecordObserver>>,
     ) -> Result<Self, WriteError> {
         let trace = trace
             .map(|trace| OpenTrace::begin(trace, header))
             .transpose()?;
         Ok(Self {
             trace,
-            live,
+            observer,
             failure: None,
             unwritten: 0,
             min_pause_ns: header.min_pause_ns,
@@ -80,8 +85,8 @@ impl RecordOutput {
 
     /// Writes one record. A failure ends the writing and is kept for [`RecordOutput::failure`].
     pub(crate) fn write(&mut self, record: &Record) {
-        if let Some(live) = &self.live {
-            live.live().record(record);
+        if let Some(observer) = &self.observer {
+            observer.observe(record);
         }
         if self.failure.is_some() {
             self.unwritten += 1;

@@ -8,11 +8,6 @@
 //! Nothing here can be outrun by a pid that comes again: an entry of the table of recorded processes goes with
 //! its process, and is made before the kernel is asked.
 
-use crate::privileges::has_more_rights_than_its_user;
-use crate::record::clock;
-use crate::record::examination::Unexamined;
-use crate::record::trace::RecordingTrace;
-use crate::record::watch::ProbeWatch;
 use gctrace_probes::proc_status;
 use nix::unistd::Uid;
 use nix::unistd::User;
@@ -69,38 +64,6 @@ pub(crate) enum AttachError {
     /// The user of gctrace may not inspect it.
     #[error(transparent)]
     Forbidden(#[from] AttachRefusal),
-}
-
-impl ProbeWatch {
-    /// What the BPF programs could not tell of this kernel, or of a user namespace.
-    pub(super) fn is_foreign(&self, pid: u32) -> bool {
-        has_more_rights_than_its_user() && check(pid).is_err()
-    }
-
-    /// A recorded process executed a program that the user of gctrace may not inspect.
-    pub(super) fn became_foreign(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
-        self.session.unfollow(pid);
-        self.ended(trace, pid, at_ns);
-        if let Err(forbidden) = check(pid) {
-            self.forbidden(trace, &forbidden);
-        } else {
-            trace.examination.unexamined(pid, Unexamined::Forbidden);
-        }
-        trace.examination.ended(pid);
-        self.processes.forget(pid, &mut trace.output);
-    }
-
-    /// Says of a process that it is not recorded, in the trace too.
-    pub(crate) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
-        trace
-            .examination
-            .unexamined(forbidden.pid, Unexamined::Forbidden);
-        let message = format!("{forbidden}: it is not recorded");
-        tracing::warn!("{message}");
-        trace
-            .output
-            .note(Some(forbidden.pid), clock::monotonic_ns(), message);
-    }
 }
 
 #[cfg(test)]

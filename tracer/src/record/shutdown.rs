@@ -168,7 +168,7 @@ pub(crate) fn finish(
     }
     let mut sentences = vec![first];
     sentences.extend(path.map(|path| {
-        let path = crate::hints::shell_line(&[path]);
+        let path = crate::text::shell_line(&[path]);
         format!("gctrace analyze {path}")
     }));
     Ok(Outcome {

@@ -2,6 +2,8 @@
 //!
 //! Owns what is known by probes between their events. When to poll and when to end is `record.rs`.
 
+mod foreign;
+
 use crate::launch::LaunchPlan;
 use crate::launch::RunningCommand;
 use crate::privileges::has_more_rights_than_its_user;
@@ -189,7 +191,7 @@ impl ProbeWatch {
 
     /// Something is not recorded that could be: said once, here and in the trace.
     pub(crate) fn degraded(&mut self, trace: &mut RecordingTrace, error: gctrace_ebpf::Error) {
-        let message = crate::hints::chain(&error.into());
+        let message = crate::text::chain(&error.into());
         tracing::warn!("{message}");
         trace.output.note(None, clock::monotonic_ns(), message);
     }

@@ -1,8 +1,10 @@
 //! What the thread that records and those that show have in common.
 
+use crate::record::RecordObserver;
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::Snapshot;
 use gctrace_analysis::live::SnapshotRequest;
+use gctrace_event::Record;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
@@ -79,6 +81,12 @@ impl LiveHandle {
     /// Nothing comes any more.
     pub(crate) fn end(&self, sentences: Vec<String>) {
         *locked(&self.phase) = LivePhase::Ended(sentences);
+    }
+}
+
+impl RecordObserver for LiveHandle {
+    fn observe(&self, record: &Record) {
+        self.live().record(record);
     }
 }
 

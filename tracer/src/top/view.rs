@@ -17,9 +17,7 @@ mod terminal_device;
 pub(super) mod text;
 mod theme;
 
-pub(crate) use terminal::LEAVE;
 pub(crate) use terminal::Prepared;
-pub(crate) use terminal::raw;
 
 use self::screen::ViewScreen;
 use self::terminal::Terminal;

@@ -49,7 +49,7 @@ pub(super) fn run(
     let allocations = match AllocationPrograms::load(shared, stack_depth) {
         Ok(allocations) => allocations,
         Err(error) => {
-            let why = crate::hints::chain(&error.into());
+            let why = crate::text::chain(&error.into());
             let _ = messages.send(WindowMessage::Note(
                 None,
                 format!("allocations are not counted: {why}"),
@@ -154,7 +154,7 @@ impl WindowWorker<'_> {
             self.next = index + 1;
             let pid = watched.pid;
             if let Err(error) = watched.window(&mut self.allocations) {
-                let why = crate::hints::chain(&error.into());
+                let why = crate::text::chain(&error.into());
                 // A process that has ended is no news.
                 if Path::new(&format!("/proc/{pid}/maps")).exists() {
                     self.note(

@@ -10,10 +10,10 @@ use crate::args::CudaMode;
 use crate::args::RecordConfig;
 use crate::args::RecordMode;
 use crate::args::RecordTarget;
-use crate::hints::shell_line;
 use crate::launch::LibraryError;
 use crate::launch::PreloadObstacle;
 use crate::privileges::PrivilegeError;
+use crate::text::shell_line;
 use gctrace_ring::InjectOptions;
 
 /// Why what was asked for is not possible.

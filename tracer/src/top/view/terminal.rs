@@ -4,7 +4,9 @@
 //! killed ([`crate::guardian::TerminalGuardian`]).
 
 use super::terminal_device::TerminalDevice;
+use crate::guardian::LEAVE;
 use crate::guardian::TerminalGuardian;
+use crate::guardian::raw;
 use nix::sys::termios::Termios;
 use std::io;
 use std::io::Write;
@@ -22,8 +24,6 @@ use std::time::Instant;
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
 /// Presses and the wheel (1000), with coordinates in decimal (1006).
 const MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
-/// Undoes both. What terminals do not know they ignore. CAN (0x18) first: it ends a sequence that was cut.
-pub(crate) const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
 /// So long a terminal may take to listen to [`LEAVE`].
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
@@ -159,13 +159,6 @@ pub(crate) fn give_back_now() {
 
 fn locked() -> std::sync::MutexGuard<'static, Option<SavedTerminal>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The mode in which every key comes at once and as it is.
-pub(crate) fn raw(mode: &Termios) -> Termios {
-    let mut raw = mode.clone();
-    nix::sys::termios::cfmakeraw(&mut raw);
-    raw
 }
 
 /// The Linux console and terminals of glass and steel have none.

@@ -1,0 +1,46 @@
+//! Processes that the user of gctrace may not inspect: not recorded, and the trace states it.
+
+use super::ProbeWatch;
+use crate::privileges::has_more_rights_than_its_user;
+use crate::record::clock;
+use crate::record::examination::Unexamined;
+use crate::record::permission::AttachRefusal;
+use crate::record::permission::check;
+use crate::record::trace::RecordingTrace;
+
+impl ProbeWatch {
+    /// What the BPF programs could not tell of this kernel, or of a user namespace.
+    pub(in crate::record) fn is_foreign(&self, pid: u32) -> bool {
+        has_more_rights_than_its_user() && check(pid).is_err()
+    }
+
+    /// A recorded process executed a program that the user of gctrace may not inspect.
+    pub(in crate::record) fn became_foreign(
+        &mut self,
+        trace: &mut RecordingTrace,
+        pid: u32,
+        at_ns: u64,
+    ) {
+        self.session.unfollow(pid);
+        self.ended(trace, pid, at_ns);
+        if let Err(forbidden) = check(pid) {
+            self.forbidden(trace, &forbidden);
+        } else {
+            trace.examination.unexamined(pid, Unexamined::Forbidden);
+        }
+        trace.examination.ended(pid);
+        self.processes.forget(pid, &mut trace.output);
+    }
+
+    /// Says of a process that it is not recorded, in the trace too.
+    pub(crate) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
+        trace
+            .examination
+            .unexamined(forbidden.pid, Unexamined::Forbidden);
+        let message = format!("{forbidden}: it is not recorded");
+        tracing::warn!("{message}");
+        trace
+            .output
+            .note(Some(forbidden.pid), clock::monotonic_ns(), message);
+    }
+}

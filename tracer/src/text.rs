@@ -1,0 +1,56 @@
+//! Commands and errors as text of one line.
+
+use std::ffi::OsStr;
+
+/// An error and its causes in one line, each stated once: many errors name their cause themselves.
+pub(crate) fn chain(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |text, cause| {
+        let cause = cause.to_string();
+        match text {
+            text if text == cause || text.contains(&format!(": {cause}")) => text,
+            text if text.is_empty() => cause,
+            text => format!("{text}: {cause}"),
+        }
+    })
+}
+
+/// Words as one line for a POSIX shell, quoted where needed.
+pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
+    let quoted = words.iter().map(|word| {
+        let text = word.as_ref().to_string_lossy();
+        shlex::try_quote(&text).map_or_else(|_| text.to_string(), |quoted| quoted.into_owned())
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::WithTimeout as _;
+    use anyhow::Context;
+    use std::io;
+
+    #[test]
+    fn words_survive_a_shell() {
+        let words = ["a b", "it's", "$HOME", "", "plain", "*", "a\"b\\"];
+        let script = format!("printf '%s\\n' {}", shell_line(&words));
+        let output = std::process::Command::new("sh")
+            .arg("-c")
+            .arg(script)
+            .output_in_time()
+            .expect("sh");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            words.join("\n") + "\n"
+        );
+    }
+
+    #[test]
+    fn causes_are_stated_once() {
+        let error = Err::<(), _>(io::Error::other("no")).context("cannot read x: no");
+        let error = error.context("while looking").expect_err("an error");
+        assert_eq!(chain(&error), "while looking: cannot read x: no");
+        let error = Err::<(), _>(io::Error::other("no")).context("cannot read x");
+        assert_eq!(chain(&error.expect_err("an error")), "cannot read x: no");
+    }
+}

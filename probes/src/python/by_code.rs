@@ -10,7 +10,7 @@ use super::points::points;
 use crate::code::CodeGraph;
 use crate::elf::ElfImage;
 use crate::placement::decode;
-use crate::resolution::CollectorKind;
+use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
 use iced_x86::Mnemonic;
 use iced_x86::OpKind;

@@ -4,7 +4,7 @@ use super::debug_offsets::DebugOffsets;
 use super::version;
 use super::version::PythonVersion;
 use crate::elf::ElfImage;
-use crate::resolution::CollectorKind;
+use crate::python::version::CollectorKind;
 
 /// The interpreter in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use super::debug_offsets::DebugOffsets;
 use super::version::PythonVersion;
-use crate::resolution::CollectorKind;
+use crate::python::version::CollectorKind;
 use serde::Deserialize;
 use serde::Serialize;
 

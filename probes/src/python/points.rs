@@ -7,7 +7,7 @@ use crate::elf::ElfImage;
 use crate::placement;
 use crate::placement::Placement;
 use crate::placement::PreservedState;
-use crate::resolution::CollectorKind;
+use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
 use crate::resolution::ProbePointKind;
 use std::ops::Range;

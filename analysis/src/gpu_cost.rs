@@ -58,16 +58,16 @@ pub(crate) fn idle(work: &GpuWorkReport) -> Option<GpuIdle> {
 fn classes(host: &HostTime) -> [(&'static str, u64); 6] {
     [
         ("was launching late", host.launching_late_ns),
-        ("waited in synchronising calls", host.synchronising_ns),
+        ("was in synchronizing calls", host.synchronising_ns),
         (
-            "was in calls that copy or reserve memory",
+            "was in calls that copy or allocate memory",
             host.copy_or_allocation_ns,
         ),
         ("waited for data", host.waiting_for_data_ns),
         (
-            "had launched already (latency, or streams that wait for each other)",
+            "had already launched (launch latency, or streams waiting for each other)",
             host.launch_under_way_ns,
         ),
-        ("did what the trace does not tell", host.unknown_ns),
+        ("did something that is not in the trace", host.unknown_ns),
     ]
 }

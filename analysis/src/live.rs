@@ -202,16 +202,16 @@ impl Live {
         self.processes.describe(process);
         self.last_ns = process.since_ns;
         if self.processes.are_too_many() {
-            let message = "More processes than can be shown at once: those that were silent longest are \
-                           counted in the totals only.";
+            let message = "Too many processes to show: the least recently active ones are counted \
+                           in the totals only.";
             self.notes.add(self.last_ns, None, message);
         }
     }
 
     fn frame(&mut self, frame: &gctrace_event::Frame) {
         if self.places.add(frame) {
-            let message = "More lines of Python than are kept: new ones are not named here. A trace \
-                           (--record FILE) has all of them.";
+            let message = "Too many Python lines to keep: new ones are not listed here. A trace \
+                           (--record FILE) contains all of them.";
             self.notes.add(self.last_ns, None, message);
         }
     }

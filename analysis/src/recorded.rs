@@ -14,9 +14,12 @@ const DIGITS: u8 = 2;
 
 /// What is not seen in-process.
 const NOT_IN_PROCESS: [&str; 3] = [
-    "Why a collection ran: CPython tells its callbacks the generation and what was freed, not the reason.",
-    "Collections before the library is in place, the first milliseconds of a program, and the last ones at its end.",
-    "Programs into which no library can be loaded: statically linked ones, and those with other rights than their user's.",
+    "Why a collection ran: CPython passes the generation and counts to its callbacks, not the \
+     reason.",
+    "Collections before the library is loaded, in the first milliseconds of a program, and the \
+     last ones at shutdown.",
+    "Programs into which no library can be preloaded: statically linked ones, and those with \
+     privileges that their user lacks (setuid, capabilities).",
 ];
 
 /// Pauses by source.

@@ -182,7 +182,7 @@ fn steps_of_the_profiler() {
         let missing = steps.with_full.missing.as_deref();
         assert_eq!(
             missing,
-            Some("the trace does not tell whether the collector ran")
+            Some("whether the collector ran is not in the trace")
         );
     }
 }

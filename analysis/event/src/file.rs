@@ -39,8 +39,8 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub enum WriteError {
     /// No space, or a quota.
     #[error(
-        "{}: no space left on the disk{}; {}. Free some space, or record elsewhere: \
-         gctrace -o /OTHER/DISK/trace.json.gz -- COMMAND",
+        "{}: no space left on the disk{}; {}. Free some space or record elsewhere: gctrace -o \
+         /OTHER/DISK/trace.json.gz -- COMMAND",
         path.display(), after(*bytes), remains(*bytes)
     )]
     DiskFull {
@@ -51,7 +51,8 @@ pub enum WriteError {
     },
     /// A limit on the size of files, or the largest file of the file system.
     #[error(
-        "{}: the limit on the size of files ({}) is reached{}; {}. A trace needs 128 KiB at least: ulimit -f unlimited",
+        "{}: the file size limit ({}) is reached{}; {}. A trace needs at least 128 KiB: ulimit -f \
+         unlimited",
         path.display(), limit_in_words(), after(*bytes), remains(*bytes)
     )]
     SizeLimit {
@@ -74,7 +75,7 @@ pub enum WriteError {
         cause: io::Error,
     },
     /// A record after an earlier error; it was not taken.
-    #[error("{}: nothing is recorded any more since an earlier error", path.display())]
+    #[error("{}: recording stopped after an earlier error", path.display())]
     Stopped {
         /// The trace.
         path: PathBuf,
@@ -87,7 +88,7 @@ impl WriteError {
     pub fn reason(&self) -> String {
         match self {
             Self::DiskFull { .. } => "no space left on the disk".to_owned(),
-            Self::SizeLimit { .. } => "limit on the size of files".to_owned(),
+            Self::SizeLimit { .. } => "file size limit".to_owned(),
             Self::Io { cause, .. } => cause.to_string(),
             Self::Stopped { .. } => "an earlier error".to_owned(),
         }
@@ -112,7 +113,7 @@ fn remains(bytes: u64) -> &'static str {
 fn limit_in_words() -> String {
     match getrlimit(Resource::RLIMIT_FSIZE) {
         Ok((soft, _)) if soft != RLIM_INFINITY => format!("ulimit -f: {} KiB", soft / 1024),
-        _ => "of the file system".to_owned(),
+        _ => "file system".to_owned(),
     }
 }
 

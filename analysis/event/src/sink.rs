@@ -168,7 +168,7 @@ impl TraceSink {
                 Ok(true) => {}
                 Ok(false) if self.patience_ms == 0 && bytes.len() - done <= BACKLOG_BYTES => break,
                 Ok(false) => {
-                    let slow = io::Error::new(io::ErrorKind::TimedOut, "its reader reads nothing");
+                    let slow = io::Error::new(io::ErrorKind::TimedOut, "its reader does not read");
                     return Err((done, slow));
                 }
                 Err(error) => return Err((done, error)),

@@ -202,7 +202,7 @@ fn gzip_is_seen_in_the_content() {
     assert_eq!(pauses.len(), 1);
     assert_eq!(
         ending.anomalies.first[0].problem,
-        "text behind the end of the trace"
+        "text after the end of the trace"
     );
 }
 

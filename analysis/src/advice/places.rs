@@ -68,8 +68,8 @@ pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
         .and_then(|lines| lines.automatic_partial.first());
     stands_out(line, all).map_or_else(String::new, |(line, share)| {
         format!(
-            " {} of the time of these collections was triggered by {}: fewer container objects \
-             made there are fewer collections.",
+            " {} of the time of these collections was triggered by {}: allocating fewer \
+             containers there means fewer collections.",
             percent(share),
             place(&line.location)
         )

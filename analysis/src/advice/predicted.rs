@@ -59,7 +59,7 @@ fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
     let mut why = advice.why;
     if let Some(step) = what.step {
         why += &format!(
-            " By replay a step takes {} to {} instead of {}.",
+            " By replay, a step would take {} to {} instead of {}.",
             duration(step.at_least_ns),
             duration(step.at_most_ns),
             duration(step.measured_ns)

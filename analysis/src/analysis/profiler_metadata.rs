@@ -65,7 +65,7 @@ impl Analysis {
                 pid: None,
                 at_ns: trace.started_ns(),
                 message: format!(
-                    "it is the same trace as {}: everything in it counts twice",
+                    "it is the same trace as {}: its events are counted twice",
                     same.file
                 ),
             });

@@ -120,8 +120,8 @@ fn partner(
     };
     let Some(window) = their.window().and_then(|window| their.unix(window)) else {
         return MergePartner::None(
-            "its times cannot be told in wall-clock time (no \"baseTimeNanoseconds\"), so that \
-             gctrace's of the same time cannot be found"
+            "its timestamps cannot be converted to wall-clock time (no \"baseTimeNanoseconds\"), \
+             so the gctrace trace of the same time cannot be found"
                 .to_owned(),
         );
     };
@@ -172,17 +172,17 @@ fn choose(
     match found {
         Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => {
             MergePartner::None(
-                "gctrace's trace of this process holds GPU work itself; both are counted"
+                "gctrace's trace of this process contains GPU work, too; both are counted"
                     .to_owned(),
             )
         }
         Some((at, by)) => MergePartner::Found(at, by),
         None if candidates.is_empty() => {
-            MergePartner::None("no trace of gctrace's is of the same time".to_owned())
+            MergePartner::None("no gctrace trace overlaps it in time".to_owned())
         }
         None => MergePartner::None(format!(
-            "which of {} processes of gctrace's traces it is cannot be told: neither process id nor \
-             rank says it",
+            "{} processes of gctrace's traces could be this one: neither process id nor rank \
+             identifies it",
             candidates.len()
         )),
     }

@@ -319,7 +319,7 @@ fn whole(ns: f64) -> i64 {
 }
 
 fn unknown() -> String {
-    "the trace does not tell whether the collector ran".to_owned()
+    "whether the collector ran is not in the trace".to_owned()
 }
 
 /// Which of the counts are too small.

@@ -103,7 +103,7 @@ fn id(value: JsonValue<'_>) -> Option<u32> {
 
 fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
     ts.us_as_ns()
-        .ok_or("\"ts\" is missing, negative, absurd or not a number of microseconds")
+        .ok_or("\"ts\" is missing, negative, out of range or not a number of microseconds")
 }
 
 fn metadata<'a>(
@@ -234,7 +234,7 @@ fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> 
             let args: DecodedExit = event
                 .args
                 .parse()
-                .or(Err("the end of a process is damaged"))?;
+                .or(Err("the exit of a process is damaged"))?;
             Record::ProcessExit(ProcessExit {
                 pid: id(event.pid).ok_or("the \"pid\" of an exit is not a process id")?,
                 at_ns: time(event.ts)?,

@@ -56,8 +56,8 @@ pub enum ReadError {
     },
     /// A trace of a gctrace that does not exist yet.
     #[error(
-        "{file}: {position}: trace format {format:?} is not known to this gctrace, which reads \
-         {:?}; analyze it with the gctrace that recorded it",
+        "{file}: {position}: unknown trace format {format:?}; this gctrace reads {:?}. Analyze it \
+         with the gctrace that recorded it",
         crate::FORMAT
     )]
     Format {
@@ -71,7 +71,7 @@ pub enum ReadError {
     /// Text that is not JSON in the middle of the file.
     #[error(
         "{file}: {position}: expected {expected}, found {found}. The file is damaged there \
-         (events read before it: {events})"
+         ({events} events were read before it)"
     )]
     Syntax {
         /// The file.
@@ -87,8 +87,8 @@ pub enum ReadError {
     },
     /// Compressed data that does not unpack.
     #[error(
-        "{file}: byte {byte} of the compressed file: {source}. It is not a whole gzip file; test \
-         it with: gzip -t {file}"
+        "{file}: byte {byte} of the compressed file: {source}. The gzip file is incomplete or \
+         damaged; test it with: gzip -t {file}"
     )]
     Gzip {
         /// The file.
@@ -99,7 +99,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// Reading failed.
-    #[error("{file}: byte {byte}: cannot be read on: {source}")]
+    #[error("{file}: byte {byte}: cannot be read: {source}")]
     Io {
         /// The file.
         file: String,

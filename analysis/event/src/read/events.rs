@@ -227,7 +227,7 @@ impl EventReader {
             self.window.advance(BOM.len());
         }
         if self.window.rest().first() == Some(&0) {
-            let found = format!("it begins with {}", describe(self.window.rest()));
+            let found = format!("it starts with {}", describe(self.window.rest()));
             return Err(self.not_a_trace(found));
         }
         match self.window.peek()? {
@@ -238,17 +238,17 @@ impl EventReader {
                 self.state = ReaderState::Events;
             }
             Some(_) => {
-                let found = format!("it begins with {}", describe(self.window.rest()));
+                let found = format!("it starts with {}", describe(self.window.rest()));
                 return Err(self.not_a_trace(found));
             }
             None if self.window.input().compressed() => {
-                let found = "compressed data that holds no text, or ends before it";
+                let found = "compressed data without text";
                 return Err(self.not_a_trace(found.to_owned()));
             }
             None if self.window.is_empty_file() => {
                 return Err(ReadError::Empty { file: self.name() });
             }
-            None => return Err(self.not_a_trace("it holds nothing but blanks".to_owned())),
+            None => return Err(self.not_a_trace("it contains only whitespace".to_owned())),
         }
         self.window.advance(1);
         Ok(())
@@ -413,7 +413,7 @@ impl EventReader {
             Err(error) => return Err(error),
         };
         self.skipped
-            .push((position, "text behind the end of the trace"));
+            .push((position, "text after the end of the trace"));
         Ok(())
     }
 

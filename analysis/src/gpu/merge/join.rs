@@ -86,17 +86,18 @@ fn clock(
     let measured = aligned_by != AlignedBy::WallClock;
     let error_basis = match aligned_by {
         AlignedBy::Calls => {
-            "median absolute deviation of the begins of calls that both traces hold; by how much one \
-             tool sees every call later than the other, some microseconds, cannot be seen"
+            "median absolute deviation of the start differences of calls in both traces; a \
+             constant delay between the two tools, some microseconds, cannot be detected"
         }
         AlignedBy::Pauses => {
-            "median absolute deviation of the middles of collections that both traces hold; by how \
-             much one tool sees all of them later than the other, some microseconds, cannot be seen"
+            "median absolute deviation of the midpoint differences of collections in both traces; \
+             a constant delay between the two tools, some microseconds, cannot be detected"
         }
         AlignedBy::WallClock => {
-            "not measured: the traces share no calls and no collections that could be matched. The \
-             profiler's conversion to wall-clock time is off by some microseconds; if the wall clock \
-             was set between the start of gctrace and the profiler's, the offset is off by as much"
+            "not measured: the traces share no calls and no collections that could be matched. \
+             The profiler's conversion to wall-clock time is off by some microseconds; if the wall \
+             clock was set between the starts of gctrace and the profiler, the offset is wrong by \
+             that amount"
         }
     };
     ClockReport {
@@ -236,15 +237,15 @@ impl TimelineMerge<'_> {
             let tid = self.pair.their.threads.get(busiest as usize);
             let tid = tid.map_or(0, |thread| thread.tid);
             self.guessed.push(format!(
-                "The main thread is not in the profiler's trace by its id; thread {tid}, which launches \
-                 most, is taken for it."
+                "The main thread's id is not in the profiler's trace; thread {tid}, which \
+                 launches the most, is assumed to be the main thread."
             ));
             return busiest;
         }
         if !self.pair.same_ids() {
             self.guessed.push(format!(
-                "Thread {} of gctrace's trace could not be found in the profiler's, whose thread ids \
-                 are of another namespace: its collections count as those of a thread of their own.",
+                "Thread {} of gctrace's trace was not found in the profiler's, whose thread ids \
+                 are of another namespace: its collections are attributed to a separate thread.",
                 thread.tid
             ));
         }
@@ -268,8 +269,8 @@ impl TimelineMerge<'_> {
         clock.notes.append(&mut self.guessed);
         if clock.pauses == 0 {
             clock.notes.push(
-                "gctrace saw no collection while the profiler ran, so there is nothing to say what \
-                 collections cost the GPU then."
+                "gctrace recorded no collection while the profiler ran, so no cost to the GPU can \
+                 be reported for that time."
                     .to_owned(),
             );
         }

@@ -34,7 +34,7 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
     let cost = length_ns as f64 / (step_ns as f64 * steps as f64);
     let mut why = format!(
-        "A full collection takes up to {}, so every {} steps of {} that is {} of the time.",
+        "A full collection takes up to {}; every {} steps of {} each, that is {} of the time.",
         duration(length_ns),
         count(steps),
         duration(step_ns),
@@ -42,8 +42,8 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     );
     if steps < by_cost {
         why += &format!(
-            " Every {} steps would be cheaper, but more garbage would gather than {} objects, or \
-             than {} % of torch's device memory.",
+            " Every {} steps would cost less, but more than {} objects of garbage, or {} % of \
+             torch's device memory, would accumulate.",
             count(by_cost),
             count(OBJECTS),
             DEVICE_PERCENT,

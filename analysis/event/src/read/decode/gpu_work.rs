@@ -39,7 +39,7 @@ pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     let length_ns = event
         .dur
         .us_as_ns()
-        .ok_or("\"dur\" is negative, absurd or not a number of microseconds")?;
+        .ok_or("\"dur\" is negative, out of range or not a number of microseconds")?;
     Ok((start_ns, start_ns.saturating_add(length_ns)))
 }
 
@@ -78,8 +78,8 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
             _ => {}
         }
     }
-    op.device = device.ok_or("work on a GPU names no device")?;
-    op.stream = stream.ok_or("work on a GPU names no stream")?;
+    op.device = device.ok_or("GPU work without a device")?;
+    op.stream = stream.ok_or("GPU work without a stream")?;
     op.collective = (collective != Collective::default()).then(|| Box::new(collective));
     Ok(op)
 }

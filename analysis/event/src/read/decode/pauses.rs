@@ -27,7 +27,8 @@ pub(super) fn pause(
 ) -> Result<Pause, DecodeError> {
     let start_ns = time(event.ts)?;
     let length_ns = event.dur.us_as_ns().ok_or(
-        "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
+        "a collection's \"dur\" is missing, negative, out of range or not a number of \
+         microseconds",
     )?;
     let mut pause = Pause {
         pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
@@ -88,7 +89,7 @@ pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) 
             }
         },
         Some(_) => {
-            report("\"source\" is not a known one");
+            report("\"source\" is unknown");
             EventSource::Probes
         }
     }
@@ -120,7 +121,7 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         },
         b"reason" => match value.raw_text() {
             Some(name) => pause.reason = GcReason::from_name(name),
-            None => report("\"reason\" is not a word"),
+            None => report("\"reason\" is not a string"),
         },
         b"interpreter" => match value.signed() {
             Some(id) => pause.interpreter = Some(id),

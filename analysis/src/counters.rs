@@ -29,8 +29,8 @@ pub(crate) struct CounterSums {
     migrated_pauses: u64,
     scaled_pauses: u64,
     major_fault_pauses: PauseTotal,
-    examined_pauses: u64,
-    examined_objects: u64,
+    traversed_pauses: u64,
+    traversed_objects: u64,
     /// Of one process, as last read.
     whole: Option<ProcessCounters>,
     /// Of several processes: whole and inside, of those that tell both.
@@ -71,8 +71,8 @@ impl CounterSums {
             self.major_fault_pauses.add(pause.duration_ns());
         }
         if let Some(objects) = examined {
-            self.examined_pauses += 1;
-            self.examined_objects = self.examined_objects.saturating_add(objects);
+            self.traversed_pauses += 1;
+            self.traversed_objects = self.traversed_objects.saturating_add(objects);
         }
         let instructions = counters.get(Counter::Instructions);
         let cpu_ns = counters.get(Counter::TaskClock);
@@ -113,8 +113,10 @@ impl CounterSums {
         self.migrated_pauses += other.migrated_pauses;
         self.scaled_pauses += other.scaled_pauses;
         self.major_fault_pauses.add_all(&other.major_fault_pauses);
-        self.examined_pauses += other.examined_pauses;
-        self.examined_objects = self.examined_objects.saturating_add(other.examined_objects);
+        self.traversed_pauses += other.traversed_pauses;
+        self.traversed_objects = self
+            .traversed_objects
+            .saturating_add(other.traversed_objects);
         self.scaled_processes += other.scaled_processes();
         self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
@@ -191,8 +193,8 @@ impl CounterSums {
             scaled_processes: self.scaled_processes(),
             migrated_processes: self.migrated_processes(),
             major_fault_pauses: self.major_fault_pauses,
-            examined_pauses: self.examined_pauses,
-            examined_objects: self.examined_objects,
+            traversed_pauses: self.traversed_pauses,
+            traversed_objects: self.traversed_objects,
         })
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn idle(work: &GpuWorkReport) -> Option<GpuIdle> {
 fn classes(host: &HostTime) -> [(&'static str, u64); 6] {
     [
         ("was launching late", host.launching_late_ns),
-        ("was in synchronizing calls", host.synchronising_ns),
+        ("was in synchronizing calls", host.synchronizing_ns),
         (
             "was in calls that copy or allocate memory",
             host.copy_or_allocation_ns,

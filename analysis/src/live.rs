@@ -257,7 +257,7 @@ impl Live {
             host: self.header.host.clone(),
             mode: self.header.mode.as_deref().unwrap_or(EBPF).to_owned(),
             interval_ns,
-            interval_until_ns: interval.until.saturating_mul(BUCKET_NS),
+            interval_end_ns: interval.until.saturating_mul(BUCKET_NS),
             processes: shown
                 .map(|process| process.figures(now_ns, interval, &self.gpus))
                 .collect(),

@@ -68,14 +68,14 @@ impl SourceCounts {
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
     let mode = header.mode.as_deref().unwrap_or(EBPF);
-    let cannot_see = match mode {
+    let not_recorded = match mode {
         "inject" => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
         _ => Vec::new(),
     };
     Some(RecordedReport {
         mode: mode.to_owned(),
         sources: trace.sources.report(),
-        cannot_see,
+        not_recorded,
     })
 }
 

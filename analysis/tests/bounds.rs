@@ -124,7 +124,7 @@ fn work_put_after_the_wait_began_may_still_run() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records), is("not-known", 0, 2000));
+    assert_eq!(only(records), is("unknown", 0, 2000));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn another_stream_may_still_have_work() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records.clone()), is("not-known", 0, 2000));
+    assert_eq!(only(records.clone()), is("unknown", 0, 2000));
     let device = call(1, "cuCtxSynchronize", START + 510 * US, START + 550 * US, 0);
     records.push(device);
     assert_eq!(only(records), is("gpu-was-empty", 1980, 2000));
@@ -157,7 +157,7 @@ fn a_wait_after_the_pause_says_the_gpu_was_busy() {
     assert_eq!(only(busy(5)), is("gpu-found-empty", 0, 1000));
     let mut launched = busy(300);
     launched.push(launch(1, 1150));
-    assert_eq!(only(launched), is("not-known", 0, 1000));
+    assert_eq!(only(launched), is("unknown", 0, 1000));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn counted_launches_are_anywhere_between_the_first_and_the_last() {
     };
     assert_eq!(
         only(records(launches(1, 400, 1700, 3))),
-        is("not-known", 0, 1000)
+        is("unknown", 0, 1000)
     );
     // Of two both times are known: one after the pause leaves the GPU as empty as it was.
     assert_eq!(
@@ -252,7 +252,7 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
         call(1, "cuMemcpyHtoDAsync", at_ns, at_ns + US, 7)
     };
     let no_launches = vec![copy(0), sync(10, 500), collection(1, 600, 2600), copy(2700)];
-    assert_eq!(only(no_launches), is("not-known", 0, 2000));
+    assert_eq!(only(no_launches), is("unknown", 0, 2000));
 
     let memory = |device| {
         Record::DeviceMemory(DeviceMemory {
@@ -268,7 +268,7 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
     };
     let mut two = pattern();
     two.extend([memory(0), memory(1)]);
-    assert_eq!(only(two), is("not-known", 0, 2000));
+    assert_eq!(only(two), is("unknown", 0, 2000));
 }
 
 #[test]

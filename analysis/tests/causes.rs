@@ -298,7 +298,7 @@ fn counters_inside_against_outside() {
     assert_eq!((counters.pauses, counters.migrated_pauses), (3, 1));
     assert_eq!((counters.scaled_pauses, counters.scaled_processes), (0, 1));
     assert_eq!(counters.major_fault_pauses.count, 1);
-    assert_eq!(counters.examined_objects, 3000);
+    assert_eq!(counters.traversed_objects, 3000);
     let of = |name: &str| counters.counters.iter().find(|c| c.name == name).unwrap();
     let misses = of("cache-misses");
     assert_eq!(

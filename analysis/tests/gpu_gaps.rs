@@ -143,7 +143,7 @@ fn classes_in_their_order() {
     ]);
     let expected = HostTime {
         gc_ns: 15,
-        synchronising_ns: 20,
+        synchronizing_ns: 20,
         copy_or_allocation_ns: 7,
         gc_on_other_thread_ns: 8,
         waiting_for_data_ns: 15,
@@ -353,7 +353,7 @@ impl Random {
         match in_call.map(|call| call.1) {
             _ if *launched <= at => &mut host.launch_under_way_ns,
             _ if of_thread(&self.pauses) => &mut host.gc_ns,
-            Some(1) => &mut host.synchronising_ns,
+            Some(1) => &mut host.synchronizing_ns,
             Some(2 | 3) => &mut host.copy_or_allocation_ns,
             _ if collecting.count() > 0 => &mut host.gc_on_other_thread_ns,
             _ if of_thread(&self.loading) => &mut host.waiting_for_data_ns,

@@ -101,7 +101,7 @@ fn same_process(figures: &ProcessFigures, pauses: &[Drawn], from: u64, until: u6
         .iter()
         .map(|pause| START + (pause.0 + pause.1) * MS)
         .max();
-    assert_eq!(figures.last.map(|last| last.ended_ns), last);
+    assert_eq!(figures.last.map(|last| last.end_ns), last);
 }
 
 proptest! {
@@ -127,7 +127,7 @@ proptest! {
         }
         let snapshot = at(&live, until, interval);
         prop_assert_eq!(snapshot.interval_ns, interval * MS);
-        prop_assert_eq!(snapshot.interval_until_ns, START + until * MS);
+        prop_assert_eq!(snapshot.interval_end_ns, START + until * MS);
         for figures in &snapshot.processes {
             let own: Vec<Drawn> = known.iter().copied().filter(|pause| pause.2 == figures.pid).collect();
             same_process(figures, &own, until - interval, until);
@@ -173,7 +173,7 @@ proptest! {
         prop_assert_eq!(gpu.total_idle_in_gc_ns, idle.intersection(&paused).count() as u64 * MS);
         let until = last / 100 * 100;
         let from = until.saturating_sub(interval * 100).max(first / 100 * 100);
-        prop_assert_eq!((gpu.until_ns, gpu.window_ns), (START + until * MS, (until - from) * MS));
+        prop_assert_eq!((gpu.window_end_ns, gpu.window_ns), (START + until * MS, (until - from) * MS));
         let window: BTreeSet<u64> = (from..until).collect();
         prop_assert_eq!(gpu.busy_ns, busy.intersection(&window).count() as u64 * MS);
         let idle = &window - &busy;

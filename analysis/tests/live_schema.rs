@@ -106,7 +106,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     live.resident(1, 5);
     let recorder = RecorderCost {
         lost: [("ring buffer full".to_owned(), 5)].into(),
-        probe_cost_ns: Some(99),
+        probe_overhead_ns: Some(99),
         trace: Some("trace.json".to_owned()),
         ..RecorderCost::default()
     };

@@ -14,7 +14,7 @@ use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::RecognisedBy;
+use gctrace_analysis::report::RecognizedBy;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
@@ -197,7 +197,7 @@ fn calls_in_both_show_a_clock_that_was_set() {
         assert_eq!(merged.timelines.len(), 1);
         let clock = &merged.clocks[0];
         assert_eq!(clock.aligned_by, AlignedBy::Calls);
-        assert_eq!(clock.recognised_by, RecognisedBy::ProcessId);
+        assert_eq!(clock.recognized_by, RecognizedBy::ProcessId);
         assert_eq!(clock.basis, Basis::Measured);
         assert_eq!(
             clock.offset_ns,
@@ -260,7 +260,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
     let clock = &merged.clocks[0];
-    assert_eq!(clock.recognised_by, RecognisedBy::NamespaceProcessId);
+    assert_eq!(clock.recognized_by, RecognizedBy::NamespaceProcessId);
     assert_eq!((clock.pid, clock.profiler_pid), (4000, 31));
     let timeline = &merged.timelines[0];
     assert_eq!((timeline.pid, timeline.namespace_pid), (4000, Some(31)));
@@ -298,7 +298,7 @@ fn runs_of_another_time_are_left_alone() {
     let merged = merge(&timelines, &spans());
     assert_eq!(merged.timelines.len(), 2);
     assert!(merged.clocks.is_empty());
-    assert!(merged.not_merged[0].why.contains("the same time"));
+    assert!(merged.not_merged[0].why.contains("overlaps it in time"));
     timelines[1].unix_offset_ns = None;
     let merged = merge(&timelines, &spans());
     assert!(merged.not_merged[0].why.contains("baseTimeNanoseconds"));
@@ -309,21 +309,21 @@ fn another_process_id_at_the_same_time() {
     let mut timelines = RUN.timelines();
     timelines[1].pid = 5;
     let merged = merge(&timelines, &spans());
-    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Time);
+    assert_eq!(merged.clocks[0].recognized_by, RecognizedBy::Time);
     let mut sibling = timelines[0].clone();
     sibling.pid = 4010;
     timelines.insert(1, sibling);
     let merged = merge(&timelines, &spans());
     assert!(merged.clocks.is_empty());
     assert!(
-        merged.not_merged[0].why.contains("which of 2"),
+        merged.not_merged[0].why.contains("2 processes"),
         "{:?}",
         merged.not_merged
     );
     timelines[1].rank = Some(3);
     timelines[2].rank = Some(3);
     let merged = merge(&timelines, &spans());
-    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Rank);
+    assert_eq!(merged.clocks[0].recognized_by, RecognizedBy::Rank);
     assert_eq!(merged.timelines.len(), 2);
 }
 

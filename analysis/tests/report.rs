@@ -249,8 +249,8 @@ fn what_is_missing_is_said() {
         7 * MS,
         "what was left out is in the total"
     );
-    assert_eq!(report.own_cost.time_ns, Some(500_000));
-    assert_eq!(report.own_cost.unpriced_hits, 5);
+    assert_eq!(report.overhead.time_ns, Some(500_000));
+    assert_eq!(report.overhead.hits_without_time, 5);
     assert!(
         report
             .verdict

@@ -146,9 +146,9 @@ fn freezing_and_leaving_out_explicit_calls() {
 fn planning_is_between_disabling_and_nothing() {
     for program in programs() {
         let report = analyzed(&run(program, DEFAULT));
-        let less = |id| of(&report, id).unwrap().pause_time_less_ns;
+        let less = |id| of(&report, id).unwrap().pause_time_saved_ns;
         for what in &report.what_if {
-            let own = what.pause_time_less_ns;
+            let own = what.pause_time_saved_ns;
             assert!(own.at_least_ns <= own.at_most_ns, "{what:?}");
             assert!(own.at_most_ns <= less("disable").at_most_ns, "{what:?}");
             let run = what.run.unwrap();

@@ -149,13 +149,13 @@ fn files_that_are_no_traces() {
     for (text, needle) in [
         (
             &b" \n "[..],
-            "t.json: line 2, byte 3: not a trace: it holds nothing but blanks",
+            "t.json: line 2, byte 3: not a trace: it contains only whitespace",
         ),
         (
             b"hello",
-            r#"line 1, byte 0: not a trace: it begins with "hello""#,
+            r#"line 1, byte 0: not a trace: it starts with "hello""#,
         ),
-        (b"\x7fELF\x02", "not a trace: it begins with an executable"),
+        (b"\x7fELF\x02", "not a trace: it starts with an executable"),
         (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
         (b"\x00\x01\x02", "it begins with 00 01 02"),
         (
@@ -186,7 +186,7 @@ fn damage_in_the_middle_has_a_place() {
         error.contains("t.json: line 2, byte 23: expected a key in quotes, found \",},"),
         "{error}"
     );
-    assert!(error.contains("(events read before it: 1)"), "{error}");
+    assert!(error.contains("(events read before that: 1)"), "{error}");
 }
 
 #[test]
@@ -210,10 +210,10 @@ fn gzip_is_seen_in_the_content() {
 fn gzip_of_garbage() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"garbage").unwrap();
-    assert!(error(&packed.finish().unwrap()).contains("begins with \"garbage\""));
+    assert!(error(&packed.finish().unwrap()).contains("starts with \"garbage\""));
     let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 100]].concat();
     assert!(matches!(collections(&broken), Err(ReadError::Gzip { .. })));
-    assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data that holds no text"));
+    assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data without text"));
     assert!(
         error(b"\x1f\x8b").contains("not a trace"),
         "{}",

@@ -364,10 +364,8 @@ pub(crate) fn swapped_out(
          swapon --show"
             .to_owned(),
     );
-    advice.risk = Some(
-        "At program start such waits are first reads of files, not swapping."
-            .to_owned(),
-    );
+    advice.risk =
+        Some("At program start such waits are first reads of files, not swapping.".to_owned());
     advice.saves_at_most_ns = Some(pauses.time_ns);
     advice
 }
@@ -385,8 +383,10 @@ pub(crate) fn unknown_reason(report: &Report, facts: &AdviceInputs) -> Advice {
         let mut advice = advice(
             "record-reasons",
             "Record with gctrace to see why these collections ran.",
-            format!("The trace does not contain the reason for {what}, so no change can be \
-                     recommended."),
+            format!(
+                "The trace does not contain the reason for {what}, so no change can be \
+                     recommended."
+            ),
         );
         advice.code = Some("sudo gctrace -- python train.py".to_owned());
         return advice;

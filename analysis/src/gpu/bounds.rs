@@ -70,7 +70,7 @@ impl BoundsRule {
             Self::GpuFoundEmpty => "gpu-found-empty",
             Self::NoGpuWork => "no-gpu-work",
             Self::OtherThread => "other-thread",
-            Self::NotKnown => "not-known",
+            Self::NotKnown => "unknown",
         }
     }
 }

@@ -244,7 +244,7 @@ impl HostActivity {
         time.launch_under_way_ns = take(&mut rest, &launched(call, gap));
         if let Some(thread) = self.threads.get(&call.thread) {
             time.gc_ns = take(&mut rest, &thread.pauses);
-            time.synchronising_ns = take(&mut rest, &thread.synchronising);
+            time.synchronizing_ns = take(&mut rest, &thread.synchronising);
             time.copy_or_allocation_ns = take(&mut rest, &thread.memory);
         }
         time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
@@ -281,7 +281,7 @@ impl HostTime {
         [
             &mut self.gc_ns,
             &mut self.gc_on_other_thread_ns,
-            &mut self.synchronising_ns,
+            &mut self.synchronizing_ns,
             &mut self.copy_or_allocation_ns,
             &mut self.waiting_for_data_ns,
             &mut self.launch_under_way_ns,

@@ -9,7 +9,7 @@ mod thread_times;
 use super::timeline::Timeline;
 use crate::report::ClockReport;
 use crate::report::NotMerged;
-use crate::report::RecognisedBy;
+use crate::report::RecognizedBy;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -52,11 +52,11 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
             continue;
         };
         match partner(timelines, spans, &ours, &theirs, *at) {
-            MergePartner::Found(index, recognised_by) => {
+            MergePartner::Found(index, recognized_by) => {
                 let Some(own) = timelines.get(index) else {
                     continue;
                 };
-                let pair = join::join(&own.unpacked(), theirs_, recognised_by);
+                let pair = join::join(&own.unpacked(), theirs_, recognized_by);
                 let begins = pair.repeated.into_iter();
                 let repeated = begins.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
@@ -104,7 +104,7 @@ fn with(
 
 /// The timeline of gctrace's that a profiler's belongs to.
 enum MergePartner {
-    Found(usize, RecognisedBy),
+    Found(usize, RecognizedBy),
     None(String),
 }
 
@@ -160,12 +160,12 @@ fn choose(
     let pid = |own: &Timeline| own.pid == their.pid && rank_fits(own);
     let rank = |own: &Timeline| own.rank.is_some() && own.rank == their.rank;
     let found = [
-        (only(&namespace), RecognisedBy::NamespaceProcessId),
-        (only(&pid), RecognisedBy::ProcessId),
-        (only(&rank), RecognisedBy::Rank),
+        (only(&namespace), RecognizedBy::NamespaceProcessId),
+        (only(&pid), RecognizedBy::ProcessId),
+        (only(&rank), RecognizedBy::Rank),
         (
             only(&|_| alone && candidates.len() == 1),
-            RecognisedBy::Time,
+            RecognizedBy::Time,
         ),
     ];
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));

@@ -201,7 +201,7 @@ fn outcome(
         let added_ns = signed(added_ns).saturating_mul(processes);
         plan.less_pause_ns(programs).saturating_sub(added_ns)
     };
-    let pause_time_less_ns = ordered(
+    let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),
         less(&scenario.optimistic, added_min),
     );
@@ -209,10 +209,10 @@ fn outcome(
         id: scenario.id.to_owned(),
         basis: Basis::Predicted,
         method: "pause-time".to_owned(),
-        pause_time_less_ns,
+        pause_time_saved_ns,
         saved_ns: Saving {
             at_least_ns: None,
-            at_most_ns: pause_time_less_ns.at_most_ns,
+            at_most_ns: pause_time_saved_ns.at_most_ns,
         },
         run: None,
         step: None,

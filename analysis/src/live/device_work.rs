@@ -149,7 +149,7 @@ impl LiveDeviceWork {
         let window_paused_ns = paused_ns(from, known).saturating_sub(both_ns);
         GpuBusy {
             window_ns,
-            until_ns: known.saturating_mul(BUCKET_NS),
+            window_end_ns: known.saturating_mul(BUCKET_NS),
             busy_ns,
             idle_ns: window_idle_ns,
             idle_in_gc_ns: window_paused_ns.min(window_idle_ns),

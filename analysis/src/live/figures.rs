@@ -118,7 +118,7 @@ impl LiveProcess {
             step_basis,
             timeline: self.timeline(until, gpus),
             cell_ns: BUCKET_NS,
-            timeline_until_ns: until.saturating_mul(BUCKET_NS),
+            timeline_end_ns: until.saturating_mul(BUCKET_NS),
         }
     }
 

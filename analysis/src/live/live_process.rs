@@ -211,7 +211,7 @@ impl LiveProcess {
 impl LivePauses {
     fn add(&mut self, pause: &Pause, place: Option<LocationIndex>) {
         let figures = PauseFigures {
-            ended_ns: pause.end_ns,
+            end_ns: pause.end_ns,
             duration_ns: pause.duration_ns(),
             generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
         };
@@ -222,10 +222,7 @@ impl LivePauses {
         if self.worst.is_none_or(shorter) {
             self.worst = Some(figures);
         }
-        if self
-            .last
-            .is_none_or(|last| last.ended_ns <= figures.ended_ns)
-        {
+        if self.last.is_none_or(|last| last.end_ns <= figures.end_ns) {
             self.last = Some(figures);
         }
         let (all, count) = match (pause.heap_objects, pause.oldest_objects) {

@@ -71,7 +71,7 @@ pub enum ReadError {
     /// Text that is not JSON in the middle of the file.
     #[error(
         "{file}: {position}: expected {expected}, found {found}. The file is damaged there \
-         ({events} events were read before it)"
+         (events read before that: {events})"
     )]
     Syntax {
         /// The file.

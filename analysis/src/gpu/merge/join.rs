@@ -14,7 +14,7 @@ use crate::gpu::timeline::Timeline;
 use crate::report::AlignedBy;
 use crate::report::Basis;
 use crate::report::ClockReport;
-use crate::report::RecognisedBy;
+use crate::report::RecognizedBy;
 use std::collections::HashMap;
 
 /// What two timelines became.
@@ -28,12 +28,12 @@ pub(super) struct MergedTimeline {
 pub(super) fn join(
     own: &Timeline,
     their: &Timeline,
-    recognised_by: RecognisedBy,
+    recognized_by: RecognizedBy,
 ) -> MergedTimeline {
     let pair = TimelinePair { own, their };
     let by_wall_clock = wall_clock(pair);
     let (aligned_by, offset) = align(pair, by_wall_clock);
-    let mut clock = clock(pair, recognised_by, aligned_by, offset);
+    let mut clock = clock(pair, recognized_by, aligned_by, offset);
     clock.beyond_wall_clock_ns = offset.offset_ns.saturating_sub(by_wall_clock);
     let mut joint = TimelineMerge {
         timeline: their.clone(),
@@ -79,7 +79,7 @@ fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
 
 fn clock(
     pair: TimelinePair<'_>,
-    recognised_by: RecognisedBy,
+    recognized_by: RecognizedBy,
     aligned_by: AlignedBy,
     offset: ClockOffset,
 ) -> ClockReport {
@@ -109,7 +109,7 @@ fn clock(
         gc_trace: pair.own.trace,
         pid: pair.own.pid,
         profiler_pid: pair.their.pid,
-        recognised_by,
+        recognized_by,
         aligned_by,
         offset_ns: offset.offset_ns,
         beyond_wall_clock_ns: 0,

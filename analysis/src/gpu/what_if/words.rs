@@ -111,12 +111,9 @@ fn gathers(garbage: Option<&Garbage>) -> String {
     let Some(garbage) = garbage.filter(|garbage| garbage.objects > 0) else {
         return String::new();
     };
-    let host = garbage.host_bytes.map(|host| {
-        format!(
-            "{} of host memory at the mean object size",
-            bytes(host)
-        )
-    });
+    let host = garbage
+        .host_bytes
+        .map(|host| format!("{} of host memory at the mean object size", bytes(host)));
     let device = garbage.device_bytes.filter(|device| *device > 0);
     let device = device.map(|device| format!("{} of device memory", bytes(device)));
     let memory: Vec<String> = host.into_iter().chain(device).collect();

@@ -22,9 +22,9 @@ pub(crate) struct CounterSums {
     inside: [CounterPair; COUNTERS],
     /// Value, and instructions of the same pauses.
     by_instructions: [CounterPair; COUNTERS],
-    /// Value, and nanoseconds on a processor in the same pauses.
+    /// Value, and CPU time in ns over the same pauses.
     by_cpu_ns: [CounterPair; COUNTERS],
-    /// Value, and objects examined in the same pauses.
+    /// Value, and objects traversed in the same pauses.
     by_objects: [CounterPair; COUNTERS],
     migrated_pauses: u64,
     scaled_pauses: u64,
@@ -33,7 +33,7 @@ pub(crate) struct CounterSums {
     traversed_objects: u64,
     /// Of one process, as last read.
     whole: Option<ProcessCounters>,
-    /// Of several processes: whole and inside, of those that tell both.
+    /// Over several processes: whole and inside, for processes with both.
     compared: [Option<CounterPair>; COUNTERS],
     scaled_processes: u64,
     migrated_processes: u64,
@@ -58,8 +58,8 @@ impl CounterPair {
 }
 
 impl CounterSums {
-    /// Takes a pause. `examined`: objects that it went through, where known.
-    pub(crate) fn add(&mut self, pause: &Pause, examined: Option<u64>) {
+    /// Adds a pause. `traversed`: objects that it traversed, if known.
+    pub(crate) fn add(&mut self, pause: &Pause, traversed: Option<u64>) {
         self.pauses += 1;
         let counters = &pause.counters;
         self.migrated_pauses += u64::from(counters.migrated);
@@ -70,7 +70,7 @@ impl CounterSums {
         if counters.get(Counter::MajorFaults).unwrap_or(0) > 0 {
             self.major_fault_pauses.add(pause.duration_ns());
         }
-        if let Some(objects) = examined {
+        if let Some(objects) = traversed {
             self.traversed_pauses += 1;
             self.traversed_objects = self.traversed_objects.saturating_add(objects);
         }
@@ -85,7 +85,7 @@ impl CounterSums {
             add(&mut self.inside, Some(1));
             add(&mut self.by_instructions, instructions);
             add(&mut self.by_cpu_ns, cpu_ns);
-            add(&mut self.by_objects, examined);
+            add(&mut self.by_objects, traversed);
         }
     }
 
@@ -97,7 +97,7 @@ impl CounterSums {
         }
     }
 
-    /// Adds another process.
+    /// Adds the counters of another process.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.pauses += other.pauses;
         for (sums, others) in [
@@ -161,7 +161,7 @@ impl CounterSums {
             .unwrap_or_default()
     }
 
-    /// Whole less inside.
+    /// The whole minus inside; `None` if unknown.
     fn outside(&self, counter: Counter) -> Option<u64> {
         let pair = self.compared(counter)?;
         Some(pair.value.saturating_sub(pair.other))

@@ -1,18 +1,18 @@
-//! What traces can tell about the cost of pauses for GPUs, and what they cannot.
+//! What the traces cannot show about the cost of pauses.
 
 use crate::analysis::Analysis;
 use crate::gpu::timeline::Timeline;
 use crate::process::ProcessState;
 
 impl Analysis {
-    /// Whether the traces would report collections, had there been any: the PyTorch profiler records
-    /// them only where asked.
+    /// Whether the traces would contain collections if any ran: the PyTorch profiler records them
+    /// only if configured to.
     fn covers_collections(&self) -> bool {
         self.all.count() > 0 || self.traces.iter().any(|trace| trace.header.is_some())
     }
 
-    /// What the traces cannot tell.
-    /// `timelines`: those of one process put together. `processes`: those that ran the collector. `has_calls`: calls to a GPU were recorded.
+    /// What the traces cannot show. `timelines`: merged, one per process. `processes`: number of
+    /// those that ran the collector. `has_calls`: whether CUDA calls were recorded.
     pub(crate) fn not_covered(
         &self,
         timelines: &[Timeline],
@@ -38,7 +38,7 @@ impl Analysis {
         list
     }
 
-    /// What stands between pauses and their cost for the GPU, if anything.
+    /// Why the cost of pauses for the GPU is unknown; `None` if it is known.
     fn no_cost(&self, timelines: &[Timeline], has_calls: bool) -> Option<String> {
         let mut working = timelines.iter().filter(|own| own.has_gpu_times());
         let why = match (working.clone().count(), self.covers_collections()) {

@@ -1,6 +1,7 @@
-//! CUDA calls and NCCL, torch's device memory and backward passes: sums over a trace, and over several.
+//! CUDA and NCCL calls, PyTorch's device memory and backward passes: sums over a trace, and over
+//! several.
 //!
-//! What a pause costs the GPU is not found out here.
+//! The cost of pauses for the GPU is not computed here.
 
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
@@ -167,7 +168,7 @@ impl CudaSums {
     }
 }
 
-/// The report over traces, each with its index; `None` where they hold nothing of all this.
+/// The report over traces, each with its index; `None` if they contain none of this.
 pub(crate) fn report<'a>(
     traces: impl Iterator<Item = (usize, &'a CudaSums)>,
 ) -> Option<CudaReport> {

@@ -97,7 +97,7 @@ impl Distribution {
     }
 }
 
-/// The histogram grows as needed; what no histogram can hold goes to its last bucket.
+/// The histogram grows as needed; values beyond its range go to the last bucket.
 fn record(histogram: &mut Histogram<u64>, value: u64) {
     if histogram.record(value).is_err() {
         histogram.saturating_record(value);

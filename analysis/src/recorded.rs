@@ -1,4 +1,4 @@
-//! How traces were recorded: pauses counted by who saw them, and what each mode cannot see.
+//! How traces were recorded: pauses counted by source, and what each mode does not record.
 
 use crate::analysis::TraceState;
 use crate::distribution::Distribution;
@@ -12,7 +12,7 @@ const EBPF: &str = "ebpf";
 /// Of percentiles of more than 4,096 values.
 const DIGITS: u8 = 2;
 
-/// What is not seen in-process.
+/// What is not recorded in-process.
 const NOT_IN_PROCESS: [&str; 3] = [
     "Why a collection ran: CPython passes the generation and counts to its callbacks, not the \
      reason.",
@@ -22,7 +22,7 @@ const NOT_IN_PROCESS: [&str; 3] = [
      privileges that their user lacks (setuid, capabilities).",
 ];
 
-/// Pauses by source.
+/// Number of pauses by source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceCounts {
     probes: u64,

@@ -228,7 +228,7 @@ pub struct Totals {
     /// Basis of counts and times: inferred if the end of a process was taken from its last event,
     /// otherwise measured.
     pub basis: Basis,
-    /// All pauses.
+    /// Statistics of all pauses of all processes.
     pub pauses: PausesReport,
     /// Time during which processes that ran the collector were recorded, in ns, summed over
     /// processes.

@@ -140,7 +140,7 @@ impl Analysis {
         reports
     }
 
-    /// Processes, by trace and id, whose collector knows only full collections.
+    /// Processes, by trace and id, whose collector runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
         let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
         free_threaded.map(|own| (own.trace, own.pid)).collect()
@@ -428,7 +428,7 @@ fn stopped_ratio<'a>(
     ratio(stopped.min(observed), observed)
 }
 
-/// What the pause itself tells.
+/// The part of a worst pause that the pause itself contains.
 fn worst_pause(pause: &Pause) -> WorstPause {
     WorstPause {
         trace: 0,

@@ -15,7 +15,7 @@ pub(crate) struct SweepUnion {
     /// Length of the intervals that are kept no more; all ended at or before `settled_until`.
     settled: u64,
     settled_until: u64,
-    /// Whether an interval began before `settled_until`; then some time may be counted twice.
+    /// Whether an interval started before `settled_until`; some time may then be counted twice.
     inexact: bool,
 }
 

@@ -22,10 +22,10 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
-/// The part at shutdown is reported where it is at least one in so many.
+/// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
 
-/// What is known of the cost where the GPU's times are.
+/// The cost and the idle time, if GPU times are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GpuEvidence<'a> {
     pub(crate) cost: &'a GpuCost,

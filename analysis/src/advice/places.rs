@@ -48,7 +48,7 @@ pub(crate) fn explicit(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
-/// The line that triggers most automatic full collections, where one stands out.
+/// The line that triggers the most time of automatic full collections, if one stands out.
 pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
     stands_out(line, all).map_or_else(String::new, |(line, share)| {
@@ -60,7 +60,7 @@ pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     })
 }
 
-/// The line that triggers most automatic collections, where one stands out.
+/// The line that triggers the most time of automatic partial collections, if one stands out.
 pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
     let line = report
         .lines

@@ -50,9 +50,9 @@ pub(crate) fn no_collection(report: &Report) -> Advice {
     advice
 }
 
-/// Two ways to get collections beside the profiler's trace. `record_python_gc_info` is an argument of
-/// `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only with
-/// `with_stack=True` (pytorch pull request 161209).
+/// Two ways to get collections alongside the profiler's trace. `record_python_gc_info` is an
+/// argument of `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only
+/// with `with_stack=True` (pytorch pull request 161209).
 pub(crate) fn record_collections() -> Advice {
     let mut advice = advice(
         "record-collections",

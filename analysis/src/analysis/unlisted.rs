@@ -23,7 +23,7 @@ const LISTED: usize = 10_000;
 /// Name of all others together where stacks are exported.
 const NAME: &str = "processes that are not listed";
 
-/// What is known of a process that is not listed.
+/// The state of a process that is not listed.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnlistedProcess {
     since_ns: Option<u64>,
@@ -31,7 +31,7 @@ struct UnlistedProcess {
     pauses: u64,
     first_ns: u64,
     last_ns: u64,
-    /// Time in pauses, each time once as long as they come in order.
+    /// Time in pauses, in ns; overlaps count once if pauses come in order.
     paused_ns: u64,
     attached: bool,
     free_threaded: bool,
@@ -42,7 +42,7 @@ struct UnlistedProcess {
 /// Sums over the processes of a trace that are not listed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UnlistedSums {
-    /// Those with pauses.
+    /// Number of processes with pauses.
     pub(crate) collecting: u64,
     pub(crate) without_python: u64,
     pub(crate) without_pauses: u64,
@@ -52,7 +52,7 @@ pub(crate) struct UnlistedSums {
     /// Of those that were observed for some time.
     pub(crate) paused_of_observed_ns: u64,
     pub(crate) worst_ratio: Option<f64>,
-    /// Begin or end of some are unknown.
+    /// Whether the start or end of some is unknown.
     pub(crate) inferred: bool,
     /// Some are of free-threaded builds.
     pub(crate) free_threaded: bool,
@@ -65,7 +65,7 @@ pub(crate) struct UnlistedSums {
 #[derive(Debug, Default)]
 pub(super) struct UnlistedProcesses {
     processes: HashMap<u32, UnlistedProcess>,
-    /// Those whose process ids came again.
+    /// Sums over processes whose id was reused.
     sums: UnlistedSums,
     /// Their stacks and counters.
     together: Option<Box<ProcessState>>,
@@ -86,7 +86,7 @@ impl Analysis {
         self.count(trace, None, pause, full);
     }
 
-    /// Takes what it can use of a record about such a process; gives back what is about no process.
+    /// Uses a record about such a process; returns records that concern no process.
     pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
         let trace = self.traces.len().saturating_sub(1);
         let pid = match &record {
@@ -170,7 +170,7 @@ impl UnlistedProcesses {
         sums
     }
 
-    /// What they have in common, with their stacks looked up.
+    /// Their pauses with the stacks looked up; empties them.
     pub(super) fn take_together(
         &mut self,
         frames: &TraceFrames,

@@ -1,4 +1,4 @@
-//! What pauses cost a process, as the report says it.
+//! The report's entry about what pauses cost a process.
 
 use super::replay::AttributionBudget;
 use super::replay::PauseAttribution;

@@ -1,8 +1,8 @@
 //! The gaps of devices, and what the host did in each.
 //!
-//! Owns the classes and their order. The thread that counts is the one whose call launched the
-//! operation that ends the gap. What a thread did during a gap overlaps with it; whether the gap
-//! would have been shorter without it is for `replay`.
+//! Owns the classes and their order. The launching thread is the one whose call launched the
+//! operation that ends the gap. What it did overlaps the gap; whether the gap would have been
+//! shorter without it is for `replay`.
 
 use super::calls::CallEffect;
 use super::device::DeviceGap;
@@ -88,7 +88,7 @@ fn one_device(
     sums
 }
 
-/// A gap by its length; of equally long ones the earlier comes first.
+/// A gap ordered by length; of equally long ones the earlier comes first.
 struct RankedGap {
     gap: GapReport,
 }
@@ -154,7 +154,7 @@ fn name(timeline: &Timeline, op: &Op) -> String {
     }
 }
 
-/// What the threads of a process did.
+/// The activity of the threads of a process, by class.
 struct HostActivity {
     threads: HashMap<u32, ThreadActivity>,
     /// Pauses of all threads.
@@ -256,12 +256,12 @@ impl HostActivity {
     }
 }
 
-/// The part of a gap after the call had begun whose operation ends the gap.
+/// The part of a gap after the start of the call that launched the operation at its end.
 fn launched(call: &Call, gap: &DeviceGap<'_>) -> Intervals {
     Intervals::of([(call.start_ns.max(gap.start_ns), gap.end_ns)])
 }
 
-/// Whether an annotation of that name says that data is being loaded: torch's
+/// Whether an annotation of that name marks data loading: PyTorch's
 /// `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`, or one of the program's own, such
 /// as `## data_load ##`.
 fn loads_data(name: &str) -> bool {

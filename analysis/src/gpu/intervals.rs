@@ -1,6 +1,6 @@
-//! Sorted, disjoint intervals, and what of one lies in another.
+//! Sorted, disjoint intervals, and their intersections.
 
-/// Intervals `[begin, end)`, sorted, neither touching nor empty.
+/// Intervals `[start, end)`, sorted, neither touching nor empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Intervals {
     sorted: Vec<(u64, u64)>,
@@ -24,7 +24,7 @@ impl Intervals {
         Self { sorted }
     }
 
-    /// Their length together.
+    /// Sum of their lengths.
     pub(crate) fn length(&self) -> u64 {
         length(&self.sorted)
     }

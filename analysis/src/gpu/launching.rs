@@ -1,7 +1,7 @@
 //! How far the host is ahead of the devices.
 //!
-//! Owns issue latency (from the start of a launch call to the start of its operation) and run-ahead
-//! depth (operations launched and not yet begun, or not yet finished, over time).
+//! Owns launch latency (from the start of a launch call to the start of its operation) and queue
+//! depth (operations launched and not yet started, or not yet finished, over time).
 
 use super::calls::CallEffect;
 use super::device::DeviceTimeline;
@@ -59,7 +59,7 @@ struct LaunchedOps<'a> {
     left_out: u64,
 }
 
-/// Operations without a call, or that began before it, tell nothing; of a graph all but the first
+/// Operations without a call, or that started before it, are ignored; of a graph all but the first
 /// wait for each other, not for the host.
 fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     let calls = &work.timeline.calls;
@@ -115,7 +115,7 @@ fn depth(
             changes.extend([(begin, 1), (end, -1)]);
         }
     }
-    // What ends makes room before what begins at the same time.
+    // At equal times, ends before starts.
     changes.sort_unstable();
     let mut series = DepthSeries::new(first_ns, last_ns)?;
     let (mut at_ns, mut open) = (first_ns, 0u64);
@@ -156,7 +156,7 @@ impl DepthSeries {
         })
     }
 
-    /// Begin of a slice, after the first.
+    /// Start of a slice, after the first.
     fn offset(&self, slice: usize) -> u64 {
         let part = u128::from(self.length_ns) * slice as u128 / (self.slices.len() as u128).max(1);
         u64::try_from(part).unwrap_or(self.length_ns)

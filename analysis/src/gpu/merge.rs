@@ -1,7 +1,7 @@
-//! Traces of the PyTorch profiler put together with gctrace's of the same process.
+//! Merges traces of the PyTorch profiler with gctrace's of the same process.
 //!
-//! Owns which timelines are of one process. How they become one is `join.rs`, how far apart their
-//! clocks are `clocks.rs`.
+//! Owns which timelines belong to one process. `join.rs` merges two of them, `clocks.rs` finds
+//! their clock offset.
 
 mod join;
 mod thread_times;
@@ -18,7 +18,7 @@ use std::collections::HashSet;
 pub struct MergedTimelines<'a> {
     /// The timelines, those of one process as one; trace by trace.
     pub timelines: Cow<'a, [Timeline]>,
-    /// What was put together, and how far the clocks were apart.
+    /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,
     /// What may belong together and was left as it is.
     pub not_merged: Vec<NotMerged>,
@@ -102,7 +102,7 @@ fn with(
     list
 }
 
-/// The timeline of gctrace's that a profiler's belongs to.
+/// The gctrace timeline that a profiler's timeline belongs to.
 enum MergePartner {
     Found(usize, RecognizedBy),
     None(String),

@@ -13,7 +13,7 @@ pub struct PackedPauses {
     last: DeltaBase,
 }
 
-/// What the next pause is told in terms of.
+/// The previous pause, which the next is encoded relative to.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeltaBase {
     start_ns: u64,
@@ -21,7 +21,7 @@ struct DeltaBase {
 }
 
 impl PackedPauses {
-    /// Adds a pause.
+    /// Appends a pause.
     pub fn push(&mut self, pause: &PauseSpan) {
         let begin = pause
             .start_ns
@@ -30,7 +30,7 @@ impl PackedPauses {
         self.number(zigzag(begin));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
         self.number(u64::from(pause.thread));
-        // What is unknown is the largest number, and the most frequent one: so it is 0.
+        // Unknown is the largest number and the most frequent one, so it is encoded as 0.
         self.number(u64::from(pause.collected.wrapping_add(1)));
         let objects = i64::from(pause.objects) - i64::from(self.last.objects);
         self.number(zigzag(objects));
@@ -47,7 +47,7 @@ impl PackedPauses {
         };
     }
 
-    /// Whether there is none.
+    /// Whether there are no pauses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

@@ -1,14 +1,14 @@
 //! The schedule of a job, rebuilt under changed pauses.
 //!
 //! Overlap is not cause: a pause behind a full launch queue costs nothing, and a pause that drains
-//! the queue is paid later. So a [`ReplayModel`] learns from the measured times what waited for what and
-//! how long everything takes by itself, and [`ReplayModel::replay`] computes when everything would have
-//! happened without some pauses, or with others. Unchanged, it gives the measured times exactly.
-//! A pause made shorter never makes anything later: order is fixed, and every time is the latest
-//! of (something before it + a delay).
+//! the queue is paid for later. So a [`ReplayModel`] learns from the measured times what waited for
+//! what and how long everything takes on its own, and [`ReplayModel::replay`] computes when
+//! everything would have happened without some pauses, or with others. Unchanged, it gives the
+//! measured times exactly. A shorter pause never makes anything later: order is fixed, and every
+//! time is the latest of (something before it + a delay).
 //!
-//! What is assumed where a trace cannot tell is reported where it is decided: `threads.rs` (hand-overs
-//! between threads), `pauses.rs` (the interpreter's lock), `waits.rs` (waits between streams),
+//! Assumptions where the trace is silent are documented where they are made: `threads.rs`
+//! (hand-overs between threads), `pauses.rs` (the GIL), `waits.rs` (waits between streams),
 //! `blocking.rs` (what blocking calls wait for), `queue_limit.rs` (full queues).
 
 mod attribute;
@@ -48,10 +48,10 @@ use std::sync::Arc;
 /// One job: the timelines of its ranks (one where there is one), on a common clock.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayJob<'a> {
-    /// One per process.
+    /// The timelines of the job, one per process.
     pub timelines: Vec<&'a Timeline>,
-    /// Nanoseconds to add to a time of the timeline of the same index to get the job's common
-    /// clock; 0 where there is none for it.
+    /// Clock offsets in ns: added to a timestamp of the timeline of the same index, they give the
+    /// job's common clock; 0 if missing.
     pub offsets_ns: Vec<i64>,
     /// Collectives that several timelines took part in.
     pub collectives: Vec<ReplayCollective>,
@@ -73,10 +73,11 @@ impl<'a> ReplayJob<'a> {
     }
 }
 
-/// A collective: its data move once the last member has begun, and all members end with it.
+/// A collective: its data transfer starts when the last member has started, and all members end
+/// with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCollective {
-    /// One per rank.
+    /// Members, one per rank.
     pub members: Vec<CollectiveMember>,
 }
 
@@ -89,7 +90,7 @@ pub struct CollectiveMember {
     pub op: u32,
 }
 
-/// What is different in a replay. The default changes nothing.
+/// What differs in a replay. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayChange {
     /// New lengths of pauses; a pause not named keeps its own. Of two for one pause the last counts.
@@ -116,10 +117,10 @@ pub struct InsertedPause {
     pub timeline: u32,
     /// Index in the timeline's threads.
     pub thread: u32,
-    /// The measured moment at which the thread stands still, on the clock of its own timeline. In
-    /// the middle of a call: after the call.
+    /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
+    /// middle of a call: after the call.
     pub at_ns: u64,
-    /// Nanoseconds.
+    /// Length of the pause, in ns.
     pub length_ns: u64,
 }
 
@@ -130,7 +131,7 @@ impl ReplayChange {
         Self::without(job, |_, _| true)
     }
 
-    /// The pauses removed for which `predicate` (index of the timeline, pause) holds.
+    /// Removes the pauses for which `predicate` (index of the timeline, pause) is true.
     #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
@@ -149,7 +150,7 @@ impl ReplayChange {
     }
 }
 
-/// A model of a job: what waited for what and how long everything took by itself.
+/// A model of a job: what waited for what and how long everything took on its own.
 #[derive(Clone, Debug)]
 pub struct ReplayModel {
     inner: Arc<ModelParts>,
@@ -163,7 +164,7 @@ struct ModelParts {
 }
 
 impl ReplayModel {
-    /// Learns a model.
+    /// Learns a model from the measured times.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();

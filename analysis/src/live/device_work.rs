@@ -1,10 +1,10 @@
-//! What one process does on one GPU, by the exact times that CUPTI gives.
+//! Work of one process on one GPU, with GPU times from CUPTI.
 //!
-//! Owns what busy and idle mean, which is what the report of a trace says too: busy is the union over streams
-//! of kernels, copies and fills, idle the rest between the first start and the last end. Operations come
-//! seconds late, those of several streams not in order of time, and pauses are known only at their end: each
-//! counts for what it adds to the unions, so that the figures are exact as soon as both are there. What is
-//! kept to tell that is the last minute, and at most [`STRETCHES`] intervals.
+//! Owns the definition of busy and idle, as in the report of a trace: busy is the union over
+//! streams of kernels, memcpys and memsets, idle the rest between the first start and the last end.
+//! Operations arrive seconds late, those of several streams out of order, and pauses are known only
+//! at their end: each adds its new part to the unions, so that the figures are exact once both have
+//! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
 use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
@@ -13,8 +13,8 @@ use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
 
-/// Intervals of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
-/// that came before it is not counted.
+/// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
+/// many intervals is not counted.
 const STRETCHES: usize = (1 << 16) - 1;
 
 /// The work of a process on a device.
@@ -23,7 +23,7 @@ pub(super) struct LiveDeviceWork {
     /// CUDA's index within the process.
     pub(super) device: u32,
     busy: IntervalUnion,
-    /// Begin of the first operation and end of the last.
+    /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
     /// Time within the span in which a pause ran.
     paused_ns: u64,
@@ -68,7 +68,7 @@ impl LiveDeviceWork {
         self.busy.trim(|_, _| {});
     }
 
-    /// Lets the span reach so far, and counts the pauses of what is new of it.
+    /// Extends the span, and counts the pauses of its new part.
     fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let Some((first, last)) = self.span else {
             self.span = Some((start_ns, end_ns));
@@ -167,7 +167,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Operations and pauses in any order, as they may come.
+        /// Operations and pauses in any order, as they may arrive.
         #[test]
         fn totals_equal_a_count_of_moments(
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)

@@ -1,4 +1,4 @@
-//! What is shown of one process.
+//! The figures of one process.
 
 use super::HISTORY_SECONDS;
 use super::LINES;
@@ -40,7 +40,7 @@ impl LiveProcess {
         figures.resident_bytes = self.resident_bytes;
         let history = self.work.as_ref().map(|work| &work.history);
         let length = interval.until.saturating_sub(interval.from);
-        // What has ended uses nothing any more, whatever NVML said last.
+        // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.pid).filter(|_| ended.is_none());
         figures.gpus = self
             .gpus
@@ -88,7 +88,8 @@ impl LiveProcess {
         figures.heap_objects = work.heap;
     }
 
-    /// Seconds of its life before a bucket, begun ones included; as many as are shown.
+    /// Seconds that the process lived before a bucket, partial ones included; at most the number
+    /// shown.
     fn seconds(&self, until: u64) -> u64 {
         let age_ns = until
             .saturating_mul(BUCKET_NS)

@@ -10,7 +10,7 @@ use gctrace_event::Pause;
 /// Buckets of a second.
 const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
 
-/// Pauses by bucket.
+/// Pause times by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PauseHistory {
     /// Time in pauses, added.
@@ -30,7 +30,7 @@ pub(super) struct BucketSums {
 }
 
 impl BucketSums {
-    /// Adds another process's.
+    /// Adds the history of another process.
     pub(super) fn merge(&mut self, other: &Self) {
         for (sum, count) in self.pauses.iter_mut().zip(other.pauses) {
             *sum = sum.saturating_add(count);
@@ -41,7 +41,7 @@ impl BucketSums {
 }
 
 impl PauseHistory {
-    /// Takes a pause.
+    /// Adds a pause.
     pub(super) fn add(&mut self, pause: &Pause) {
         self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));

@@ -1,24 +1,25 @@
-//! Time covered by intervals that overlap, nest and come late, each time counted once, as they come.
+//! Time covered by intervals that overlap, nest and arrive late, with each time counted once,
+//! incrementally.
 //!
-//! Owns which part of an interval is new. Keeps the last minute of disjoint intervals, and at most a number of
-//! them: what comes for a time before that is not counted, since it cannot be known what of it was.
+//! Owns which part of an interval is new. Keeps the last minute of disjoint intervals, and at most
+//! a given number: intervals before that are not counted, because their new part is unknown.
 
 use super::ring::KEPT_NS;
 use std::collections::VecDeque;
 
-/// The union of intervals `[begin, end)`.
+/// The union of intervals `[start, end)`.
 #[derive(Clone, Debug)]
 pub(super) struct IntervalUnion {
     /// Disjoint, sorted, not touching.
     recent: VecDeque<(u64, u64)>,
-    /// Most of `recent`.
+    /// Largest number of intervals in `recent`.
     most: usize,
     length_ns: u64,
     settled_until: u64,
 }
 
 impl IntervalUnion {
-    /// Keeps at most so many disjoint intervals.
+    /// Keeps at most `most` disjoint intervals.
     pub(super) fn new(most: usize) -> Self {
         Self {
             recent: VecDeque::new(),
@@ -53,7 +54,7 @@ impl IntervalUnion {
         new(from, end);
     }
 
-    /// One that begins before the last.
+    /// Inserts an interval that starts before the last one.
     fn insert(&mut self, begin: u64, end: u64, mut new: impl FnMut(u64, u64)) {
         let first = self.recent.partition_point(|(_, other)| *other < begin);
         let (mut merged, mut from, mut behind) = ((begin, end), begin, first);
@@ -84,7 +85,7 @@ impl IntervalUnion {
         self.recent.insert(first, merged);
     }
 
-    /// Forgets what is too old or too much; `old` is called with it.
+    /// Drops intervals that are too old or too many, after passing them to `old`.
     pub(super) fn trim(&mut self, mut old: impl FnMut(u64, u64)) {
         let newest = self.recent.back().map_or(0, |(_, end)| *end);
         let oldest = newest.saturating_sub(KEPT_NS);
@@ -103,7 +104,7 @@ impl IntervalUnion {
         self.length_ns
     }
 
-    /// What is covered of an interval, as far as it is kept.
+    /// The covered parts of an interval, as far as they are kept.
     pub(super) fn within(&self, begin: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.recent.partition_point(|(_, other)| *other <= begin);
         let reaching = self.recent.range(first..);

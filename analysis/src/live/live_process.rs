@@ -1,7 +1,7 @@
-//! What is known of one process, in bounded memory.
+//! The state of one process, in bounded memory.
 //!
-//! Owns what a record changes of it. Which process a record belongs to is `live_processes.rs`, what is shown of it
-//! `figures.rs`.
+//! Owns the effect of a record on it. `live_processes.rs` finds the process of a record,
+//! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
 use super::interval_union::IntervalUnion;
@@ -26,15 +26,15 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use std::collections::VecDeque;
 
-/// Disjoint intervals of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
-/// process with more than 1,000 pauses a second.
+/// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
+/// 1.5 MiB, in a process with more than 1,000 pauses a second.
 const PAUSES: usize = (1 << 16) - 1;
 /// Bytes of a command line that are kept.
 const COMMAND_BYTES: usize = 4_096;
 /// Bytes of an interpreter's version.
 const VERSION_BYTES: usize = 64;
 
-/// One process. A process id that comes again after its process ended is another.
+/// One process. A process id that is reused after its process ended is another process.
 #[derive(Clone, Debug)]
 pub(super) struct LiveProcess {
     pub(super) pid: u32,
@@ -43,20 +43,20 @@ pub(super) struct LiveProcess {
     pub(super) ended: Option<ProcessEnd>,
     /// Its pauses, once there are any.
     pub(super) work: Option<Box<LivePauses>>,
-    /// When pauses ran.
+    /// Time covered by pauses.
     pub(super) paused: IntervalUnion,
-    /// Begins of pauses, sorted.
+    /// Starts of pauses, sorted.
     begins: VecDeque<u64>,
     pub(super) settings: Option<GcSettings>,
     pub(super) pressure: LastPressure,
     pub(super) resident_bytes: Option<u64>,
     pub(super) gpus: ProcessGpus,
     pub(super) steps: Option<Box<LiveSteps>>,
-    /// Moment of its last record, as far as that matters for who is forgotten first.
+    /// Timestamp of its last record, to decide which process is dropped first.
     pub(super) active_ns: u64,
 }
 
-/// What a description says.
+/// The contents of a process's description.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessDescription {
     pub(super) namespace_pid: Option<u32>,
@@ -99,7 +99,7 @@ impl LiveProcess {
         }
     }
 
-    /// Takes a description; the earliest `since_ns` stands, as an exec ends no process.
+    /// Adds a description; the earliest `since_ns` counts, because an exec does not end a process.
     pub(super) fn describe(&mut self, process: &Process) {
         self.since_ns = match self.described {
             Some(_) => self.since_ns.min(process.since_ns),
@@ -127,7 +127,7 @@ impl LiveProcess {
         });
     }
 
-    /// Whether it is known to run Python, or pauses came from it.
+    /// Whether it is known to run Python, or had a pause.
     pub(super) fn runs_python(&self) -> bool {
         let described = self.described.as_ref();
         let interpreter = described.and_then(|described| described.interpreter.as_ref());
@@ -138,7 +138,7 @@ impl LiveProcess {
         self.described.as_ref().and_then(|described| described.rank)
     }
 
-    /// Takes a pause that began at this place.
+    /// Adds a pause that started at this line.
     pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<LocationIndex>) {
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         self.active_ns = self.active_ns.max(end_ns);
@@ -161,7 +161,7 @@ impl LiveProcess {
     }
 
     fn add_begin(&mut self, start_ns: u64) {
-        // They come nearly in order.
+        // They arrive nearly in order.
         let later = self.begins.iter().rev();
         let later = later.take_while(|other| **other > start_ns).count();
         self.begins.insert(self.begins.len() - later, start_ns);

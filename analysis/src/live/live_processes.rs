@@ -1,8 +1,8 @@
-//! Processes by id and time, and what stays of those that are forgotten.
+//! Processes by id and time, and the sums of dropped ones.
 //!
-//! Owns which process a record belongs to: an id that comes again after its process ended is another. And the
-//! bound of their number: one that has ended is put into the sums after some seconds, and when too many live,
-//! those that were silent longest are.
+//! Owns which process a record belongs to: an id that is reused after its process ended is another
+//! process. Also bounds their number: a process that ended is added to the sums after some seconds,
+//! and if too many are alive, so are the least recently active ones.
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 
-/// So long one that has ended is shown.
+/// How long a process that ended is shown.
 pub(super) const ENDED_SHOWN_NS: u64 = 10_000_000_000;
 /// Those that have ended and are kept at once, at most.
 const ENDED: usize = 512;
 /// Processes that are kept at once, at most.
 const PROCESSES: usize = 4_096;
-/// Forgotten ones whose late pauses are known to be theirs.
+/// Number of dropped processes whose late pauses are still attributed to them.
 const FORGOTTEN: usize = 4_096;
 /// Pauses of a process may be reported with an end a little after its own: other clocks, other ways.
 const AFTER_END_NS: u64 = 1_000_000_000;
@@ -28,7 +28,7 @@ const AFTER_END_NS: u64 = 1_000_000_000;
 /// In the order in which they appeared.
 type Key = u64;
 
-/// All processes.
+/// All processes, current and dropped.
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
     list: BTreeMap<Key, Box<LiveProcess>>,
@@ -107,7 +107,7 @@ impl LiveProcesses {
         self.at(pause.pid, pause.start_ns)
     }
 
-    /// A description belongs to the process of that id, or begins another if that one has ended.
+    /// A description belongs to the process of that id, or starts another if that one has ended.
     pub(super) fn describe(&mut self, process: &Process) {
         self.forget_ended(process.since_ns);
         let ended = |ended_ns: Option<u64>| ended_ns.is_some_and(|at| at <= process.since_ns);
@@ -116,7 +116,7 @@ impl LiveProcesses {
                 return known.describe(process);
             }
             Some(_) => {}
-            // Told late of one that is forgotten.
+            // A late record of a dropped process.
             None => {
                 let forgotten = self.forgotten.get(&process.pid).copied();
                 if forgotten.is_some() && !ended(forgotten) {

@@ -1,7 +1,7 @@
-//! Names of Python lines, and which of them pauses began in.
+//! Names of Python lines, and the lines that triggered pauses.
 //!
-//! Owns how many names are kept, whatever a program makes of them in a day, and what of a stack is shown: the
-//! program's own innermost line, and the library line below it.
+//! Owns how many names are kept, however many a program creates, and which part of a stack is
+//! shown: the program's own innermost line, and the library line below it.
 
 use super::snapshot::CodeLine;
 use super::snapshot::CountAndTime;
@@ -17,11 +17,12 @@ use std::sync::Arc;
 /// Frames of which it is kept which lines they are: 2 MiB. A frame is a line together with all that called it;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
-/// Lines whose names are kept.
+/// Number of lines with names.
 const LINES: usize = 1 << 15;
 /// Bytes of a name that are kept.
 const NAME_BYTES: usize = 512;
-/// Lines of one process that are summed. When there are more, the half with the least time is put together.
+/// Number of lines of one process with sums of their own. If there are more, the half with the
+/// least time is merged.
 const SUMMED: usize = 1_024;
 /// Stands for a frame that is unknown.
 const UNKNOWN: LocationIndex = LocationIndex {
@@ -29,7 +30,7 @@ const UNKNOWN: LocationIndex = LocationIndex {
     own: u32::MAX,
 };
 
-/// Where a pause began: indices of [`LocationTable`].
+/// The lines that triggered a pause: indices in [`LocationTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LocationIndex {
     /// The line that was running.
@@ -58,7 +59,8 @@ pub(super) struct LocationTable {
 }
 
 impl LocationTable {
-    /// Takes a frame; those above it came before. `true`: from now on some have no name, for the first time.
+    /// Adds a frame; its callers were added before. `true`: from now on new lines have no name,
+    /// returned once.
     pub(super) fn add(&mut self, frame: &Frame) -> bool {
         let at = usize::try_from(frame.id).unwrap_or(usize::MAX);
         let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
@@ -117,7 +119,7 @@ impl LocationTable {
     }
 }
 
-/// Pauses of one process by where they began.
+/// Pauses of one process by the lines that triggered them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
     sums: HashMap<LocationIndex, CountAndTime>,

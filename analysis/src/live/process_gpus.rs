@@ -1,6 +1,7 @@
-//! The GPUs of one process, from all who report them.
+//! The GPUs of one process, from all sources.
 //!
-//! Owns which figures are of the same device: CUDA and torch count alike, NVML may count in another order.
+//! Owns which figures belong to the same device: CUDA and PyTorch use the same numbering, NVML may
+//! use another.
 
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
@@ -38,7 +39,7 @@ impl ProcessGpus {
         }
     }
 
-    /// Takes what torch's allocator holds.
+    /// Adds a sample of the memory of PyTorch's allocator.
     pub(super) fn add_memory(&mut self, memory: &DeviceMemory) {
         let device = u32::try_from(memory.device);
         if let (CUDA_DEVICE, Ok(device)) = (memory.device_type, device)
@@ -63,7 +64,7 @@ impl ProcessGpus {
         }
     }
 
-    /// The one whose work is shown in a timeline: the first by index.
+    /// The device shown in the timeline: the first by index.
     pub(super) fn first(&self) -> Option<&LiveDeviceWork> {
         self.work.iter().min_by_key(|work| work.device)
     }

@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub at_unix_ns: u64,
     /// Start of the recording, in ns.
     pub started_ns: u64,
-    /// Host name.
+    /// Name of the recorded host.
     pub host: String,
     /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
     pub mode: String,

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct CauseReport {
     /// Always inferred: the replay assumes that everything but the pauses is unchanged.
     pub basis: Basis,
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,

@@ -45,7 +45,7 @@ pub struct CudaFunction {
 /// Memory of one device in PyTorch's allocator of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceMemoryReport {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,

@@ -77,7 +77,7 @@ pub struct StopTheWorld {
 /// One of the longest pauses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorstPause {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
@@ -215,7 +215,7 @@ impl GrowthReport {
     }
 }
 
-/// A predicted pause.
+/// A predicted pause of a full collection.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Prediction {
     /// Always predicted.
@@ -244,12 +244,12 @@ pub struct OverheadReport {
     pub traces_without_overhead: u64,
 }
 
-/// One kind of probe.
+/// The overhead of one kind of probe.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProbeReport {
     /// Name of the probe.
     pub probe: String,
-    /// Number of hits.
+    /// Number of hits, over all traces.
     pub hits: u64,
     /// Time per hit, in ns; over several traces the mean weighted by hits. `null` if it was not
     /// measured.

@@ -49,7 +49,7 @@ pub struct RuleBounds {
 /// The bounds of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessBounds {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,

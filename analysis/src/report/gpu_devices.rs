@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One device of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceId {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id; 0 if the trace does not contain it.
     pub pid: u32,

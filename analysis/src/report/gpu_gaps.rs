@@ -38,7 +38,7 @@ pub struct DeviceGaps {
     pub host: HostTime,
 }
 
-/// One gap.
+/// One idle interval of a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GapReport {
     /// The device and its process.

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct GpuReport {
     /// Always measured, by the driver.
     pub basis: Basis,
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// NVML's index of the GPU.
     pub index: u32,
@@ -64,9 +64,9 @@ pub struct GpuFigure {
     pub samples: u64,
     /// Mean, not weighted by time.
     pub mean: f64,
-    /// Smallest value.
+    /// Smallest value of any sample.
     pub min: f64,
-    /// Largest value.
+    /// Largest value of any sample.
     pub max: f64,
 }
 

@@ -37,17 +37,17 @@ pub struct DeviceLaunching {
 pub struct LatencyReport {
     /// Number of operations.
     pub count: u64,
-    /// Shortest, in ns.
+    /// Shortest launch latency, in ns.
     pub min_ns: u64,
     /// 5th percentile, in ns.
     pub p5_ns: u64,
-    /// Median, in ns.
+    /// Median launch latency, in ns.
     pub p50_ns: u64,
     /// 95th percentile, in ns.
     pub p95_ns: u64,
     /// 99th percentile, in ns.
     pub p99_ns: u64,
-    /// Longest, in ns.
+    /// Longest launch latency, in ns.
     pub max_ns: u64,
     /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 operations).
     pub percentile_error_ratio: f64,
@@ -58,7 +58,7 @@ pub struct LatencyReport {
 pub struct DepthReport {
     /// Mean number, weighted by time.
     pub mean: f64,
-    /// Largest number.
+    /// Largest number at any time.
     pub max: u64,
     /// Time in which the number was 0, in ns.
     pub zero_ns: u64,
@@ -68,7 +68,7 @@ pub struct DepthReport {
     pub series: Vec<DepthPoint>,
 }
 
-/// One slice of time.
+/// One slice of time of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DepthPoint {
     /// Start of the slice, in ns after the start of the device's first operation.

@@ -64,18 +64,18 @@ pub struct Location {
 /// Count and time of the pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineTotal {
-    /// The line.
+    /// The line that triggered them.
     pub location: Location,
-    /// Its pauses.
+    /// Pauses that this line triggered.
     pub pauses: PauseTotal,
 }
 
 /// All pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineReport {
-    /// The line.
+    /// The line that triggered them.
     pub location: Location,
-    /// Its pauses.
+    /// Pauses that this line triggered.
     pub pauses: PauseTotal,
     /// Share of the time of all pauses, including those without a stack, 0 to 1.
     pub time_ratio: f64,

@@ -12,7 +12,7 @@ use super::RecordedReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One trace.
+/// One trace file and its recording.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
     /// File name as given on the command line.
@@ -79,7 +79,7 @@ pub struct TraceReport {
 /// One process that ran the collector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessReport {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
@@ -101,7 +101,7 @@ pub struct ProcessReport {
     pub observed_ns: u64,
     /// Basis of `observed_ns`: inferred if its start or end was taken from its events.
     pub basis: Basis,
-    /// Its pauses.
+    /// Statistics of its pauses.
     pub pauses: PausesReport,
     /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
@@ -141,7 +141,7 @@ pub struct ProcessReport {
 /// The interpreter of a process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterpreterReport {
-    /// Version of CPython.
+    /// Version of CPython, for example `3.13.1`.
     pub version: String,
     /// `generational`, `incremental` or `free-threaded`.
     pub collector: String,

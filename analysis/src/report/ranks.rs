@@ -22,9 +22,9 @@ pub struct RanksReport {
 /// A rank that belongs to no job with other ranks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct UnrelatedRank {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: u64,
-    /// The rank.
+    /// The rank, from 0.
     pub rank: u32,
 }
 
@@ -60,9 +60,9 @@ pub struct CollectivesReport {
 /// One rank of a job.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RankReport {
-    /// The rank.
+    /// The rank, from 0.
     pub rank: u32,
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: u64,
     /// Process id; 0 if the trace does not contain it.
     pub pid: u32,

@@ -19,9 +19,9 @@ pub struct StepsReport {
 /// The steps of one process: those of its thread with the most steps.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessSteps {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process id.
+    /// Process id in that trace.
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
@@ -64,17 +64,17 @@ pub struct ProcessSteps {
 pub struct StepLengths {
     /// Sum of the lengths, in ns.
     pub total_ns: u64,
-    /// Mean length, in ns.
+    /// Mean length of a step, in ns.
     pub mean_ns: u64,
-    /// Shortest, in ns.
+    /// Shortest step, in ns.
     pub min_ns: u64,
-    /// Median, in ns.
+    /// Median length, in ns.
     pub p50_ns: u64,
     /// 90th percentile, in ns.
     pub p90_ns: u64,
     /// 99th percentile, in ns.
     pub p99_ns: u64,
-    /// Longest, in ns.
+    /// Longest step, in ns.
     pub max_ns: u64,
     /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 steps).
     pub percentile_error_ratio: f64,
@@ -113,14 +113,14 @@ pub struct StepDifference {
     pub high_ns: i64,
 }
 
-/// One step.
+/// One training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepReport {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
     /// Start, in ns on the clock of the trace.
     pub start_ns: u64,
-    /// Length, in ns.
+    /// Length of the step, in ns.
     pub duration_ns: u64,
     /// Time of collections within the step, in ns; 0 if the trace would not show collections.
     pub gc_ns: u64,

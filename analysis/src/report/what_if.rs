@@ -63,7 +63,7 @@ pub struct PredictedRange {
 pub struct Saving {
     /// Lower bound in ns; `null` if only an upper bound is known.
     pub at_least_ns: Option<i64>,
-    /// Upper bound in ns.
+    /// Upper bound in ns; negative if the run becomes longer in any case.
     pub at_most_ns: i64,
 }
 
@@ -86,7 +86,7 @@ pub struct Garbage {
     pub basis: Basis,
     /// Time over which it accumulates, in ns.
     pub over_ns: u64,
-    /// Number of objects.
+    /// Number of objects that accumulate.
     pub objects: u64,
     /// Memory of these objects in pymalloc arenas, in bytes, if they are of the mean object size of
     /// the heap; `null` if that is unknown.

@@ -1,4 +1,4 @@
-//! What was spent under each stack of one process.
+//! Sums over the pauses of each stack of one process.
 
 use super::NodeId;
 use super::StackTree;
@@ -45,7 +45,7 @@ impl StackSums {
         }
     }
 
-    /// Automatic collections of less than the whole heap.
+    /// Automatic collections that are not full.
     pub(crate) fn automatic_partial(&self) -> PauseTotal {
         let [automatic, ..] = self.by_reason;
         PauseTotal {

@@ -48,7 +48,7 @@ impl<'a> ProcessStacks<'a> {
         self.process.pid
     }
 
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `None` if unknown.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.process.described.as_ref()?.rank
@@ -86,8 +86,8 @@ impl<'a> WeightedStack<'a> {
         self.sums.all
     }
 
-    /// The same of one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses that do
-    /// not tell.
+    /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
+    /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
         let index = crate::process::generation_index(generation);

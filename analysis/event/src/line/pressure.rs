@@ -1,7 +1,7 @@
-//! Allocation pressure: the raw values as an event of ours, and counters for timelines.
+//! Allocation pressure: the raw values as gctrace's own event, and counters for timelines.
 //!
-//! Owns both texts, and what a timeline needs to be remembered from one interval to the next. Our
-//! reader takes the raw values only.
+//! Owns both texts, and the state that a timeline needs between intervals. Our reader reads only
+//! the raw values.
 
 use super::SEPARATOR;
 use super::push_us;
@@ -21,8 +21,8 @@ struct CounterTrack {
     until_ns: u64,
     /// The rate shown is not 0.
     allocates: bool,
-    /// Arenas mapped less those unmapped since the recording of the process began. Below 0 if it
-    /// gave back arenas that it had before.
+    /// Arenas mapped minus those unmapped since recording of the process started. Negative if it
+    /// unmapped arenas that it had before.
     arenas: i64,
 }
 
@@ -39,7 +39,7 @@ struct PressureArgs {
     arenas_unmapped: Option<u64>,
 }
 
-/// Where a sample of a counter stands.
+/// Process and timestamp of a counter's sample.
 #[derive(Clone, Copy)]
 struct SamplePoint {
     pid: u32,
@@ -70,8 +70,8 @@ impl CounterTracks {
         self.push_arenas(out, at, pressure)
     }
 
-    /// A rate holds for its interval, so its sample is at the beginning. Viewers go on showing it
-    /// until the next, so an interval that is not followed at once is ended by a 0.
+    /// A rate applies to its interval, so its sample is at the start. Viewers show it until the
+    /// next sample, so an interval that is not followed at once is ended by a 0.
     fn push_rate(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         let timeline = self.0.entry(pressure.pid).or_default();
         let followed = pressure.since_ns <= timeline.until_ns;
@@ -115,7 +115,7 @@ impl CounterTracks {
         push_sample(out, at, "arenas", &series)
     }
 
-    /// Ends what is shown of a process that has ended; its id may come again.
+    /// Ends the counters of a process that exited; its id may be reused.
     pub(super) fn end(&mut self, out: &mut Vec<u8>, pid: u32) -> io::Result<()> {
         match self.0.remove(&pid) {
             Some(timeline) if timeline.allocates => {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 /// The first two bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// An opened trace.
+/// An open trace, compressed or not.
 pub struct TraceInput {
     name: String,
     reader: Box<dyn Read + Send>,
@@ -103,7 +103,7 @@ impl TraceInput {
         self.size
     }
 
-    /// Bytes of the file read so far, compressed ones where it is compressed: for a progress bar.
+    /// Bytes of the file read so far (compressed ones if it is compressed), for a progress bar.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)

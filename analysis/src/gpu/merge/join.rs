@@ -1,7 +1,7 @@
-//! Two timelines of one process as one.
+//! Merges two timelines of one process.
 //!
-//! Owns what is taken from which: operations, calls, annotations and steps of the profiler's, pauses
-//! of gctrace's, on the profiler's clock.
+//! Owns the source of each part: operations, calls, annotations and steps are the profiler's,
+//! pauses are gctrace's, on the profiler's clock.
 
 use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub(super) struct MergedTimeline {
     pub(super) timeline: Timeline,
     pub(super) clock: ClockReport,
-    /// Begins of the profiler's pauses that are gctrace's too.
+    /// Starts of the profiler's pauses that are gctrace's too.
     pub(super) repeated: Vec<u64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn join(
     }
 }
 
-/// The offset that the wall clocks of both traces say.
+/// The offset according to the wall clocks of both traces.
 fn wall_clock(pair: TimelinePair<'_>) -> i64 {
     let offset = |timeline: &Timeline| timeline.unix_offset_ns.unwrap_or(0);
     offset(pair.own).saturating_sub(offset(pair.their))
@@ -127,18 +127,18 @@ fn clock(
 /// A timeline that is being made of two.
 struct TimelineMerge<'a> {
     timeline: Timeline,
-    /// By index of gctrace's thread that of the same thread here.
+    /// By index of gctrace's thread, the index of the same thread here.
     threads: HashMap<u32, u32>,
     /// Thread ids that were not found in the profiler's trace.
     guessed: Vec<String>,
-    /// Begins of the profiler's pauses that are gctrace's too.
+    /// Starts of the profiler's pauses that are gctrace's too.
     repeated: Vec<u64>,
     pair: TimelinePair<'a>,
     offset_ns: i64,
 }
 
 impl TimelineMerge<'_> {
-    /// gctrace's pauses within the profiler's time, and those of the profiler's that are none of them.
+    /// gctrace's pauses within the profiler's time, and those that only the profiler has.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
         let TimelinePair { own, their } = self.pair;
         let (first, last) = their.window().unwrap_or_default();
@@ -171,7 +171,7 @@ impl TimelineMerge<'_> {
         self.timeline.pauses = pauses;
     }
 
-    /// The profiler's steps; gctrace's where it has none.
+    /// The profiler's steps, or gctrace's if it has none.
     fn take_steps(&mut self) {
         let TimelinePair { own, their } = self.pair;
         let Some((first, last)) = their.window().filter(|_| their.steps.is_empty()) else {
@@ -198,7 +198,7 @@ impl TimelineMerge<'_> {
         at_ns.checked_add_signed(self.offset_ns)
     }
 
-    /// The index here of gctrace's thread.
+    /// The index here of a thread of gctrace's timeline.
     fn thread(&mut self, own: u32) -> u32 {
         if let Some(known) = self.threads.get(&own) {
             return *known;

@@ -1,7 +1,7 @@
-//! Kernels of one rank beside the collectives of others, at a given offset of clocks.
+//! Matches kernels of one rank with the collectives of others at a given clock offset.
 //!
-//! Knows no communicators by name: of a chain of kernels and a communicator's collectives it
-//! decides whether they are the same.
+//! Knows no communicators by name: decides whether a chain of kernels and the collectives of a
+//! communicator are the same.
 
 use super::clocks;
 use super::clocks::TOLERANCE_NS;
@@ -10,14 +10,14 @@ use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
 
-/// Of the kernels of the one with fewer, so many tenths must have met: some profiles are thinned
-/// out, some begin later than others.
+/// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
+/// out, some start later than others.
 const FEWEST_TENTHS: usize = 3;
-/// From so many tenths on of the kernels in the time that both were recorded, they say by their
-/// number that they are the same.
+/// If this many tenths of the kernels from the time in which both were recorded match, their number
+/// shows that they are the same.
 const MAX_TENTHS: usize = 9;
-/// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median.
-/// Where most kernels have met, ends must be closer than this part of the distance,
+/// Random ends are a quarter of the distance between collectives apart, at the median. If most
+/// kernels match, ends must be closer than this part of the distance,
 const CLOSE: i64 = 16;
 /// else than this one: two runs of one program can keep step for a while.
 const VERY_CLOSE: i64 = 50;
@@ -65,7 +65,7 @@ pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
     }
 }
 
-/// One chain beside one communicator.
+/// One chain matched with one communicator.
 struct ChainCandidate {
     chain: usize,
     communicator: usize,

@@ -21,9 +21,9 @@ pub struct AttributionBudget {
 /// Nodes that an attribution may compute, so that it takes a few seconds at most: a replay
 /// computes some hundred millions a second.
 const MAX_EVENTS: usize = 200_000_000;
-/// Whatever the size, so many pauses are replayed one by one ...
+/// At least this many pauses are replayed one by one, whatever the size ...
 const FEWEST: usize = 32;
-/// ... and not more than so many.
+/// ... and at most this many.
 const MOST: usize = 2_000;
 
 impl AttributionBudget {
@@ -63,7 +63,7 @@ pub struct PauseId {
 /// How much earlier the job ends without a pause if all pauses before it are removed already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarginalCost {
-    /// The pause.
+    /// Identifies the pause.
     pub pause: PauseId,
     /// Nanoseconds. Of pauses removed together: a part by length.
     pub share_ns: u64,
@@ -74,18 +74,18 @@ pub struct MarginalCost {
 /// What one pause cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PauseCost {
-    /// The pause.
+    /// Identifies the pause.
     pub pause: PauseId,
-    /// Its length.
+    /// Length of the pause, in ns.
     pub length_ns: u64,
     /// How much earlier the job ends without it alone.
     pub cost_ns: u64,
-    /// The part of the cost that was paid at once, as idle time of the GPU between the start of the
-    /// pause and the first operation that its thread asked for after it.
+    /// The exposed part of the cost: GPU idle time between the start of the pause and the first
+    /// operation that its thread launched after it.
     pub exposed_ns: u64,
-    /// The rest of the cost: paid later, by a queue that the pause had drained.
+    /// The deferred part of the cost: the rest, paid later because the pause had drained the queue.
     pub deferred_ns: u64,
-    /// Length less cost, where it cost less than it took.
+    /// Length minus cost; 0 if the pause cost more.
     pub hidden_ns: u64,
 }
 
@@ -232,7 +232,7 @@ fn split(total: u64, weights: &[u64]) -> Vec<u64> {
     parts.collect()
 }
 
-/// Removes pauses alone.
+/// Replays the run without single pauses.
 struct SinglePauseReplay<'a> {
     job: &'a ReplayJob<'a>,
     model: &'a ReplayModel,
@@ -279,7 +279,7 @@ pub(super) struct EndCandidates {
 }
 
 impl EndCandidates {
-    /// The last node.
+    /// The time of the last node.
     fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or(0)
@@ -301,7 +301,7 @@ impl ReplayModel {
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }
 
-    /// The calls of working threads and the operations that nothing comes certainly after.
+    /// The calls of working threads and the operations that may be last.
     fn ends(&self) -> EndCandidates {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();

@@ -1,4 +1,4 @@
-//! Which part of a pause's cost the GPU pays at once.
+//! The exposed part of a pause's cost, which the GPU pays at once.
 
 use super::ReplayJob;
 use super::layout::ReplayLayout;
@@ -6,7 +6,7 @@ use super::network::NetworkRun;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 
-/// What is needed of each timeline to look at the time around its pauses.
+/// The parts of each timeline that are needed around its pauses.
 #[derive(Debug, Default)]
 pub(super) struct PauseSurroundings {
     timelines: Vec<TimelineSurroundings>,
@@ -32,7 +32,7 @@ impl PauseSurroundings {
     }
 
     /// How much longer the device was idle between the start of a pause and the first operation
-    /// asked for after it, than in a run without the pause.
+    /// launched after it than in a run without the pause.
     pub(super) fn exposed_ns(
         &self,
         at: usize,

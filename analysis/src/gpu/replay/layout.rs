@@ -1,4 +1,4 @@
-//! Which node of the network is which begin or end of a timeline.
+//! Maps the starts and ends of a timeline to nodes of the network.
 
 use super::ReplayJob;
 use super::network::LIMIT_NS;
@@ -17,12 +17,12 @@ pub(super) struct ReplayLayout {
     pub(super) offset_ns: i64,
     first_call: u32,
     first_op: u32,
-    /// Before everything else.
+    /// The node before everything else.
     pub(super) origin: u32,
     /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
-    /// Per thread.
+    /// The calls of each thread.
     pub(super) chains: Vec<CallChain>,
     /// Per thread: from which time between two calls on it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
@@ -35,16 +35,15 @@ pub(super) struct ReplayLayout {
 /// The calls of one thread in order.
 #[derive(Debug, Default, Clone)]
 pub(super) struct CallChain {
-    /// Indices of calls.
+    /// The calls, as indices in the timeline.
     pub(super) calls: Vec<u32>,
     /// Per call: the edge into its start from the end of the call before on the thread.
     pub(super) own: Vec<u32>,
-    /// Per call: the edge into its start from another thread's call, [`NONE`] if none.
+    /// For each call: the edge to its start from another thread's call, [`NONE`] if none.
     pub(super) switch: Vec<u32>,
-    /// Per call: index of that other call, [`NONE`] if none.
+    /// For each call: index of that other call, [`NONE`] if none.
     pub(super) source: Vec<u32>,
-    /// It only asks whether events are done: its calls say nothing about work and stay where they
-    /// are.
+    /// Whether it only polls events: its calls are unrelated to work and stay where they are.
     pub(super) polls: bool,
     /// It runs Python, so that it needs the interpreter's lock.
     pub(super) python: bool,

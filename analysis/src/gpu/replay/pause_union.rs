@@ -5,7 +5,7 @@ use crate::gpu::timeline::Timeline;
 /// The union of a timeline's pauses.
 #[derive(Debug, Default)]
 pub(super) struct PauseUnion {
-    /// Disjoint, in order: begin, end, and the length of all before.
+    /// Disjoint, in order: start, end, and the length of all before.
     spans: Vec<(u64, u64, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl PauseUnion {
         Self { spans }
     }
 
-    /// The time between two times, less what pauses cover of it.
+    /// The time between two timestamps, minus the part that pauses cover.
     pub(super) fn outside(&self, from_ns: u64, to_ns: u64) -> u64 {
         let covered = self.until(to_ns).saturating_sub(self.until(from_ns));
         to_ns.saturating_sub(from_ns).saturating_sub(covered)

@@ -15,10 +15,10 @@ use crate::gpu::timeline::Timeline;
 /// Operations that a stream takes, where the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
 const DEPTH: usize = 1_024;
-/// A launch waited if it took so many times the median, and so many nanoseconds at least.
+/// A launch waited if it took this many times the median, and at least this many ns.
 const LONG_FACTOR: u64 = 10;
 const LONG_NS: u64 = 50_000;
-/// So many launches that waited at about the same depth show the limit.
+/// This many launches that waited at about the same depth show the limit.
 const EVIDENCE: usize = 3;
 
 /// A launch that may have had to wait: the time from which its thread goes on.

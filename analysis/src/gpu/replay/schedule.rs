@@ -24,7 +24,7 @@ impl ReplaySchedule {
     }
 
     /// The last end of any operation or call of a timeline; 0 if it has none. Calls of threads that
-    /// only poll do not count.
+    /// only poll are ignored.
     #[must_use]
     pub fn end_ns(&self, timeline: usize) -> u64 {
         let Some(layout) = self.inner.layouts.get(timeline) else {
@@ -44,7 +44,7 @@ impl ReplaySchedule {
         ends.max().unwrap_or(0)
     }
 
-    /// Start and end of an operation; (0, 0) if there is none of that index.
+    /// Start and end of an operation; (0, 0) if the index is out of range.
     #[must_use]
     pub fn op(&self, timeline: usize, op: usize) -> (u64, u64) {
         let span = || {
@@ -55,7 +55,7 @@ impl ReplaySchedule {
         span().unwrap_or_default()
     }
 
-    /// Start and end of a call; (0, 0) if there is none of that index.
+    /// Start and end of a call; (0, 0) if the index is out of range.
     #[must_use]
     pub fn call(&self, timeline: usize, call: usize) -> (u64, u64) {
         let span = || {
@@ -77,7 +77,7 @@ impl ReplaySchedule {
         Some((begin, end))
     }
 
-    /// How much later a time comes than measured.
+    /// How much later than measured a node is, in ns.
     fn shift(&self, node: u32) -> i64 {
         let network = &self.inner.network;
         network
@@ -85,7 +85,7 @@ impl ReplaySchedule {
             .saturating_sub(network.measured(node))
     }
 
-    /// Idle time of a device: from its first begin to its last end, less the time in which any
+    /// Idle time of a device: from its first start to its last end, minus the time in which any
     /// operation ran on it.
     #[must_use]
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
@@ -157,7 +157,7 @@ impl ReplaySchedule {
         self.inner.network.time_in(&self.times, node)
     }
 
-    /// What the change does to a delay before a time inside it.
+    /// The effect of the change on a delay before a time inside it.
     fn before(&self, edge: u32, at_ns: u64) -> i64 {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
         let until = |part: &super::pauses::AppliedDelay| {

@@ -1,10 +1,10 @@
-//! What the calls of a thread wait for on the host: the thread's own time to think, or a hand-over
+//! What the calls of a thread wait for on the host: the thread's own think time, or a hand-over
 //! from another thread.
 //!
-//! A call begins so long after the one before it on its thread as measured. But a thread that was
+//! A call starts as long after the previous one on its thread as measured. But a thread that was
 //! quiet for unusually long while another one was busy waited for that one: Python's main thread
-//! waits for autograd's to finish the backward pass, which waited for the main thread to ask for it.
-//! Pauses do not count as quiet.
+//! waits for autograd's to finish the backward pass, which waited for the main thread to request
+//! it. Pauses do not count as quiet.
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
@@ -14,9 +14,9 @@ use super::pause_union::PauseUnion;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Timeline;
 
-/// A thread is quiet for unusually long from so many times its median time between calls ...
+/// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
-/// ... and at least from so many nanoseconds: switching threads takes some microseconds.
+/// ... and at least this many ns: switching threads takes some microseconds.
 const QUIET_NS: u64 = 30_000;
 
 /// Links the calls of each thread.
@@ -44,14 +44,13 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mu
     layout.quiet_ns = quiet_ns;
 }
 
-/// What a call that synchronizes takes at most if there is nothing to wait for. A program that does
-/// so once, at its end, shows no such call.
+/// Longest time of a synchronizing call without anything to wait for. A program that synchronizes
+/// once, at its end, shows no such call.
 const SYNCHRONISED_NS: i64 = 20_000;
 
-/// How long calls take by themselves, by function: what a call that blocks takes where it needs
-/// not wait.
+/// How long calls take on their own, by function: the time of a blocking call that need not wait.
 struct UnblockedTime {
-    /// Sorted by function.
+    /// Times sorted by function.
     low: Vec<(u32, i64)>,
 }
 
@@ -132,7 +131,7 @@ impl<'a> HandOvers<'a> {
             let from = last.and_then(|last| self.layout.call_span(last));
             let from = from.map(|(_, end)| end);
             let Some(from) = from else {
-                // A thread does not begin by itself: something that others did before started it.
+                // A thread does not start on its own: something that others did before started it.
                 let rested = self.latest(thread, begin, true);
                 return rested
                     .or_else(|| self.latest(thread, begin, false))

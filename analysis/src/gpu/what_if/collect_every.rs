@@ -11,7 +11,7 @@ const COST_PER_MILLE: u64 = 5;
 /// Objects of garbage that may gather: some hundred megabytes if each is of ordinary size, and about as many as
 /// a full collection frees in a tenth of a second.
 const OBJECTS: u64 = 1_000_000;
-/// Share of the device memory that torch reserved which garbage may hold (as hundredths).
+/// Limit of the garbage in device memory, as a percentage of the memory that PyTorch reserved.
 const DEVICE_PERCENT: u64 = 5;
 
 /// Every how many steps, and why.

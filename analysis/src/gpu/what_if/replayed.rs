@@ -1,4 +1,4 @@
-//! What a plan does to a run, by the replay of its jobs.
+//! The effect of a plan on a run, by replay of its jobs.
 
 use super::PausePlan;
 use super::ProgramModel;
@@ -14,10 +14,10 @@ use crate::gpu::replay::ReplayModel;
 use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::timeline::Timeline;
 
-/// A job and what was learned of it.
+/// A job with its learned model.
 #[derive(Debug)]
 pub struct LearnedJob {
-    /// Its model.
+    /// The learned model.
     pub model: ReplayModel,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
@@ -25,12 +25,12 @@ pub struct LearnedJob {
     pub programs: Vec<usize>,
 }
 
-/// The jobs of some programs. What belongs to none of them is as it was.
+/// The jobs of some programs. Programs in none of them are unchanged.
 #[derive(Debug)]
 pub struct JobReplays<'a> {
     /// The programs that plans are about.
     pub programs: &'a [ProgramModel<'a>],
-    /// Their jobs.
+    /// The jobs of these programs.
     pub jobs: Vec<LearnedJob>,
     /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
     /// that is unknown.

@@ -63,7 +63,7 @@ pub struct CollectionCounts {
 pub struct CountAndTime {
     /// Number of pauses.
     pub count: u64,
-    /// Their time, in ns.
+    /// Sum of their lengths, in ns.
     pub time_ns: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct PauseFigures {
     pub generation: Option<u8>,
 }
 
-/// One long pause.
+/// One pause of at least `long_pause_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LongPause {
     /// Process id on the host.

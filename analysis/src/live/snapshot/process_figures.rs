@@ -67,7 +67,7 @@ pub struct ProcessFigures {
     /// Resident memory, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// GPUs that it uses.
+    /// GPUs that the process uses.
     pub gpus: Vec<ProcessGpu>,
 }
 

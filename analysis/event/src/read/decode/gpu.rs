@@ -1,4 +1,4 @@
-//! Figures of GPUs.
+//! Decodes NVML samples.
 
 use super::ChromeEvent;
 use super::Problem;

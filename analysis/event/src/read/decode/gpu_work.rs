@@ -1,7 +1,7 @@
-//! Work on a GPU, waits for it and annotations: ours, and the PyTorch profiler's.
+//! Decodes GPU work, waits for it and annotations: gctrace's and the PyTorch profiler's.
 //!
-//! Owns what makes an event of that kind usable. Of the profiler's, `pid` is the device; of ours
-//! `args.process` says the process.
+//! Owns when such an event is usable. The profiler's `pid` is the device; in gctrace's events
+//! `args.process` is the process.
 
 use super::ChromeEvent;
 use super::DecodeError;
@@ -30,7 +30,7 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     }
 }
 
-/// Begin and end. A length that is negative or missing is not made up.
+/// Start and end. A negative or missing length is not guessed.
 pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     let start_ns = time(event.ts)?;
     if event.dur.is_missing() {
@@ -43,7 +43,7 @@ pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     Ok((start_ns, start_ns.saturating_add(length_ns)))
 }
 
-/// Numbers that the profiler writes as -1 where there is none.
+/// A number that the profiler writes as -1 if there is none.
 fn number(value: JsonValue<'_>) -> Option<u64> {
     value.unsigned()
 }

@@ -19,7 +19,7 @@ pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
 }
 
-/// The pause that a complete event says.
+/// The pause of a complete event.
 pub(super) fn pause(
     event: &ChromeEvent<'_>,
     names: &mut FrameNumbers,
@@ -63,7 +63,7 @@ pub(super) fn pause(
     Ok(pause)
 }
 
-/// Who saw a pause or a call.
+/// The source of a pause or a call.
 pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
     let mut name = JsonValue(b"");
     let (mut begin, mut length) = (JsonValue(b""), JsonValue(b""));
@@ -155,7 +155,7 @@ pub(super) fn counters(value: JsonValue<'_>, report: &mut impl FnMut(Problem)) -
 /// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
 const MAX_COUNT: u64 = 1 << 62;
 
-/// `gc gen1` says it too.
+/// The generation in a name such as `gc gen1`.
 fn generation_in_name(name: JsonValue<'_>) -> u8 {
     match name.raw_text() {
         Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',

@@ -20,7 +20,8 @@ use crate::report::Report;
 const WORTH_RATIO: f64 = 0.2;
 /// Off CPU for this share of the pauses: the machine has too few CPUs.
 const PREEMPTED_RATIO: f64 = 0.2;
-/// Raising threshold 0 tenfold makes collections of younger generations at most ten times rarer.
+/// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
+/// frequent.
 const RARER_SAVES: f64 = 0.9;
 
 /// All advice for a report, in the order to try it.
@@ -89,7 +90,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
 /// Whether the heap grew by half or more in the second half of the run. Then many of the objects
 /// that full collections traverse are younger than any freeze after setup.
 pub(crate) fn still_growing(growth: &GrowthReport) -> bool {
-    /// Chosen so that the growth of a set-up phase or of one epoch does not count.
+    /// Chosen so that the growth of a setup phase or of one epoch does not count.
     const BY: f64 = 1.5;
     let middle = growth.at(0.5).objects;
     crate::tally::ratio(growth.last.objects, middle).is_some_and(|ratio| ratio >= BY)
@@ -143,7 +144,7 @@ impl AdviceInputs {
         effort.count > 0 && self.share(effort) >= WORTH_RATIO
     }
 
-    /// What ten times rarer collections of younger generations save at most.
+    /// Upper bound of the saving if collections of younger generations are ten times less frequent.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -47,7 +47,7 @@ const SPANS_KEPT: usize = 65_536;
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
     pub(crate) processes: Vec<ProcessState>,
-    /// Of each trace that has more processes than are listed: the stacks and counters of the others.
+    /// For each trace with more processes than are listed: the stacks and counters of the others.
     pub(crate) unlisted: Vec<ProcessState>,
     pub(crate) all: PauseTally,
     pub(crate) by_generation: [PauseTally; 4],
@@ -63,7 +63,7 @@ pub struct Analysis {
     current: CurrentTrace,
 }
 
-/// Of the trace being read only.
+/// State of the trace that is being read.
 #[derive(Debug, Default)]
 struct CurrentTrace {
     processes: HashMap<u32, PidHistory>,
@@ -129,7 +129,7 @@ impl Analysis {
         });
     }
 
-    /// Takes one item of the trace.
+    /// Adds one item of the trace.
     pub fn add(&mut self, item: DecodedItem<'_>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
@@ -186,8 +186,8 @@ impl Analysis {
         for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
-            if let Some((begin, end)) = current.spans.get(&process.pid) {
-                process.see_at_work(*begin, *end);
+            if let Some((start, end)) = current.spans.get(&process.pid) {
+                process.see_at_work(*start, *end);
             }
         }
         let rest = &mut current.rest;
@@ -409,16 +409,16 @@ impl Analysis {
 
     fn add_other(&mut self, event: &ChromeEvent<'_>) {
         let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
+        let (true, Some(start)) = (timed, event.ts.us_as_ns()) else {
             return;
         };
-        let end = begin.saturating_add(event.dur.us_as_ns().unwrap_or(0));
+        let end = start.saturating_add(event.dur.us_as_ns().unwrap_or(0));
         let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
-        self.see_work(pid, begin, end);
+        self.see_work(pid, start, end);
     }
 
     /// In traces of other tools, events show how long a process existed, if nothing better does.
-    fn see_work(&mut self, pid: Option<u32>, begin: u64, end: u64) {
+    fn see_work(&mut self, pid: Option<u32>, start: u64, end: u64) {
         let Some(trace) = self
             .traces
             .last_mut()
@@ -426,13 +426,13 @@ impl Analysis {
         else {
             return;
         };
-        trace.see(begin, end);
+        trace.see(start, end);
         let spans = &mut self.current.spans;
         if let Some(pid) = pid
             && (spans.len() < SPANS_KEPT || spans.contains_key(&pid))
         {
-            let (first, last) = spans.entry(pid).or_insert((begin, end));
-            *first = begin.min(*first);
+            let (first, last) = spans.entry(pid).or_insert((start, end));
+            *first = start.min(*first);
             *last = end.max(*last);
         }
     }

@@ -1,4 +1,4 @@
-//! How far a mean, or a difference of means, could be off by chance.
+//! How far a mean, or a difference of means, may be off by chance.
 //!
 //! The bootstrap with the percentile method: B. Efron and R. J. Tibshirani, An Introduction to the
 //! Bootstrap, 1993, chapter 13. The generator is seeded, so that a report is the same every time.
@@ -117,7 +117,7 @@ mod tests {
         let mut rng = Rng::with_seed(2);
         let values: Vec<f64> = (0..20_000).map(|_| rng.f64()).collect();
         let found = paired(&values).unwrap();
-        // Of a mean of uniform values: 1 / sqrt(12 n), 1.96 of them to either side.
+        // For a mean of uniform values: 1 / sqrt(12 n), 1.96 times that to either side.
         let expected = 2.0 * 1.96 / (12.0 * 20_000.0f64).sqrt();
         let width = found.high - found.low;
         assert!((width / expected - 1.0).abs() < 0.2, "{width} {expected}");

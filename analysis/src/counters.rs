@@ -31,7 +31,7 @@ pub(crate) struct CounterSums {
     major_fault_pauses: PauseTotal,
     traversed_pauses: u64,
     traversed_objects: u64,
-    /// Of one process, as last read.
+    /// Totals of one process, as last read.
     whole: Option<ProcessCounters>,
     /// Over several processes: whole and inside, for processes with both.
     compared: [Option<CounterPair>; COUNTERS],
@@ -89,7 +89,7 @@ impl CounterSums {
         }
     }
 
-    /// Takes totals of the process; the latest count.
+    /// Sets the totals of the process; the latest ones count.
     pub(crate) fn set_whole(&mut self, whole: ProcessCounters) {
         let newer = |known: &ProcessCounters| whole.at_ns >= known.at_ns;
         if self.whole.as_ref().is_none_or(newer) {
@@ -127,7 +127,7 @@ impl CounterSums {
         }
     }
 
-    /// Whole and inside, where both are known.
+    /// Whole and inside, if both are known.
     fn compared(&self, counter: Counter) -> Option<CounterPair> {
         let before = self.compared.get(counter as usize).copied().flatten();
         let inside = self.inside(counter);

@@ -103,7 +103,8 @@ impl CudaSums {
         own.count()
     }
 
-    /// Device memory that a process gave back within pauses, and the most that torch reserved, in bytes, devices added.
+    /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in
+    /// bytes, summed over devices.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
         let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         own.fold((0, 0), |(freed, reserved), (_, memory)| {
@@ -136,7 +137,7 @@ impl CudaSums {
         self.steps_ns = self.steps_ns.saturating_add(other.steps_ns);
     }
 
-    /// Those with the most time first, then the most frequent.
+    /// Functions by time, then by number of calls, descending.
     fn functions(&self) -> Vec<CudaFunction> {
         let functions = self.functions.iter();
         let mut functions: Vec<CudaFunction> = functions

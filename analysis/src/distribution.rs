@@ -88,7 +88,7 @@ impl Distribution {
         }))
     }
 
-    /// How far percentiles can be off, as a ratio; 0 when they are exact.
+    /// Largest relative error of the percentiles; 0 if they are exact.
     pub(crate) fn error_ratio(&self) -> f64 {
         match &self.histogram {
             Some(histogram) => 10f64.powi(-i32::from(histogram.sigfig())),

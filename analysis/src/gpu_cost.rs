@@ -13,7 +13,7 @@ use crate::tally::ratio;
 pub(crate) struct GpuCost {
     /// Length of the run.
     pub(crate) run_ns: u64,
-    /// How much longer it was because of them.
+    /// How much longer the run was because of them, in ns.
     pub(crate) cost_ns: u64,
     /// Error of the cost in ns; `None` if unknown.
     pub(crate) error_ns: Option<u64>,

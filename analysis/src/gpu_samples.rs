@@ -57,7 +57,7 @@ struct SampleSums {
 pub(crate) type Recorded = BTreeMap<u32, Option<u32>>;
 
 impl GpuSamples {
-    /// Takes a description; the last one counts.
+    /// Adds a description; the last one counts.
     pub(crate) fn describe(&mut self, device: GpuDevice) {
         if let Some(sums) = self.of(device.index) {
             sums.device = device;

@@ -89,8 +89,8 @@ const EBPF: &str = "ebpf";
 pub struct SnapshotRequest {
     /// Current time.
     pub now_ns: u64,
-    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; cut to whole 100 ms, and to what has been
-    /// recorded.
+    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; rounded down to 100 ms and
+    /// limited to what has been recorded.
     pub interval_ns: u64,
     /// The process with details; `None` for none.
     pub detail: Option<u32>,
@@ -127,7 +127,7 @@ impl Live {
         }
     }
 
-    /// Takes one record, as it is written to the trace.
+    /// Adds one record, as it is written to the trace.
     pub fn record(&mut self, record: &Record) {
         match record {
             Record::Pause(pause) => self.pause(pause),

@@ -108,7 +108,7 @@ pub(crate) fn arena_bytes(version: &str) -> Option<i64> {
     })
 }
 
-/// Several processes together: sums, and rates per second of one process's time.
+/// Pressure over several processes: sums, and rates per second of one process's time.
 pub(crate) fn together<'a>(
     reports: impl Iterator<Item = &'a PressureReport>,
 ) -> Option<PressureReport> {

@@ -128,7 +128,7 @@ impl ProcessState {
         };
     }
 
-    /// Takes the first and last time of its other events.
+    /// Extends its time by the first and last timestamp of other events.
     pub(crate) fn see_at_work(&mut self, start_ns: u64, end_ns: u64) {
         self.seen_at_work = true;
         self.see(start_ns, end_ns);
@@ -210,16 +210,16 @@ impl ProcessState {
             (Some(_), Some(_)) => Basis::Measured,
             _ => Basis::Inferred,
         };
-        let begin = since.unwrap_or(first).min(first);
+        let start = since.unwrap_or(first).min(first);
         let end = match (end, since) {
             (Some(end), _) => end.max(last),
             (None, Some(_)) => last_ns.max(last),
             (None, None) => last,
         };
-        (begin, end.max(begin), basis)
+        (start, end.max(start), basis)
     }
 
-    /// Time that its Python code was blocked, and whether that is known.
+    /// Time for which its Python code was blocked, in ns, and whether that is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         let paused = self.paused.length();
         match self.tally.stopped_ns() {

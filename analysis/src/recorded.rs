@@ -9,7 +9,7 @@ use gctrace_event::EventSource;
 /// Mode of traces from before there was a choice.
 const EBPF: &str = "ebpf";
 
-/// Of percentiles of more than 4,096 values.
+/// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
 
 /// What is not recorded in-process.
@@ -27,7 +27,7 @@ const NOT_IN_PROCESS: [&str; 3] = [
 pub(crate) struct SourceCounts {
     probes: u64,
     injected: u64,
-    /// How far the two were apart, of pauses seen by both, in ns.
+    /// Difference between the two sources for pauses recorded by both, in ns.
     apart: Option<Distribution>,
 }
 
@@ -38,10 +38,10 @@ impl SourceCounts {
             EventSource::Probes => &mut self.probes,
             EventSource::Injected => &mut self.injected,
             EventSource::Both {
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
             } => {
-                let apart_ns = begin.abs_diff(start_ns).max(end.abs_diff(end_ns));
+                let apart_ns = start.abs_diff(start_ns).max(end.abs_diff(end_ns));
                 let apart = self.apart.get_or_insert_with(|| Distribution::new(DIGITS));
                 apart.add(apart_ns);
                 return;
@@ -64,7 +64,7 @@ impl SourceCounts {
     }
 }
 
-/// How a trace was recorded; `None` for those of other tools.
+/// How a trace was recorded; `None` for traces of other tools.
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
     let mode = header.mode.as_deref().unwrap_or(EBPF);
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_counted_by_who_saw_them() {
+    fn counts_pauses_by_source() {
         let mut counts = SourceCounts::default();
         assert_eq!(counts.report().both_apart_max_ns, None);
         counts.add(EventSource::Probes, 1000, 2000);

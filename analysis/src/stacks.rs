@@ -72,7 +72,7 @@ impl StackTree {
         })
     }
 
-    /// A frame of which nothing is known.
+    /// A frame without file and line.
     fn special(&mut self, function: &str) -> LocationId {
         self.intern(Location {
             file: String::new(),

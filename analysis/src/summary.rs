@@ -411,7 +411,7 @@ impl Analysis {
     }
 }
 
-/// Share of time stopped, of the processes that are known to have run for some time.
+/// Share of time stopped, over the processes with a known observed time.
 fn stopped_ratio<'a>(
     processes: impl Iterator<Item = &'a ProcessReport>,
     more_observed_ns: u64,
@@ -531,7 +531,7 @@ fn note(note: &Note) -> String {
     }
 }
 
-/// Of traces of one process together.
+/// GPU work, with the traces of each process merged.
 fn gpu_work(merged: &MergedTimelines<'_>) -> Option<GpuWorkReport> {
     let work = gpu::summary::report(&merged.timelines)?;
     Some(GpuWorkReport {

@@ -31,7 +31,7 @@ pub(crate) struct PauseTally {
     /// Pauses with known CPU time, and their length.
     timed: PauseTotal,
     on_cpu_ns: u64,
-    /// Runs with known stop-the-world time, and that time.
+    /// Collections with known stop-the-world time, and that time.
     stopping: PauseTotal,
     stopped_ns: u64,
 }
@@ -124,7 +124,7 @@ impl PauseTally {
     }
 }
 
-/// Whether a collection is known to have found no garbage at all.
+/// Whether a collection is known to have found no garbage.
 pub(crate) fn freed_nothing(pause: &Pause) -> bool {
     pause.collected == Some(0) && pause.uncollectable.unwrap_or(0) == 0 && !pause.unfinished
 }

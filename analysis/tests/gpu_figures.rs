@@ -1,6 +1,6 @@
-//! Figures of real traces against those that HolisticTraceAnalysis 0.5.0 (HTA) prints for them.
+//! Figures of real traces against those that HolisticTraceAnalysis 0.5.0 (HTA) reports for them.
 //!
-//! The truth was made by HTA itself; `data/kineto/README.md` says how.
+//! The truth was computed by HTA itself; see `data/kineto/README.md`.
 
 #![expect(
     clippy::panic,
@@ -163,8 +163,7 @@ fn gaps_add_up_to_the_idle_time() {
     }
 }
 
-/// The profiler's steps of the traces, and that nothing is said about collections that it did not
-/// record.
+/// The profiler's steps of the traces; collections, which it did not record, are unknown.
 #[test]
 fn steps_of_the_profiler() {
     for (report, count) in REPORTS.iter().zip([5, 2, 2, 3]) {
@@ -187,7 +186,8 @@ fn steps_of_the_profiler() {
     }
 }
 
-/// The profiler records collections only where asked: none in its trace does not mean that none ran.
+/// The profiler records collections only if configured to: their absence does not mean that none
+/// ran.
 #[test]
 fn a_trace_without_collections_does_not_say_that_none_ran() {
     for report in &*REPORTS {

@@ -1,5 +1,5 @@
-//! The published schema of a snapshot (`gctrace top --format json`) is the one of the types, says what every
-//! figure is, and snapshots keep to it.
+//! The published schema of a snapshot (`gctrace top --format json`) is generated from the types and
+//! describes every figure, and snapshots conform to it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 

@@ -15,7 +15,7 @@ use training::analyzed;
 use training::of;
 use training::run;
 
-/// Programs whose host is far ahead of the GPU, hardly ahead, and behind it.
+/// Programs with the host far ahead of the GPU, slightly ahead, and behind it.
 fn programs() -> [Program; 4] {
     [
         PROGRAM,
@@ -35,7 +35,7 @@ fn programs() -> [Program; 4] {
     ]
 }
 
-/// The truth lies between, but for what the replay itself may be off: a millisecond of a run.
+/// The truth lies between the bounds, up to the error of the replay: a millisecond per run.
 fn holds(what: Option<&WhatIf>, truth: &Outcome, measured: &Outcome) -> Option<()> {
     let what = what?;
     assert_eq!(what.method, "replay");
@@ -137,7 +137,7 @@ fn freezing_and_leaving_out_explicit_calls() {
             ..settings
         };
         holds(of(&report, "explicit"), &run(program, without), &measured).unwrap();
-        // Nothing starts by itself, so there is nothing else to change.
+        // There are no automatic collections, so there is nothing else to change.
         assert_eq!(report.what_if.len(), 2);
     }
 }

@@ -17,7 +17,7 @@ use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 use std::io::Write;
 
-/// The collections of a trace, how many other things it holds, and how it ended.
+/// The collections of a trace, the number of other items, and how it ended.
 fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, TraceCompletion), ReadError> {
     let input = TraceInput::new("t.json", Cursor::new(text.to_vec()))?;
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));

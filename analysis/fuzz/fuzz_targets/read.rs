@@ -1,5 +1,5 @@
-//! Any bytes as a trace, beside one of gctrace's: no panic, an end, and the same result whatever the
-//! buffer's size.
+//! Arbitrary bytes as a trace, next to one of gctrace's: no panic, termination, and the same result
+//! for every buffer size.
 
 #![no_main]
 

@@ -51,7 +51,7 @@ pub(crate) fn explicit(report: &Report) -> Option<String> {
 /// The line that triggers the most time of automatic full collections, if one stands out.
 pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
-    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
         format!(
             " {} of the time of these collections was triggered by {}.",
             percent(share),
@@ -66,7 +66,7 @@ pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
         .lines
         .as_ref()
         .and_then(|lines| lines.automatic_partial.first());
-    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
         format!(
             " {} of the time of these collections was triggered by {}: allocating fewer \
              containers there means fewer collections.",
@@ -76,7 +76,7 @@ pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
     })
 }
 
-fn stands_out(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
+fn dominant_line(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
     let line = line?;
     let share = ratio(line.pauses.time_ns, all.time_ns).filter(|share| *share >= MOST)?;
     Some((line, share.min(1.0)))

@@ -86,7 +86,7 @@ pub(crate) fn leave(report: &Report) -> Advice {
     )
 }
 
-/// For pauses that cost something together and of which no change saves enough.
+/// For pauses with a cost, if no change saves enough of it.
 pub(crate) fn hidden(cost: &GpuCost) -> Advice {
     advice(
         "leave",
@@ -130,7 +130,7 @@ pub(crate) fn explicit_calls(report: &Report, facts: &AdviceInputs) -> Advice {
             counted(facts.manual.count, "explicit call"),
             duration(facts.manual.time_ns),
             percent(facts.share(facts.manual)),
-            for_nothing(calls.pauses.freed_nothing),
+            freed_nothing_clause(calls.pauses.freed_nothing),
             callers.as_deref().unwrap_or(" Libraries call it too."),
         ),
     );
@@ -149,8 +149,8 @@ pub(crate) fn explicit_calls(report: &Report, facts: &AdviceInputs) -> Advice {
     advice
 }
 
-/// How many of some collections found no garbage, as the end of a sentence.
-fn for_nothing(nothing: PauseTotal) -> String {
+/// A clause with the number and time of collections that freed nothing, to end a sentence.
+fn freed_nothing_clause(nothing: PauseTotal) -> String {
     match nothing.count {
         0 => String::new(),
         some => format!(
@@ -169,7 +169,7 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs
         counted(facts.automatic_full.count, "automatic full collection"),
         duration(facts.automatic_full.time_ns),
         percent(facts.share(facts.automatic_full)),
-        for_nothing(nothing),
+        freed_nothing_clause(nothing),
     );
     why += &places::automatic_full(report, facts.automatic_full);
     if let Some(growth) = &most.growth

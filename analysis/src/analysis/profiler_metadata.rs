@@ -96,7 +96,7 @@ impl TraceState {
         }
     }
 
-    /// Its beginning since 1970, where it is known.
+    /// Its start as Unix time in ns; `None` if unknown.
     pub(crate) fn started_unix_ns(&self) -> Option<u64> {
         let offset_ns = self.unix_offset_ns()?;
         self.started_ns().checked_add_signed(offset_ns)

@@ -37,7 +37,7 @@ pub(crate) struct TraceState {
     pub(super) deferred: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
-    /// Number of processes known before it.
+    /// Number of processes of the traces before it.
     pub(super) first_process: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Processes beyond the first ten thousand of a trace: only what all of them add up to.
+//! Sums over the processes beyond the first ten thousand of a trace.
 //!
-//! Owns the bound on memory: a process that is listed takes some 5 KB, one that is not a hundred bytes.
+//! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
 use super::Analysis;
 use crate::process::ENOUGH_PAUSES;
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 /// Processes of one trace that are listed, in order of appearance: far more than anybody reads.
 const LISTED: usize = 10_000;
 
-/// Name of all others together where stacks are exported.
+/// Name of all unlisted processes together in exported stacks.
 const NAME: &str = "processes that are not listed";
 
 /// The state of a process that is not listed.
@@ -49,14 +49,14 @@ pub(crate) struct UnlistedSums {
     pub(crate) attached: u64,
     pub(crate) observed_ns: u64,
     pub(crate) paused_ns: u64,
-    /// Of those that were observed for some time.
+    /// Pause time of the processes with observed time, in ns.
     pub(crate) paused_of_observed_ns: u64,
     pub(crate) worst_ratio: Option<f64>,
     /// Whether the start or end of some is unknown.
     pub(crate) inferred: bool,
     /// Some are of free-threaded builds.
     pub(crate) free_threaded: bool,
-    /// Those that call `gc.collect()`.
+    /// Number of processes that call `gc.collect()`.
     pub(crate) callers: u64,
     pub(crate) callers_observed_ns: u64,
 }
@@ -210,9 +210,9 @@ impl UnlistedSums {
         let observed_ns = match (process.since_ns, end_ns) {
             (None, _) if process.pauses < ENOUGH_PAUSES => 0,
             (since, end) => {
-                let begin = since.map_or(process.first_ns, |since| since.min(process.first_ns));
+                let start = since.map_or(process.first_ns, |since| since.min(process.first_ns));
                 let end = end.map_or(process.last_ns, |end| end.max(process.last_ns));
-                end.saturating_sub(begin)
+                end.saturating_sub(start)
             }
         };
         self.collecting += 1;

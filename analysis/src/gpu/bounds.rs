@@ -17,8 +17,8 @@ use super::timeline::Timeline;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 
-/// A synchronizing call that returned sooner found nothing to wait for. The call itself takes a few
-/// microseconds, and so does a launch before its kernel runs (5 - 10 us on current systems).
+/// A shorter synchronizing call did not wait. The call itself takes a few microseconds, and so does
+/// a launch before its kernel runs (5 - 10 us on current systems).
 pub const AT_ONCE_NS: u64 = 20_000;
 
 /// What the trace as a whole contains.
@@ -38,8 +38,8 @@ pub struct BoundsContext {
 pub enum BoundsRule {
     /// All streams were empty when it started, and nothing was enqueued until it ended.
     GpuWasEmpty,
-    /// The next synchronizing call, before which nothing more was launched, still had to wait, or the
-    /// launching thread waited for the GPU until the pause was over.
+    /// The next synchronizing call, with no launch before it, still waited, or the launching thread
+    /// waited for the GPU until the pause was over.
     GpuStayedBusy,
     /// The next synchronizing call, before which nothing more was launched, returned at once.
     GpuFoundEmpty,
@@ -139,7 +139,7 @@ struct BoundsEvaluator<'a> {
 }
 
 impl BoundsEvaluator<'_> {
-    /// Rule, at least, at most.
+    /// The rule, the lower bound and the upper bound.
     fn judge(&mut self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let length_ns = pause.duration_ns();
         if self.without_work(pause) {
@@ -195,8 +195,8 @@ impl BoundsEvaluator<'_> {
         }
     }
 
-    /// The last time up to the pause's end at which the thread was seen running or waiting for the GPU, and whether
-    /// it waited for the GPU until the end.
+    /// The last time up to the pause's end at which the thread was seen running or waiting for the
+    /// GPU, and whether it waited for the GPU until the end.
     fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
         let calls = &self.timeline.calls;
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);

@@ -1,8 +1,8 @@
 //! Idle time by the definitions of HolisticTraceAnalysis (HTA), for comparison with it.
 //!
-//! Owns both forms: as HTA 0.5.0 prints the figures (whole microseconds, without the last profiler
-//! step), and by the same definitions in nanoseconds over everything. The definitions are those of
-//! `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
+//! Owns both forms: as HTA 0.5.0 reports the figures (whole microseconds, without the last profiler
+//! step), and by the same definitions in nanoseconds over all operations. The definitions are those
+//! of `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
 
 use super::device::DeviceTimeline;
 use super::timeline::Call;
@@ -44,10 +44,10 @@ impl TimedOp {
 
     /// As by HTA's `round_down_time_stamps`: starts rounded up, ends down.
     fn rounded(op: &Op, call: Option<&Call>) -> Self {
-        let (begin, length) = (microseconds(op.start_ns), microseconds(op.duration_ns()));
+        let (start, length) = (microseconds(op.start_ns), microseconds(op.duration_ns()));
         Self {
-            start_ns: whole_ns(begin.ceil()),
-            end_ns: whole_ns((begin + length).floor()),
+            start_ns: whole_ns(start.ceil()),
+            end_ns: whole_ns((start + length).floor()),
             launched_ns: call.map(|call| whole_ns(microseconds(call.start_ns).ceil())),
             stream: op.stream,
             name: op.name,
@@ -140,17 +140,17 @@ fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     for op in ops {
         first = first.or(Some(op.start_ns));
         group = Some(match group {
-            Some((begin, end)) if op.start_ns <= end => (begin, end.max(op.end_ns)),
-            Some((begin, end)) => {
-                run = run.saturating_add(end.saturating_sub(begin));
+            Some((start, end)) if op.start_ns <= end => (start, end.max(op.end_ns)),
+            Some((start, end)) => {
+                run = run.saturating_add(end.saturating_sub(start));
                 (op.start_ns, op.end_ns)
             }
             None => (op.start_ns, op.end_ns),
         });
     }
     match (first, group) {
-        (Some(first), Some((begin, end))) => (
-            run.saturating_add(end.saturating_sub(begin)),
+        (Some(first), Some((start, end))) => (
+            run.saturating_add(end.saturating_sub(start)),
             end.saturating_sub(first),
         ),
         _ => (0, 0),

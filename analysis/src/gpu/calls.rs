@@ -42,20 +42,21 @@ impl CallEffect {
         let Some(name) = function else {
             return Self::Collective;
         };
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let starts_with =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         match () {
-            () if begins(&["GraphLaunch"]) => Self::GraphLaunch,
-            () if begins(&["Launch"]) => Self::Launch,
-            () if begins(&["Memcpy", "Memset"]) => Self::Copy,
-            () if begins(&["StreamSynchronize"]) => Self::StreamSynchronize,
-            () if begins(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
+            () if starts_with(&["GraphLaunch"]) => Self::GraphLaunch,
+            () if starts_with(&["Launch"]) => Self::Launch,
+            () if starts_with(&["Memcpy", "Memset"]) => Self::Copy,
+            () if starts_with(&["StreamSynchronize"]) => Self::StreamSynchronize,
+            () if starts_with(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
                 Self::DeviceSynchronize
             }
-            () if begins(&["EventSynchronize"]) => Self::EventSynchronize,
-            () if begins(&["EventRecord"]) => Self::EventRecord,
-            () if begins(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
-            () if begins(&["EventQuery", "StreamQuery"]) => Self::Query,
-            () if begins(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
+            () if starts_with(&["EventSynchronize"]) => Self::EventSynchronize,
+            () if starts_with(&["EventRecord"]) => Self::EventRecord,
+            () if starts_with(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
+            () if starts_with(&["EventQuery", "StreamQuery"]) => Self::Query,
+            () if starts_with(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
             () => Self::Other,
         }
     }

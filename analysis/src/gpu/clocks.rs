@@ -131,28 +131,28 @@ fn difference(fixed: u64, moved: u64, guess_ns: i64) -> Option<i64> {
 fn within(moved: &[u64], fixed: u64, guess_ns: i64, reach_ns: i64) -> std::ops::Range<usize> {
     let middle = i128::from(fixed) - i128::from(guess_ns);
     let (low, high) = (middle - i128::from(reach_ns), middle + i128::from(reach_ns));
-    let begin = moved.partition_point(|timestamp| i128::from(*timestamp) < low);
+    let start = moved.partition_point(|timestamp| i128::from(*timestamp) < low);
     let end = moved.partition_point(|timestamp| i128::from(*timestamp) <= high);
-    begin..end.max(begin)
+    start..end.max(start)
 }
 
 /// The middle of the fullest interval of `MATCH_NS` among sorted differences; among intervals
 /// nearly as full, as equal steps of a loop produce them, the one nearest to 0.
 fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
     let mut end = 0;
-    let counts = differences.iter().enumerate().map(|(begin, first)| {
+    let counts = differences.iter().enumerate().map(|(start, first)| {
         let last = first.saturating_add(MATCH_NS);
         while differences.get(end).is_some_and(|one| *one <= last) {
             end += 1;
         }
-        (end - begin, begin)
+        (end - start, start)
     });
     let counts: Vec<(usize, usize)> = counts.collect();
     let fullest = counts.iter().map(|(count, _)| *count).max()?;
     if fullest < fewest.max(1) {
         return None;
     }
-    let middle = |(count, begin): &(usize, usize)| differences.get(begin + count / 2).copied();
+    let middle = |(count, start): &(usize, usize)| differences.get(start + count / 2).copied();
     let full = counts
         .iter()
         .filter(|(count, _)| *count * 10 >= fullest * 9);
@@ -160,7 +160,7 @@ fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
         .clone()
         .filter_map(middle)
         .min_by_key(|middle| middle.abs())?;
-    // Of the intervals there the fullest.
+    // The fullest of these intervals.
     let there = full.filter(|interval| {
         middle(interval).is_some_and(|middle| middle.abs_diff(nearest) <= MATCH_NS.unsigned_abs())
     });
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_something_else_are_none() {
+    fn unrelated_timestamps_do_not_match() {
         let moved = timestamps(1_000, 3_000_000);
         let fixed = timestamps(2_000, 700_000).split_off(1_000);
         assert_eq!(offset(&[TimestampPair { moved, fixed }], 0, 8), None);

@@ -44,7 +44,7 @@ pub struct TimelineCollector {
     syncs: Vec<GpuSync>,
 }
 
-/// An operation before its process and its call are known.
+/// An operation whose process and call are not determined yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
     start_ns: u64,
@@ -174,7 +174,7 @@ impl TimelineCollector {
         self.syncs.push(sync);
     }
 
-    /// Takes an annotation; `ProfilerStep#n` is a step.
+    /// Adds an annotation; `ProfilerStep#n` is a step.
     pub fn add_annotation(&mut self, annotation: &Annotation) {
         let name = self.names.intern(&annotation.name);
         let part = self.processes.entry(annotation.pid).or_default();
@@ -198,7 +198,7 @@ impl TimelineCollector {
         }
     }
 
-    /// Takes a backward pass.
+    /// Adds a backward pass.
     pub fn add_backward(&mut self, step: &BackwardStep) {
         let part = self.processes.entry(step.pid).or_default();
         part.backward.push(*step);
@@ -294,7 +294,8 @@ struct OperationOwners {
 }
 
 impl OperationOwners {
-    /// [`NO_PROCESS`] where it cannot be reported. Of calls of one id the last before `start_ns`.
+    /// [`NO_PROCESS`] if it cannot be determined. Of calls with the same id, the last before
+    /// `start_ns`.
     fn of(&self, correlation: Option<u64>, start_ns: u64) -> u32 {
         if let Some(only) = self.only {
             return only;

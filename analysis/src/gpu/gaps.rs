@@ -165,7 +165,7 @@ struct HostActivity {
 #[derive(Default)]
 struct ThreadActivity {
     pauses: Intervals,
-    synchronising: Intervals,
+    synchronizing: Intervals,
     memory: Intervals,
     data: Intervals,
 }
@@ -181,10 +181,10 @@ impl HostActivity {
             if !call.kind.may_block() {
                 continue;
             }
-            let [_, synchronising, memory, _] = raw.entry(call.thread).or_default();
+            let [_, synchronizing, memory, _] = raw.entry(call.thread).or_default();
             let list = match call.kind {
                 CallEffect::Copy | CallEffect::Memory => memory,
-                _ => synchronising,
+                _ => synchronizing,
             };
             list.push((call.start_ns, call.end_ns));
         }
@@ -197,10 +197,10 @@ impl HostActivity {
             }
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
-            let [pauses, synchronising, memory, data] = lists.map(Intervals::of);
+            let [pauses, synchronizing, memory, data] = lists.map(Intervals::of);
             let activity = ThreadActivity {
                 pauses,
-                synchronising,
+                synchronizing,
                 memory,
                 data,
             };
@@ -217,7 +217,7 @@ impl HostActivity {
         }
     }
 
-    /// Thread ids of those that collected during a gap, the longest first.
+    /// Thread ids of the threads that collected during a gap, the longest first.
     fn collecting(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> Vec<u32> {
         let threads = self.threads.iter().filter_map(|(thread, activity)| {
             let time_ns = activity.pauses.length_within(gap.start_ns, gap.end_ns);
@@ -230,8 +230,8 @@ impl HostActivity {
         threads.into_iter().map(|(_, tid)| tid).collect()
     }
 
-    /// A gap's nanoseconds by class. Where several apply the first counts: the launch was under way,
-    /// the thread collected, waited for the GPU, copied or allocated; another thread collected; the
+    /// A gap's ns by class. If several apply, the first counts: the launch was under way; the
+    /// thread collected, waited for the GPU, copied or allocated; another thread collected; the
     /// thread waited for data; it did something else.
     fn during(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> HostTime {
         let mut time = HostTime::default();
@@ -244,7 +244,7 @@ impl HostActivity {
         time.launch_under_way_ns = take(&mut rest, &launched(call, gap));
         if let Some(thread) = self.threads.get(&call.thread) {
             time.gc_ns = take(&mut rest, &thread.pauses);
-            time.synchronizing_ns = take(&mut rest, &thread.synchronising);
+            time.synchronizing_ns = take(&mut rest, &thread.synchronizing);
             time.copy_or_allocation_ns = take(&mut rest, &thread.memory);
         }
         time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);

@@ -16,11 +16,11 @@ use std::collections::HashSet;
 /// Timelines of which no two are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
-    /// The timelines, those of one process as one; trace by trace.
+    /// The timelines, with those of one process merged; trace by trace.
     pub timelines: Cow<'a, [Timeline]>,
     /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,
-    /// What may belong together and was left as it is.
+    /// Timelines that may belong to one process and were not merged.
     pub not_merged: Vec<NotMerged>,
     /// Collections of the profiler's that gctrace has too: trace, process and start.
     pub repeated: HashSet<(usize, u32, u64)>,
@@ -29,7 +29,7 @@ pub struct MergedTimelines<'a> {
 /// First and last time of a trace, on its clock.
 type Span = Option<(u64, u64)>;
 
-/// Puts together what belongs together. `spans`: by index of the trace.
+/// Merges the timelines of each process. `spans`: by index of the trace.
 #[must_use]
 pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'a> {
     let mut merged = MergedTimelines {
@@ -57,8 +57,8 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
                     continue;
                 };
                 let pair = join::join(&own.unpacked(), theirs_, recognized_by);
-                let begins = pair.repeated.into_iter();
-                let repeated = begins.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
+                let starts = pair.repeated.into_iter();
+                let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
                 used.insert(index);
                 joined.push((*at, pair.timeline));
@@ -139,7 +139,7 @@ fn partner(
     choose(timelines, &candidates, their, alone)
 }
 
-/// Of the timelines of the same time the one of the same process.
+/// Selects the timeline of the same process among those that overlap in time.
 fn choose(
     timelines: &[Timeline],
     candidates: &[usize],
@@ -193,7 +193,7 @@ fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
 }
 
 impl Timeline {
-    /// An interval of its time in nanoseconds since 1970, where that is known.
+    /// An interval of its time as Unix time in ns; `None` if unknown.
     fn unix(&self, (start_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
         let offset = i128::from(self.unix_offset_ns?);
         Some((i128::from(start_ns) + offset, i128::from(end_ns) + offset))

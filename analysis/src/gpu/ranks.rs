@@ -32,7 +32,7 @@ const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 /// Timelines with ranks, by job.
 #[derive(Clone, Debug, Default)]
 pub struct RankJobs {
-    /// Of two ranks or more each.
+    /// Jobs of at least two ranks each.
     pub jobs: Vec<RankJob>,
     /// Timelines with a rank whose collectives match those of no other, as indices.
     pub alone: Vec<usize>,
@@ -43,7 +43,7 @@ pub struct RankJobs {
 pub struct RankJob {
     /// Members, by rank.
     pub members: Vec<RankMember>,
-    /// Collectives that at least two of them took part in, by end; timelines are positions in `members`.
+    /// Collectives of at least two members, by end; timelines are positions in `members`.
     pub collectives: Vec<ReplayCollective>,
     /// Kernels of collectives that no other rank's kernel was found for.
     pub unmatched: u64,
@@ -61,10 +61,10 @@ pub struct RankMember {
     /// Add to its times to get the job's common clock: that of the first member, later by a
     /// constant where another member's times would be negative on it.
     pub offset_ns: i64,
-    /// Median distance of its ends of collectives from those of the ranks before.
+    /// Median distance of its ends of collectives from those of the ranks before, in ns.
     pub error_ns: u64,
-    /// Number of collectives that gave the offset; 0 where its clock is known: the first member's
-    /// and those from the same trace.
+    /// Number of collectives that the offset was computed from; 0 if its clock is known: the first
+    /// member's and those from the same trace.
     pub aligned_by: u64,
     /// Other offsets fit the collectives about as well, and nothing else decides.
     pub ambiguous: bool,
@@ -308,7 +308,8 @@ fn first_ns(timeline: &Timeline) -> Option<u64> {
     firsts.into_iter().flatten().min()
 }
 
-/// How far the starts of the steps that the profiler gave the same number are apart.
+/// How far apart the starts of the steps with the same number are, in ns; `None` without common
+/// steps.
 fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     use super::timeline::StepSource;
     let numbered = |timeline: &Timeline| {
@@ -325,7 +326,7 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     (!apart.is_empty()).then(|| clocks::median(&mut apart))
 }
 
-/// How far the clocks of two traces are apart by the wall clocks of their hosts.
+/// How far apart the clocks of two traces are by the wall clocks of their hosts, in ns.
 fn wall_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     let apart = timeline
         .unix_offset_ns?

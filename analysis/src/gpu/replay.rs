@@ -93,7 +93,8 @@ pub struct CollectiveMember {
 /// What differs in a replay. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayChange {
-    /// New lengths of pauses; a pause not named keeps its own. Of two for one pause the last counts.
+    /// New lengths of pauses; pauses not listed keep theirs. If a pause is listed twice, the last
+    /// entry counts.
     pub lengths: Vec<PauseLength>,
     /// Pauses that were not there.
     pub inserted: Vec<InsertedPause>,
@@ -213,8 +214,8 @@ impl ReplayModel {
     }
 }
 
-/// Members of a collective wait for the last one, and end together; the time from the last start
-/// to each end is kept.
+/// Members of a collective wait for the last one, and end together; the time from the last start to
+/// each end is kept.
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members: Vec<(u32, u32)> = collective
@@ -222,13 +223,13 @@ fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuil
             .iter()
             .filter_map(|member| layouts.get(member.timeline as usize)?.op(member.op))
             .collect();
-        let begins = members.iter().map(|(begin, _)| builder.time(*begin));
-        let Some(last) = begins.max() else {
+        let starts = members.iter().map(|(start, _)| builder.time(*start));
+        let Some(last) = starts.max() else {
             continue;
         };
         let meeting = builder.node(last, TieOrder::Meeting);
-        for (begin, end) in &members {
-            builder.edge(*begin, meeting, 0);
+        for (start, end) in &members {
+            builder.edge(*start, meeting, 0);
             builder.fixed(meeting, *end);
         }
     }

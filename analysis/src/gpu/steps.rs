@@ -29,7 +29,7 @@ const DIGITS: u8 = 3;
 const PROCESSES: usize = 64;
 /// Longest steps of a process in the report.
 const LONGEST: usize = 10;
-/// Where the generation is unknown, a pause of this length is taken for a full collection: with
+/// If the generation is unknown, a pause of this length is assumed to be a full collection: with
 /// CPython's default thresholds collections of the younger generations visit some thousand objects,
 /// and visiting one takes some tens of nanoseconds.
 const FULL_FROM_NS: u64 = 1_000_000;

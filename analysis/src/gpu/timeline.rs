@@ -1,7 +1,7 @@
-//! One process's work on GPUs, with the calls, pauses and steps of the same process.
+//! One process's GPU work, with the calls, pauses and steps of the same process.
 //!
-//! Owns the form that all figures are computed from: times on one clock, sorted, linked by index.
-//! How it is made of records is `collect.rs`.
+//! Owns the form that all figures are computed from: timestamps on one clock, sorted, linked by
+//! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
 use super::packed::PackedPauses;
@@ -41,7 +41,7 @@ pub struct Timeline {
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by start.
     pub calls: Vec<Call>,
-    /// Launches that were only counted, by the first; those of `calls` are not among them.
+    /// Launches that were only counted, by the first; `calls` does not contain them.
     pub counted_launches: Vec<CountedLaunches>,
     /// Pauses by start. Empty where they are `packed`.
     pub pauses: Vec<PauseSpan>,
@@ -133,8 +133,8 @@ impl Call {
     }
 }
 
-/// Launches of one thread into one stream within a millisecond, of which only the first and the last
-/// have a time.
+/// Launches of one thread to one stream within a millisecond, of which only the first and the last
+/// have a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedLaunches {
     /// Time of the first launch.
@@ -249,7 +249,7 @@ pub struct StringTable {
 }
 
 impl StringTable {
-    /// The index of a text, new or known.
+    /// The index of a string, added if new.
     pub fn intern(&mut self, text: &str) -> u32 {
         if let Some(index) = self.indices.get(text) {
             return *index;
@@ -266,7 +266,7 @@ impl StringTable {
         self.texts.get(index as usize).map_or("", String::as_str)
     }
 
-    /// The index of a text, if known.
+    /// The index of a string; `None` if it was not added.
     #[must_use]
     pub fn index(&self, text: &str) -> Option<u32> {
         self.indices.get(text).copied()

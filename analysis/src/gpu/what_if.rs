@@ -1,8 +1,8 @@
-//! What other settings of the collector would do to the run.
+//! The effect of other collector settings on the run.
 //!
-//! Owns the list of changes and their intervals. Changes as changes of pauses: `what_if/plan.rs`.
-//! What changed pauses do to a run is answered by whoever implements [`RunModel`], the replay where
-//! the GPU's times are known.
+//! Owns the list of changes and their intervals. `what_if/plan.rs` turns changes into changes of
+//! pauses. A [`RunModel`] computes the effect of changed pauses on a run, by replay if GPU times
+//! are known.
 
 mod assumed_outcome;
 mod collect_every;
@@ -54,9 +54,9 @@ pub struct RunLength {
 pub trait RunModel {
     /// The run with these changes; without any, as it was measured.
     fn run(&self, plan: &PausePlan) -> RunLength;
-    /// Error of the time saved by a change; `None` if unknown. `less_pause_ns`: the pause time that
+    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time that
     /// it removes.
-    fn error_ns(&self, less_pause_ns: u64) -> Option<u64>;
+    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64>;
 }
 
 /// A change, on both sides.
@@ -200,7 +200,7 @@ fn outcome(
     let processes = signed(programs.len() as u64);
     let less = |plan: &PausePlan, added_ns: u64| {
         let added_ns = signed(added_ns).saturating_mul(processes);
-        plan.less_pause_ns(programs).saturating_sub(added_ns)
+        plan.saved_pause_ns(programs).saturating_sub(added_ns)
     };
     let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),

@@ -25,11 +25,12 @@ pub(super) struct LiveDeviceWork {
     busy: IntervalUnion,
     /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
-    /// Time within the span in which a pause ran.
+    /// Time within the span in which a pause ran, in ns.
     paused_ns: u64,
-    /// The part of that in which the device was busy.
+    /// The part of that in which the device was busy, in ns.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran, as far as [`IntervalUnion`] of the pauses has forgotten it.
+    /// Time after the span in which a pause ran and which the [`IntervalUnion`] of the pauses no
+    /// longer keeps, in ns.
     paused_after_ns: u64,
     busy_by_bucket: BucketRing<u32>,
     busy_and_paused_by_bucket: BucketRing<u32>,
@@ -49,7 +50,7 @@ impl LiveDeviceWork {
         }
     }
 
-    /// Takes an operation. `paused`: when pauses of the process ran.
+    /// Adds an operation. `paused`: when pauses of the process ran.
     pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(start_ns);
         self.reach(start_ns, end_ns, paused);
@@ -58,9 +59,9 @@ impl LiveDeviceWork {
             &mut self.busy_and_paused_by_bucket,
         );
         let busy_and_paused_ns = &mut self.busy_and_paused_ns;
-        self.busy.add(start_ns, end_ns, |begin, end| {
-            busy_by_bucket.cover(begin, end);
-            for (from, until) in paused.within(begin, end) {
+        self.busy.add(start_ns, end_ns, |start, end| {
+            busy_by_bucket.cover(start, end);
+            for (from, until) in paused.within(start, end) {
                 *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
                 both.cover(from, until);
             }
@@ -88,7 +89,7 @@ impl LiveDeviceWork {
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
 
-    /// Takes time in which a pause of the process ran and no other did.
+    /// Adds time in which a pause of the process ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         let Some((first, last)) = self.span else {
             return;
@@ -124,8 +125,8 @@ impl LiveDeviceWork {
         self.busy_by_bucket.within(from, until)
     }
 
-    /// Of `buckets` buckets that end not after `until`. `paused_ns`: time in pauses of the process in buckets
-    /// from one on before another.
+    /// Figures of the last `buckets` buckets up to `until`. `paused_ns`: pause time of the process
+    /// between two buckets.
     pub(super) fn figures(
         &self,
         until: u64,
@@ -169,20 +170,20 @@ mod tests {
     proptest! {
         /// Operations and pauses in any order, as they may arrive.
         #[test]
-        fn totals_equal_a_count_of_moments(
+        fn totals_equal_a_count_per_tick(
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
             let mut work = LiveDeviceWork::new(0);
             let mut paused = IntervalUnion::new(1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
-            for (is_op, begin, length) in events {
-                let end = begin + length;
+            for (is_op, start, length) in events {
+                let end = start + length;
                 if is_op {
-                    work.add(begin, end, &paused);
-                    busy.extend(begin..end);
+                    work.add(start, end, &paused);
+                    busy.extend(start..end);
                 } else {
-                    paused.add(begin, end, |from, until| work.add_paused(from, until));
-                    in_pauses.extend(begin..end);
+                    paused.add(start, end, |from, until| work.add_paused(from, until));
+                    in_pauses.extend(start..end);
                 }
             }
             let figures = work.figures(0, 0, |_, _| 0);

@@ -142,14 +142,14 @@ impl LiveProcess {
             }
         }
         if let Some(work) = self.gpus.first() {
-            let begin = work.known_from().max(from);
+            let start = work.known_from().max(from);
             let known = until.min(work.known_until());
-            for bucket in begin..known {
+            for bucket in start..known {
                 if let Some(cell) = cells.get_mut(at(bucket)) {
                     cell.gpu_busy_ns = Some(0);
                 }
             }
-            for (bucket, ns) in work.by_bucket(begin, known) {
+            for (bucket, ns) in work.by_bucket(start, known) {
                 if let Some(cell) = cells.get_mut(at(bucket)) {
                     cell.gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
                 }

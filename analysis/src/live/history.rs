@@ -15,7 +15,7 @@ const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
 pub(super) struct PauseHistory {
     /// Time in pauses, added.
     pause_ns: BucketRing<u64>,
-    /// Time in which at least one pause ran.
+    /// Time in which at least one pause ran, in ns.
     paused_ns: BucketRing<u32>,
     /// Pauses that ended, by generation.
     ended: BucketRing<[u32; GENERATIONS]>,
@@ -50,12 +50,12 @@ impl PauseHistory {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         self.paused_ns.cover(start_ns, end_ns);
     }
 
-    /// Adds the pauses of another process; time in which at least one ran is then known no more.
+    /// Adds the pauses of another process; the time in which at least one ran is then unknown.
     pub(super) fn merge(&mut self, other: &Self) {
         for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
             if let Some(sum) = self.pause_ns.slot(bucket) {
@@ -73,7 +73,7 @@ impl PauseHistory {
         }
     }
 
-    /// Of the buckets from `from` on before `until`.
+    /// Sums over the buckets from `from` (inclusive) to `until` (exclusive).
     pub(super) fn bucket_sums(&self, from: u64, until: u64) -> BucketSums {
         let mut pauses = [0u64; GENERATIONS];
         for (_, counts) in self.ended.within(from, until) {
@@ -102,7 +102,7 @@ impl PauseHistory {
         sums
     }
 
-    /// Time in which at least one pause ran, in an interval of buckets.
+    /// Time in which at least one pause ran, in an interval of buckets, in ns.
     pub(super) fn paused_ns(&self, from: u64, until: u64) -> u64 {
         self.paused_ns.sum(from, until)
     }

@@ -46,7 +46,7 @@ pub(super) struct LiveProcess {
     /// Time covered by pauses.
     pub(super) paused: IntervalUnion,
     /// Starts of pauses, sorted.
-    begins: VecDeque<u64>,
+    starts: VecDeque<u64>,
     pub(super) settings: Option<GcSettings>,
     pub(super) pressure: LastPressure,
     pub(super) resident_bytes: Option<u64>,
@@ -80,7 +80,7 @@ pub(super) struct LivePauses {
 }
 
 impl LiveProcess {
-    /// Nothing is known yet but that it is there.
+    /// A process about which nothing else is known yet.
     pub(super) fn new(pid: u32, since_ns: u64) -> Self {
         Self {
             pid,
@@ -89,7 +89,7 @@ impl LiveProcess {
             ended: None,
             work: None,
             paused: IntervalUnion::new(PAUSES),
-            begins: VecDeque::new(),
+            starts: VecDeque::new(),
             settings: None,
             pressure: LastPressure::default(),
             resident_bytes: None,
@@ -157,19 +157,19 @@ impl LiveProcess {
         });
         self.paused
             .trim(|from, until| gpus.forget_paused(from, until));
-        self.add_begin(start_ns);
+        self.add_start(start_ns);
     }
 
-    fn add_begin(&mut self, start_ns: u64) {
+    fn add_start(&mut self, start_ns: u64) {
         // They arrive nearly in order.
-        let later = self.begins.iter().rev();
+        let later = self.starts.iter().rev();
         let later = later.take_while(|other| **other > start_ns).count();
-        self.begins.insert(self.begins.len() - later, start_ns);
-        let newest = self.begins.back().copied().unwrap_or(0);
-        while let Some(oldest) = self.begins.front()
-            && (self.begins.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
+        self.starts.insert(self.starts.len() - later, start_ns);
+        let newest = self.starts.back().copied().unwrap_or(0);
+        while let Some(oldest) = self.starts.front()
+            && (self.starts.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
         {
-            self.begins.pop_front();
+            self.starts.pop_front();
         }
     }
 
@@ -189,7 +189,7 @@ impl LiveProcess {
     pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
         let pauses = PauseTimes {
             covered: &self.paused,
-            begins: &self.begins,
+            starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_backward(pass, pauses);
@@ -201,7 +201,7 @@ impl LiveProcess {
         }
         let pauses = PauseTimes {
             covered: &self.paused,
-            begins: &self.begins,
+            starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_annotation(annotation, pauses);

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Frames of which it is kept which lines they are: 2 MiB. A frame is a line together with all that called it;
+/// Number of frames with known lines: 2 MiB. A frame is a line together with all its callers;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
 /// Number of lines with names.
@@ -123,7 +123,7 @@ impl LocationTable {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
     sums: HashMap<LocationIndex, CountAndTime>,
-    /// Of locations with little time, and of unknown ones.
+    /// Pauses of locations with little time, and of unknown ones.
     other: CountAndTime,
 }
 
@@ -138,7 +138,7 @@ impl LocationSums {
         self.sums.entry(place).or_default().add(duration_ns);
     }
 
-    /// Puts those with the least time together.
+    /// Merges the half with the least time into `other`.
     fn halve(&mut self) {
         let mut times: Vec<(u64, LocationIndex)> = self
             .sums
@@ -153,7 +153,7 @@ impl LocationSums {
         }
     }
 
-    /// The lines with the most time, and the others together.
+    /// The lines with the most time, and the sum of the others.
     pub(super) fn figures(
         &self,
         places: &LocationTable,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_bound_have_no_name_and_that_is_said_once() {
+    fn lines_beyond_the_bound_have_no_name_and_one_note() {
         let mut places = LocationTable::default();
         let bound = u32::try_from(LINES).unwrap();
         let is_reported: Vec<u32> = (1..2 * bound)
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(is_reported, [bound + 1]);
         assert!(places.of(Some(bound)).is_some());
         assert_eq!(places.of(Some(bound + 1)), None);
-        // A known line in a new stack is known still.
+        // A known line in a new stack keeps its name.
         let again = Frame {
             id: 2 * bound,
             ..frame(7)

@@ -35,7 +35,7 @@ impl LongPauses {
         self.from_ns
     }
 
-    /// Takes a pause of a process with this rank.
+    /// Adds a pause of a process with this rank.
     pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<LocationIndex>) {
         if pause.duration_ns() < self.from_ns {
             return;

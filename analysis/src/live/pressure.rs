@@ -35,7 +35,7 @@ impl LastPressure {
             arenas.map(|(mapped, unmapped)| (signed(mapped) - signed(unmapped), length_ns));
     }
 
-    /// Takes a summary of allocations.
+    /// Adds a summary of allocations.
     pub(super) fn add_allocations(&mut self, allocations: &Allocations) {
         if let Some(per_second) = allocations.per_cpu_second {
             self.allocations = Some((per_second, allocations.at_ns));

@@ -24,7 +24,7 @@ pub(super) struct ProcessGpus {
 }
 
 impl ProcessGpus {
-    /// Takes an operation. `paused`: when pauses of the process ran.
+    /// Adds an operation. `paused`: when pauses of the process ran.
     pub(super) fn add(&mut self, device: u32, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let at = self.work.iter().position(|work| work.device == device);
         let at = at.unwrap_or(self.work.len());
@@ -50,7 +50,7 @@ impl ProcessGpus {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for work in &mut self.work {
             work.add_paused(start_ns, end_ns);
@@ -69,7 +69,8 @@ impl ProcessGpus {
         self.work.iter().min_by_key(|work| work.device)
     }
 
-    /// `until`, `buckets`: end and length of the interval. `by_nvml`: indices of NVML and the memory there.
+    /// `until`, `buckets`: end and length of the interval. `by_nvml`: indices of NVML and the
+    /// memory there.
     pub(super) fn figures(
         &self,
         (until, buckets): (u64, u64),

@@ -35,8 +35,8 @@ impl LiveCost {
         self.readings.push_back(reading);
     }
 
-    /// CPU time over an interval: from the last reading back to the one that is nearest to its length, or to the
-    /// one before.
+    /// CPU time over an interval: from the last reading back to the one nearest to its length, or
+    /// to the previous one.
     pub(super) fn figures(&self, interval_ns: u64) -> RecorderCost {
         let mut figures = self.last.clone();
         if let Some((at_ns, cpu_ns)) = self.readings.back() {

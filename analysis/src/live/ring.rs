@@ -53,7 +53,8 @@ impl<T: Copy + Default> BucketRing<T> {
         self.newest = bucket;
     }
 
-    /// The buckets from `from` on before `until`, and their values; those that are not kept are left out.
+    /// The buckets from `from` (inclusive) to `until` (exclusive), and their values, as far as they
+    /// are kept.
     pub(super) fn within(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, T)> {
         let end = self.newest.saturating_add(1);
         let from = from.max(self.oldest).max(end.saturating_sub(BUCKETS));
@@ -140,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_fall_into_buckets(
+        fn intervals_are_divided_into_buckets(
             intervals in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
         ) {
             let mut ring: BucketRing<u64> = BucketRing::default();
@@ -149,14 +150,14 @@ mod tests {
             // By end, as pauses arrive.
             let mut intervals: Vec<_> = intervals.into_iter().map(|(b, l)| (b, b + l)).collect();
             intervals.sort_by_key(|(_, end)| *end);
-            for (begin, end) in intervals {
-                ring.cover(begin, end);
-                if begin == end {
+            for (start, end) in intervals {
+                ring.cover(start, end);
+                if start == end {
                     continue;
                 }
                 newest = Some((end - 1) / BUCKET_NS);
-                for bucket in begin / BUCKET_NS..=(end - 1) / BUCKET_NS {
-                    let from = begin.max(bucket * BUCKET_NS);
+                for bucket in start / BUCKET_NS..=(end - 1) / BUCKET_NS {
+                    let from = start.max(bucket * BUCKET_NS);
                     *naive.entry(bucket).or_default() += end.min((bucket + 1) * BUCKET_NS) - from;
                 }
             }
@@ -171,9 +172,9 @@ mod tests {
         #[test]
         fn no_time_is_too_wild(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20)) {
             let mut ring: BucketRing<u64> = BucketRing::default();
-            for (begin, end) in times {
-                ring.cover(begin, end);
-                ring.slot(bucket(begin));
+            for (start, end) in times {
+                ring.cover(start, end);
+                ring.slot(bucket(start));
             }
             let _ = ring.all().count();
         }

@@ -25,7 +25,7 @@ pub(super) struct LiveSteps {
     backward: Vec<ThreadSteps>,
 }
 
-/// Those of one thread.
+/// The steps of one thread.
 #[derive(Clone, Debug)]
 struct ThreadSteps {
     tid: u32,
@@ -40,13 +40,13 @@ struct ThreadSteps {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PauseTimes<'a> {
     pub(super) covered: &'a IntervalUnion,
-    pub(super) begins: &'a VecDeque<u64>,
+    pub(super) starts: &'a VecDeque<u64>,
 }
 
 impl PauseTimes<'_> {
     fn within(self, start_ns: u64, end_ns: u64) -> CountAndTime {
-        let first = self.begins.partition_point(|begin| *begin < start_ns);
-        let behind = self.begins.partition_point(|begin| *begin < end_ns);
+        let first = self.starts.partition_point(|start| *start < start_ns);
+        let behind = self.starts.partition_point(|start| *start < end_ns);
         CountAndTime {
             count: behind.saturating_sub(first) as u64,
             time_ns: self.covered.length_within(start_ns, end_ns),
@@ -55,7 +55,7 @@ impl PauseTimes<'_> {
 }
 
 impl LiveSteps {
-    /// Takes a backward pass.
+    /// Adds a backward pass.
     pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: PauseTimes<'_>) {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
@@ -80,7 +80,7 @@ impl LiveSteps {
         number.is_some_and(|number| number.parse::<u64>().is_ok())
     }
 
-    /// Takes an annotation that is a step.
+    /// Adds an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: PauseTimes<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
             let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
@@ -102,7 +102,7 @@ impl LiveSteps {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for thread in self.threads() {
             if let Some((open_ns, pauses)) = &mut thread.open {

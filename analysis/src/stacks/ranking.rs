@@ -23,7 +23,7 @@ const OF_A_KIND: usize = 5;
 /// Index of [`gctrace_event::GcReason::Manual`] in arrays by reason.
 const MANUAL: usize = 1;
 
-/// How many lines and stacks are listed.
+/// Number of lines and stacks that are listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankingLimits {
     lines: usize,

@@ -96,9 +96,9 @@ impl TraceStacks {
         self.by_frame.entry(frame).or_default().add(pause, full);
     }
 
-    /// Once all frames of the trace are known.
+    /// Resolves the stacks, once all frames of the trace are known.
     pub(crate) fn resolve(&mut self, frames: &TraceFrames, tree: &mut StackTree) {
-        // In order of name, so that the tree does not depend on the order within a hash table.
+        // In order of name, so that the tree does not depend on the order in a hash table.
         let by_frame: BTreeMap<_, _> = std::mem::take(&mut self.by_frame).into_iter().collect();
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {

@@ -36,7 +36,7 @@ impl Analysis {
 }
 
 impl<'a> ProcessStacks<'a> {
-    /// Index of its trace, in the order in which they were read.
+    /// Index of its trace, in the order of reading.
     #[must_use]
     pub fn trace(&self) -> usize {
         self.process.trace
@@ -54,7 +54,7 @@ impl<'a> ProcessStacks<'a> {
         self.process.described.as_ref()?.rank
     }
 
-    /// Command line, or the name given by another tool; empty where neither is known.
+    /// Command line, or the name given by another tool; empty if neither is known.
     #[must_use]
     pub fn command(&self) -> String {
         match &self.process.described {

@@ -89,11 +89,11 @@ impl CounterTracks {
         if ends {
             push_rate_sample(out, before, 0)?;
         }
-        let begin = SamplePoint {
+        let start = SamplePoint {
             pid: pressure.pid,
             ns: pressure.since_ns,
         };
-        push_rate_sample(out, begin, rate)
+        push_rate_sample(out, start, rate)
     }
 
     fn push_arenas(
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_begin_with_their_interval_and_end_with_it() {
+    fn rates_start_and_end_with_their_interval() {
         let rate = |us: f64, rate: u64| {
             let args = serde_json::json!({"net containers per second": rate});
             ("allocation".to_owned(), us, args)

@@ -58,11 +58,11 @@ impl TraceInput {
             consumed: Arc::clone(&consumed),
         };
         let mut first = Vec::new();
-        let begin = counted
+        let start = counted
             .by_ref()
             .take(GZIP_MAGIC.len() as u64)
             .read_to_end(&mut first);
-        if let Err(source) = begin {
+        if let Err(source) = start {
             let file = name.to_owned();
             return Err(ReadError::Io {
                 file,

@@ -210,11 +210,11 @@ fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<ObjectMember, S
     let key_end = string(text, at)?;
     let colon = space(text, key_end);
     expect(text, colon, b':', "':'")?;
-    let begin = space(text, colon + 1);
-    let end = nested(text, begin, depth)?;
+    let start = space(text, colon + 1);
+    let end = nested(text, start, depth)?;
     Ok(ObjectMember {
         key: at + 1..key_end - 1,
-        value: begin..end,
+        value: start..end,
     })
 }
 

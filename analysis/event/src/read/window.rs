@@ -82,11 +82,11 @@ impl ReadWindow {
 
     /// Consumes `count` bytes and returns them with the position of the first.
     pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePosition) {
-        let begin = self.unused.start;
-        self.count_lines(begin);
+        let start = self.unused.start;
+        self.count_lines(start);
         let position = self.position(0);
         self.advance(count);
-        let text = self.buffer.get(begin..self.unused.start);
+        let text = self.buffer.get(start..self.unused.start);
         (text.unwrap_or_default(), position)
     }
 

@@ -133,7 +133,7 @@ impl CallActivity {
         self.syncs.get(before)
     }
 
-    /// Answers for times in ascending order whether all streams were known to be empty.
+    /// Answers, for ascending times, whether all streams were known to be empty.
     pub(super) fn emptiness(&self, from_start: bool) -> EmptyQueueSweep<'_> {
         let mut by_end: Vec<&SyncCall> = self.syncs.iter().collect();
         by_end.sort_by_key(|sync| sync.end_ns);
@@ -157,9 +157,9 @@ pub(super) struct EmptyQueueSweep<'a> {
     by_end: Vec<&'a SyncCall>,
     puts_seen: usize,
     syncs_seen: usize,
-    /// Of each stream, the last time at which work may have been put into it.
+    /// For each stream, the last time at which work may have been enqueued.
     latest_put_ns: BTreeMap<u32, u64>,
-    /// Of each stream, the time up to which all that was put into it is done.
+    /// For each stream, the time up to which everything enqueued is done.
     emptied_ns: BTreeMap<u32, u64>,
     /// The same of all streams.
     all_emptied_ns: Option<u64>,

@@ -12,7 +12,7 @@ use crate::gpu::timeline::Stream;
 use gctrace_event::CudaLaunches;
 
 impl TimelineCollector {
-    /// Takes launches that were counted.
+    /// Adds launches that were only counted.
     pub fn add_launches(&mut self, launches: &CudaLaunches) {
         let part = self.processes.entry(launches.pid).or_default();
         let thread = part.thread(launches.tid);

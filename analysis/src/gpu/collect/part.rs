@@ -117,7 +117,7 @@ impl ProcessBuilder {
     }
 }
 
-/// Calls by correlation id. Of several with one id the first.
+/// Calls by correlation id; of several with one id, the first.
 #[derive(Debug, Default)]
 struct CorrelationMap {
     sorted: Vec<(u64, u32)>,

@@ -289,7 +289,7 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
 
 /// Pauses by start, with the latest end of all up to each: answers whether any meets another.
 struct PauseOverlap {
-    begins: Vec<u64>,
+    starts: Vec<u64>,
     latest: Vec<u64>,
 }
 
@@ -306,7 +306,7 @@ impl PauseOverlap {
         });
         Self {
             latest: latest.collect(),
-            begins: spans.iter().map(|(begin, _)| *begin).collect(),
+            starts: spans.iter().map(|(start, _)| *start).collect(),
         }
     }
 
@@ -314,7 +314,7 @@ impl PauseOverlap {
     fn meets(&self, pause: &PauseSpan) -> bool {
         let slack = MATCH_NS.unsigned_abs();
         let last = pause.end_ns.saturating_add(slack);
-        let before = self.begins.partition_point(|begin| *begin <= last);
+        let before = self.starts.partition_point(|start| *start <= last);
         let latest = before.checked_sub(1).and_then(|at| self.latest.get(at));
         latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.start_ns)
     }

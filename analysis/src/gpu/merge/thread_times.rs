@@ -112,11 +112,11 @@ impl TimelinePair<'_> {
 }
 
 /// The one with the nearest start, if it is near; `all` is sorted.
-fn nearest<T>(all: &[T], at: u64, begin: impl Fn(&T) -> u64) -> Option<&T> {
-    let behind = all.partition_point(|one| begin(one) < at);
+fn nearest<T>(all: &[T], at: u64, start: impl Fn(&T) -> u64) -> Option<&T> {
+    let behind = all.partition_point(|one| start(one) < at);
     let around = all.get(behind.saturating_sub(1)..all.len().min(behind + 1))?;
-    let near = around.iter().min_by_key(|one| begin(one).abs_diff(at))?;
-    (begin(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
+    let near = around.iter().min_by_key(|one| start(one).abs_diff(at))?;
+    (start(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
 }
 
 /// The profiler records a collection between two callbacks, and gctrace at its function, inside or

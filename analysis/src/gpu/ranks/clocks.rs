@@ -57,13 +57,13 @@ fn differences(fixed: &Moments, moving: &Moments) -> Vec<i64> {
 fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
     let mut windows: Vec<(usize, i64)> = Vec::new();
     let mut end = 0;
-    for (begin, first) in differences.iter().enumerate() {
+    for (start, first) in differences.iter().enumerate() {
         let limit = first.saturating_add(2 * width_ns);
         while differences.get(end).is_some_and(|last| *last <= limit) {
             end += 1;
         }
-        let middle = differences.get(begin.midpoint(end)).unwrap_or(first);
-        windows.push((end - begin, *middle));
+        let middle = differences.get(start.midpoint(end)).unwrap_or(first);
+        windows.push((end - start, *middle));
     }
     windows.sort_by_key(|(count, middle)| (std::cmp::Reverse(*count), *middle));
     let mut found: Vec<i64> = Vec::new();
@@ -103,9 +103,9 @@ pub(super) fn median(values: &mut [i64]) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
-/// Median distance from a centre.
-pub(super) fn spread(values: &[i64], centre: i64) -> u64 {
-    let distances = values.iter().map(|value| value.abs_diff(centre));
+/// Median distance from a center.
+pub(super) fn spread(values: &[i64], center: i64) -> u64 {
+    let distances = values.iter().map(|value| value.abs_diff(center));
     let mut distances: Vec<i64> = distances.map(u64::cast_signed).collect();
     median(&mut distances).unsigned_abs()
 }

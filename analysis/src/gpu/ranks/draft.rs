@@ -45,7 +45,7 @@ pub(super) struct DraftCollective {
 pub(super) struct DraftMember {
     /// Index among all timelines.
     pub(super) timeline: usize,
-    /// Add to its times to get those of the job.
+    /// Clock offset: added to its timestamps it gives those of the job.
     pub(super) offset_ns: i64,
     /// Median distance of its ends of collectives from the others'.
     pub(super) error_ns: u64,
@@ -76,7 +76,7 @@ pub(super) enum ClockKnowledge {
     Unknown,
 }
 
-/// How a timeline fits into a draft.
+/// How a timeline matches a draft.
 #[derive(Clone, Debug)]
 pub(super) struct DraftFit {
     pub(super) offset_ns: i64,
@@ -120,7 +120,7 @@ impl JobDraft {
         draft
     }
 
-    /// How a timeline's kernels fit to the collectives, `None` if they do not.
+    /// How a timeline's kernels match the collectives, `None` if they do not.
     pub(super) fn fit(
         &self,
         kernels: &CollectiveKernels,

@@ -44,7 +44,7 @@ pub(super) struct CollectiveLabel {
 }
 
 impl CollectiveLabel {
-    /// Whether both can be those of one collective.
+    /// Whether both can belong to one collective.
     pub(super) fn agrees(self, other: Self) -> bool {
         let known = self.operation != NONE && other.operation != NONE;
         self.name == other.name && (!known || self.operation == other.operation)
@@ -64,7 +64,7 @@ pub(super) struct CollectiveKey {
 /// All kernels of NCCL of one timeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CollectiveKernels {
-    /// Of collectives, by end.
+    /// Kernels of collectives, by end.
     pub(super) collective: Vec<CollectiveKernel>,
     /// Number of kernels that send to or receive from single ranks.
     pub(super) point_to_point: u64,
@@ -73,7 +73,7 @@ pub(super) struct CollectiveKernels {
 }
 
 impl CollectiveKernels {
-    /// Those of a timeline. `names` is common to all timelines.
+    /// The kernels of a timeline. `names` is common to all timelines.
     pub(super) fn of(timeline: &Timeline, names: &mut StringTable) -> Self {
         let annotations = CollectiveAnnotations::of(timeline);
         let mut is_nccl: HashMap<u32, bool> = HashMap::new();
@@ -118,7 +118,7 @@ impl CollectiveKernels {
 }
 
 impl CollectiveKernels {
-    /// Indices of those without a key, by chain.
+    /// Indices of the kernels without a key, by chain.
     pub(super) fn by_chain(&self) -> Vec<Vec<usize>> {
         let mut chains = vec![Vec::new(); self.chains as usize];
         for (at, kernel) in self.collective.iter().enumerate() {

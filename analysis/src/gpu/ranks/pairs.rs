@@ -27,7 +27,7 @@ const ALWAYS_NS: i64 = 15_000;
 /// of some microseconds.
 const SLACK_NS: i64 = 20_000;
 
-/// Which kernel is part of which collective.
+/// The assignment of kernels to collectives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelPairs {
     /// Index of the meeting, index of the kernel.
@@ -179,8 +179,8 @@ impl OffsetMatch<'_> {
             .collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
-        let centre = clocks::median(&mut off);
-        let error_ns = clocks::spread(&off, centre).cast_signed();
+        let center = clocks::median(&mut off);
+        let error_ns = clocks::spread(&off, center).cast_signed();
         let part = match pairs.len() * 10 >= both * MAX_TENTHS {
             true => CLOSE,
             false => VERY_CLOSE,
@@ -205,7 +205,7 @@ impl OffsetMatch<'_> {
     }
 }
 
-/// How many times lie in the time of others; both sorted.
+/// How many of the timestamps are within the time of the others; both sorted.
 fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
@@ -227,7 +227,7 @@ fn distance(sorted: &[i64]) -> Option<i64> {
     (!distances.is_empty()).then(|| clocks::median(&mut distances))
 }
 
-/// Whether ends that the profiler gave the same numbers are those of the same collectives: the
+/// Whether ends with equal sequence numbers of the profiler are those of the same collectives: the
 /// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
 pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let changes = ends.windows(2).filter_map(|pair| {

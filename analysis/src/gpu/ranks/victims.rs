@@ -60,7 +60,7 @@ pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses>
     })
 }
 
-/// Of the cost of all pauses.
+/// Standard error of the cost of all pauses, in ns; `None` without enough steps.
 fn standard_error_ns(job: &ReplayJob<'_>, without_all: &ReplaySchedule) -> Option<u64> {
     let timelines = job.timelines.iter().enumerate();
     let errors = timelines.filter_map(|(at, timeline)| {

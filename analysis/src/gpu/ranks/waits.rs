@@ -134,7 +134,7 @@ impl JobWaits {
     }
 }
 
-/// Per device the time in which anything ran, and in which anything but waiting ran.
+/// For each device the time in which anything ran, and in which anything but waiting ran.
 fn busy(timeline: &Timeline, waits: &HashMap<u32, u64>) -> BTreeMap<u32, (u64, u64)> {
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
     for (at, op) in (0..).zip(&timeline.ops) {
@@ -158,8 +158,8 @@ fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();
     let mut covered: u64 = 0;
     let mut until = 0;
-    for (begin, end) in spans {
-        covered = covered.saturating_add(end.saturating_sub(begin.max(until)));
+    for (start, end) in spans {
+        covered = covered.saturating_add(end.saturating_sub(start.max(until)));
         until = until.max(end);
     }
     covered

@@ -11,15 +11,15 @@ use super::network::NetworkRun;
 use super::pauses;
 use std::ops::Range;
 
-/// How much work an attribution may be.
+/// Limits of the work of an attribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributionBudget {
     /// Pauses that are replayed one by one, the longest; the others in groups between them.
     pub single: usize,
 }
 
-/// Nodes that an attribution may compute, so that it takes a few seconds at most: a replay
-/// computes some hundred millions a second.
+/// Limit of the nodes that an attribution computes, so that it takes at most a few seconds: a
+/// replay computes some hundred million per second.
 const MAX_EVENTS: usize = 200_000_000;
 /// At least this many pauses are replayed one by one, whatever the size ...
 const FEWEST: usize = 32;
@@ -43,11 +43,11 @@ impl AttributionBudget {
 pub struct PauseAttribution {
     /// End of the job as measured, on its common clock.
     pub end_ns: u64,
-    /// How much earlier the job ends without any pause.
+    /// How much earlier the job ends without any pause, in ns.
     pub cost_ns: u64,
     /// The shares in order of time; they sum to [`PauseAttribution::cost_ns`].
     pub shares: Vec<MarginalCost>,
-    /// Of the pauses that were replayed one by one, longest first.
+    /// The pauses that were replayed one by one, longest first.
     pub pauses: Vec<PauseCost>,
 }
 
@@ -60,12 +60,12 @@ pub struct PauseId {
     pub pause: u32,
 }
 
-/// How much earlier the job ends without a pause if all pauses before it are removed already.
+/// How much earlier the job ends without a pause if all pauses before it are already removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarginalCost {
     /// Identifies the pause.
     pub pause: PauseId,
-    /// Nanoseconds. Of pauses removed together: a part by length.
+    /// Share in ns; for pauses removed together, divided by length.
     pub share_ns: u64,
     /// Whether it was removed together with others.
     pub grouped: bool,
@@ -78,7 +78,7 @@ pub struct PauseCost {
     pub pause: PauseId,
     /// Length of the pause, in ns.
     pub length_ns: u64,
-    /// How much earlier the job ends without it alone.
+    /// How much earlier the job ends without this pause alone, in ns.
     pub cost_ns: u64,
     /// The exposed part of the cost: GPU idle time between the start of the pause and the first
     /// operation that its thread launched after it.
@@ -158,7 +158,8 @@ fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> 
     places
 }
 
-/// Pauses that are removed together: those of `single` alone, runs of others between them.
+/// Groups of pauses that are removed together: those of `single` alone, the runs of others between
+/// them.
 fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
     let mut groups = Vec::with_capacity(single.len() * 2 + 1);
     let mut from = 0;

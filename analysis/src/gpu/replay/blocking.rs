@@ -59,7 +59,7 @@ struct BlockingEvidence<'a> {
     return_ns: i64,
 }
 
-/// How often something was so, and how often not.
+/// How often something was true, and how often false.
 #[derive(Default, Clone, Copy)]
 struct BlockingVotes {
     yes: usize,

@@ -45,7 +45,7 @@ pub(super) struct CallChain {
     pub(super) source: Vec<u32>,
     /// Whether it only polls events: its calls are unrelated to work and stay where they are.
     pub(super) polls: bool,
-    /// It runs Python, so that it needs the interpreter's lock.
+    /// Whether it runs Python, so that it needs the GIL.
     pub(super) python: bool,
 }
 
@@ -108,17 +108,17 @@ impl ReplayLayout {
 
     fn make_nodes(&mut self, builder: &mut NetworkBuilder) {
         let all = self.calls.iter().chain(&self.ops);
-        let first = all.map(|(begin, _)| *begin).min().unwrap_or(0);
+        let first = all.map(|(start, _)| *start).min().unwrap_or(0);
         self.origin = builder.node(self.on_network(first), TieOrder::Origin);
         self.first_call = self.origin.saturating_add(1);
-        for (begin, end) in &self.calls {
-            builder.node(self.on_network(*begin), TieOrder::CallBegin);
+        for (start, end) in &self.calls {
+            builder.node(self.on_network(*start), TieOrder::CallBegin);
             builder.node(self.on_network(*end), TieOrder::CallEnd);
         }
         let count = u32::try_from(self.calls.len()).unwrap_or(NONE);
         self.first_op = self.first_call.saturating_add(count.saturating_mul(2));
-        for (begin, end) in &self.ops {
-            builder.node(self.on_network(*begin), TieOrder::OpBegin);
+        for (start, end) in &self.ops {
+            builder.node(self.on_network(*start), TieOrder::OpBegin);
             builder.node(self.on_network(*end), TieOrder::OpEnd);
         }
     }
@@ -138,15 +138,15 @@ impl ReplayLayout {
     /// The nodes of a call's start and end.
     pub(super) fn call(&self, call: u32) -> Option<(u32, u32)> {
         self.calls.get(call as usize)?;
-        let begin = self.first_call + 2 * call;
-        Some((begin, begin + 1))
+        let start = self.first_call + 2 * call;
+        Some((start, start + 1))
     }
 
     /// The nodes of an operation's start and end.
     pub(super) fn op(&self, op: u32) -> Option<(u32, u32)> {
         self.ops.get(op as usize)?;
-        let begin = self.first_op + 2 * op;
-        Some((begin, begin + 1))
+        let start = self.first_op + 2 * op;
+        Some((start, start + 1))
     }
 
     /// Start and end of a call on the clock of the timeline.
@@ -162,7 +162,7 @@ impl ReplayLayout {
 
 /// Ends before their starts are taken as their starts.
 fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    spans.map(|(begin, end)| (begin, end.max(begin))).collect()
+    spans.map(|(start, end)| (start, end.max(start))).collect()
 }
 
 fn chains(timeline: &Timeline) -> Vec<CallChain> {
@@ -178,8 +178,8 @@ fn chains(timeline: &Timeline) -> Vec<CallChain> {
     for (index, ((chain, works), thread)) in
         (0..).zip(chains.iter_mut().zip(works).zip(&timeline.threads))
     {
-        let begins = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
-        chain.calls.sort_by_key(begins);
+        let starts = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
+        chain.calls.sort_by_key(starts);
         chain.polls = !works;
         chain.own = vec![NONE; chain.calls.len()];
         chain.switch = vec![NONE; chain.calls.len()];

@@ -43,7 +43,7 @@ pub(super) enum TieOrder {
 }
 
 impl NetworkBuilder {
-    /// Takes a node with its measured time.
+    /// Adds a node with its measured time.
     pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> u32 {
         let node = u32::try_from(self.times.len()).unwrap_or(NONE);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
@@ -300,7 +300,7 @@ impl NetworkRun<'_> {
     /// `undo`, if given.
     pub(super) fn change(&mut self, deltas: &[DelayChange], mut undo: Option<&mut DelayUndo>) {
         let network = self.network;
-        let (mut begin, mut horizon) = (usize::MAX, 0);
+        let (mut start, mut horizon) = (usize::MAX, 0);
         for delta in deltas {
             let position = network.position.get(delta.edge as usize).copied();
             let Some(position) = position.filter(|position| *position != NONE) else {
@@ -315,10 +315,10 @@ impl NetworkRun<'_> {
                 .first
                 .partition_point(|first| *first <= position)
                 .saturating_sub(1);
-            begin = begin.min(node);
+            start = start.min(node);
             horizon = horizon.max(node);
         }
-        let mut node = begin;
+        let mut node = start;
         while node <= horizon {
             let time = self.time(node);
             if time != self.times[node] {
@@ -342,7 +342,7 @@ impl NetworkRun<'_> {
         latest.unwrap_or(network.measured[node])
     }
 
-    /// Takes a change back.
+    /// Undoes a change.
     pub(super) fn undo(&mut self, undo: &mut DelayUndo) {
         for (position, delay) in undo.delays.drain(..).rev() {
             self.delays[position as usize] = delay;

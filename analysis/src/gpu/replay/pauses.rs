@@ -168,8 +168,8 @@ fn waiting(
     (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
 }
 
-/// Until when each delay is given to pauses already, so that no time is taken twice, how much of it
-/// is, and how much can be.
+/// For each delay, the time up to which it is assigned to pauses, so that no time is assigned
+/// twice, the assigned amount and its limit.
 #[derive(Debug, Default)]
 struct ClaimedTime {
     until_ns: HashMap<u32, u64>,
@@ -178,7 +178,7 @@ struct ClaimedTime {
 }
 
 impl ClaimedTime {
-    /// From now on all pauses together get no more of the delay of an edge.
+    /// Limits what all pauses together are assigned of the delay of an edge from now on.
     fn limit(&mut self, edge: u32, max_ns: u64) {
         self.max_ns.insert(edge, max_ns);
     }
@@ -189,11 +189,11 @@ impl ClaimedTime {
             return;
         }
         let until = self.until_ns.entry(edge).or_insert(from_ns);
-        let begin = effect.start_ns.max(*until).max(from_ns);
+        let start = effect.start_ns.max(*until).max(from_ns);
         let end = effect.end_ns.min(to_ns);
         let sum = self.sum_ns.entry(edge).or_default();
         let most = self.max_ns.get(&edge).copied().unwrap_or(u64::MAX);
-        let length = end.saturating_sub(begin).min(most.saturating_sub(*sum));
+        let length = end.saturating_sub(start).min(most.saturating_sub(*sum));
         if length > 0 {
             *until = end;
             *sum = sum.saturating_add(length);
@@ -268,8 +268,8 @@ struct WaitingThread<'a> {
 }
 
 impl WaitingThread<'_> {
-    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
-    /// interpreter's lock.
+    /// Assigns the gap that ends after the pause, if the thread made no call in it and needed the
+    /// GIL.
     fn add_blocked(
         &self,
         covered: &PauseUnion,
@@ -452,7 +452,7 @@ fn lengthened(
         if let (true, Some(last)) = (collects, last) {
             let later = |hand_over: &&HandOver| {
                 let to = layout.call_span(hand_over.to);
-                to.is_some_and(|(begin, _)| begin > at_ns)
+                to.is_some_and(|(start, _)| start > at_ns)
             };
             let hand_overs = handed.get(last).into_iter().flatten();
             edges.extend(hand_overs.filter(later).map(|hand_over| hand_over.edge));

@@ -69,12 +69,12 @@ impl ReplaySchedule {
     fn span(
         &self,
         layout: &ReplayLayout,
-        (begin, end): (u32, u32),
+        (start, end): (u32, u32),
         (start_ns, end_ns): (u64, u64),
     ) -> Option<(u64, u64)> {
-        let begin = moved(layout, start_ns, self.shift(begin));
+        let start = moved(layout, start_ns, self.shift(start));
         let end = moved(layout, end_ns, self.shift(end));
-        Some((begin, end))
+        Some((start, end))
     }
 
     /// How much later than measured a node is, in ns.
@@ -99,15 +99,15 @@ impl ReplaySchedule {
             .collect();
         spans.sort_unstable();
         let mut idle = 0;
-        let mut until = spans.first().map_or(0, |(begin, _)| *begin);
-        for (begin, end) in spans {
-            idle += begin.saturating_sub(until);
+        let mut until = spans.first().map_or(0, |(start, _)| *start);
+        for (start, end) in spans {
+            idle += start.saturating_sub(until);
             until = until.max(end);
         }
         idle
     }
 
-    /// Where a timestamp of a thread in the measured run lands, for starts and ends of steps. `at_ns`
+    /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`
     /// is on the clock of the timeline, the result on that of the job.
     #[must_use]
     pub fn timestamp(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
@@ -124,15 +124,15 @@ impl ReplaySchedule {
         let begun = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 <= at_ns);
         let place = chain.calls.partition_point(begun);
         let next = chain.calls.get(place).and_then(|next| layout.call(*next));
-        let cap = next.map_or(i64::MAX, |(begin, _)| self.time(begin));
+        let cap = next.map_or(i64::MAX, |(start, _)| self.time(start));
         let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
         let Some(last) = last else {
             return Some(at.min(cap).saturating_sub(at));
         };
-        let (begin, end) = layout.call(*last)?;
+        let (start, end) = layout.call(*last)?;
         let (_, end_ns) = layout.call_span(*last)?;
         if at_ns < end_ns {
-            let inside = at.saturating_add(self.shift(begin)).min(self.time(end));
+            let inside = at.saturating_add(self.shift(start)).min(self.time(end));
             return Some(inside.saturating_sub(at));
         }
         let own = chain.own.get(place).copied().unwrap_or(NONE);

@@ -1,4 +1,4 @@
-//! How well the replay explains steps: each step's duration without pauses, predicted from the
+//! How well the replay explains steps: the duration of each step without pauses, predicted from the
 //! others.
 
 use super::ReplaySchedule;
@@ -78,13 +78,13 @@ fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<Rep
             .next_if(|pause| pause.start_ns < step.start_ns)
             .is_some()
         {}
-        let begin = without.timestamp(index, thread, step.start_ns);
+        let start = without.timestamp(index, thread, step.start_ns);
         let end = without.timestamp(index, thread, step.end_ns);
         ReplayedStep {
             paused: pauses
                 .peek()
                 .is_some_and(|pause| pause.start_ns < step.end_ns),
-            without_ns: end.saturating_sub(begin),
+            without_ns: end.saturating_sub(start),
         }
     };
     of_thread.map(step).collect()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pauses_do_not_explain() {
+    fn unexplained_difference_of_steps() {
         let step = |paused, without_ns| ReplayedStep { paused, without_ns };
         let steps = [
             step(true, 12),

@@ -46,12 +46,12 @@ pub(super) fn learn(
     }
     waits::learn(timeline, layout, &queues, &typical, builder);
     for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
-        let Some((begin, end)) = layout.op(op) else {
+        let Some((start, end)) = layout.op(op) else {
             continue;
         };
         match layout.meets.get(op as usize) {
-            Some(true) => builder.edge(begin, end, 0),
-            _ => builder.fixed(begin, end),
+            Some(true) => builder.edge(start, end, 0),
+            _ => builder.fixed(start, end),
         };
     }
     queues
@@ -80,11 +80,13 @@ fn queues(timeline: &Timeline) -> Vec<StreamQueue> {
 /// Time from a call to the start of its operation, if a trace does not show it: about the minimum
 /// on current hardware.
 const LAUNCH_NS: i64 = 4_000;
-/// What takes longer than this after its call waits for something, whatever the trace shows.
+/// An operation that starts later than this after its call waits for something, whatever the trace
+/// shows.
 const MAX_LAUNCH_NS: i64 = 20_000;
 /// Time from the previous operation of its stream to its start, if a trace does not show it.
 const GAP_NS: i64 = 1_000;
-/// What takes longer than this after the one before it waits for something, whatever the trace shows.
+/// An operation that starts later than this after the previous one waits for something, whatever
+/// the trace shows.
 const MAX_GAP_NS: i64 = 10_000;
 
 /// Typical times to the start of operations, by kind.
@@ -180,7 +182,7 @@ fn link(
     let mut running: Vec<u32> = Vec::new();
     let mut last_done: Option<u32> = None;
     for op in &queue.ops {
-        let (Some(content), Some((begin, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
+        let (Some(content), Some((start, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
         else {
             continue;
         };
@@ -189,7 +191,7 @@ fn link(
         let launch_ns = typical.launch_ns.get(class).copied().unwrap_or(0);
         let mut waits = false;
         if let Some((call, _)) = layout.call(content.call) {
-            builder.edge(call, begin, launch_ns);
+            builder.edge(call, start, launch_ns);
             waits = true;
         }
         let ended = |running: &u32| {
@@ -207,15 +209,15 @@ fn link(
             .chain(last_done.iter())
             .filter_map(|done| layout.op(*done));
         for (_, end) in done {
-            builder.edge(end, begin, gap_ns);
+            builder.edge(end, start, gap_ns);
             waits = true;
         }
         if let Some((other, _)) = still.last().and_then(|still| layout.op(*still)) {
-            builder.edge(other, begin, 0);
+            builder.edge(other, start, 0);
             waits = true;
         }
         if !waits {
-            builder.fixed(layout.origin, begin);
+            builder.fixed(layout.origin, start);
         }
         running = still;
         if running.len() >= OVERLAPPING {

@@ -40,8 +40,8 @@ pub(super) fn learn(
         .chain(recorded(timeline, layout, queues))
         .chain(late(timeline, queues, typical))
     {
-        if let (Some((_, end)), Some((begin, _))) = (layout.op(source), layout.op(waiting)) {
-            builder.edge(end, begin, HAND_OVER_NS);
+        if let (Some((_, end)), Some((start, _))) = (layout.op(source), layout.op(waiting)) {
+            builder.edge(end, start, HAND_OVER_NS);
         }
     }
 }
@@ -194,7 +194,7 @@ fn late(timeline: &Timeline, queues: &[StreamQueue], typical: &TypicalLatency) -
 
 /// The operation of another stream of the device that ended last, shortly before one started.
 fn just_before(waiting: &Op, by_end: &[(u64, u32)], timeline: &Timeline) -> Option<u32> {
-    /// Operations of the own stream or of other devices that are passed over at most.
+    /// Largest number of operations of the own stream or of other devices that are skipped.
     const MAX_CANDIDATES: usize = 64;
     let device = timeline.device(waiting)?;
     let behind = by_end.partition_point(|(end, _)| *end <= waiting.start_ns);

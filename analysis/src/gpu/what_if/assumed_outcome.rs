@@ -81,7 +81,8 @@ impl<'a> RunBaseline<'a> {
     }
 }
 
-/// `limit_ns`: of a change that only shortens pauses, by how much: it makes nothing longer, and nothing shorter by more.
+/// `limit_ns`: for a change that only shortens pauses, by how much: it makes nothing longer, and
+/// shortens nothing by more.
 fn range(measured_ns: u64, new_ns: u64, error_ns: u64, limit_ns: Option<u64>) -> LengthRange {
     let min_ns = new_ns.saturating_sub(error_ns);
     let max_ns = new_ns.saturating_add(error_ns);

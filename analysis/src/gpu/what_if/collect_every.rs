@@ -1,4 +1,5 @@
-//! Every how many steps to collect: as rare as to cost next to nothing, as often as garbage demands.
+//! The number of steps between planned collections: large enough to cost almost nothing, small
+//! enough to limit garbage.
 
 use super::plan::FullLengths;
 use super::program::ProgramModel;
@@ -6,10 +7,11 @@ use crate::units::count;
 use crate::units::duration;
 use crate::units::percent;
 
-/// Planned collections may cost this share of the step time (as thousandths): repeated runs differ by more.
+/// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
+/// by more.
 const COST_PER_MILLE: u64 = 5;
-/// Objects of garbage that may gather: some hundred megabytes if each is of ordinary size, and about as many as
-/// a full collection frees in a tenth of a second.
+/// Objects of garbage that may accumulate: some hundred megabytes at an average size, and about as
+/// many as a full collection frees in a tenth of a second.
 const OBJECTS: u64 = 1_000_000;
 /// Limit of the garbage in device memory, as a percentage of the memory that PyTorch reserved.
 const DEVICE_PERCENT: u64 = 5;

@@ -39,7 +39,7 @@ fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// The mean time between two collections that started by themselves, of the process where it is longest.
+/// The mean time between two automatic collections, in the process where it is longest, in ns.
 pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
         let own = program.pauses();

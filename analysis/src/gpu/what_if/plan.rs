@@ -27,7 +27,7 @@ pub struct PausePlan {
     pub inserted: Vec<NewPause>,
 }
 
-/// A pause takes another time; 0 removes it.
+/// A new length of a pause; 0 removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLength {
     /// Index of the program.
@@ -54,11 +54,11 @@ pub struct NewPause {
 impl PausePlan {
     /// Pause time removed minus pause time added, in ns.
     #[must_use]
-    pub fn less_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
+    pub fn saved_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
         self.differences(programs).fold(0, i64::saturating_add)
     }
 
-    /// Pause time that it takes away and that it adds.
+    /// Pause time removed plus pause time added, in ns.
     #[must_use]
     pub fn changed_pause_ns(&self, programs: &[ProgramModel<'_>]) -> u64 {
         let each = self.differences(programs).map(i64::unsigned_abs);
@@ -71,7 +71,7 @@ impl PausePlan {
         self.differences(programs).all(|less_ns| less_ns >= 0)
     }
 
-    /// Of each pause by how much it gets shorter; negative: longer, or new.
+    /// For each pause by how much it becomes shorter; negative: longer, or new.
     fn differences(&self, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let changed = self.lengths.iter().map(move |new| {
@@ -160,8 +160,8 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     plan
 }
 
-/// Objects in the heap at that time: for the worse those that the last collection before left, for the better those
-/// that the next one left too.
+/// Objects in the heap at that time: pessimistic, those that the last collection before left;
+/// optimistic, those that the next one left too.
 fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u64> {
     let counts = program.pauses().filter_map(|(_, pause)| {
         let objects = known(pause.objects)?;
@@ -258,7 +258,7 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize
     (RAISED.saturating_mul(needed) / between).clamp(1, RAISED)
 }
 
-/// How long a collection of the whole heap takes at some time, by those before and after it.
+/// The length of a full collection at a given time, by those before and after it.
 #[derive(Debug)]
 pub struct FullLengths {
     /// Start and length of each pause, by start, for each program.
@@ -286,7 +286,8 @@ impl FullLengths {
         Some(Self { own, all })
     }
 
-    /// Shorter and longer of the neighbours; of a program without any, shortest and longest of the others.
+    /// Shorter and longer of the neighbors; for a program without any, shortest and longest of the
+    /// others.
     #[must_use]
     pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
         let own = self.own.get(program).map_or(&[][..], Vec::as_slice);

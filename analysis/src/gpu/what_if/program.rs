@@ -22,7 +22,7 @@ pub struct ProgramModel<'a> {
     pub device_freed_bytes: u64,
     /// Most that torch's allocator had from the driver, in bytes.
     pub device_reserved_bytes: u64,
-    /// Memory of the interpreter's allocator for each object in the heap, where both are known.
+    /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Certainty {
 }
 
 impl ProgramModel<'_> {
-    /// Pauses with their index, without those at the interpreter's end, which no change of settings moves.
+    /// Pauses with their index, except those at interpreter shutdown, which no setting affects.
     pub(super) fn pauses(&self) -> impl Iterator<Item = (usize, &PauseSpan)> {
         let pauses = self.timeline.pauses.iter().enumerate();
         pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown)
@@ -85,7 +85,7 @@ impl ProgramModel<'_> {
         steps.filter(|own| own.thread == thread).copied().collect()
     }
 
-    /// When everything is set up: the end of the first step, or a tenth of the run where steps are unknown.
+    /// End of setup: the end of the first step, or a tenth of the run if steps are unknown.
     pub(super) fn warm_ns(&self) -> u64 {
         match self.steps().as_slice() {
             [first, _, ..] => first.end_ns,

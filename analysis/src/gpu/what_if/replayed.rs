@@ -21,7 +21,7 @@ pub struct LearnedJob {
     pub model: ReplayModel,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
-    /// Of each of its timelines the index among the programs.
+    /// For each of its timelines, the index among the programs.
     pub programs: Vec<usize>,
 }
 
@@ -32,8 +32,7 @@ pub struct JobReplays<'a> {
     pub programs: &'a [ProgramModel<'a>],
     /// The jobs of these programs.
     pub jobs: Vec<LearnedJob>,
-    /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
-    /// that is unknown.
+    /// Error of the replay's cost of all pauses, as a share of their length; `None` if unknown.
     pub error_ratio: Option<f64>,
 }
 
@@ -55,9 +54,9 @@ impl RunModel for JobReplays<'_> {
         clippy::cast_sign_loss,
         reason = "an error bar needs no more than 52 bits; casts of floats saturate"
     )]
-    fn error_ns(&self, less_pause_ns: u64) -> Option<u64> {
+    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
         self.error_ratio
-            .map(|ratio| (ratio.max(0.0) * less_pause_ns as f64) as u64)
+            .map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
     }
 }
 
@@ -133,7 +132,8 @@ fn change(programs: &[usize], plan: &PausePlan) -> ReplayChange {
     }
 }
 
-/// The jobs of some programs, each with the indices of its programs: ranks of one job together, every other program alone.
+/// The jobs of some programs, each with the indices of its programs: ranks of one job together,
+/// every other program alone.
 pub(super) fn jobs<'a>(programs: &[ProgramModel<'a>]) -> Vec<(ReplayJob<'a>, Vec<usize>)> {
     let timelines: Vec<&'a Timeline> = programs.iter().map(|own| own.timeline).collect();
     let found = ranks::jobs(&timelines).jobs;

@@ -31,8 +31,8 @@ pub(crate) struct WhatIfReport {
     pub(crate) cost: Option<GpuCost>,
 }
 
-/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of those
-/// that made calls to one or took steps.
+/// The predictions over all traces: by GPU times for processes that have them, otherwise for those
+/// that made CUDA calls or took steps.
 pub(crate) fn outlook(
     analysis: &Analysis,
     timelines: &[Timeline],
@@ -41,7 +41,7 @@ pub(crate) fn outlook(
 ) -> WhatIfReport {
     let programs = programs(analysis, timelines, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
-    // Learning a model of a long run takes seconds, so only where there is something to ask it.
+    // Learning a model of a long run takes seconds, so it is done only if needed.
     let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
     if !with_gpu || !pauses {
         return WhatIfReport {
@@ -92,7 +92,7 @@ fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     each.chain(of_jobs).max_by(f64::total_cmp)
 }
 
-/// `None` where all pauses are those of interpreters that end.
+/// `None` if all pauses are at interpreter shutdown.
 fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCost> {
     let mut all = PauseTotal::default();
     let mut longest_ns = 0;
@@ -178,8 +178,8 @@ fn activity(timeline: &Timeline) -> (u64, u64) {
     both.unwrap_or_default()
 }
 
-/// The most memory that the interpreter's allocator had from the system, for each object in the largest heap. Not of processes that were
-/// running before the recording: what they had taken by then is unknown.
+/// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
+/// already running: the arenas they had mapped before are unknown.
 fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;

@@ -128,8 +128,8 @@ fn gathers(garbage: Option<&Garbage>) -> String {
     )
 }
 
-/// CPython's rule for full collections (`gc.c`, `gc_select_generation`, 3.8 - 3.13 and from 3.14.5 on) counts against the
-/// objects of the oldest generation, which frozen ones have left.
+/// CPython's rule for full collections (`gc.c`, `gc_select_generation`, 3.8 - 3.13 and from 3.14.5
+/// on) compares with the objects of the oldest generation, which frozen ones have left.
 fn freeze_risk(programs: &[ProgramModel<'_>]) -> String {
     let counts = programs.iter().map(|program| {
         let own = |generation| {

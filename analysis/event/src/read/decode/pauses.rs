@@ -66,11 +66,11 @@ pub(super) fn pause(
 /// The source of a pause or a call.
 pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
     let mut name = JsonValue(b"");
-    let (mut begin, mut length) = (JsonValue(b""), JsonValue(b""));
+    let (mut start, mut length) = (JsonValue(b""), JsonValue(b""));
     for (key, value) in event.args.members() {
         match key {
             b"source" => name = value,
-            b"injected_ts" => begin = value,
+            b"injected_ts" => start = value,
             b"injected_dur" => length = value,
             _ => {}
         }
@@ -78,7 +78,7 @@ pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) 
     match name.raw_text() {
         None => EventSource::Probes,
         Some(b"injected") => EventSource::Injected,
-        Some(b"both") => match (time(begin), length.us_as_ns()) {
+        Some(b"both") => match (time(start), length.us_as_ns()) {
             (Ok(start_ns), Some(length_ns)) => EventSource::Both {
                 start_ns,
                 end_ns: start_ns.saturating_add(length_ns),

@@ -51,8 +51,8 @@ pub struct LinesReport {
 pub struct Location {
     /// File (`co_filename`); empty for unknown frames.
     pub file: String,
-    /// Qualified name of the function (CPython 3.11 and later) or its name. `[outer frames not
-    /// recorded]` and `[frame not readable]` stand for unknown frames.
+    /// Qualified name of the function (CPython 3.11 and later) or its name.
+    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames.
     pub function: String,
     /// Line number; `null` if unknown.
     pub line: Option<u32>,

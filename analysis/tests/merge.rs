@@ -365,7 +365,7 @@ fn a_report_of_both_files() {
     assert_eq!(clock.aligned_by, AlignedBy::WallClock);
     assert_eq!(
         clock.offset_ns, -1_000_000_000,
-        "their clock begins with the recording"
+        "their clock starts with the recording"
     );
     assert_eq!(clock.pauses, 1);
 }

@@ -157,7 +157,7 @@ fn files_that_are_no_traces() {
         ),
         (b"\x7fELF\x02", "not a trace: it starts with an executable"),
         (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
-        (b"\x00\x01\x02", "it begins with 00 01 02"),
+        (b"\x00\x01\x02", "it starts with 00 01 02"),
         (
             b"{}",
             "line 1, byte 1: not a trace: a JSON object without \"traceEvents\"",

@@ -50,7 +50,7 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     let error = error.map(|error| {
         let shown = error.split(", found").next().unwrap_or_default();
         shown
-            .split("it begins with")
+            .split("it starts with")
             .next()
             .unwrap_or_default()
             .to_owned()

@@ -1,6 +1,6 @@
-//! Writes a trace of a given size, as long training of several processes would, to measure
+//! Writes a trace of a given size, as of a long training of several processes, to measure
 //! `gctrace analyze`: `cargo run --release --example generate_trace -- trace.json 1000000000 8`.
-//! With a fourth number every pause has counters and one of so many stacks.
+//! With a fourth number, every pause has counters and one of that many stacks.
 
 use gctrace_event::Counter;
 use gctrace_event::Counters;

@@ -1,4 +1,4 @@
-//! What the live figures cost: time of a record and of a snapshot, and memory.
+//! Measures the cost of the live figures: time of a record and of a snapshot, and memory.
 //!
 //! `cargo run --release -p gctrace-analysis --example live_cost`
 
@@ -110,7 +110,7 @@ fn process(pid: u32) -> Record {
     })
 }
 
-/// They last up to 5 ms, so that several run at a time, and come in the order of their ends.
+/// They last up to 5 ms, so that several run at a time, and arrive in the order of their ends.
 fn pause(n: u64, processes: u32) -> Record {
     let end_ns = SECOND + n * (SECOND / PAUSES_PER_SECOND);
     let tid = u32::try_from(n.wrapping_mul(7_919) % u64::from(THREADS)).unwrap_or(0);

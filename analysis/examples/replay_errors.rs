@@ -1,7 +1,7 @@
-//! How well the replay undoes pauses in real traces: a pause is put into a trace, a model is learned
-//! from the trace so changed, and the pause is removed again. Prints per trace, thread and length
-//! the mean and the largest error of the cost, beside that of the overlap rule (idle time of the GPU
-//! within the pause).
+//! Measures how well the replay removes pauses from real traces: a pause is inserted into a trace,
+//! a model is learned from the changed trace, and the pause is removed again. Prints by trace,
+//! thread and length the mean and the largest error of the cost, next to that of the overlap rule
+//! (GPU idle time during the pause).
 //!
 //! `cargo run --release -p gctrace-analysis --example replay_errors -- TRACES`
 

@@ -1,8 +1,8 @@
-//! What to do next: rules from evidence to action.
+//! What to do next: rules from evidence to advice.
 //!
-//! Owns when an advice is given and what it can save; its words are in `advice/texts.rs`. What an
-//! advice saves is drawn from this recording, never a promise: gctrace has not seen the program with
-//! the change. Without the GPU's times it is an upper bound, with them what the replay predicts.
+//! Owns when an advice is given and how much it can save; its text is in `advice/texts.rs`. The
+//! saving is derived from this recording and is no promise: gctrace has not seen the program with
+//! the change. Without GPU times it is an upper bound, with them the prediction of the replay.
 
 mod places;
 mod predicted;
@@ -18,9 +18,10 @@ use crate::report::Report;
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
-/// Off the processor for this share of the pauses: the machine has too little of it.
+/// Off CPU for this share of the pauses: the machine has too few CPUs.
 const PREEMPTED_RATIO: f64 = 0.2;
-/// Raising threshold 0 tenfold makes collections of younger generations at most ten times rarer.
+/// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
+/// frequent.
 const RARER_SAVES: f64 = 0.9;
 
 /// All advice for a report, in the order to try it.
@@ -76,7 +77,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
         let doubtful = advice.id == "freeze" && most.growth.as_ref().is_some_and(still_growing);
         (doubtful, std::cmp::Reverse(advice.saves_at_most_ns))
     });
-    // Saves most and asks most of the program, so it comes after what is simpler.
+    // Saves the most but changes the program the most, so it comes last.
     if facts.worth(facts.automatic()) {
         list.push(predicted::plan(texts::planned(most, &facts), report));
     }
@@ -86,10 +87,10 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
     list
 }
 
-/// Whether the heap grew by half or more in the second half of the run: then much of what full
-/// collections look at is younger than any freezing after set-up.
+/// Whether the heap grew by half or more in the second half of the run. Then many of the objects
+/// that full collections traverse are younger than any freeze after setup.
 pub(crate) fn still_growing(growth: &GrowthReport) -> bool {
-    /// Chosen so that the growth of a set-up phase or of one epoch does not count.
+    /// Chosen so that the growth of a setup phase or of one epoch does not count.
     const BY: f64 = 1.5;
     let middle = growth.at(0.5).objects;
     crate::tally::ratio(growth.last.objects, middle).is_some_and(|ratio| ratio >= BY)
@@ -143,7 +144,7 @@ impl AdviceInputs {
         effort.count > 0 && self.share(effort) >= WORTH_RATIO
     }
 
-    /// What ten times rarer collections of younger generations save at most.
+    /// Upper bound of the saving if collections of younger generations are ten times less frequent.
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Allocations of one process, as windows on the allocator saw them, or as they were counted within it.
+//! Allocations of one process, from allocation windows or counted in-process.
 
 use crate::report::AllocatingLine;
 use crate::report::AllocationsReport;
@@ -19,7 +19,7 @@ pub(crate) struct LastAllocations {
 }
 
 impl LastAllocations {
-    /// A later summary takes the place of an earlier one. `stacks`: its own, resolved.
+    /// Replaces an earlier summary. `stacks`: its own, resolved.
     pub(crate) fn set(&mut self, summary: Allocations, stacks: Vec<(NodeId, u64)>) {
         self.summary = Some(summary);
         self.stacks = stacks;

@@ -1,7 +1,7 @@
-//! The aggregator: items of one trace after another in, one report out.
+//! The aggregator: the items of one trace after another in, one report out.
 //!
-//! Owns what is summed over pauses. Does not read files, and leaves words to
-//! `verdict.rs` and `advice.rs`, the making of the report to `summary.rs`.
+//! Owns what is summed over pauses. Does not read files; texts are in `verdict.rs` and `advice.rs`,
+//! the report is built in `summary.rs`.
 
 mod deferred;
 mod profiler_metadata;
@@ -38,16 +38,16 @@ use std::collections::HashMap;
 const DIGITS: u8 = 3;
 /// Notes kept per trace.
 const NOTES_KEPT: usize = 100;
-/// Processes of other tools' traces whose span is tracked; more would only cost memory.
+/// Processes of other tools' traces with a tracked span; more would only cost memory.
 const SPANS_KEPT: usize = 65_536;
 
-/// Sums over everything seen so far. For each trace call [`Analysis::begin_trace`],
-/// [`Analysis::add`] for every item, [`Analysis::end_trace`]; then [`Analysis::report`].
+/// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
+/// for every item, [`Analysis::end_trace`]; then [`Analysis::report`].
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
     pub(crate) processes: Vec<ProcessState>,
-    /// Of each trace that has more processes than are listed: the stacks and counters of the others.
+    /// For each trace with more processes than are listed: the stacks and counters of the others.
     pub(crate) unlisted: Vec<ProcessState>,
     pub(crate) all: PauseTally,
     pub(crate) by_generation: [PauseTally; 4],
@@ -63,7 +63,7 @@ pub struct Analysis {
     current: CurrentTrace,
 }
 
-/// Of the trace being read only.
+/// State of the trace that is being read.
 #[derive(Debug, Default)]
 struct CurrentTrace {
     processes: HashMap<u32, PidHistory>,
@@ -119,7 +119,7 @@ impl Default for Analysis {
 }
 
 impl Analysis {
-    /// Begins the next trace; `file` is its name in the report.
+    /// Starts the next trace; `file` is its name in the report.
     pub fn begin_trace(&mut self, file: &str) {
         self.current = CurrentTrace::default();
         self.traces.push(TraceState {
@@ -129,7 +129,7 @@ impl Analysis {
         });
     }
 
-    /// Takes one item of the trace.
+    /// Adds one item of the trace.
     pub fn add(&mut self, item: DecodedItem<'_>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
@@ -162,7 +162,7 @@ impl Analysis {
     }
 
     /// Ends the trace. `damage`: why it could not be read to its end; what came before counts. A
-    /// trace without evidence is only mentioned.
+    /// trace without evidence is only listed.
     pub fn end_trace(&mut self, ending: TraceCompletion, damage: Option<String>) {
         let Some(trace) = self.traces.last_mut() else {
             return;
@@ -186,8 +186,8 @@ impl Analysis {
         for process in own.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
-            if let Some((begin, end)) = current.spans.get(&process.pid) {
-                process.see_at_work(*begin, *end);
+            if let Some((start, end)) = current.spans.get(&process.pid) {
+                process.see_at_work(*start, *end);
             }
         }
         let rest = &mut current.rest;
@@ -209,15 +209,15 @@ impl Analysis {
         }
     }
 
-    /// Whether the trace being read says anything for a report, that is, it is one of gctrace's
-    /// or holds a collection; after the last trace, whether any did.
+    /// Whether the trace being read contributes to a report, that is, it is one of gctrace's or
+    /// contains a collection; after the last trace, whether any does.
     #[must_use]
     pub fn has_evidence(&self) -> bool {
         self.traces.last().is_some_and(TraceState::has_evidence)
     }
 
-    /// What was read so far of the work on GPUs: one timeline for each process that collected or
-    /// made calls, trace by trace.
+    /// The GPU work read so far: one timeline for each process that collected or made calls, trace
+    /// by trace.
     #[must_use]
     pub fn timelines(&self) -> &[Timeline] {
         &self.timelines
@@ -330,7 +330,7 @@ impl Analysis {
         }
     }
 
-    /// A description belongs to the process of that id, or begins another if that one has ended.
+    /// A description belongs to the process of that id, or starts another if that one has ended.
     fn add_process(&mut self, process: Process) {
         if let Some(trace) = self.traces.last_mut() {
             trace.see(process.since_ns, process.since_ns);
@@ -409,16 +409,16 @@ impl Analysis {
 
     fn add_other(&mut self, event: &ChromeEvent<'_>) {
         let timed = matches!(event.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
-        let (true, Some(begin)) = (timed, event.ts.us_as_ns()) else {
+        let (true, Some(start)) = (timed, event.ts.us_as_ns()) else {
             return;
         };
-        let end = begin.saturating_add(event.dur.us_as_ns().unwrap_or(0));
+        let end = start.saturating_add(event.dur.us_as_ns().unwrap_or(0));
         let pid = event.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
-        self.see_work(pid, begin, end);
+        self.see_work(pid, start, end);
     }
 
-    /// In traces of other tools events tell how long a process was there, if nothing better does.
-    fn see_work(&mut self, pid: Option<u32>, begin: u64, end: u64) {
+    /// In traces of other tools, events show how long a process existed, if nothing better does.
+    fn see_work(&mut self, pid: Option<u32>, start: u64, end: u64) {
         let Some(trace) = self
             .traces
             .last_mut()
@@ -426,13 +426,13 @@ impl Analysis {
         else {
             return;
         };
-        trace.see(begin, end);
+        trace.see(start, end);
         let spans = &mut self.current.spans;
         if let Some(pid) = pid
             && (spans.len() < SPANS_KEPT || spans.contains_key(&pid))
         {
-            let (first, last) = spans.entry(pid).or_insert((begin, end));
-            *first = begin.min(*first);
+            let (first, last) = spans.entry(pid).or_insert((start, end));
+            *first = start.min(*first);
             *last = end.max(*last);
         }
     }

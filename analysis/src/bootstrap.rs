@@ -1,4 +1,4 @@
-//! How far a mean, or a difference of means, could be off by chance.
+//! How far a mean, or a difference of means, may be off by chance.
 //!
 //! The bootstrap with the percentile method: B. Efron and R. J. Tibshirani, An Introduction to the
 //! Bootstrap, 1993, chapter 13. The generator is seeded, so that a report is the same every time.
@@ -7,14 +7,14 @@ use fastrand::Rng;
 
 /// Resamples. Efron and Tibshirani (section 13.3) ask for at least 1,000 for an interval.
 pub(crate) const RESAMPLES: u32 = 10_000;
-/// Fewer values than this say nothing about their spread.
+/// Fewer values than this do not show their spread.
 pub(crate) const FEWEST: usize = 3;
-/// More values than this are averaged in so many batches of neighbours first; the mean of batches
-/// spreads as the mean of values does, at bounded cost.
+/// More values than this are first averaged in this many batches of neighbors; the mean of batches
+/// spreads like the mean of values, at bounded cost.
 const BATCHES: usize = 256;
 /// Any number: it makes reports repeatable.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Ends of the interval that holds 95 %.
+/// Ends of the interval that contains 95 %.
 const ENDS: [f64; 2] = [0.025, 0.975];
 
 /// A figure with its 95 % confidence interval.
@@ -25,7 +25,7 @@ pub(crate) struct Estimate {
     pub(crate) high: f64,
 }
 
-/// Mean of `these` less mean of `those`; `None` where either has fewer than [`FEWEST`].
+/// Mean of `these` minus mean of `those`; `None` if either has fewer than [`FEWEST`].
 pub(crate) fn difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     if these.len() < FEWEST || those.len() < FEWEST {
         return None;
@@ -96,8 +96,8 @@ fn batches(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Samples from a known distribution: about 95 % of the intervals hold the truth. The percentile
-    /// method is a little too narrow for small samples.
+    /// Samples from a known distribution: about 95 % of the intervals contain the true difference.
+    /// The percentile method is slightly too narrow for small samples.
     #[test]
     fn intervals_hold_the_truth() {
         let mut rng = Rng::with_seed(1);
@@ -117,7 +117,7 @@ mod tests {
         let mut rng = Rng::with_seed(2);
         let values: Vec<f64> = (0..20_000).map(|_| rng.f64()).collect();
         let found = paired(&values).unwrap();
-        // Of a mean of uniform values: 1 / sqrt(12 n), 1.96 of them to either side.
+        // For a mean of uniform values: 1 / sqrt(12 n), 1.96 times that to either side.
         let expected = 2.0 * 1.96 / (12.0 * 20_000.0f64).sqrt();
         let width = found.high - found.low;
         assert!((width / expected - 1.0).abs() < 0.2, "{width} {expected}");

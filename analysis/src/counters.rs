@@ -22,18 +22,18 @@ pub(crate) struct CounterSums {
     inside: [CounterPair; COUNTERS],
     /// Value, and instructions of the same pauses.
     by_instructions: [CounterPair; COUNTERS],
-    /// Value, and nanoseconds on a processor in the same pauses.
+    /// Value, and CPU time in ns over the same pauses.
     by_cpu_ns: [CounterPair; COUNTERS],
-    /// Value, and objects examined in the same pauses.
+    /// Value, and objects traversed in the same pauses.
     by_objects: [CounterPair; COUNTERS],
     migrated_pauses: u64,
     scaled_pauses: u64,
     major_fault_pauses: PauseTotal,
-    examined_pauses: u64,
-    examined_objects: u64,
-    /// Of one process, as last read.
+    traversed_pauses: u64,
+    traversed_objects: u64,
+    /// Totals of one process, as last read.
     whole: Option<ProcessCounters>,
-    /// Of several processes: whole and inside, of those that tell both.
+    /// Over several processes: whole and inside, for processes with both.
     compared: [Option<CounterPair>; COUNTERS],
     scaled_processes: u64,
     migrated_processes: u64,
@@ -58,8 +58,8 @@ impl CounterPair {
 }
 
 impl CounterSums {
-    /// Takes a pause. `examined`: objects that it went through, where known.
-    pub(crate) fn add(&mut self, pause: &Pause, examined: Option<u64>) {
+    /// Adds a pause. `traversed`: objects that it traversed, if known.
+    pub(crate) fn add(&mut self, pause: &Pause, traversed: Option<u64>) {
         self.pauses += 1;
         let counters = &pause.counters;
         self.migrated_pauses += u64::from(counters.migrated);
@@ -70,9 +70,9 @@ impl CounterSums {
         if counters.get(Counter::MajorFaults).unwrap_or(0) > 0 {
             self.major_fault_pauses.add(pause.duration_ns());
         }
-        if let Some(objects) = examined {
-            self.examined_pauses += 1;
-            self.examined_objects = self.examined_objects.saturating_add(objects);
+        if let Some(objects) = traversed {
+            self.traversed_pauses += 1;
+            self.traversed_objects = self.traversed_objects.saturating_add(objects);
         }
         let instructions = counters.get(Counter::Instructions);
         let cpu_ns = counters.get(Counter::TaskClock);
@@ -85,11 +85,11 @@ impl CounterSums {
             add(&mut self.inside, Some(1));
             add(&mut self.by_instructions, instructions);
             add(&mut self.by_cpu_ns, cpu_ns);
-            add(&mut self.by_objects, examined);
+            add(&mut self.by_objects, traversed);
         }
     }
 
-    /// Takes totals of the process; the latest count.
+    /// Sets the totals of the process; the latest ones count.
     pub(crate) fn set_whole(&mut self, whole: ProcessCounters) {
         let newer = |known: &ProcessCounters| whole.at_ns >= known.at_ns;
         if self.whole.as_ref().is_none_or(newer) {
@@ -97,7 +97,7 @@ impl CounterSums {
         }
     }
 
-    /// Adds another process.
+    /// Adds the counters of another process.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.pauses += other.pauses;
         for (sums, others) in [
@@ -113,8 +113,10 @@ impl CounterSums {
         self.migrated_pauses += other.migrated_pauses;
         self.scaled_pauses += other.scaled_pauses;
         self.major_fault_pauses.add_all(&other.major_fault_pauses);
-        self.examined_pauses += other.examined_pauses;
-        self.examined_objects = self.examined_objects.saturating_add(other.examined_objects);
+        self.traversed_pauses += other.traversed_pauses;
+        self.traversed_objects = self
+            .traversed_objects
+            .saturating_add(other.traversed_objects);
         self.scaled_processes += other.scaled_processes();
         self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
@@ -125,7 +127,7 @@ impl CounterSums {
         }
     }
 
-    /// Whole and inside, where both are known.
+    /// Whole and inside, if both are known.
     fn compared(&self, counter: Counter) -> Option<CounterPair> {
         let before = self.compared.get(counter as usize).copied().flatten();
         let inside = self.inside(counter);
@@ -159,7 +161,7 @@ impl CounterSums {
             .unwrap_or_default()
     }
 
-    /// Whole less inside.
+    /// The whole minus inside; `None` if unknown.
     fn outside(&self, counter: Counter) -> Option<u64> {
         let pair = self.compared(counter)?;
         Some(pair.value.saturating_sub(pair.other))
@@ -191,8 +193,8 @@ impl CounterSums {
             scaled_processes: self.scaled_processes(),
             migrated_processes: self.migrated_processes(),
             major_fault_pauses: self.major_fault_pauses,
-            examined_pauses: self.examined_pauses,
-            examined_objects: self.examined_objects,
+            traversed_pauses: self.traversed_pauses,
+            traversed_objects: self.traversed_objects,
         })
     }
 

@@ -1,6 +1,7 @@
-//! CUDA calls and NCCL, torch's device memory and backward passes: sums over a trace, and over several.
+//! CUDA and NCCL calls, PyTorch's device memory and backward passes: sums over a trace, and over
+//! several.
 //!
-//! What a pause costs the GPU is not found out here.
+//! The cost of pauses for the GPU is not computed here.
 
 use crate::report::CudaFunction;
 use crate::report::CudaReport;
@@ -102,7 +103,8 @@ impl CudaSums {
         own.count()
     }
 
-    /// Device memory that a process gave back within pauses, and the most that torch reserved, in bytes, devices added.
+    /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in
+    /// bytes, summed over devices.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
         let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         own.fold((0, 0), |(freed, reserved), (_, memory)| {
@@ -135,7 +137,7 @@ impl CudaSums {
         self.steps_ns = self.steps_ns.saturating_add(other.steps_ns);
     }
 
-    /// Those with the most time first, then the most frequent.
+    /// Functions by time, then by number of calls, descending.
     fn functions(&self) -> Vec<CudaFunction> {
         let functions = self.functions.iter();
         let mut functions: Vec<CudaFunction> = functions
@@ -167,7 +169,7 @@ impl CudaSums {
     }
 }
 
-/// The report over traces, each with its index; `None` where they hold nothing of all this.
+/// The report over traces, each with its index; `None` if they contain none of this.
 pub(crate) fn report<'a>(
     traces: impl Iterator<Item = (usize, &'a CudaSums)>,
 ) -> Option<CudaReport> {

@@ -88,7 +88,7 @@ impl Distribution {
         }))
     }
 
-    /// How far percentiles can be off, as a ratio; 0 when they are exact.
+    /// Largest relative error of the percentiles; 0 if they are exact.
     pub(crate) fn error_ratio(&self) -> f64 {
         match &self.histogram {
             Some(histogram) => 10f64.powi(-i32::from(histogram.sigfig())),
@@ -97,7 +97,7 @@ impl Distribution {
     }
 }
 
-/// The histogram grows as needed; what no histogram can hold goes to its last bucket.
+/// The histogram grows as needed; values beyond its range go to the last bucket.
 fn record(histogram: &mut Histogram<u64>, value: u64) {
     if histogram.record(value).is_err() {
         histogram.saturating_record(value);

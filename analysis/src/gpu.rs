@@ -1,7 +1,7 @@
-//! What the GPUs did, what the host did meanwhile, and what pauses cost them.
+//! What the GPUs and the host did, and what pauses cost.
 //!
-//! [`timeline`] is the common ground: one process's operations, calls, pauses and steps, sorted
-//! and linked. Everything below it only reads it.
+//! [`timeline`] is the common base: the operations, calls, pauses and steps of one process, sorted
+//! and linked. All other modules only read it.
 
 pub mod bounds;
 pub(crate) mod breakdown;

@@ -7,16 +7,17 @@ use crate::report::HostTime;
 use crate::report::PauseTotal;
 use crate::tally::ratio;
 
-/// What the pauses of processes with GPU times cost, by replay. Those at the interpreter's end are not in it.
+/// What the pauses of processes with GPU times cost, by replay. Pauses at interpreter shutdown are
+/// not included.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GpuCost {
     /// Length of the run.
     pub(crate) run_ns: u64,
-    /// How much longer it was because of them.
+    /// How much longer the run was because of them, in ns.
     pub(crate) cost_ns: u64,
-    /// How far that may be off, where known.
+    /// Error of the cost in ns; `None` if unknown.
     pub(crate) error_ns: Option<u64>,
-    /// The pauses.
+    /// Count and time of the pauses.
     pub(crate) pauses: PauseTotal,
     /// The longest of them.
     pub(crate) longest_ns: u64,
@@ -34,7 +35,8 @@ impl GpuCost {
 pub(crate) struct GpuIdle {
     /// Share of the GPUs' time between first and last operation.
     pub(crate) ratio: f64,
-    /// What the host did in the largest part that is not garbage collection, as the end of "the host ...".
+    /// What the host did in the largest part that is not garbage collection, to complete "the host
+    /// ...".
     pub(crate) host: &'static str,
     /// Share of that part in the idle time.
     pub(crate) host_ratio: f64,
@@ -58,16 +60,16 @@ pub(crate) fn idle(work: &GpuWorkReport) -> Option<GpuIdle> {
 fn classes(host: &HostTime) -> [(&'static str, u64); 6] {
     [
         ("was launching late", host.launching_late_ns),
-        ("waited in synchronising calls", host.synchronising_ns),
+        ("was in synchronizing calls", host.synchronizing_ns),
         (
-            "was in calls that copy or reserve memory",
+            "was in calls that copy or allocate memory",
             host.copy_or_allocation_ns,
         ),
         ("waited for data", host.waiting_for_data_ns),
         (
-            "had launched already (latency, or streams that wait for each other)",
+            "had already launched (launch latency, or streams waiting for each other)",
             host.launch_under_way_ns,
         ),
-        ("did what the trace does not tell", host.unknown_ns),
+        ("did something that is not in the trace", host.unknown_ns),
     ]
 }

@@ -37,7 +37,7 @@ struct GpuSampleSums {
     memory_clock: SampleSums,
     pcie_rx: SampleSums,
     pcie_tx: SampleSums,
-    /// Samples that tell reasons, those with one that is throttling, and each reason.
+    /// Samples with throttle reasons, those with a throttling one, and each reason.
     reasoned: u64,
     throttled: u64,
     reasons: BTreeMap<String, u64>,
@@ -57,14 +57,14 @@ struct SampleSums {
 pub(crate) type Recorded = BTreeMap<u32, Option<u32>>;
 
 impl GpuSamples {
-    /// Takes a description; the last one counts.
+    /// Adds a description; the last one counts.
     pub(crate) fn describe(&mut self, device: GpuDevice) {
         if let Some(sums) = self.of(device.index) {
             sums.device = device;
         }
     }
 
-    /// Takes a sample.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, sample: GpuSample) {
         if let Some(sums) = self.of(sample.device) {
             sums.add(sample);

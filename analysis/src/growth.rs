@@ -11,7 +11,7 @@ use gctrace_event::Pause;
 /// Collections kept for `over_time`.
 const SERIES: usize = 64;
 
-/// A fit that explains less than half of the variance predicts nothing.
+/// A fit that explains less than half of the variance is not used for predictions.
 const ENOUGH_R_SQUARED: f64 = 0.5;
 
 /// Full collections, one at a time, in any order.
@@ -65,21 +65,21 @@ struct GrowthSample {
     duration_ns: u64,
 }
 
-/// Objects that a full collection looked at: those it left and those it freed.
-pub(crate) fn examined(pause: &Pause) -> Option<u64> {
+/// Objects that a full collection traversed: those it left and those it freed.
+pub(crate) fn traversed(pause: &Pause) -> Option<u64> {
     let left = pause.heap_objects.or(pause.oldest_objects)?;
     Some(left.saturating_add(pause.collected.unwrap_or(0)))
 }
 
 impl GrowthState {
-    /// Takes a full collection. Where it is unknown what it looked at, or the interpreter was
-    /// ending, it says nothing about growth.
+    /// Adds a full collection. If the number of traversed objects is unknown, or at interpreter
+    /// shutdown, it does not show growth and is ignored.
     #[expect(
         clippy::cast_precision_loss,
         reason = "a fit needs no more than 52 bits"
     )]
     pub(crate) fn add(&mut self, pause: &Pause) {
-        let Some(objects) = examined(pause) else {
+        let Some(objects) = traversed(pause) else {
             return;
         };
         if pause.reason == GcReason::Shutdown || pause.unfinished {

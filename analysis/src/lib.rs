@@ -1,9 +1,9 @@
 //! gctrace's analysis: events in, report out.
 //!
 //! Pure: nothing here opens files or prints. Memory grows with the number of processes and of
-//! distinct stacks, by some 11 bytes for each pause (32 more in processes that use a GPU), and by
-//! about 50 bytes for each CUDA call and each operation of a GPU; other events leave nothing behind. What
-//! [`live`] keeps is bounded, however long it runs.
+//! distinct stacks, by some 11 bytes per pause (32 more in processes that use a GPU), and by about
+//! 50 bytes per CUDA call and per GPU operation; other events are not kept. The memory of [`live`]
+//! is bounded, however long it runs.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -1,12 +1,13 @@
-//! The figures of a running recording: records in, at any time a [`Snapshot`] out.
+//! The figures of a running recording: records in, a [`Snapshot`] at any time out.
 //!
-//! Pure, and of bounded memory however long it runs: what is kept of each process has a fixed size, and
-//! processes that have ended are put into the totals after some seconds. Of a process that pauses ten times a
-//! second that is some 45 KiB; at most 1.6 MiB, and 1.1 MiB more for each GPU that it keeps busy. Of all together
-//! the lines' names are at most some 20 MiB. Who shows a snapshot, and when, is unknown here.
+//! Pure, with bounded memory however long it runs: the state of each process has a fixed size, and
+//! processes that ended are added to the totals after some seconds. For a process that pauses ten
+//! times a second that is some 45 KiB; at most 1.6 MiB, and 1.1 MiB more for each GPU that it keeps
+//! busy. Names of lines take at most some 20 MiB in total. When and how a snapshot is shown is up
+//! to the caller.
 //!
-//! Records may come late and out of order, as those of GPUs and of pauses do: they change the figures of the time
-//! that they are of. Totals count every record once, whenever it comes.
+//! Records may arrive late and out of order, as those of GPUs and of pauses do: they change the
+//! figures of their own time. Totals count every record once, whenever it arrives.
 
 mod clock;
 mod device_work;
@@ -76,22 +77,22 @@ pub const HISTORY_SECONDS: usize = 60;
 pub const LINES: usize = 20;
 /// Steps of a [`ProcessDetail`].
 pub const STEPS: usize = 60;
-/// Intervals end so long before now: what happened before has been read. Sources are read at least every 40 ms,
-/// and where two report a pause (`--mode both`) it waits for the other.
+/// Intervals end this long before now, when everything has been read. Sources are read at least
+/// every 40 ms, and a pause that two sources report (`--mode both`) waits for the other.
 pub const SETTLE_NS: u64 = 200_000_000;
 
-/// How recordings were made before their header told the mode.
+/// The mode of traces whose header does not contain it.
 const EBPF: &str = "ebpf";
 
-/// What a snapshot is to be about.
+/// The interval and the process of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// Now.
+    /// Current time.
     pub now_ns: u64,
-    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; cut to whole 100 ms, and to what has been
-    /// recorded.
+    /// Length of the interval: from 100 ms to [`HISTORY_SECONDS`]; rounded down to 100 ms and
+    /// limited to what has been recorded.
     pub interval_ns: u64,
-    /// The process to tell more about.
+    /// The process with details; `None` for none.
     pub detail: Option<u32>,
 }
 
@@ -105,12 +106,12 @@ pub struct Live {
     gpus: LiveGpus,
     cost: LiveCost,
     notes: LiveNotes,
-    /// The last time of a record that tells one.
+    /// The latest timestamp of a record.
     last_ns: u64,
 }
 
 impl Live {
-    /// Begins. Pauses of `long_pause_ns` and longer are kept one by one.
+    /// Starts with no records. Pauses of at least `long_pause_ns` are kept individually.
     #[must_use]
     pub fn new(header: TraceHeader, long_pause_ns: u64) -> Self {
         let last_ns = header.started_ns;
@@ -126,7 +127,7 @@ impl Live {
         }
     }
 
-    /// Takes one record, as it is written to the trace.
+    /// Adds one record, as it is written to the trace.
     pub fn record(&mut self, record: &Record) {
         match record {
             Record::Pause(pause) => self.pause(pause),
@@ -202,16 +203,16 @@ impl Live {
         self.processes.describe(process);
         self.last_ns = process.since_ns;
         if self.processes.are_too_many() {
-            let message = "More processes than can be shown at once: those that were silent longest are \
-                           counted in the totals only.";
+            let message = "Too many processes to show: the least recently active ones are counted \
+                           in the totals only.";
             self.notes.add(self.last_ns, None, message);
         }
     }
 
     fn frame(&mut self, frame: &gctrace_event::Frame) {
         if self.places.add(frame) {
-            let message = "More lines of Python than are kept: new ones are not named here. A trace \
-                           (--record FILE) has all of them.";
+            let message = "Too many Python lines to keep: new ones are not listed here. A trace \
+                           (--record FILE) contains all of them.";
             self.notes.add(self.last_ns, None, message);
         }
     }
@@ -257,7 +258,7 @@ impl Live {
             host: self.header.host.clone(),
             mode: self.header.mode.as_deref().unwrap_or(EBPF).to_owned(),
             interval_ns,
-            interval_until_ns: interval.until.saturating_mul(BUCKET_NS),
+            interval_end_ns: interval.until.saturating_mul(BUCKET_NS),
             processes: shown
                 .map(|process| process.figures(now_ns, interval, &self.gpus))
                 .collect(),

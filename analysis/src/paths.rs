@@ -1,6 +1,6 @@
-//! Python's file names: whose code it is, and how to say it briefly.
+//! Python's file names: whether a file is library code, and its short name.
 //!
-//! Goes by the path alone, as recorded in the code object; nothing here looks at files.
+//! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
 /// Whether a file belongs to the standard library or to an installed package rather than to the
 /// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
@@ -26,7 +26,7 @@ pub fn short(file: &str) -> &str {
     after(file).unwrap_or(file)
 }
 
-/// What comes after the last directory of a library.
+/// The path after the last library directory.
 fn after(file: &str) -> Option<&str> {
     let mut rest = file;
     let mut found = None;

@@ -19,7 +19,7 @@ pub(crate) struct PressureSums {
     covered_ns: u64,
     net_containers: u64,
     arenas: Option<ArenaSums>,
-    /// Pauses that tell the count of the youngest generation, and these counts added.
+    /// Number of pauses with a known count of the youngest generation, and the sum of these counts.
     counting_pauses: u64,
     counted_in_pauses: u64,
 }
@@ -55,7 +55,7 @@ impl PressureSums {
         }
     }
 
-    /// `None` where nothing tells. `observed_ns`: how long the process was recorded. `version`: of
+    /// `None` without any counts. `observed_ns`: how long the process was recorded. `version`: of
     /// its interpreter.
     pub(crate) fn report(&self, observed_ns: u64, version: Option<&str>) -> Option<PressureReport> {
         let (basis, covered_ns, net_containers) = match (self.intervals, self.counting_pauses) {
@@ -108,7 +108,7 @@ pub(crate) fn arena_bytes(version: &str) -> Option<i64> {
     })
 }
 
-/// Several processes together: sums, and rates per second of one process's time.
+/// Pressure over several processes: sums, and rates per second of one process's time.
 pub(crate) fn together<'a>(
     reports: impl Iterator<Item = &'a PressureReport>,
 ) -> Option<PressureReport> {

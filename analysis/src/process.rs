@@ -1,4 +1,4 @@
-//! What is known of one process while a trace is read.
+//! The state of one process while a trace is read.
 
 use crate::allocations::LastAllocations;
 use crate::counters::CounterSums;
@@ -31,8 +31,8 @@ use std::collections::BTreeSet;
 /// Significant digits of one process's percentiles; there may be thousands of processes.
 const DIGITS: u8 = 2;
 
-/// So many pauses, if there is nothing else, tell by their first and last time how long a process
-/// ran: a share of time is then off by about one tenth at most.
+/// This many pauses, if there is nothing else, show by the first and last timestamp how long a
+/// process ran: the share of time is then off by at most about one tenth.
 pub(crate) const ENOUGH_PAUSES: u64 = 10;
 
 /// Index of a generation in arrays of four: 0, 1, 2, unknown.
@@ -50,7 +50,8 @@ pub(crate) fn reason_index(reason: GcReason) -> usize {
     }
 }
 
-/// One process of one trace. A process id that comes again after its process ended is another.
+/// One process of one trace. A process id that is reused after its process ended is another
+/// process.
 #[derive(Debug)]
 pub(crate) struct ProcessState {
     pub(crate) trace: usize,
@@ -105,7 +106,7 @@ impl ProcessState {
         }
     }
 
-    /// Takes a description; the earliest `since_ns` stands, as an exec ends no process.
+    /// Adds a description; the earliest `since_ns` counts, because an exec does not end a process.
     pub(crate) fn describe(&mut self, process: Process) {
         let since_ns = match &self.described {
             Some(earlier) => earlier.since_ns.min(process.since_ns),
@@ -127,7 +128,7 @@ impl ProcessState {
         };
     }
 
-    /// Takes the first and last time of its other events.
+    /// Extends its time by the first and last timestamp of other events.
     pub(crate) fn see_at_work(&mut self, start_ns: u64, end_ns: u64) {
         self.seen_at_work = true;
         self.see(start_ns, end_ns);
@@ -167,11 +168,11 @@ impl ProcessState {
         self.add_shared(pause, full);
     }
 
-    /// Counts what is summed over processes as well: the stack and the counters.
+    /// Counts what is also summed over processes: the stack and the counters.
     pub(crate) fn add_shared(&mut self, pause: &Pause, full: bool) {
         self.stacks.add(pause, full);
-        let examined = growth::examined(pause).filter(|_| full);
-        self.counters.add(pause, examined);
+        let traversed = growth::traversed(pause).filter(|_| full);
+        self.counters.add(pause, traversed);
     }
 
     /// Whether the collection went through the whole heap. Free-threaded builds know no other,
@@ -194,10 +195,10 @@ impl ProcessState {
             .is_some_and(|process| process.interpreter.is_none())
     }
 
-    /// Start and end of what was recorded of it, and whether both are known rather than taken from
-    /// its events. A process of which nothing but a few pauses is known was observed for no time
-    /// at all. `ended_ns`: the end of the recording, if the trace has a last line; otherwise
-    /// `last_ns`, the last time in the trace, has to do.
+    /// Start and end of its recording, and whether both are known rather than taken from its
+    /// events. A process with nothing but a few pauses has no observed time. `ended_ns`: the end of
+    /// the recording, if the trace has a last line; otherwise `last_ns`, the last timestamp in the
+    /// trace, is used.
     pub(crate) fn observed(&self, ended_ns: Option<u64>, last_ns: u64) -> (u64, u64, Basis) {
         let (first, last) = self.seen.unwrap_or((last_ns, last_ns));
         if self.described.is_none() && !self.seen_at_work && self.tally.count() < ENOUGH_PAUSES {
@@ -209,16 +210,16 @@ impl ProcessState {
             (Some(_), Some(_)) => Basis::Measured,
             _ => Basis::Inferred,
         };
-        let begin = since.unwrap_or(first).min(first);
+        let start = since.unwrap_or(first).min(first);
         let end = match (end, since) {
             (Some(end), _) => end.max(last),
             (None, Some(_)) => last_ns.max(last),
             (None, None) => last,
         };
-        (begin, end.max(begin), basis)
+        (start, end.max(start), basis)
     }
 
-    /// Time that its Python code was blocked, and whether that is known.
+    /// Time for which its Python code was blocked, in ns, and whether that is known.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         let paused = self.paused.length();
         match self.tally.stopped_ns() {
@@ -248,7 +249,7 @@ impl ProcessState {
         self.pressure.report(observed_ns, version)
     }
 
-    /// `observed`: as [`ProcessState::observed`] says.
+    /// `observed`: the result of [`ProcessState::observed`].
     pub(crate) fn report(
         &self,
         started_ns: u64,

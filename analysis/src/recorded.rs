@@ -1,4 +1,4 @@
-//! How traces were recorded: pauses counted by who saw them, and what each mode cannot see.
+//! How traces were recorded: pauses counted by source, and what each mode does not record.
 
 use crate::analysis::TraceState;
 use crate::distribution::Distribution;
@@ -9,22 +9,25 @@ use gctrace_event::EventSource;
 /// Mode of traces from before there was a choice.
 const EBPF: &str = "ebpf";
 
-/// Of percentiles of more than 4,096 values.
+/// Significant digits of percentiles over more than 4,096 values.
 const DIGITS: u8 = 2;
 
-/// What is not seen in-process.
+/// What is not recorded in-process.
 const NOT_IN_PROCESS: [&str; 3] = [
-    "Why a collection ran: CPython tells its callbacks the generation and what was freed, not the reason.",
-    "Collections before the library is in place, the first milliseconds of a program, and the last ones at its end.",
-    "Programs into which no library can be loaded: statically linked ones, and those with other rights than their user's.",
+    "Why a collection ran: CPython passes the generation and counts to its callbacks, not the \
+     reason.",
+    "Collections before the library is loaded, in the first milliseconds of a program, and the \
+     last ones at shutdown.",
+    "Programs into which no library can be preloaded: statically linked ones, and those with \
+     privileges that their user lacks (setuid, capabilities).",
 ];
 
-/// Pauses by source.
+/// Number of pauses by source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SourceCounts {
     probes: u64,
     injected: u64,
-    /// How far the two were apart, of pauses seen by both, in ns.
+    /// Difference between the two sources for pauses recorded by both, in ns.
     apart: Option<Distribution>,
 }
 
@@ -35,10 +38,10 @@ impl SourceCounts {
             EventSource::Probes => &mut self.probes,
             EventSource::Injected => &mut self.injected,
             EventSource::Both {
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
             } => {
-                let apart_ns = begin.abs_diff(start_ns).max(end.abs_diff(end_ns));
+                let apart_ns = start.abs_diff(start_ns).max(end.abs_diff(end_ns));
                 let apart = self.apart.get_or_insert_with(|| Distribution::new(DIGITS));
                 apart.add(apart_ns);
                 return;
@@ -61,18 +64,18 @@ impl SourceCounts {
     }
 }
 
-/// How a trace was recorded; `None` for those of other tools.
+/// How a trace was recorded; `None` for traces of other tools.
 pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     let header = trace.header.as_ref()?;
     let mode = header.mode.as_deref().unwrap_or(EBPF);
-    let cannot_see = match mode {
+    let not_recorded = match mode {
         "inject" => NOT_IN_PROCESS.map(str::to_owned).to_vec(),
         _ => Vec::new(),
     };
     Some(RecordedReport {
         mode: mode.to_owned(),
         sources: trace.sources.report(),
-        cannot_see,
+        not_recorded,
     })
 }
 
@@ -81,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_are_counted_by_who_saw_them() {
+    fn counts_pauses_by_source() {
         let mut counts = SourceCounts::default();
         assert_eq!(counts.report().both_apart_max_ns, None);
         counts.add(EventSource::Probes, 1000, 2000);

@@ -40,8 +40,8 @@ impl Regression {
         self.count
     }
 
-    /// `None` for fewer than three points, or where all x are the same to a thousandth of their
-    /// mean: such points say nothing about a slope.
+    /// `None` for fewer than three points, or if all x are equal to a thousandth of their mean:
+    /// such points show no slope.
     pub(crate) fn line(&self) -> Option<FittedLine> {
         #[expect(
             clippy::cast_precision_loss,

@@ -1,9 +1,8 @@
-//! The report: what the analysis found, as data.
-//!
-//! Owns the types behind the schema `gctrace.report/2` (docs/report-schema.md). Names carry the
-//! unit: `_ns` nanoseconds, `_per_s` per second, `_ratio` a share of 1; numbers without a suffix
-//! are counts. Each object says in `basis` what its figures rest on; one without has the basis of
-//! the object around it. Times of traces are on the clock of the trace (`CLOCK_MONOTONIC`).
+//! The report: the findings of the analysis, as data. Owns the types behind the schema
+//! `gctrace.report/2` (docs/report-schema.md). Names end in the unit: `_ns` nanoseconds,
+//! `_per_s` per second, `_ratio` a share of 1; numbers without such an ending are counts.
+//! `basis` states what the figures of an object rest on; an object without it has the basis of
+//! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
 
 mod allocations;
 mod cause;
@@ -36,7 +35,7 @@ pub use cause::StepEvidenceReport;
 pub use clocks::AlignedBy;
 pub use clocks::ClockReport;
 pub use clocks::NotMerged;
-pub use clocks::RecognisedBy;
+pub use clocks::RecognizedBy;
 pub use counters::CounterReport;
 pub use counters::CountersReport;
 pub use cuda::CudaFunction;
@@ -49,7 +48,7 @@ pub use evidence::FreedNothingReport;
 pub use evidence::GrowthPoint;
 pub use evidence::GrowthReport;
 pub use evidence::MissingData;
-pub use evidence::OwnCost;
+pub use evidence::OverheadReport;
 pub use evidence::PauseTotal;
 pub use evidence::PausesReport;
 pub use evidence::Prediction;
@@ -123,79 +122,86 @@ pub const SCHEMA: &str = "gctrace.report/2";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Counted or timed.
+    /// Read off a clock or a counter.
     Measured,
-    /// Follows from what was measured, with an assumption that the field names.
+    /// Derived from measurements with an assumption that the description states.
     Inferred,
-    /// Says what would be; nobody has seen it.
+    /// The expected result of a change that has not been made.
     Predicted,
 }
 
-/// Everything found in one or more traces.
+/// The report of `gctrace analyze` over one or more traces. Names end in the unit: `_ns`
+/// nanoseconds, `_per_s` per second, `_ratio` a share of 1, `_bytes` bytes; a number without such
+/// an ending is a count. `null` means unknown or not recorded, never 0.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// Always `gctrace.report/2`.
+    /// Name and version of this schema: always `gctrace.report/2`.
     pub schema: String,
     /// Version of gctrace that made the report.
     pub gctrace: String,
-    /// The answer in one sentence.
+    /// The one-sentence answer: how much of a problem the collector is.
     pub verdict: Verdict,
-    /// What to do next, the most useful first.
+    /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
-    /// All traces together.
+    /// Sums over all traces.
     pub totals: Totals,
-    /// One entry per trace, in the order given.
+    /// One entry per trace, in the order of the command line; other members refer to a trace by its
+    /// index here.
     pub traces: Vec<TraceReport>,
-    /// Processes that ran the collector, the most paused first.
+    /// Processes that ran the collector, by time stopped, descending; at most 10,000 per trace.
     pub processes: Vec<ProcessReport>,
     /// Pauses by generation, ascending.
     pub by_generation: Vec<PauseGroup>,
-    /// Pauses by reason.
+    /// Pauses by the reason of the collection.
     pub by_reason: Vec<PauseGroup>,
     /// The longest pauses, longest first, at most ten.
     pub worst: Vec<WorstPause>,
-    /// Python lines and stacks that trigger collections; absent where no pause has a stack.
+    /// Python lines and stacks that trigger collections; `null` if no pause has a stack.
     pub lines: Option<LinesReport>,
-    /// Allocation pressure of all processes that ran the collector, where recorded.
+    /// Allocation pressure, summed over all processes that ran the collector; `null` if it was not
+    /// recorded.
     pub pressure: Option<PressureReport>,
-    /// Performance counters of all processes that ran the collector, where recorded.
+    /// Performance counters of all processes that ran the collector; `null` if none were recorded.
     pub counters: Option<CountersReport>,
-    /// What ran on the GPUs and what pauses cost it, where a trace holds operations with the GPU's times.
+    /// What ran on the GPUs and what the pauses cost; `null` unless a trace contains operations
+    /// with GPU times.
     pub gpu: Option<GpuWorkReport>,
-    /// What pauses cost the GPUs at least and at most, of processes whose calls of CUDA were recorded but not
-    /// the GPU's own times.
+    /// Lower and upper bounds of what pauses cost the GPUs, for processes whose CUDA calls were
+    /// recorded without GPU times; `null` if there are none.
     pub gpu_bounds: Option<BoundsReport>,
-    /// What other settings of the collector would do, of processes that worked on a GPU, made calls to one or
-    /// took training steps. Empty where there is no pause of theirs that they would change.
+    /// Predictions for other settings of the collector, for processes that used a GPU or took
+    /// training steps. Empty if no pause would change.
     pub what_if: Vec<WhatIf>,
-    /// Training steps, where a trace holds annotations of the profiler's steps or backward passes.
+    /// Training steps; `null` unless a trace contains profiler steps or backward passes.
     pub steps: Option<StepsReport>,
-    /// How the GPUs did, by trace and index, as far as NVML was asked.
+    /// NVML samples, by trace and GPU index; empty if NVML was not polled.
     pub gpus: Vec<GpuReport>,
-    /// Calls of CUDA and NCCL, torch's device memory, backward passes, where recorded.
+    /// CUDA and NCCL calls, device memory of PyTorch, backward passes; `null` if they were not
+    /// recorded.
     pub cuda: Option<CudaReport>,
     /// Collections that freed no object.
     pub freed_nothing: FreedNothingReport,
-    /// Collections that the program asked for.
+    /// Collections that the program requested.
     pub explicit_calls: ExplicitCallsReport,
     /// What recording cost the program.
-    pub own_cost: OwnCost,
-    /// What is not in the figures.
+    pub overhead: OverheadReport,
+    /// What the figures do not include.
     pub missing: MissingData,
-    /// What these traces cannot tell.
+    /// What these traces cannot show, one sentence each.
     pub not_covered: Vec<String>,
 }
 
-/// How much of a problem the collector is.
+/// How much of a problem the collector is. The share is `totals.stopped_ratio` without the pauses
+/// at interpreter shutdown; with GPU times it is the cost by replay as a share of the run, and
+/// `rare-long-pauses` also needs a cost of 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// No collection was recorded.
     None,
-    /// Collections ran, but for how long the program did is not in the traces; or the traces cannot
-    /// tell whether any ran.
+    /// The observed time is unknown; or the traces would not show collections if there were any.
     Unknown,
-    /// Under 1 % of the time, and no pause of 100 ms.
+    /// Under 1 % of the time, and no pause of 100 ms or more.
     Negligible,
     /// Under 1 % of the time, but with pauses of 100 ms or more.
     RareLongPauses,
@@ -205,54 +211,57 @@ pub enum Level {
     Heavy,
 }
 
-/// The answer in one sentence.
+/// The one-sentence answer.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Verdict {
-    /// How much of a problem the collector is.
+    /// How much of a problem the collector is, for programs.
     pub level: Level,
-    /// For people.
+    /// The answer as text, for people; its wording may change.
     pub sentence: String,
-    /// The basis of the share of time in it.
+    /// Basis of the share of time in the sentence.
     pub basis: Basis,
 }
 
-/// All traces together.
+/// Sums over all traces.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Totals {
-    /// Of counts and times: measured, unless some process's end had to be guessed.
+    /// Basis of counts and times: inferred if the end of a process was taken from its last event,
+    /// otherwise measured.
     pub basis: Basis,
-    /// All pauses.
+    /// Statistics of all pauses of all processes.
     pub pauses: PausesReport,
-    /// Time during which processes were recorded, added over those that ran the collector.
+    /// Time during which processes that ran the collector were recorded, in ns, summed over
+    /// processes.
     pub observed_ns: u64,
-    /// Time during which the collector ran: overlapping pauses of one process once, processes
-    /// added, pauses left out by `--min-pause` included.
+    /// Time during which the collector ran, in ns: overlapping pauses of one process count once,
+    /// processes are summed, pauses omitted by `--min-pause` are included.
     pub paused_ns: u64,
-    /// Time during which a process's Python code stood still. The same as `paused_ns`, but in
-    /// free-threaded builds the time that the other threads were stopped.
+    /// Time during which Python code could not run, in ns, summed over processes. Equals
+    /// `paused_ns`, except in free-threaded builds, where it is the stop-the-world time.
     pub stopped_ns: u64,
-    /// `stopped_ns` / `observed_ns`; absent where nothing was observed.
+    /// `stopped_ns` / `observed_ns`; `null` if nothing was observed.
     pub stopped_ratio: Option<f64>,
-    /// The largest such share among the processes.
+    /// The largest `stopped_ratio` of a process.
     pub worst_process_ratio: Option<f64>,
-    /// Processes that ran the collector.
+    /// Number of processes that ran the collector.
     pub processes: u64,
-    /// Those of them that are in all sums but not in the list of processes: of each trace the first 10,000 are listed.
+    /// Of these, processes that are in all sums but not in `processes`, which lists the first
+    /// 10,000 of each trace.
     pub processes_not_listed: u64,
-    /// Recorded processes in which no Python was found.
+    /// Number of recorded processes in which no Python interpreter was found.
     pub processes_without_python: u64,
-    /// Recorded Python processes that never ran the collector.
+    /// Number of recorded Python processes that never ran the collector.
     pub processes_without_pauses: u64,
 }
 
-/// Pauses that have something in common.
+/// Pauses of one generation or one reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PauseGroup {
     /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
     /// `unknown`).
     pub name: String,
-    /// Their share of the time of all pauses.
+    /// Share of this group in the time of all pauses, 0 to 1.
     pub time_ratio: f64,
-    /// The pauses.
+    /// The pauses of the group.
     pub pauses: PausesReport,
 }

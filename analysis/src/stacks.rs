@@ -1,7 +1,7 @@
-//! Python stacks: the tree of all of them, and what was spent under each.
+//! Python stacks: the tree of all of them, and the pauses of each.
 //!
-//! Owns the merging of the stacks of several traces into one tree. What is summed is
-//! `stacks/sums.rs`; which lines and stacks a report names `stacks/ranking.rs`.
+//! Owns the merging of the stacks of several traces into one tree. The sums are in
+//! `stacks/sums.rs`; `stacks/ranking.rs` selects the lines and stacks of a report.
 
 mod ranking;
 mod sums;
@@ -72,7 +72,7 @@ impl StackTree {
         })
     }
 
-    /// A frame of which nothing is known.
+    /// A frame without file and line.
     fn special(&mut self, function: &str) -> LocationId {
         self.intern(Location {
             file: String::new(),
@@ -82,7 +82,7 @@ impl StackTree {
         })
     }
 
-    /// The node of these frames, outermost first; `None` for none.
+    /// The node of these frames, outermost first; `None` without frames.
     fn node(&mut self, frames: impl Iterator<Item = LocationId>) -> Option<NodeId> {
         let mut parent = None;
         for location in frames {
@@ -114,7 +114,7 @@ impl StackTree {
         id
     }
 
-    /// What is at this location; `None` never happens for ids of this tree.
+    /// The location with this id; `None` never happens for ids of this tree.
     fn location(&self, id: LocationId) -> Option<&Location> {
         self.locations.get(id).map(Arc::as_ref)
     }
@@ -140,7 +140,7 @@ pub(crate) struct TraceFrames {
 }
 
 impl TraceFrames {
-    /// Takes a frame; of two with the same name the later stands. Parents may come later.
+    /// Adds a frame; of two with the same id the later counts. Parents may come later.
     pub(crate) fn add(&mut self, frame: Frame, tree: &mut StackTree) {
         if self.frames.len() < FRAMES_KEPT && tree.locations.len() < FRAMES_KEPT {
             let (id, parent) = (frame.id, frame.parent);

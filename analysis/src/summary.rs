@@ -17,7 +17,7 @@ use crate::report::GpuReport;
 use crate::report::GpuWorkReport;
 use crate::report::LinesReport;
 use crate::report::MissingData;
-use crate::report::OwnCost;
+use crate::report::OverheadReport;
 use crate::report::PauseGroup;
 use crate::report::PauseTotal;
 use crate::report::ProbeReport;
@@ -102,7 +102,7 @@ impl Analysis {
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
-            own_cost: self.own_cost(totals.observed_ns),
+            overhead: self.overhead(totals.observed_ns),
             totals,
             traces,
             processes,
@@ -140,7 +140,7 @@ impl Analysis {
         reports
     }
 
-    /// Processes, by trace and id, whose collector knows only full collections.
+    /// Processes, by trace and id, whose collector runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
         let free_threaded = self.processes.iter().filter(|own| own.free_threaded());
         free_threaded.map(|own| (own.trace, own.pid)).collect()
@@ -326,7 +326,7 @@ impl Analysis {
         clippy::cast_sign_loss,
         reason = "a cost needs no more than 52 bits; casts of floats saturate"
     )]
-    fn own_cost(&self, observed_ns: u64) -> OwnCost {
+    fn overhead(&self, observed_ns: u64) -> OverheadReport {
         /// Hits, hits that have a price, and their price in ns.
         type Sums = (u64, u64, f64);
         let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
@@ -341,15 +341,15 @@ impl Analysis {
         }
         let priced = sums.values().any(|(_, priced, _)| *priced > 0);
         let time_ns = priced.then(|| sums.values().map(|(_, _, ns)| ns).sum::<f64>() as u64);
-        OwnCost {
+        OverheadReport {
             basis: Basis::Inferred,
             time_ns,
             observed_ratio: time_ns.and_then(|time_ns| ratio(time_ns, observed_ns)),
-            unpriced_hits: sums
+            hits_without_time: sums
                 .values()
                 .map(|(hits, priced, _)| hits.saturating_sub(*priced))
                 .fold(0, u64::saturating_add),
-            traces_without_cost: self
+            traces_without_overhead: self
                 .traces
                 .iter()
                 .filter(|trace| trace.end.as_ref().is_none_or(|end| end.probes.is_empty()))
@@ -411,7 +411,7 @@ impl Analysis {
     }
 }
 
-/// Share of time stopped, of the processes that are known to have run for some time.
+/// Share of time stopped, over the processes with a known observed time.
 fn stopped_ratio<'a>(
     processes: impl Iterator<Item = &'a ProcessReport>,
     more_observed_ns: u64,
@@ -428,7 +428,7 @@ fn stopped_ratio<'a>(
     ratio(stopped.min(observed), observed)
 }
 
-/// What the pause itself tells.
+/// The part of a worst pause that the pause itself contains.
 fn worst_pause(pause: &Pause) -> WorstPause {
     WorstPause {
         trace: 0,
@@ -531,7 +531,7 @@ fn note(note: &Note) -> String {
     }
 }
 
-/// Of traces of one process together.
+/// GPU work, with the traces of each process merged.
 fn gpu_work(merged: &MergedTimelines<'_>) -> Option<GpuWorkReport> {
     let work = gpu::summary::report(&merged.timelines)?;
     Some(GpuWorkReport {

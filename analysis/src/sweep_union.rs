@@ -15,36 +15,36 @@ pub(crate) struct SweepUnion {
     /// Length of the intervals that are kept no more; all ended at or before `settled_until`.
     settled: u64,
     settled_until: u64,
-    /// Whether an interval began before `settled_until`; then some time may be counted twice.
+    /// Whether an interval started before `settled_until`; some time may then be counted twice.
     inexact: bool,
 }
 
 impl SweepUnion {
-    pub(crate) fn add(&mut self, begin: u64, end: u64) {
-        if begin < self.settled_until {
+    pub(crate) fn add(&mut self, start: u64, end: u64) {
+        if start < self.settled_until {
             self.inexact = true;
         }
         match self.recent.back_mut() {
-            Some((last_begin, last_end)) if begin >= *last_begin && begin <= *last_end => {
+            Some((last_start, last_end)) if start >= *last_start && start <= *last_end => {
                 *last_end = end.max(*last_end);
             }
-            Some((_, last_end)) if begin < *last_end => self.insert(begin, end),
-            _ => self.recent.push_back((begin, end)),
+            Some((_, last_end)) if start < *last_end => self.insert(start, end),
+            _ => self.recent.push_back((start, end)),
         }
         if self.recent.len() > KEPT
-            && let Some((begin, end)) = self.recent.pop_front()
+            && let Some((start, end)) = self.recent.pop_front()
         {
-            self.settled += end - begin;
+            self.settled += end - start;
             self.settled_until = self.settled_until.max(end);
         }
     }
 
     /// An interval that is not the latest: merges with all that it meets.
-    fn insert(&mut self, begin: u64, end: u64) {
-        let first = self.recent.partition_point(|(_, other)| *other < begin);
+    fn insert(&mut self, start: u64, end: u64) {
+        let first = self.recent.partition_point(|(_, other)| *other < start);
         let behind = self.recent.partition_point(|(other, _)| *other <= end);
         let met = self.recent.drain(first..behind.max(first));
-        let merged = met.fold((begin, end), |merged, other| {
+        let merged = met.fold((start, end), |merged, other| {
             (merged.0.min(other.0), merged.1.max(other.1))
         });
         self.recent.insert(first, merged);
@@ -52,7 +52,7 @@ impl SweepUnion {
 
     /// Length of the union.
     pub(crate) fn length(&self) -> u64 {
-        let recent: u64 = self.recent.iter().map(|(begin, end)| end - begin).sum();
+        let recent: u64 = self.recent.iter().map(|(start, end)| end - start).sum();
         self.settled.saturating_add(recent)
     }
 
@@ -69,14 +69,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_a_count_of_moments(
+        fn equals_a_count_per_tick(
             intervals in prop::collection::vec((0u64..300, 0u64..40), 0..60)
         ) {
             let mut union = SweepUnion::default();
             let mut timestamps = std::collections::BTreeSet::new();
-            for (begin, length) in intervals {
-                union.add(begin, begin + length);
-                timestamps.extend(begin..begin + length);
+            for (start, length) in intervals {
+                union.add(start, start + length);
+                timestamps.extend(start..start + length);
             }
             prop_assert_eq!(union.length(), timestamps.len() as u64);
             prop_assert!(!union.inexact());

@@ -9,7 +9,7 @@ use crate::report::StopTheWorld;
 use gctrace_event::Pause;
 
 impl PauseTotal {
-    /// Counts one pause.
+    /// Counts one pause of this length.
     pub(crate) fn add(&mut self, time_ns: u64) {
         self.add_all(&Self { count: 1, time_ns });
     }
@@ -20,7 +20,7 @@ impl PauseTotal {
     }
 }
 
-/// Everything that [`PausesReport`] says, one pause at a time.
+/// Accumulates a [`PausesReport`], one pause at a time.
 #[derive(Debug, Clone)]
 pub(crate) struct PauseTally {
     times: Distribution,
@@ -28,10 +28,10 @@ pub(crate) struct PauseTally {
     uncollectable: u64,
     freed_nothing: PauseTotal,
     outcome_unknown: u64,
-    /// Pauses with known processor time, and that time.
+    /// Pauses with known CPU time, and their length.
     timed: PauseTotal,
     on_cpu_ns: u64,
-    /// Runs with known stop-the-world time, and that time.
+    /// Collections with known stop-the-world time, and that time.
     stopping: PauseTotal,
     stopped_ns: u64,
 }
@@ -86,7 +86,7 @@ impl PauseTally {
         self.times.max()
     }
 
-    /// Stop-the-world time, and whether every run tells it.
+    /// Stop-the-world time in ns, and whether it is known for every collection.
     pub(crate) fn stopped_ns(&self) -> (u64, bool) {
         (self.stopped_ns, self.stopping.count == self.count())
     }
@@ -124,7 +124,7 @@ impl PauseTally {
     }
 }
 
-/// Whether a collection is known to have found no garbage at all.
+/// Whether a collection is known to have found no garbage.
 pub(crate) fn freed_nothing(pause: &Pause) -> bool {
     pause.collected == Some(0) && pause.uncollectable.unwrap_or(0) == 0 && !pause.unfinished
 }
@@ -138,7 +138,7 @@ pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Events per second.
+/// Events per second; `None` if no time passed.
 pub(crate) fn rate(count: u64, time_ns: u64) -> Option<f64> {
     ratio(count, time_ns).map(|per_ns| per_ns * 1e9)
 }

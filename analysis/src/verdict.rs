@@ -22,10 +22,10 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
-/// The part at shutdown is reported where it is at least one in so many.
+/// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
 
-/// What is known of the cost where the GPU's times are.
+/// The cost and the idle time, if GPU times are known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GpuEvidence<'a> {
     pub(crate) cost: &'a GpuCost,
@@ -56,12 +56,12 @@ pub(crate) fn verdict(
     };
     if on_gpu.is_some() && at_shutdown_ns > 0 {
         sentence += &format!(
-            " The {} at the end of the interpreter are not charged to the run.",
+            " The {} of collections at interpreter shutdown are not included.",
             units::duration(at_shutdown_ns)
         );
     } else if at_shutdown_ns > 0 && at_shutdown_ns >= totals.stopped_ns / REPORTED_FRACTION {
         sentence += &format!(
-            " {} of it was the end of the interpreter, for which no step waits.",
+            " {} of it was at interpreter shutdown, which delays no step.",
             units::duration(at_shutdown_ns)
         );
     }
@@ -79,9 +79,10 @@ pub(crate) fn verdict(
     let cut = traces.iter().filter(partly_read).count() as u64;
     if cut > 0 {
         sentence += &match traces.len() {
-            1 => " The trace is cut off or damaged; what came later is not counted.".to_owned(),
+            1 => " The trace is cut off or damaged; later events are not counted.".to_owned(),
             all => format!(
-                " Cut off or damaged: {cut} of {all} traces; what came later in them is not counted."
+                " {cut} of {all} traces are cut off or damaged; later events in them are not \
+                 counted."
             ),
         };
     }
@@ -126,8 +127,8 @@ fn is_unreported(traces: &[TraceReport]) -> bool {
 fn undetermined(traces: &[TraceReport]) -> String {
     let longest = traces.iter().map(|trace| trace.duration_ns).max();
     format!(
-        "Whether the garbage collector ran cannot be told: there is no collection in {}, but the \
-         PyTorch profiler and other tools record collections only where asked.",
+        "Whether the garbage collector ran is unknown: there is no collection in {}, but the \
+         PyTorch profiler and other tools record collections only if configured to.",
         match traces {
             [_] => format!(
                 "the {} of this trace",
@@ -160,8 +161,8 @@ fn no_collection(traces: &[TraceReport], missing: &MissingData) -> String {
     match missing.omitted.count {
         0 => format!("No garbage collection {ran} in {recorded} of recording."),
         omitted => format!(
-            "No garbage collection as long as --min-pause {ran} in {recorded} of recording; {} left \
-             out took {} together.",
+            "No garbage collection of at least --min-pause {ran} in {recorded} of recording; {} \
+             omitted took {} in total.",
             units::counted(omitted, "shorter pause"),
             units::duration(missing.omitted.time_ns)
         ),
@@ -175,12 +176,12 @@ fn with_collections(level: Level, totals: &Totals) -> String {
     let longest = units::duration(totals.pauses.max_ns.unwrap_or(0));
     let together = match totals.processes {
         0 | 1 => String::new(),
-        many => format!(", {many} processes together"),
+        many => format!(", summed over {many} processes"),
     };
     let pauses = units::counted(totals.pauses.count, "pause");
     match level {
         Level::Heavy => format!(
-            "The garbage collector is a problem: Python stood still for {share} of the time \
+            "The garbage collector is a problem: Python was paused for {share} of the time \
              ({stopped} of {observed}{together}), in {pauses} of up to {longest}."
         ),
         Level::Noticeable => format!(
@@ -189,11 +190,11 @@ fn with_collections(level: Level, totals: &Totals) -> String {
         ),
         Level::RareLongPauses => format!(
             "The garbage collector takes little time ({share}: {stopped} of \
-             {observed}{together}), but single pauses are long: up to {longest}."
+             {observed}{together}), but individual pauses are long: up to {longest}."
         ),
         Level::Unknown => format!(
-            "The garbage collector ran for {stopped} in {pauses} of up to {longest}; for how long \
-             the program ran is not in the trace."
+            "The garbage collector ran for {stopped} in {pauses} of up to {longest}; how long the \
+             program ran is not in the trace."
         ),
         Level::Negligible | Level::None => format!(
             "The garbage collector is not the problem: it took {share} of the time ({stopped} of \

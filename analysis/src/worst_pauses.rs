@@ -3,7 +3,7 @@
 use crate::stacks::NodeId;
 use gctrace_event::Pause;
 
-/// How many are kept.
+/// Number of pauses that are kept.
 const KEPT: usize = 10;
 
 /// A pause and the process it happened in.

@@ -124,7 +124,7 @@ fn work_put_after_the_wait_began_may_still_run() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records), is("not-known", 0, 2000));
+    assert_eq!(only(records), is("unknown", 0, 2000));
 }
 
 #[test]
@@ -137,14 +137,14 @@ fn another_stream_may_still_have_work() {
         collection(1, 600, 2600),
         launch(1, 2700),
     ];
-    assert_eq!(only(records.clone()), is("not-known", 0, 2000));
+    assert_eq!(only(records.clone()), is("unknown", 0, 2000));
     let device = call(1, "cuCtxSynchronize", START + 510 * US, START + 550 * US, 0);
     records.push(device);
     assert_eq!(only(records), is("gpu-was-empty", 1980, 2000));
 }
 
 #[test]
-fn a_wait_after_the_pause_says_the_gpu_was_busy() {
+fn wait_after_the_pause_shows_a_busy_gpu() {
     let busy = |waited_us: u64| {
         vec![
             launch(1, 0),
@@ -157,7 +157,7 @@ fn a_wait_after_the_pause_says_the_gpu_was_busy() {
     assert_eq!(only(busy(5)), is("gpu-found-empty", 0, 1000));
     let mut launched = busy(300);
     launched.push(launch(1, 1150));
-    assert_eq!(only(launched), is("not-known", 0, 1000));
+    assert_eq!(only(launched), is("unknown", 0, 1000));
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn counted_launches_are_anywhere_between_the_first_and_the_last() {
     };
     assert_eq!(
         only(records(launches(1, 400, 1700, 3))),
-        is("not-known", 0, 1000)
+        is("unknown", 0, 1000)
     );
-    // Of two both times are known: one after the pause leaves the GPU as empty as it was.
+    // Both have known times: a wait after the pause leaves the GPU as empty as it was.
     assert_eq!(
         only(records(launches(1, 1700, 1900, 2))),
         is("gpu-was-empty", 980, 1000)
@@ -222,7 +222,7 @@ fn a_pause_of_another_thread_stops_the_launching_one_at_most_since_its_last_sign
 }
 
 #[test]
-fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
+fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices() {
     let pattern = || {
         vec![
             launch(1, 0),
@@ -252,7 +252,7 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
         call(1, "cuMemcpyHtoDAsync", at_ns, at_ns + US, 7)
     };
     let no_launches = vec![copy(0), sync(10, 500), collection(1, 600, 2600), copy(2700)];
-    assert_eq!(only(no_launches), is("not-known", 0, 2000));
+    assert_eq!(only(no_launches), is("unknown", 0, 2000));
 
     let memory = |device| {
         Record::DeviceMemory(DeviceMemory {
@@ -268,7 +268,7 @@ fn nothing_is_told_apart_without_launches_after_losses_or_on_several_devices() {
     };
     let mut two = pattern();
     two.extend([memory(0), memory(1)]);
-    assert_eq!(only(two), is("not-known", 0, 2000));
+    assert_eq!(only(two), is("unknown", 0, 2000));
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn from_nvml_alone_nothing_is_claimed() {
     assert!(!report.verdict.sentence.contains("GPU"));
 }
 
-/// What a program with one launching thread and one stream does.
+/// The actions of a program with one launching thread and one stream.
 #[derive(Clone, Copy, Debug)]
 enum BoundsStep {
     Think(u64),
@@ -309,12 +309,13 @@ fn act() -> impl Strategy<Value = BoundsStep> {
     ]
 }
 
-/// Between a launch and the begin of its kernel, and between a kernel's end and the return of a wait for it.
+/// Between a launch and the start of its kernel, and between a kernel's end and the return of a
+/// wait for it.
 const LATENCY_NS: u64 = 6 * US;
-/// What a launch, and a wait for nothing, take on the host.
+/// Time of a launch, and of a wait without work, on the host.
 const CALL_NS: u64 = 4 * US;
 
-/// Runs a program, with pauses of their length or of none, to its records and the end of its last kernel.
+/// Runs a program, with its pauses or without, to its records and the end of its last kernel.
 fn run(program: &[BoundsStep], collects: bool) -> (Vec<Record>, u64) {
     let (mut now, mut gpu) = (START, 0);
     let mut records = Vec::new();
@@ -327,9 +328,9 @@ fn run(program: &[BoundsStep], collects: bool) -> (Vec<Record>, u64) {
                 now += CALL_NS;
             }
             BoundsStep::Wait => {
-                let begin = now;
+                let start = now;
                 now = (now + CALL_NS).max(gpu + LATENCY_NS);
-                records.push(call(1, "cuStreamSynchronize", begin, now, 7));
+                records.push(call(1, "cuStreamSynchronize", start, now, 7));
             }
             BoundsStep::Collect(ns) if collects => {
                 records.push(Record::Pause(Pause {
@@ -341,7 +342,7 @@ fn run(program: &[BoundsStep], collects: bool) -> (Vec<Record>, u64) {
             }
             BoundsStep::Collect(_) => {}
         }
-        // So that no two things happen at the same moment.
+        // So that no two events have the same time.
         now += 10;
     }
     (records, gpu)
@@ -419,8 +420,8 @@ proptest! {
         ];
         let mut records = Vec::new();
         for (tid, function, at, length, stream) in calls {
-            let begin = START + at * US;
-            records.push(call(tid, functions[function], begin, begin + length * US, stream));
+            let start = START + at * US;
+            records.push(call(tid, functions[function], start, start + length * US, stream));
         }
         let mut union = std::collections::BTreeSet::new();
         for (tid, at, length) in pauses {

@@ -114,8 +114,8 @@ fn lines_by_time_own_and_innermost() {
             (Frame::UNREADABLE, None, 1, 1),
         ]
     );
-    // The library's line counts where it was called; where that is beyond what was recorded, it
-    // stands for itself.
+    // The library's line counts for its caller; if the caller is beyond the recorded frames, for
+    // itself.
     assert_eq!(
         names(&lines.own),
         [
@@ -298,7 +298,7 @@ fn counters_inside_against_outside() {
     assert_eq!((counters.pauses, counters.migrated_pauses), (3, 1));
     assert_eq!((counters.scaled_pauses, counters.scaled_processes), (0, 1));
     assert_eq!(counters.major_fault_pauses.count, 1);
-    assert_eq!(counters.examined_objects, 3000);
+    assert_eq!(counters.traversed_objects, 3000);
     let of = |name: &str| counters.counters.iter().find(|c| c.name == name).unwrap();
     let misses = of("cache-misses");
     assert_eq!(
@@ -318,10 +318,7 @@ fn counters_inside_against_outside() {
     assert_eq!(misses.inside_per_cpu_s, Some(10_000.0));
     let clock = of("task-clock");
     assert_eq!(clock.outside, Some(70 * MS));
-    assert_eq!(
-        clock.inside_per_cpu_s, None,
-        "a rate of itself says nothing"
-    );
+    assert_eq!(clock.inside_per_cpu_s, None, "a rate alone proves nothing");
     let faults = of("major-faults");
     assert_eq!(
         (faults.inside, faults.outside),

@@ -71,7 +71,7 @@ fn a_graph_launch_has_many_kernels_even_if_they_are_alike() {
 }
 
 #[test]
-fn what_stands_twice_counts_once() {
+fn repeated_records_count_once() {
     let launch = || call(1, "cudaLaunchKernel", 0, Some(5));
     let timelines = collect(
         &[launch(), launch()],
@@ -113,7 +113,7 @@ fn two_processes_with_the_same_correlation_ids() {
 }
 
 #[test]
-fn steps_that_overlap_end_where_the_next_begins() {
+fn overlapping_steps_end_at_the_next_start() {
     let mut collector = TimelineCollector::default();
     for (number, from_ms, to_ms) in [(1, 0, 12), (0, 0, 5), (2, 10, 20)] {
         collector.add_annotation(&Annotation {
@@ -142,8 +142,8 @@ fn id() -> impl Strategy<Value = u32> {
 }
 
 fn timestamp() -> impl Strategy<Value = (u64, u64)> {
-    let begin = prop_oneof![8 => 0..50u64, 1 => any::<u64>()];
-    (begin, number()).prop_map(|(begin, length)| (begin, begin.saturating_add(length)))
+    let start = prop_oneof![8 => 0..50u64, 1 => any::<u64>()];
+    (start, number()).prop_map(|(start, length)| (start, start.saturating_add(length)))
 }
 
 fn name() -> impl Strategy<Value = &'static str> {
@@ -222,7 +222,7 @@ fn anything() -> impl Strategy<Value = AnyRecord> {
         1 => span().prop_map(|(pid, tid, (start_ns, end_ns))| {
             AnyRecord::Backward(BackwardStep { pid, tid, start_ns, end_ns })
         }),
-        1 => span().prop_map(|(pid, tid, (begin, end))| AnyRecord::Pause(pid, tid, begin, end)),
+        1 => span().prop_map(|(pid, tid, (start, end))| AnyRecord::Pause(pid, tid, start, end)),
     ]
 }
 
@@ -249,8 +249,8 @@ fn timelines_of(records: &[AnyRecord], about: &TimelineContext) -> Vec<Timeline>
     unpacked.collect()
 }
 
-fn in_order<T>(all: &[T], begin: impl Fn(&T) -> u64) -> bool {
-    all.is_sorted_by_key(begin)
+fn in_order<T>(all: &[T], start: impl Fn(&T) -> u64) -> bool {
+    all.is_sorted_by_key(start)
 }
 
 fn valid(index: u32, length: usize) -> bool {
@@ -312,7 +312,7 @@ proptest! {
         prop_assert_eq!(pids.len(), timelines.len(), "one timeline per process");
     }
 
-    /// Any trace of gctrace's with any of the profiler's.
+    /// Any gctrace trace with any profiler trace.
     #[test]
     fn any_two_traces_are_put_together(
         ours in vec(anything(), 0..20),

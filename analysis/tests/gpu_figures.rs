@@ -1,6 +1,6 @@
-//! Figures of real traces against those that HolisticTraceAnalysis 0.5.0 (HTA) prints for them.
+//! Figures of real traces against those that HolisticTraceAnalysis 0.5.0 (HTA) reports for them.
 //!
-//! The truth was made by HTA itself; `data/kineto/README.md` says how.
+//! The truth was computed by HTA itself; see `data/kineto/README.md`.
 
 #![expect(
     clippy::panic,
@@ -163,8 +163,7 @@ fn gaps_add_up_to_the_idle_time() {
     }
 }
 
-/// The profiler's steps of the traces, and that nothing is said about collections that it did not
-/// record.
+/// The profiler's steps of the traces; collections, which it did not record, are unknown.
 #[test]
 fn steps_of_the_profiler() {
     for (report, count) in REPORTS.iter().zip([5, 2, 2, 3]) {
@@ -182,18 +181,19 @@ fn steps_of_the_profiler() {
         let missing = steps.with_full.missing.as_deref();
         assert_eq!(
             missing,
-            Some("the trace does not tell whether the collector ran")
+            Some("whether the collector ran is not in the trace")
         );
     }
 }
 
-/// The profiler records collections only where asked: none in its trace does not mean that none ran.
+/// The profiler records collections only if configured to: their absence does not mean that none
+/// ran.
 #[test]
 fn a_trace_without_collections_does_not_say_that_none_ran() {
     for report in &*REPORTS {
         assert_eq!(report.verdict.level, Level::Unknown);
         assert!(
-            report.verdict.sentence.contains("cannot be told"),
+            report.verdict.sentence.contains("is unknown"),
             "{:?}",
             report.verdict
         );
@@ -212,7 +212,7 @@ fn a_trace_without_collections_does_not_say_that_none_ran() {
             !report
                 .not_covered
                 .iter()
-                .any(|gap| gap.contains("hold no GPU work")),
+                .any(|gap| gap.contains("contain no GPU work")),
             "{:?}",
             report.not_covered
         );

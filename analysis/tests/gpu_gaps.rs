@@ -1,4 +1,4 @@
-//! Gaps of devices and what the host did meanwhile, against a count of moments; launching ahead.
+//! Gaps of devices and what the host did in them, against a count per tick; launching ahead.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -143,7 +143,7 @@ fn classes_in_their_order() {
     ]);
     let expected = HostTime {
         gc_ns: 15,
-        synchronising_ns: 20,
+        synchronizing_ns: 20,
         copy_or_allocation_ns: 7,
         gc_on_other_thread_ns: 8,
         waiting_for_data_ns: 15,
@@ -156,7 +156,7 @@ fn classes_in_their_order() {
 }
 
 #[test]
-fn without_a_call_only_pauses_are_told() {
+fn only_pauses_are_known_without_a_call() {
     let gap = only_gap(vec![
         Record::GpuOp(op(0, 7, 0, 100, 1)),
         Record::GpuOp(op(0, 7, 200, 220, 2)),
@@ -222,19 +222,19 @@ fn latency_and_depth() {
 #[test]
 fn absurd_times_are_survived() {
     let mut records = Vec::new();
-    for (n, begin) in (1..).zip([0, 1, 5, u64::MAX / 3, u64::MAX - 1]) {
-        for end in [begin, begin + 1, u64::MAX] {
+    for (n, start) in (1..).zip([0, 1, 5, u64::MAX / 3, u64::MAX - 1]) {
+        for end in [start, start + 1, u64::MAX] {
             for device in 0..3 {
-                records.push(Record::GpuOp(op(device, 7, begin, end, n)));
+                records.push(Record::GpuOp(op(device, 7, start, end, n)));
             }
-            records.push(Record::CudaCall(call(7, "cudaLaunchKernel", begin, end, n)));
-            records.push(Record::Pause(pause(7, begin, end)));
-            records.push(loading(7, begin, end));
+            records.push(Record::CudaCall(call(7, "cudaLaunchKernel", start, end, n)));
+            records.push(Record::Pause(pause(7, start, end)));
+            records.push(loading(7, start, end));
             records.push(Record::Annotation(Annotation {
                 pid: PID,
                 tid: 7,
                 name: format!("ProfilerStep#{n}"),
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
             }));
         }
@@ -272,9 +272,9 @@ fn random() -> impl Strategy<Value = Random> {
         .prop_map(|(ops, calls, pauses, loading)| {
             let mut ends = [0u64; 3];
             let calls = calls.into_iter().map(|(thread, function, wait, length)| {
-                let begin = ends[thread as usize] + wait;
-                ends[thread as usize] = begin + length;
-                (thread, function, begin, begin + length)
+                let start = ends[thread as usize] + wait;
+                ends[thread as usize] = start + length;
+                (thread, function, start, start + length)
             });
             Random {
                 ops,
@@ -288,29 +288,29 @@ fn random() -> impl Strategy<Value = Random> {
 impl Random {
     fn records(&self) -> Vec<Record> {
         let mut records = Vec::new();
-        for (n, (device, stream, begin, length)) in (1..).zip(&self.ops) {
-            let op = op(*device, *stream, *begin, begin + length, n);
+        for (n, (device, stream, start, length)) in (1..).zip(&self.ops) {
+            let op = op(*device, *stream, *start, start + length, n);
             records.push(Record::GpuOp(op));
         }
-        for (n, (thread, function, begin, end)) in (1..).zip(&self.calls) {
-            let call = call(100 + thread, FUNCTIONS[*function], *begin, *end, n);
+        for (n, (thread, function, start, end)) in (1..).zip(&self.calls) {
+            let call = call(100 + thread, FUNCTIONS[*function], *start, *end, n);
             records.push(Record::CudaCall(call));
         }
-        for (thread, begin, length) in &self.pauses {
-            records.push(Record::Pause(pause(100 + thread, *begin, begin + length)));
+        for (thread, start, length) in &self.pauses {
+            records.push(Record::Pause(pause(100 + thread, *start, start + length)));
         }
-        for (thread, begin, length) in &self.loading {
-            records.push(loading(100 + thread, *begin, begin + length));
+        for (thread, start, length) in &self.loading {
+            records.push(loading(100 + thread, *start, start + length));
         }
         records
     }
 
     fn busy(&self, device: u32, at: u64) -> bool {
         let mut ops = self.ops.iter().filter(|op| op.0 == device);
-        ops.any(|(_, _, begin, length)| *begin <= at && at < begin + length)
+        ops.any(|(_, _, start, length)| *start <= at && at < start + length)
     }
 
-    /// Sums of a device, moment by moment.
+    /// Sums of a device, tick by tick.
     fn expected(&self, device: u32) -> (u64, u64, HostTime) {
         let ops = || self.ops.iter().filter(|op| op.0 == device);
         let first = ops().map(|op| op.2).min().unwrap();
@@ -327,18 +327,18 @@ impl Random {
         (last - first, busy, host)
     }
 
-    /// The class of an idle moment: found by looking for the next operation.
+    /// The class of an idle tick, found by searching for the next operation.
     fn class<'a>(&self, device: u32, at: u64, host: &'a mut HostTime) -> &'a mut u64 {
         let next = self.ops.iter().filter(|op| op.0 == device && op.2 > at);
-        let begin = next.map(|op| op.2).min().unwrap();
+        let start = next.map(|op| op.2).min().unwrap();
         let candidates = (0..).zip(&self.ops);
-        let candidates = candidates.filter(|(_, op)| op.0 == device && op.2 == begin);
+        let candidates = candidates.filter(|(_, op)| op.0 == device && op.2 == start);
         // As operations are sorted: by end, stream and correlation id.
         let mut candidates: Vec<(u64, u64, usize)> =
             candidates.map(|(n, op)| (op.3, op.1, n)).collect();
         candidates.sort_unstable();
         let call = candidates.iter().find_map(|(.., n)| self.calls.get(*n));
-        let covers = |(_, begin, length): &&(u32, u64, u64)| *begin <= at && at < begin + length;
+        let covers = |(_, start, length): &&(u32, u64, u64)| *start <= at && at < start + length;
         let collecting = self.pauses.iter().filter(covers);
         let Some((thread, _, launched, _)) = call else {
             return match collecting.count() {
@@ -353,7 +353,7 @@ impl Random {
         match in_call.map(|call| call.1) {
             _ if *launched <= at => &mut host.launch_under_way_ns,
             _ if of_thread(&self.pauses) => &mut host.gc_ns,
-            Some(1) => &mut host.synchronising_ns,
+            Some(1) => &mut host.synchronizing_ns,
             Some(2 | 3) => &mut host.copy_or_allocation_ns,
             _ if collecting.count() > 0 => &mut host.gc_on_other_thread_ns,
             _ if of_thread(&self.loading) => &mut host.waiting_for_data_ns,
@@ -364,7 +364,7 @@ impl Random {
 
 proptest! {
     #[test]
-    fn figures_count_moments(random in random()) {
+    fn figures_equal_a_count_per_tick(random in random()) {
         let work = work(random.records());
         let gaps = work.gaps.unwrap();
         prop_assert_eq!(gaps.devices.len(), work.devices.len());

@@ -1,4 +1,4 @@
-//! Training steps: what is in them, and whether a full collection made them longer.
+//! Training steps: their contents, and whether a full collection made them longer.
 
 #![expect(
     clippy::panic,
@@ -155,7 +155,7 @@ fn unknown_generations_count_by_length() {
         (steps.full_by.as_str(), steps.full_collections),
         ("length", 2)
     );
-    // The pause from 90 to 120 lies in both steps, and began in the first.
+    // The pause from 90 to 120 is in both steps, and started in the first.
     let gc: Vec<(u64, u64)> = steps
         .longest
         .iter()

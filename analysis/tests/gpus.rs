@@ -70,7 +70,7 @@ fn figures_over_all_samples_that_have_them() {
         Some(100.0 * GIB as f64)
     );
     assert_eq!((gpus[0].samples, gpus[0].covered_ns), (3, 400 * MS));
-    assert_eq!(gpus[0].sm_clock_mhz, None, "it was not told");
+    assert_eq!(gpus[0].sm_clock_mhz, None, "it was not reported");
     assert_eq!((gpus[1].samples, gpus[1].utilization_ratio), (0, None));
     assert_eq!(gpus[1].memory_total_bytes, Some(80 * GIB));
 }
@@ -98,7 +98,7 @@ fn idleness_and_settings_are_no_throttling() {
 }
 
 #[test]
-fn memory_by_process_is_a_peak_and_knows_who_was_recorded() {
+fn memory_by_process_is_a_peak_and_marks_recorded_processes() {
     let on_gpu = |at_ms, own: u64, foreign| {
         let process = |pid, memory_bytes| GpuProcess { pid, memory_bytes };
         Record::GpuSample(GpuSample {

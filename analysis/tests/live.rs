@@ -1,4 +1,4 @@
-//! What the live view shows of processes, lines, GPUs and steps.
+//! Processes, lines, GPUs and steps in the live view.
 
 mod common;
 mod live_feed;
@@ -53,7 +53,7 @@ fn an_id_that_comes_again_is_another_process() {
         exit(1, 1000),
         process(1, 2000, "free-threaded"),
         Record::Pause(pause(1, 2100, 2110)),
-        // Of the first, told late.
+        // Of the first process, received late.
         Record::Pause(pause(1, 900, 920)),
     ]);
     let snapshot = at(&live, 3000, 1000);
@@ -72,7 +72,7 @@ fn an_id_that_comes_again_is_another_process() {
     assert_eq!(only(&snapshot).since_ns, START + 2000 * MS);
     assert_eq!(snapshot.totals.collections.pauses[0], 3);
     assert_eq!((snapshot.totals.processes, snapshot.totals.ended), (2, 1));
-    // Forgotten, and one more pause of it is told.
+    // Dropped, and one more pause of it is received.
     live.record(&exit(1, 20_000));
     live.record(&process(2, 40_000, "generational"));
     live.record(&Record::Pause(pause(1, 19_900, 19_950)));
@@ -246,7 +246,7 @@ fn a_gpu_by_cuda_and_by_nvml_is_one_where_there_is_one() {
     assert_eq!(used[0], None);
     assert_eq!(used[1..5], [Some(40); 4]);
     assert_eq!(used[5..], [Some(60); 5]);
-    // A second one by NVML: which is CUDA's first is not known any more.
+    // A second one by NVML: which is CUDA's first is now unknown.
     live.record(&sample(0, 900, 10, 1));
     let snapshot = live.snapshot(&request);
     let reported: Vec<_> = only(&snapshot)
@@ -371,7 +371,7 @@ fn many_that_end_at_once_are_not_lost() {
         live.record(&process(pid, n, "generational"));
         live.record(&Record::Pause(pause(pid, n, n + 1)));
         live.record(&exit(pid, n + 1));
-        // Told late, of one that may be forgotten.
+        // Received late, of a process that may have been dropped.
         live.record(&Record::Pause(pause(pid, n, n + 1)));
     }
     let snapshot = at(&live, 5100, 1000);

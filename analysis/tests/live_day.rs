@@ -35,14 +35,14 @@ const SECOND: u64 = 1_000 * MS;
 const HOUR: u64 = 3_600;
 /// Seconds from one round of records to the next.
 const EVERY: u64 = 3;
-/// Processes that load data, all begun anew from time to time.
+/// Data loading processes, all restarted from time to time.
 const WORKERS: u32 = 36;
 /// The process that trains.
 const RANK: u32 = 100;
-/// Ids of processes come again after so many.
+/// Process ids are reused after this many.
 const IDS: u32 = 10_000;
 
-/// A recording, and what was told in it.
+/// A recording, and counts of its records.
 struct Day {
     live: Live,
     pauses: u64,
@@ -133,7 +133,7 @@ impl Day {
         self.workers += WORKERS;
     }
 
-    /// Work on the GPU is told two seconds late.
+    /// GPU work is received two seconds late.
     fn gpu(&mut self, second: u64) {
         let start_ns = at(second.saturating_sub(2));
         for n in 0..4 {
@@ -242,7 +242,7 @@ impl Day {
         for _ in 0..if second < HOUR { 225 } else { 1 } {
             self.frame();
         }
-        // In the first hour often, so that every bound is met in it.
+        // Often in the first hour, so that every bound is reached in it.
         if second.is_multiple_of(if second < HOUR { 30 } else { 120 }) {
             self.workers(second);
         }

@@ -1,6 +1,7 @@
-//! The live figures at the end of a recording against the report of the same trace, which comes about in
-//! another way: real traces of the PyTorch profiler with pauses put in, and a training in simulation. Further
-//! traces, of gctrace's own recordings for example, can be named in `GCTRACE_LIVE_TRACES` (separated by `:`).
+//! The live figures at the end of a recording against the report of the same trace, which is
+//! computed differently: real traces of the PyTorch profiler with inserted pauses, and a simulated
+//! training. Further traces, for example gctrace's own recordings, can be named in
+//! `GCTRACE_LIVE_TRACES` (separated by `:`).
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -32,7 +33,7 @@ use std::path::Path;
 
 const REASONS: [&str; 4] = ["automatic", "manual", "shutdown", "unknown"];
 
-/// A recording: what it begins with, and what follows.
+/// A recording: its first records, and the following ones.
 #[derive(Default)]
 struct Recording {
     header: TraceHeader,
@@ -219,7 +220,7 @@ fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
     lines.own.len()
 }
 
-/// The last steps; what the report names one by one are the longest.
+/// The last steps; those that the report lists are the longest.
 fn same_steps(steps: &ProcessSteps, detail: &ProcessDetail) -> usize {
     let mut compared = 0;
     for step in &detail.steps {
@@ -284,7 +285,7 @@ fn with_pauses(name: &str) -> Recording {
     launches.sort_unstable();
     let pid = launches[0].1;
     for record in &mut recording.records {
-        // The profiler has the device in its place; gctrace's own recordings say it.
+        // The profiler has the device in its place; gctrace's own recordings contain it.
         if let Record::GpuOp(op) = record {
             op.pid = Some(pid);
         }
@@ -316,7 +317,7 @@ fn real_profiles_with_pauses() {
     }
 }
 
-/// Three processes that train, one after another ending; work on GPUs told late and out of order.
+/// Three training processes, one after another ending; GPU work received late and out of order.
 fn simulated() -> Recording {
     let mut random = fastrand::Rng::with_seed(7);
     let mut reported: Vec<(u64, Record)> = Vec::new();
@@ -324,7 +325,7 @@ fn simulated() -> Recording {
         reported.push((0, common::process(pid, 0, "generational")));
         let mut now = common::START;
         for step in 0..400u64 {
-            let begin = now;
+            let start = now;
             for _ in 0..random.u64(0..30) {
                 let length = random.u64(20_000..3_000_000);
                 let tid = pid + random.u32(0..2) * 100;
@@ -345,7 +346,7 @@ fn simulated() -> Recording {
                 now += random.u64(0..2 * length);
             }
             for n in 0..20 {
-                let start_ns = begin + n * 2_000_000 + random.u64(0..1_000_000);
+                let start_ns = start + n * 2_000_000 + random.u64(0..1_000_000);
                 let op = GpuOp {
                     pid: Some(pid),
                     device: random.u32(0..2),
@@ -360,12 +361,12 @@ fn simulated() -> Recording {
                 };
                 reported.push((op.end_ns + random.u64(0..3_000_000_000), Record::GpuOp(op)));
             }
-            now = now.max(begin + 5_000_000);
+            now = now.max(start + 5_000_000);
             let pass = BackwardStep {
                 pid,
                 tid: pid,
-                start_ns: begin,
-                end_ns: begin + 1_000_000,
+                start_ns: start,
+                end_ns: start + 1_000_000,
             };
             if step < 50 || pid != 11 {
                 reported.push((pass.end_ns, Record::Step(pass)));

@@ -23,7 +23,7 @@ use live_feed::op;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// What a pause is in the model: begin and length in ms, process, generation, reason.
+/// A pause of the model: start and length in ms, process, generation, reason.
 type Drawn = (u64, u64, u32, u8, u8);
 
 fn drawn(pause_ms: std::ops::Range<u64>) -> impl Strategy<Value = Vec<Drawn>> {
@@ -31,7 +31,7 @@ fn drawn(pause_ms: std::ops::Range<u64>) -> impl Strategy<Value = Vec<Drawn>> {
     prop::collection::vec(one, 0..80)
 }
 
-fn record((begin, length, pid, generation, reason): Drawn) -> Pause {
+fn record((start, length, pid, generation, reason): Drawn) -> Pause {
     let reasons = [
         GcReason::Automatic,
         GcReason::Manual,
@@ -44,16 +44,16 @@ fn record((begin, length, pid, generation, reason): Drawn) -> Pause {
             known => known,
         },
         reason: reasons[usize::from(reason)],
-        ..pause(pid, begin, begin + length)
+        ..pause(pid, start, start + length)
     }
 }
 
-/// Time of pauses within a stretch, added, in ms.
+/// Time of pauses within an interval, summed, in ms.
 fn clipped(pauses: &[Drawn], from: u64, until: u64) -> u64 {
-    let within = |(begin, length, ..): &Drawn| {
-        (begin + length)
+    let within = |(start, length, ..): &Drawn| {
+        (start + length)
             .min(until)
-            .saturating_sub(*begin.max(&from))
+            .saturating_sub(*start.max(&from))
     };
     pauses.iter().map(within).sum()
 }
@@ -61,7 +61,7 @@ fn clipped(pauses: &[Drawn], from: u64, until: u64) -> u64 {
 /// Milliseconds in which any pause ran.
 fn timestamps(pauses: &[Drawn]) -> BTreeSet<u64> {
     let all = pauses.iter();
-    all.flat_map(|(begin, length, ..)| *begin..begin + length)
+    all.flat_map(|(start, length, ..)| *start..start + length)
         .collect()
 }
 
@@ -101,13 +101,13 @@ fn same_process(figures: &ProcessFigures, pauses: &[Drawn], from: u64, until: u6
         .iter()
         .map(|pause| START + (pause.0 + pause.1) * MS)
         .max();
-    assert_eq!(figures.last.map(|last| last.ended_ns), last);
+    assert_eq!(figures.last.map(|last| last.end_ns), last);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Pauses come in the order of their ends, each at most a second too late.
+    /// Pauses arrive in the order of their ends, each at most a second late.
     #[test]
     fn figures_equal_the_naive_ones(
         pauses in drawn(0..20_000),
@@ -116,7 +116,7 @@ proptest! {
         interval in 1u64..600,
     ) {
         let mut order: Vec<_> = pauses.iter().zip(late).collect();
-        order.sort_by_key(|((begin, length, ..), late)| begin + length + late);
+        order.sort_by_key(|((start, length, ..), late)| start + length + late);
         // What ends after the next second is not known yet.
         let (until, interval) = (until * 100, interval * 100);
         let known = order.into_iter().map(|(pause, _)| *pause).filter(|pause| pause.0 + pause.1 < until + 1000);
@@ -127,7 +127,7 @@ proptest! {
         }
         let snapshot = at(&live, until, interval);
         prop_assert_eq!(snapshot.interval_ns, interval * MS);
-        prop_assert_eq!(snapshot.interval_until_ns, START + until * MS);
+        prop_assert_eq!(snapshot.interval_end_ns, START + until * MS);
         for figures in &snapshot.processes {
             let own: Vec<Drawn> = known.iter().copied().filter(|pause| pause.2 == figures.pid).collect();
             same_process(figures, &own, until - interval, until);
@@ -143,7 +143,7 @@ proptest! {
         prop_assert_eq!(kept, long);
     }
 
-    /// Operations of the GPU come up to three seconds late, in any order.
+    /// GPU operations arrive up to three seconds late, in any order.
     #[test]
     fn gpu_times_equal_the_naive_ones(
         pauses in prop::collection::vec((0u64..20_000, 0u64..900), 0..40),
@@ -151,19 +151,19 @@ proptest! {
         interval in 1u64..100,
     ) {
         let mut records: Vec<(u64, Record)> = Vec::new();
-        for (begin, length) in &pauses {
-            records.push((begin + length, Record::Pause(pause(1, *begin, begin + length))));
+        for (start, length) in &pauses {
+            records.push((start + length, Record::Pause(pause(1, *start, start + length))));
         }
-        for (begin, length, late) in &ops {
-            records.push((begin + length + late, op(1, *begin, begin + length)));
+        for (start, length, late) in &ops {
+            records.push((start + length + late, op(1, *start, start + length)));
         }
         records.sort_by_key(|(reported, _)| *reported);
         let mut live = fed([process(1, 0, "generational")]);
         for (_, record) in &records {
             live.record(record);
         }
-        let busy: BTreeSet<u64> = ops.iter().flat_map(|(begin, length, _)| *begin..begin + length).collect();
-        let paused: BTreeSet<u64> = pauses.iter().flat_map(|(begin, length)| *begin..begin + length).collect();
+        let busy: BTreeSet<u64> = ops.iter().flat_map(|(start, length, _)| *start..start + length).collect();
+        let paused: BTreeSet<u64> = pauses.iter().flat_map(|(start, length)| *start..start + length).collect();
         let (first, last) = (*busy.first().unwrap(), *busy.last().unwrap() + 1);
         let idle: BTreeSet<u64> = &(first..last).collect() - &busy;
         let snapshot = at(&live, 25_000, interval * 100);
@@ -173,7 +173,7 @@ proptest! {
         prop_assert_eq!(gpu.total_idle_in_gc_ns, idle.intersection(&paused).count() as u64 * MS);
         let until = last / 100 * 100;
         let from = until.saturating_sub(interval * 100).max(first / 100 * 100);
-        prop_assert_eq!((gpu.until_ns, gpu.window_ns), (START + until * MS, (until - from) * MS));
+        prop_assert_eq!((gpu.window_end_ns, gpu.window_ns), (START + until * MS, (until - from) * MS));
         let window: BTreeSet<u64> = (from..until).collect();
         prop_assert_eq!(gpu.busy_ns, busy.intersection(&window).count() as u64 * MS);
         let idle = &window - &busy;
@@ -181,22 +181,22 @@ proptest! {
         prop_assert_eq!(gpu.idle_in_gc_ns, idle.intersection(&paused).count() as u64 * MS);
     }
 
-    /// A backward pass is told at its end, pauses within it before.
+    /// A backward pass is reported at its end, pauses within it before.
     #[test]
     fn steps_equal_the_naive_ones(
-        begins in prop::collection::btree_set(0u64..30_000, 2..100),
+        starts in prop::collection::btree_set(0u64..30_000, 2..100),
         pauses in prop::collection::vec((0u64..30_000, 0u64..900, 0u64..1000), 0..60),
     ) {
-        let begins: Vec<u64> = begins.into_iter().collect();
+        let starts: Vec<u64> = starts.into_iter().collect();
         let mut records: Vec<(u64, Record)> = Vec::new();
-        for pair in begins.windows(2) {
+        for pair in starts.windows(2) {
             let end = pair[0] + (pair[1] - pair[0]) / 2;
             records.push((end, backward(1, pair[0], end)));
         }
-        let last = *begins.last().unwrap();
+        let last = *starts.last().unwrap();
         records.push((last, backward(1, last, last)));
-        for (begin, length, late) in &pauses {
-            records.push((begin + length + late, Record::Pause(pause(1, *begin, begin + length))));
+        for (start, length, late) in &pauses {
+            records.push((start + length + late, Record::Pause(pause(1, *start, start + length))));
         }
         records.sort_by_key(|(reported, _)| *reported);
         let mut live = fed([process(1, 0, "generational")]);
@@ -205,14 +205,14 @@ proptest! {
         }
         let request = SnapshotRequest { now_ns: START + 40 * SECOND, interval_ns: SECOND, detail: Some(1) };
         let detail = live.snapshot(&request).detail.unwrap();
-        let expected: Vec<(u64, u64)> = begins.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        let expected: Vec<(u64, u64)> = starts.windows(2).map(|pair| (pair[0], pair[1])).collect();
         let expected = &expected[expected.len().saturating_sub(60)..];
         prop_assert_eq!(detail.steps.len(), expected.len());
-        let paused: BTreeSet<u64> = pauses.iter().flat_map(|(begin, length, _)| *begin..begin + length).collect();
-        for (step, (begin, end)) in detail.steps.iter().zip(expected) {
-            prop_assert_eq!((step.start_ns, step.duration_ns), (START + begin * MS, (end - begin) * MS));
-            let time = paused.range(begin..end).count() as u64;
-            let begun = pauses.iter().filter(|pause| (*begin..*end).contains(&pause.0)).count() as u64;
+        let paused: BTreeSet<u64> = pauses.iter().flat_map(|(start, length, _)| *start..start + length).collect();
+        for (step, (start, end)) in detail.steps.iter().zip(expected) {
+            prop_assert_eq!((step.start_ns, step.duration_ns), (START + start * MS, (end - start) * MS));
+            let time = paused.range(start..end).count() as u64;
+            let begun = pauses.iter().filter(|pause| (*start..*end).contains(&pause.0)).count() as u64;
             prop_assert_eq!(step.pauses.time_ns, time * MS);
             prop_assert_eq!(step.pauses.count, begun.max(u64::from(time > 0)));
         }

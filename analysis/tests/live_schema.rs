@@ -1,5 +1,5 @@
-//! The published schema of a snapshot (`gctrace top --format json`) is the one of the types, says what every
-//! figure is, and snapshots keep to it.
+//! The published schema of a snapshot (`gctrace top --format json`) is generated from the types and
+//! describes every figure, and snapshots conform to it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -106,7 +106,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     live.resident(1, 5);
     let recorder = RecorderCost {
         lost: [("ring buffer full".to_owned(), 5)].into(),
-        probe_cost_ns: Some(99),
+        probe_overhead_ns: Some(99),
         trace: Some("trace.json".to_owned()),
         ..RecorderCost::default()
     };

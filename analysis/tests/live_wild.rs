@@ -24,11 +24,11 @@ use proptest::prelude::*;
 fn wild() -> impl Strategy<Value = Record> {
     let time = prop_oneof![Just(0), Just(u64::MAX), 0..SECOND * 100, any::<u64>()];
     let pid = prop_oneof![1u32..4, Just(u32::MAX)];
-    (0u8..12, pid, time.clone(), time, any::<u64>()).prop_map(|(kind, pid, begin, end, value)| {
+    (0u8..12, pid, time.clone(), time, any::<u64>()).prop_map(|(kind, pid, start, end, value)| {
         let small = u32::try_from(value % 5).unwrap();
         match kind {
             0..3 => Record::Pause(Pause {
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
                 generation: (value % 256) as u8,
                 collected: Some(value),
@@ -42,7 +42,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 stream: 0,
                 kind: GpuOpKind::Memcpy,
                 name: String::new(),
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
                 correlation: None,
                 bytes: None,
@@ -51,14 +51,14 @@ fn wild() -> impl Strategy<Value = Record> {
             4 => Record::Step(BackwardStep {
                 pid,
                 tid: small,
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
             }),
             5 => Record::Annotation(Annotation {
                 pid,
                 tid: small,
                 name: format!("ProfilerStep#{value}"),
-                start_ns: begin,
+                start_ns: start,
                 end_ns: end,
             }),
             6 => Record::Frame(Frame {
@@ -68,13 +68,13 @@ fn wild() -> impl Strategy<Value = Record> {
             }),
             7 => Record::GpuSample(GpuSample {
                 device: value as u32,
-                at_ns: begin,
+                at_ns: start,
                 utilization_percent: Some(value as u32),
                 ..GpuSample::default()
             }),
             8 => Record::Pressure(gctrace_event::Pressure {
                 pid,
-                since_ns: begin,
+                since_ns: start,
                 at_ns: end,
                 net_containers: value,
                 arenas_mapped: Some(value),
@@ -83,7 +83,7 @@ fn wild() -> impl Strategy<Value = Record> {
             }),
             9 => Record::ProcessExit(gctrace_event::ProcessExit {
                 pid,
-                at_ns: begin,
+                at_ns: start,
                 code: None,
                 signal: Some(9),
             }),
@@ -92,7 +92,7 @@ fn wild() -> impl Strategy<Value = Record> {
                     unreachable!()
                 };
                 Record::Process(gctrace_event::Process {
-                    since_ns: begin,
+                    since_ns: start,
                     ..known
                 })
             }

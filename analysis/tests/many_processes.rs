@@ -15,7 +15,7 @@ use gctrace_event::GcReason;
 use gctrace_event::Pause;
 use gctrace_event::Record;
 
-/// So many of a trace are listed.
+/// Number of processes of a trace that are listed.
 const LISTED: u32 = 10_000;
 
 /// Processes of a millisecond with a pause of `n % 3 + 1` tenths of it, every tenth by `gc.collect()`.
@@ -61,7 +61,7 @@ fn sums(report: &Report) -> String {
     )
 }
 
-/// The same processes in one trace, and in several of which none is too long.
+/// The same processes in one trace, and in several of which none exceeds the limit.
 #[test]
 fn sums_are_those_of_all_processes() {
     let count = 2 * LISTED + 500;
@@ -87,7 +87,7 @@ fn sums_are_those_of_all_processes() {
     assert_eq!(sums(&one), sums(&several));
 }
 
-/// A process id that comes again is another process, listed or not.
+/// A reused process id is another process, listed or not.
 #[test]
 fn ids_that_come_again() {
     let mut records = workers(0..LISTED);
@@ -104,7 +104,7 @@ fn ids_that_come_again() {
     assert_eq!(report.totals.processes_not_listed, 200);
 }
 
-/// Where each process was looked for among all others, this took minutes.
+/// With a linear search for each process this took minutes.
 #[test]
 fn a_hundred_thousand_processes() {
     let count = 100_000;

@@ -1,5 +1,5 @@
-//! A trace of the PyTorch profiler together with gctrace's of the same run: made-up pairs whose offset
-//! is known.
+//! A trace of the PyTorch profiler merged with gctrace's of the same run: synthetic pairs with a
+//! known offset.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -14,7 +14,7 @@ use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_analysis::report::AlignedBy;
 use gctrace_analysis::report::Basis;
-use gctrace_analysis::report::RecognisedBy;
+use gctrace_analysis::report::RecognizedBy;
 use gctrace_event::CudaCall;
 use gctrace_event::CudaLayer;
 use gctrace_event::GpuOp;
@@ -25,10 +25,10 @@ use gctrace_event::read::TraceInput;
 use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 
-/// Where gctrace's clock begins, since 1970, and the profiler's.
+/// Unix time at which gctrace's clock starts, and the profiler's.
 const OURS_UNIX_NS: i64 = 1_790_000_000_000_000_000;
 const THEIRS_UNIX_NS: i64 = 1_787_000_000_000_000_000;
-/// What is to be added to gctrace's times.
+/// Offset to add to gctrace's timestamps.
 const OFFSET_NS: i64 = OURS_UNIX_NS - THEIRS_UNIX_NS;
 
 /// A run: pauses and launches on gctrace's clock.
@@ -37,7 +37,7 @@ struct Run {
     namespace_pid: Option<u32>,
     /// How wrong the profiler's wall clock is.
     step_ns: i64,
-    /// gctrace recorded calls.
+    /// Whether gctrace recorded calls.
     calls: bool,
     /// The profiler recorded collections.
     pauses: bool,
@@ -51,7 +51,7 @@ const RUN: Run = Run {
     pauses: false,
 };
 
-/// Irregular moments every ten milliseconds or so, the same each time (a generator of Knuth's).
+/// Irregular timestamps about every ten milliseconds, the same each time (a generator of Knuth's).
 fn timestamps(count: u64, apart_ns: u64) -> Vec<u64> {
     let mut state = 7u64;
     let mut at = START;
@@ -176,7 +176,7 @@ fn spans() -> [Option<(u64, u64)>; 2] {
     [Some((START, START + 60_000 * MS)), None]
 }
 
-/// How many of gctrace's pauses meet the profiler's launches 500 to 1499.
+/// Number of gctrace's pauses that coincide with the profiler's launches 500 to 1499.
 fn within() -> u64 {
     let launches = timestamps(3_000, 2 * MS);
     let (first, last) = (launches[500] + 700, launches[1_499] + 5_000 + MS);
@@ -197,7 +197,7 @@ fn calls_in_both_show_a_clock_that_was_set() {
         assert_eq!(merged.timelines.len(), 1);
         let clock = &merged.clocks[0];
         assert_eq!(clock.aligned_by, AlignedBy::Calls);
-        assert_eq!(clock.recognised_by, RecognisedBy::ProcessId);
+        assert_eq!(clock.recognized_by, RecognizedBy::ProcessId);
         assert_eq!(clock.basis, Basis::Measured);
         assert_eq!(
             clock.offset_ns,
@@ -260,11 +260,11 @@ fn a_process_in_a_namespace_keeps_its_threads() {
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
     let clock = &merged.clocks[0];
-    assert_eq!(clock.recognised_by, RecognisedBy::NamespaceProcessId);
+    assert_eq!(clock.recognized_by, RecognizedBy::NamespaceProcessId);
     assert_eq!((clock.pid, clock.profiler_pid), (4000, 31));
     let timeline = &merged.timelines[0];
     assert_eq!((timeline.pid, timeline.namespace_pid), (4000, Some(31)));
-    // Thread 4001 of the host is 77 in the namespace: its collections say so.
+    // Thread 4001 of the host is 77 in the namespace, as its collections show.
     let tids = timeline
         .pauses
         .iter()
@@ -277,7 +277,7 @@ fn a_process_in_a_namespace_keeps_its_threads() {
 }
 
 #[test]
-fn threads_that_cannot_be_told_are_named() {
+fn notes_unmatched_threads() {
     let run = Run {
         namespace_pid: Some(31),
         ..RUN
@@ -292,13 +292,13 @@ fn threads_that_cannot_be_told_are_named() {
 }
 
 #[test]
-fn runs_of_another_time_are_left_alone() {
+fn runs_of_another_time_are_not_merged() {
     let mut timelines = RUN.timelines();
     timelines[1].unix_offset_ns = Some(THEIRS_UNIX_NS + 3_600_000_000_000);
     let merged = merge(&timelines, &spans());
     assert_eq!(merged.timelines.len(), 2);
     assert!(merged.clocks.is_empty());
-    assert!(merged.not_merged[0].why.contains("the same time"));
+    assert!(merged.not_merged[0].why.contains("overlaps it in time"));
     timelines[1].unix_offset_ns = None;
     let merged = merge(&timelines, &spans());
     assert!(merged.not_merged[0].why.contains("baseTimeNanoseconds"));
@@ -309,21 +309,21 @@ fn another_process_id_at_the_same_time() {
     let mut timelines = RUN.timelines();
     timelines[1].pid = 5;
     let merged = merge(&timelines, &spans());
-    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Time);
+    assert_eq!(merged.clocks[0].recognized_by, RecognizedBy::Time);
     let mut sibling = timelines[0].clone();
     sibling.pid = 4010;
     timelines.insert(1, sibling);
     let merged = merge(&timelines, &spans());
     assert!(merged.clocks.is_empty());
     assert!(
-        merged.not_merged[0].why.contains("which of 2"),
+        merged.not_merged[0].why.contains("2 processes"),
         "{:?}",
         merged.not_merged
     );
     timelines[1].rank = Some(3);
     timelines[2].rank = Some(3);
     let merged = merge(&timelines, &spans());
-    assert_eq!(merged.clocks[0].recognised_by, RecognisedBy::Rank);
+    assert_eq!(merged.clocks[0].recognized_by, RecognizedBy::Rank);
     assert_eq!(merged.timelines.len(), 2);
 }
 
@@ -365,15 +365,15 @@ fn a_report_of_both_files() {
     assert_eq!(clock.aligned_by, AlignedBy::WallClock);
     assert_eq!(
         clock.offset_ns, -1_000_000_000,
-        "their clock begins with the recording"
+        "their clock starts with the recording"
     );
     assert_eq!(clock.pauses, 1);
 }
 
-/// Whichever file comes first, and with GPU work or without.
+/// In either order of the files, and with GPU work or without.
 #[test]
 fn collections_in_both_files_count_once() {
-    // The profiler's tell no generation, those of other tools do.
+    // The profiler's have no generation, those of other tools do.
     for (args, generation) in [(r#""Ev Idx":0"#, "unknown"), (r#""generation":1"#, "1")] {
         count_once(args, generation);
     }
@@ -430,7 +430,7 @@ fn count_once(args: &str, generation: &str) {
 }
 
 #[test]
-fn a_trace_given_twice_is_said() {
+fn reports_a_trace_given_twice() {
     let kernel = r#"{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":5,"args":{"stream":7}}"#;
     let trace = |id: &str| format!(r#"{{"trace_id":"{id}","traceEvents":[{kernel}]}}"#);
     let mut analysis = Analysis::default();

@@ -1,4 +1,4 @@
-//! What holds for any trace with stacks: sums agree, and the order of records does not matter.
+//! Properties of any trace with stacks: sums agree, and the order of records does not matter.
 
 mod common;
 
@@ -16,7 +16,7 @@ use gctrace_event::Pause;
 use gctrace_event::Record;
 use proptest::prelude::*;
 
-/// Few enough that no list is cut: at most so many lines.
+/// Few enough that no list is truncated.
 const FRAMES: u32 = 16;
 
 fn frame(id: u32) -> impl Strategy<Value = Record> {

@@ -6,10 +6,10 @@ use gctrace_analysis::gpu::collect::TimelineContext;
 use gctrace_analysis::gpu::timeline::Timeline;
 use gctrace_event::GpuOp;
 use gctrace_event::Record;
-use ranks_job::BEGIN;
 use ranks_job::MS;
 use ranks_job::Plan;
 use ranks_job::RankRun;
+use ranks_job::START;
 use ranks_job::found;
 use ranks_job::paused;
 use ranks_job::run;
@@ -24,7 +24,7 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
             ..Plan::default()
         });
         let shifts = [0, -7_654_321_000, 3_000_000_017, 86_399_999_999_999];
-        let runs: Vec<RankRun> = run(&plan, BEGIN)
+        let runs: Vec<RankRun> = run(&plan, START)
             .iter()
             .zip(shifts)
             .map(|(run, shift)| run.on_clock(shift))
@@ -46,7 +46,7 @@ fn clocks_seconds_apart_are_recovered_from_the_ends_of_collectives() {
 #[test]
 fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let plan = paused(Plan::default());
-    let runs = run(&plan, BEGIN);
+    let runs = run(&plan, START);
     let (third, fifteenth) = (runs[0].steps[3].0, runs[1].steps[15].0);
     let cut = [
         runs[0].between(third, u64::MAX),
@@ -55,7 +55,7 @@ fn heads_and_tails_that_the_others_lack_stay_unmatched() {
     let jobs = found(&timelines(&cut));
     let job = &jobs.jobs[0];
     assert!((job.members[1].offset_ns - 55_555_555_555).abs() < 2_000);
-    // As the true collectives say.
+    // According to the true collectives.
     let kept = |run: &RankRun| run.timeline(0).ops.len();
     assert!(kept(&cut[0]) < kept(&runs[0]) && kept(&cut[1]) < kept(&runs[1]));
     let both = runs[0].collectives.iter().zip(&runs[1].collectives);
@@ -75,7 +75,7 @@ fn a_rank_that_is_not_there() {
         ranks: 3,
         ..Plan::default()
     });
-    let runs = run(&plan, BEGIN);
+    let runs = run(&plan, START);
     let jobs = found(&timelines(&[runs[0].clone(), runs[2].clone()]));
     let job = &jobs.jobs[0];
     let ranks: Vec<u32> = job.members.iter().map(|member| member.rank).collect();
@@ -85,7 +85,7 @@ fn a_rank_that_is_not_there() {
 
 #[test]
 fn one_clock_where_the_ranks_are_of_one_trace() {
-    let runs = run(&paused(Plan::default()), BEGIN);
+    let runs = run(&paused(Plan::default()), START);
     let timelines: Vec<Timeline> = runs.iter().map(|run| run.timeline(0)).collect();
     let job = &found(&timelines).jobs[0];
     assert!(job.members.iter().all(|member| member.offset_ns == 0));
@@ -95,12 +95,12 @@ fn one_clock_where_the_ranks_are_of_one_trace() {
 
 #[test]
 fn unrelated_traces_are_no_job() {
-    let first = run(&paused(Plan::default()), BEGIN);
+    let first = run(&paused(Plan::default()), START);
     let numbered = Plan {
         numbered: true,
         ..paused(Plan::default())
     };
-    let first_numbered = run(&numbered, BEGIN);
+    let first_numbered = run(&numbered, START);
     for seed in 2..22 {
         for numbered in [false, true] {
             let other = Plan {
@@ -108,7 +108,7 @@ fn unrelated_traces_are_no_job() {
                 numbered,
                 ..Plan::default()
             };
-            let second = run(&other, BEGIN + 17 * MS);
+            let second = run(&other, START + 17 * MS);
             let first = if numbered { &first_numbered } else { &first };
             let timelines = timelines(&[first[0].clone(), second[1].clone()]);
             let jobs = found(&timelines);
@@ -119,7 +119,7 @@ fn unrelated_traces_are_no_job() {
             );
         }
     }
-    // Nor those of one rank, or of none.
+    // Nor do those of one rank, or of none.
     let same = [first[0].timeline(0), first[0].timeline(1)];
     assert_eq!(found(&same).jobs.len(), 0);
     let unranked = |trace| TimelineContext {
@@ -135,7 +135,7 @@ fn unrelated_traces_are_no_job() {
 
 #[test]
 fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
-    let runs = run(&paused(Plan::default()), BEGIN);
+    let runs = run(&paused(Plan::default()), START);
     let about = |trace, unix_offset_ns| TimelineContext {
         trace,
         rank: u32::try_from(trace).ok(),
@@ -151,8 +151,8 @@ fn hosts_whose_wall_clocks_are_an_hour_apart_are_not_one_job() {
     }
 }
 
-/// Steps that take exactly the same time fit to each other at any number of steps apart: only the
-/// profiler's numbers of steps tell which belong together.
+/// Steps of exactly the same length match at any number of steps apart: only the profiler's numbers
+/// of steps decide.
 #[test]
 fn even_steps_need_the_numbers_of_steps() {
     let plan = Plan {
@@ -160,7 +160,7 @@ fn even_steps_need_the_numbers_of_steps() {
         blocking: true,
         ..Plan::default()
     };
-    let runs = run(&plan, BEGIN);
+    let runs = run(&plan, START);
     let shift = 5_000_000_017;
     let cut = [
         runs[0].between(runs[0].steps[4].0, u64::MAX),
@@ -178,7 +178,7 @@ fn even_steps_need_the_numbers_of_steps() {
     });
     let evenly = &found(&timelines(&without_steps)).jobs[0];
     assert!(evenly.members[1].ambiguous, "{:?}", evenly.members);
-    // Wall clocks that are right tell as well; those that are off by more than a step do not.
+    // Correct wall clocks decide as well; those that are off by more than a step do not.
     for (wrong_by_ns, ambiguous) in [(300_000, false), (2_345_678_901, true)] {
         let about = |trace, unix_offset_ns| TimelineContext {
             trace,
@@ -200,10 +200,10 @@ fn even_steps_need_the_numbers_of_steps() {
     }
 }
 
-/// The profiler's `SendRecv` without a word on what was asked for is between two ranks.
+/// The profiler's `SendRecv` without the operation of the program is between two ranks.
 #[test]
 fn point_to_point_is_left_out() {
-    let runs = run(&paused(Plan::default()), BEGIN);
+    let runs = run(&paused(Plan::default()), START);
     let with = runs.iter().map(|run| {
         let mut with = run.clone();
         let ops: Vec<&GpuOp> = run.records.iter().filter_map(op).collect();
@@ -230,16 +230,16 @@ fn op(record: &Record) -> Option<&GpuOp> {
     }
 }
 
-/// Timelines of other jobs beside one: each rank finds its own.
+/// Timelines of other jobs next to one: each rank is assigned to its own.
 #[test]
 fn two_jobs_at_once() {
-    let first = run(&paused(Plan::default()), BEGIN);
+    let first = run(&paused(Plan::default()), START);
     let other = Plan {
         seed: 5,
         ranks: 3,
         ..Plan::default()
     };
-    let second = run(&other, BEGIN + 3 * MS);
+    let second = run(&other, START + 3 * MS);
     let runs: Vec<RankRun> = first.into_iter().chain(second).collect();
     let found = found(&timelines(&runs));
     let members = |job: usize| {

@@ -14,15 +14,15 @@ use gctrace_event::GpuOp;
 use gctrace_event::GpuOpKind;
 use gctrace_event::Record;
 use proptest::prelude::*;
-use ranks_job::BEGIN;
 use ranks_job::Plan;
 use ranks_job::RankRun;
+use ranks_job::START;
 use ranks_job::run;
 
 /// Moments that follow each other, now and then an absurd one.
 fn any_time() -> impl Strategy<Value = u64> {
     prop_oneof![
-        20 => BEGIN..BEGIN + 100_000_000,
+        20 => START..START + 100_000_000,
         1 => Just(0),
         1 => Just(u64::MAX),
         1 => (1u64 << 62)..u64::MAX,
@@ -87,7 +87,7 @@ proptest! {
         absurd in prop::collection::vec((0..2000usize, any_time()), 0..20),
     ) {
         let plan = Plan { seed, steps: 6, ranks: 3, ..Plan::default() }.with_random_pauses(5);
-        let mut runs = run(&plan, BEGIN);
+        let mut runs = run(&plan, START);
         for (at, rank) in runs.iter_mut().enumerate() {
             for (index, start_ns) in &absurd {
                 if let Some(Record::GpuOp(op)) = rank.records.get_mut(*index) {
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// What holds for every report on ranks.
+/// Invariants of every report on ranks.
 fn assert_sound(timelines: &[Timeline]) -> Result<(), TestCaseError> {
     let timelines: Vec<&Timeline> = timelines.iter().collect();
     let found = jobs(&timelines);
@@ -146,7 +146,7 @@ fn assert_sound(timelines: &[Timeline]) -> Result<(), TestCaseError> {
 #[test]
 fn a_job_without_any_pause_has_no_victims() {
     let mut analysis = Analysis::default();
-    for run in run(&Plan::default(), BEGIN) {
+    for run in run(&Plan::default(), START) {
         let Record::Process(mut process) = common::process(1000 + run.rank, 0, "generational")
         else {
             panic!("a process");

@@ -60,14 +60,14 @@ fn real_ranks() {
     let jobs = found(&*REAL);
     let job = &jobs.jobs[0];
     assert_eq!((job.collectives.len(), job.unmatched), (5, 10));
-    // Their clocks were synchronised well.
+    // Their clocks were synchronized well.
     assert!(
         job.members[1].offset_ns.abs() < 400_000,
         "{:?}",
         job.members
     );
     assert_eq!(job.members[1].aligned_by, 5);
-    // Begins of the later rank less those of the earlier, in microseconds, by hand.
+    // Starts of the later rank minus those of the earlier, in microseconds, computed by hand.
     let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
     let timelines: Vec<&Timeline> = REAL.iter().collect();
     let report = report(&timelines).expect("ranks");
@@ -110,8 +110,8 @@ fn a_pause_of_one_real_rank_makes_the_other_wait() {
     }
 }
 
-/// The timelines as they would be had the thread that asked for the second common collective of
-/// one paused before.
+/// The timelines as they would be if the thread that launched the second common collective of one
+/// had paused before.
 fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Timeline> {
     let timelines: Vec<&Timeline> = timelines.iter().collect();
     let found = jobs(&timelines);
@@ -130,10 +130,10 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
     });
     let mut changed: Vec<Timeline> = Vec::new();
     for (at, timeline) in timelines.iter().enumerate() {
-        let own = |(begin, end): (u64, u64)| {
+        let own = |(start, end): (u64, u64)| {
             let back = job.offsets_ns[at].checked_neg().expect("an offset");
             let own = |at_ns: u64| at_ns.checked_add_signed(back).expect("a time");
-            (own(begin), own(end))
+            (own(start), own(end))
         };
         let mut moved = Timeline::clone(timeline);
         let mut order: Vec<usize> = (0..moved.calls.len()).collect();

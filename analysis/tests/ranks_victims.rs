@@ -1,4 +1,4 @@
-//! Several ranks: who waited for whom, and what one rank's pauses cost another.
+//! Several ranks: which ranks waited for which, and what one rank's pauses cost another.
 
 #![expect(
     clippy::expect_used,
@@ -13,11 +13,11 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::report::RankedJob;
 use gctrace_event::Process;
 use gctrace_event::Record;
-use ranks_job::BEGIN;
 use ranks_job::MS;
 use ranks_job::Plan;
 use ranks_job::Planned;
 use ranks_job::RankRun;
+use ranks_job::START;
 use ranks_job::found;
 use ranks_job::paused;
 use ranks_job::run;
@@ -45,7 +45,7 @@ fn report(runs: &[RankRun]) -> RankedJob {
 
 /// How much earlier each rank truly ends under another plan.
 fn truth(runs: &[RankRun], other: &Plan) -> Vec<i64> {
-    let other = run(other, BEGIN);
+    let other = run(other, START);
     let ends = runs.iter().zip(&other);
     ends.map(|(run, other)| run.end_ns.cast_signed() - other.end_ns.cast_signed())
         .collect()
@@ -63,7 +63,7 @@ fn assert_close(what: &str, found: &[i64], truth: &[i64]) {
 
 /// The report on a plan against runs without the pauses of one rank, and without any.
 fn assert_victims(plan: &Plan) {
-    let runs = run(plan, BEGIN);
+    let runs = run(plan, START);
     let moved: Vec<RankRun> = runs
         .iter()
         .map(|run| run.on_clock(i64::from(run.rank) * 2_345_678_901))
@@ -86,7 +86,7 @@ fn assert_victims(plan: &Plan) {
     assert_close("step", &[shorter_ns], &[truly_ns]);
 }
 
-/// Whose pauses cost whom how much: as runs without the pauses of one rank say.
+/// What the pauses of each rank cost the others, according to runs without the pauses of one rank.
 #[test]
 fn victims_are_those_of_runs_without_the_pauses() {
     for (one_stream, blocking, think_ns, ranks) in [
@@ -123,7 +123,7 @@ fn victims_of_random_pauses() {
     }
 }
 
-/// Ranks 0 and 1, and 2 and 3, have collectives of their own besides those of all.
+/// Ranks 0 and 1, and 2 and 3, have collectives of their own in addition to those of all.
 #[test]
 fn communicators_of_few_and_of_all() {
     for numbered in [false, true] {
@@ -133,7 +133,7 @@ fn communicators_of_few_and_of_all() {
             numbered,
             ..Plan::default()
         });
-        let runs = run(&plan, BEGIN);
+        let runs = run(&plan, START);
         let jobs = found(&timelines(&runs));
         let sizes = |size| {
             let of_size = jobs.jobs[0].collectives.iter();
@@ -145,7 +145,7 @@ fn communicators_of_few_and_of_all() {
     }
 }
 
-/// Waits and the last to come, as the run itself tells.
+/// Waits and last ranks, according to the run itself.
 #[test]
 fn waits_and_the_last_rank() {
     let plan = paused(Plan {
@@ -153,15 +153,15 @@ fn waits_and_the_last_rank() {
         think_ns: 110_000,
         ..Plan::default()
     });
-    let runs = run(&plan, BEGIN);
+    let runs = run(&plan, START);
     let job = report(&runs);
     let count = runs[0].collectives.len();
     for (rank, found) in runs.iter().zip(&job.ranks) {
         let mut wait_ns = 0;
         let mut last = 0;
         for at in 0..count {
-            let begins = runs.iter().map(|run| run.collectives[at].0);
-            let latest = begins.max().expect("a begin");
+            let starts = runs.iter().map(|run| run.collectives[at].0);
+            let latest = starts.max().expect("a begin");
             wait_ns += latest - rank.collectives[at].0;
             last += u64::from(rank.collectives[at].0 == latest);
         }
@@ -177,7 +177,7 @@ fn waits_and_the_last_rank() {
         let in_collectives: u64 = rank
             .collectives
             .iter()
-            .map(|(begin, end)| end - begin)
+            .map(|(start, end)| end - start)
             .sum();
         assert_eq!(found.peer_wait_ns + found.transfer_ns, in_collectives);
         assert!(found.devices[0].useful_busy_ns <= found.devices[0].busy_ns);
@@ -202,7 +202,7 @@ fn of_many_ranks_some_are_removed_together() {
         pauses: pauses.collect(),
         ..Plan::default()
     };
-    let runs = run(&plan, BEGIN);
+    let runs = run(&plan, START);
     let pauses = report(&runs).pauses.expect("pauses");
     assert_eq!((pauses.sources.len(), pauses.victims.len()), (17, 20));
     let together = pauses.sources.iter().find(|source| source.ranks.len() > 1);

@@ -30,7 +30,7 @@ use simulated::pause;
 
 const MS: u64 = 1_000_000;
 
-/// What the replay says that all pauses cost, and what they did cost.
+/// The cost of all pauses by replay, and the true cost.
 fn costs(program: &[Action], streams: usize) -> (i64, i64) {
     let measured = simulated::run(program, streams, true);
     let truth = end_ns(&measured).cast_signed()
@@ -94,7 +94,7 @@ fn behind_a_deep_queue_a_pause_costs_nothing() {
 
 #[test]
 fn a_full_queue_blocks_launches() {
-    // 3,000 launches of 200 us: the host is held back by the queue of 1,024 for most of the time.
+    // 3,000 launches of 200 us: the host is blocked by the queue of 1,024 for most of the time.
     let (replayed, truth) = costs(&gpu_bound(3_000, 20 * MS), 1);
     assert_eq!((replayed, truth), (0, 0));
     // A pause longer than the queue drains it.
@@ -136,7 +136,7 @@ fn parts_of_a_cost_add_up_to_the_length() {
         let parts = cost.exposed_ns + cost.deferred_ns;
         assert_eq!(parts, cost.cost_ns);
         assert_eq!(parts + cost.hidden_ns, cost.length_ns);
-        // At once: nothing is queued behind either pause when it begins to cost.
+        // At once: nothing is queued behind either pause when it starts to cost.
         assert!(cost.exposed_ns + 2 * LATENCY >= cost.cost_ns, "{cost:?}");
     }
 }
@@ -194,7 +194,7 @@ fn threads_that_hand_over() {
     }
 }
 
-/// Two ranks: each step a kernel and a collective; the collective begins when both are there.
+/// Two ranks: each step a kernel and a collective; the collective starts when both are ready.
 fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<ReplayCollective>) {
     const STEPS: usize = 20;
     let mut ranks = vec![Rank::default(), Rank::default()];
@@ -210,8 +210,8 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Re
         }
         let met = arrived.iter().copied().max().unwrap_or(0);
         let members = ranks.iter_mut().zip(arrived).zip(0u32..);
-        let members = members.map(|((rank, begin), timeline)| {
-            rank.op(begin, met + 200 * US);
+        let members = members.map(|((rank, start), timeline)| {
+            rank.op(start, met + 200 * US);
             CollectiveMember {
                 timeline,
                 op: last(rank.timeline.ops.len()),
@@ -228,7 +228,7 @@ fn two_ranks(pauses: [&[usize]; 2], with_pauses: bool) -> (Vec<Timeline>, Vec<Re
     (timelines, collectives)
 }
 
-/// Index of the last of so many.
+/// Index of the last of `count` items.
 fn last(count: usize) -> u32 {
     u32::try_from(count - 1).unwrap_or(NONE)
 }
@@ -282,8 +282,8 @@ impl Rank {
 
     fn launch(&mut self, length: u64) {
         self.now += 50 * US;
-        let begin = (self.now + LATENCY).max(self.free + US);
-        self.op(begin, begin + length);
+        let start = (self.now + LATENCY).max(self.free + US);
+        self.op(start, start + length);
     }
 
     /// Launches an operation with these times.
@@ -362,7 +362,7 @@ fn polling_threads_are_left_out() {
 }
 
 #[test]
-fn moments_move_with_their_thread() {
+fn timestamps_move_with_their_thread() {
     let measured = simulated::run(&host_bound(10, 20 * MS), 1, true);
     let collected = measured.pauses[0];
     let job = ReplayJob::single(&measured);
@@ -400,7 +400,7 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
     let backward = prop::collection::vec(action(2), 10..60);
     let pauses = prop::collection::vec((0..20usize, 0..60usize, 100..30_000u64), 1..4);
     (forward, prop::option::of(backward), pauses).prop_map(|(forward, backward, pauses)| {
-        // What comes before the first call costs the GPU nothing.
+        // A pause before the first call costs the GPU nothing.
         let mut program = vec![Action::Launch {
             stream: 0,
             length: US,
@@ -420,7 +420,8 @@ fn training() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// In a random program chance looks like cause now and then; what is promised is 1 ms or 5 %, and pauses are short here.
+/// In a random program chance looks like cause now and then; the limit is 1 ms or 5 %, and pauses
+/// are short here.
 const CHANCE_NS: i64 = 1_000_000;
 
 proptest! {

@@ -39,7 +39,7 @@ fn any_time() -> impl Strategy<Value = u64> {
 
 fn span() -> impl Strategy<Value = (u64, u64)> {
     let length = prop_oneof![3 => 0..50u64, 1 => Just(0), 1 => any_time()];
-    (any_time(), length).prop_map(|(begin, length)| (begin, begin.saturating_add(length)))
+    (any_time(), length).prop_map(|(start, length)| (start, start.saturating_add(length)))
 }
 
 fn index() -> impl Strategy<Value = u32> {
@@ -108,7 +108,7 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
         waits.sort_by_key(|wait| wait.call);
         let pauses = pauses.into_iter();
         let mut pauses: Vec<_> = pauses
-            .map(|((begin, end), thread)| pause(thread, begin, end))
+            .map(|((start, end), thread)| pause(thread, start, end))
             .collect();
         pauses.sort_by_key(|pause| pause.start_ns);
         Timeline {
@@ -131,7 +131,7 @@ fn any_timeline() -> impl Strategy<Value = Timeline> {
 
 /// A pause longer than all the time that the replay reckons with: without it the job ends before the clock's zero.
 #[test]
-fn shares_sum_to_the_cost_where_a_clock_begins_within_a_pause() {
+fn shares_sum_to_the_cost_if_a_clock_starts_within_a_pause() {
     let call = |thread, at_ns| Call {
         start_ns: at_ns,
         end_ns: at_ns,

@@ -24,7 +24,8 @@ use std::sync::PoisonError;
 
 /// Three with collections, three without.
 const RUNS: usize = 6;
-/// A case is played so often where its runs do not tell, or that it is wrong; all its runs count.
+/// Number of repetitions of a case if its runs are inconclusive or show an error; all its runs
+/// count.
 const TRIES: usize = 4;
 
 /// One case at a time: they measure.
@@ -38,7 +39,7 @@ fn case(name: &str, ranks: usize) {
     ];
     let mut trials = forms.map(|_| Trial::default());
     let mut outcomes = Vec::new();
-    // To the end: what analyses takes a processor as well.
+    // To the end: the analysis needs CPU time as well.
     let alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for tries in 1..=TRIES {
         let played = match simgpu::play(name, RUNS, ranks) {
@@ -73,7 +74,7 @@ fn case(name: &str, ranks: usize) {
     }
 }
 
-/// Fails where a figure is wrong; says so where that cannot be told.
+/// Fails if a figure is wrong; prints a note if that is undecided.
 fn check(name: &str, trace: &str, outcome: &Outcome) {
     let reason = match outcome.verdict() {
         Verdict::Right => return,
@@ -114,7 +115,7 @@ fn row(name: &str, trace: &str, outcome: &Outcome) {
         let parts = [figure.real, figure.predicted, figure.error, figure.noise];
         parts.map(ms).join(" | ")
     };
-    // The test program's own line is begun already.
+    // The line of the test program has been started already.
     println!(
         "\n| {name} | {trace} | {} | {} | {} | {} |",
         ms(outcome.pauses),

@@ -74,7 +74,8 @@ fn a_host_far_ahead() {
 #[test]
 fn streams_without_events() {
     for name in ["sampled_rank0.json.gz", "sampled_rank1.json.gz"] {
-        // A thread may be quiet for longer than the pause: then nothing tells whether it stood still.
+        // A thread may be quiet for longer than the pause: then it is undecided whether it was
+        // blocked.
         check(name, 20 * MS, 4_000_000);
         check(name, 100 * MS, 1_000_000);
     }

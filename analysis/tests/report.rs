@@ -1,4 +1,4 @@
-//! Reports over small traces whose figures can be worked out by hand.
+//! Reports over small traces with figures that can be computed by hand.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn overlaps_of_one_process_count_once_and_processes_add_up() {
 }
 
 #[test]
-fn a_process_id_that_comes_again_is_another_process() {
+fn a_reused_process_id_is_another_process() {
     let report = report(
         vec![
             process(1, 0, "generational"),
@@ -142,7 +142,7 @@ fn free_threaded_without_stop_times_is_inferred() {
 
 #[test]
 fn growth_of_the_full_collection() {
-    // 50 ns per object and 1 ms for nothing at all.
+    // 50 ns per object and 1 ms fixed.
     let mut records = vec![process(1, 0, "generational")];
     for n in 1..=10u64 {
         let start_ns = START + n * 1000 * MS;
@@ -172,7 +172,7 @@ fn growth_of_the_full_collection() {
 }
 
 #[test]
-fn collections_for_nothing_and_explicit_calls() {
+fn collections_that_freed_nothing_and_explicit_calls() {
     let of = |reason, generation, collected, from_ms| {
         Record::Pause(Pause {
             reason,
@@ -207,7 +207,7 @@ fn collections_for_nothing_and_explicit_calls() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn reports_missing_data() {
     let mut attached = process(1, 0, "generational");
     if let Record::Process(process) = &mut attached {
         process.origin = ProcessOrigin::Attached;
@@ -249,8 +249,8 @@ fn what_is_missing_is_said() {
         7 * MS,
         "what was left out is in the total"
     );
-    assert_eq!(report.own_cost.time_ns, Some(500_000));
-    assert_eq!(report.own_cost.unpriced_hits, 5);
+    assert_eq!(report.overhead.time_ns, Some(500_000));
+    assert_eq!(report.overhead.hits_without_time, 5);
     assert!(
         report
             .verdict
@@ -349,7 +349,7 @@ fn settings_are_in_the_advice() {
 }
 
 #[test]
-fn collections_at_the_end_of_the_interpreter_are_told_apart() {
+fn distinguishes_collections_at_shutdown() {
     let last = Pause {
         reason: GcReason::Shutdown,
         generation: 2,

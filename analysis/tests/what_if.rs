@@ -15,7 +15,7 @@ use training::analyzed;
 use training::of;
 use training::run;
 
-/// Programs whose host is far ahead of the GPU, hardly ahead, and behind it.
+/// Programs with the host far ahead of the GPU, slightly ahead, and behind it.
 fn programs() -> [Program; 4] {
     [
         PROGRAM,
@@ -35,7 +35,7 @@ fn programs() -> [Program; 4] {
     ]
 }
 
-/// The truth lies between, but for what the replay itself may be off: a millisecond of a run.
+/// The truth lies between the bounds, up to the error of the replay: a millisecond per run.
 fn holds(what: Option<&WhatIf>, truth: &Outcome, measured: &Outcome) -> Option<()> {
     let what = what?;
     assert_eq!(what.method, "replay");
@@ -137,7 +137,7 @@ fn freezing_and_leaving_out_explicit_calls() {
             ..settings
         };
         holds(of(&report, "explicit"), &run(program, without), &measured).unwrap();
-        // Nothing starts by itself, so there is nothing else to change.
+        // There are no automatic collections, so there is nothing else to change.
         assert_eq!(report.what_if.len(), 2);
     }
 }
@@ -146,9 +146,9 @@ fn freezing_and_leaving_out_explicit_calls() {
 fn planning_is_between_disabling_and_nothing() {
     for program in programs() {
         let report = analyzed(&run(program, DEFAULT));
-        let less = |id| of(&report, id).unwrap().pause_time_less_ns;
+        let less = |id| of(&report, id).unwrap().pause_time_saved_ns;
         for what in &report.what_if {
-            let own = what.pause_time_less_ns;
+            let own = what.pause_time_saved_ns;
             assert!(own.at_least_ns <= own.at_most_ns, "{what:?}");
             assert!(own.at_most_ns <= less("disable").at_most_ns, "{what:?}");
             let run = what.run.unwrap();

@@ -64,7 +64,7 @@ impl Rank {
         }));
     }
 
-    /// Launches; the operation begins then.
+    /// Launches; returns the start of the operation.
     fn launch(&mut self, pid: u32) -> u64 {
         self.correlation += 1;
         let start_ns = self.now_ns;
@@ -110,8 +110,9 @@ impl Rank {
     }
 }
 
-/// The job, and how long it took. `collects`: whether a rank collects in a step, at its begin or in its middle.
-fn run(collects: impl Fn(u32, u64) -> bool, at_begin: bool) -> (Vec<Record>, u64) {
+/// The job and its length. `collects`: whether a rank collects in a step, at its start or in its
+/// middle.
+fn run(collects: impl Fn(u32, u64) -> bool, at_start: bool) -> (Vec<Record>, u64) {
     let mut ranks = [Rank::default(), Rank::default()];
     for rank in &mut ranks {
         rank.now_ns = START;
@@ -119,16 +120,16 @@ fn run(collects: impl Fn(u32, u64) -> bool, at_begin: bool) -> (Vec<Record>, u64
     }
     ranks[1].correlation = 1_000_000;
     for step in 0..STEPS {
-        let begins = ranks.each_ref().map(|rank| rank.now_ns);
+        let starts = ranks.each_ref().map(|rank| rank.now_ns);
         let ready = [0, 1].map(|index| {
             let (rank, pid) = (&mut ranks[index], index as u32 + 1);
             let now = collects(pid - 1, step);
-            if now && at_begin {
+            if now && at_start {
                 rank.collect(pid);
             }
             for launch in 0..20 {
                 rank.now_ns += 40 * US;
-                if now && !at_begin && launch == 10 {
+                if now && !at_start && launch == 10 {
                     rank.collect(pid);
                 }
                 let start_ns = rank.launch(pid);
@@ -150,7 +151,7 @@ fn run(collects: impl Fn(u32, u64) -> bool, at_begin: bool) -> (Vec<Record>, u64
                 pid,
                 tid: pid,
                 name: format!("ProfilerStep#{step}"),
-                start_ns: begins[index],
+                start_ns: starts[index],
                 end_ns: rank.now_ns,
             }));
         }
@@ -199,7 +200,7 @@ fn at_different_steps(rank: u32, step: u64) -> bool {
 fn disabling_on_all_ranks() {
     let (records, measured_ns) = run(at_different_steps, false);
     let (_, without_ns) = run(|_, _| false, false);
-    // Eight pauses, each paid by both ranks.
+    // Eight pauses, each of which delays both ranks.
     assert!(measured_ns - without_ns > 7 * FULL_NS);
     let report = analyzed(records);
     let disable = of(&report, "disable").unwrap();

@@ -1,16 +1,16 @@
 //! A trace on disk: buffering, compression, full disks.
 //!
-//! Owns where bytes go and what happens when they do not fit. Does not own what a line says
+//! Owns where bytes go and what happens when they do not fit. Does not own the text of a line
 //! (`line.rs`).
 //!
-//! Two measures keep a trace whole. A plain trace is closed JSON after every flush: each flush
-//! overwrites the closing brackets of the one before, so a recorder killed in between leaves a
-//! file that any JSON reader opens. And space on disk is reserved (`fallocate`) before records are
-//! taken into memory, so a disk that fills up is noticed while there is still room for every
-//! record already taken and for the last line.
+//! Two measures keep a trace readable. A plain trace is closed JSON after every flush: each flush
+//! overwrites the previous closing brackets, so a recorder killed in between leaves a file that any
+//! JSON reader opens. And disk space is reserved (`fallocate`) before records are buffered, so a
+//! disk that fills up is noticed while there is still room for every buffered record and for the
+//! last line.
 //!
-//! The section of frames behind the events only repeats them for viewers. It is written last, if
-//! the disk has room for all of it.
+//! The section of frames after the events only repeats them for viewers. It is written last, if the
+//! disk has room for all of it.
 
 use crate::Record;
 use crate::TraceEnd;
@@ -34,28 +34,29 @@ use std::path::PathBuf;
 /// Records are handed to the disk when this many bytes of text are waiting.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Why a trace could not be written. What was written before stays readable.
+/// Why a trace could not be written. What was written before remains readable.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// No space, or a quota.
     #[error(
-        "{}: no space left on the disk{}; {}. Free some space, or record elsewhere: \
-         gctrace -o /OTHER/DISK/trace.json.gz -- COMMAND",
+        "{}: no space left on the disk{}; {}. Free some space or record elsewhere: gctrace -o \
+         /OTHER/DISK/trace.json.gz -- COMMAND",
         path.display(), after(*bytes), remains(*bytes)
     )]
     DiskFull {
-        /// The trace.
+        /// Path of the trace.
         path: PathBuf,
         /// Bytes of it on disk.
         bytes: u64,
     },
     /// A limit on the size of files, or the largest file of the file system.
     #[error(
-        "{}: the limit on the size of files ({}) is reached{}; {}. A trace needs 128 KiB at least: ulimit -f unlimited",
+        "{}: the file size limit ({}) is reached{}; {}. A trace needs at least 128 KiB: ulimit -f \
+         unlimited",
         path.display(), limit_in_words(), after(*bytes), remains(*bytes)
     )]
     SizeLimit {
-        /// The trace.
+        /// Path of the trace.
         path: PathBuf,
         /// Bytes of it on disk.
         bytes: u64,
@@ -66,17 +67,17 @@ pub enum WriteError {
         path.display(), after(*bytes), remains(*bytes)
     )]
     Io {
-        /// The trace.
+        /// Path of the trace.
         path: PathBuf,
         /// Bytes of it on disk.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
     /// A record after an earlier error; it was not taken.
-    #[error("{}: nothing is recorded any more since an earlier error", path.display())]
+    #[error("{}: recording stopped after an earlier error", path.display())]
     Stopped {
-        /// The trace.
+        /// Path of the trace.
         path: PathBuf,
     },
 }
@@ -87,7 +88,7 @@ impl WriteError {
     pub fn reason(&self) -> String {
         match self {
             Self::DiskFull { .. } => "no space left on the disk".to_owned(),
-            Self::SizeLimit { .. } => "limit on the size of files".to_owned(),
+            Self::SizeLimit { .. } => "file size limit".to_owned(),
             Self::Io { cause, .. } => cause.to_string(),
             Self::Stopped { .. } => "an earlier error".to_owned(),
         }
@@ -112,7 +113,7 @@ fn remains(bytes: u64) -> &'static str {
 fn limit_in_words() -> String {
     match getrlimit(Resource::RLIMIT_FSIZE) {
         Ok((soft, _)) if soft != RLIM_INFINITY => format!("ulimit -f: {} KiB", soft / 1024),
-        _ => "of the file system".to_owned(),
+        _ => "file system".to_owned(),
     }
 }
 
@@ -122,10 +123,10 @@ pub fn compressed_by_name(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// A trace being written to an opened file.
+/// A trace that is written to an open file.
 ///
-/// Call [`TraceFile::flush`] a few times a second: what was flushed survives the end of this
-/// process. Dropped without [`TraceFile::finish`], it flushes what it holds.
+/// Call [`TraceFile::flush`] a few times a second: flushed records survive the end of this process.
+/// Dropped without [`TraceFile::finish`], it flushes its buffer.
 #[derive(Debug)]
 pub struct TraceFile {
     path: PathBuf,
@@ -142,11 +143,11 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// Begins a trace in `file`, which must be writable and not opened for appending; a regular
-    /// file is emptied. `path` is for messages. The header reaches the disk at once.
+    /// Starts a trace in `file`, which must be writable and not opened for appending; a regular
+    /// file is truncated. `path` is for messages. The header reaches the disk at once.
     ///
     /// # Errors
-    /// [`WriteError::DiskFull`] where not even the first ~100 KiB can be had, otherwise
+    /// [`WriteError::DiskFull`] if there is no room for the first ~100 KiB, otherwise
     /// [`WriteError::Io`].
     pub fn create(
         file: File,
@@ -217,11 +218,11 @@ impl TraceFile {
         Ok(())
     }
 
-    /// Hands everything taken so far to the kernel.
+    /// Passes all buffered records to the kernel.
     ///
     /// # Errors
-    /// [`WriteError::DiskFull`] or [`WriteError::Io`]. The records taken are on disk or, where
-    /// that was not possible, tried again by [`TraceFile::finish`]; no more are taken.
+    /// [`WriteError::DiskFull`] or [`WriteError::Io`]. The records are on disk or, if that failed,
+    /// retried by [`TraceFile::finish`]; later records are refused.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         if self.stopped {
             return Ok(());
@@ -230,8 +231,8 @@ impl TraceFile {
         self.checked(result)
     }
 
-    /// As [`TraceFile::flush`], before the end: nothing more is asked for than what has to be written. From here on
-    /// [`TraceFile::lost`] is known.
+    /// Like [`TraceFile::flush`], before the end: reserves no more space than the remaining records
+    /// need. [`TraceFile::lost`] is final from here on.
     ///
     /// # Errors
     /// As [`TraceFile::flush`].
@@ -395,7 +396,7 @@ impl Write for FrameSection<'_> {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct ByteCounter(i64);
 
 impl Write for ByteCounter {
@@ -413,7 +414,7 @@ impl Write for ByteCounter {
 impl Drop for TraceFile {
     fn drop(&mut self) {
         if !self.stopped {
-            // Nobody is left to hear of an error; what is on disk is readable as it is.
+            // There is no caller left to report an error to; what is on disk is readable.
             let _ = self.hand_over();
         }
     }
@@ -430,7 +431,7 @@ fn error(path: &Path, bytes: u64, cause: io::Error) -> WriteError {
     }
 }
 
-/// Lines in this text, each behind a separator.
+/// Number of lines in this text, each preceded by a separator.
 fn separators(lines: &[u8]) -> u64 {
     let separators = lines.windows(line::SEPARATOR.len());
     separators.filter(|two| *two == line::SEPARATOR).count() as u64

@@ -28,12 +28,12 @@ use serde::Serialize;
 use std::io;
 use std::io::Write;
 
-/// What stands before the header on the first line.
+/// The text before the header on the first line.
 pub(crate) const OPENING: &[u8] = br#"{"displayTimeUnit":"ns","traceEvents":["#;
-/// How every trace begins: [`OPENING`] and the name of the header's event.
+/// The first bytes of every trace: [`OPENING`] and the name of the header's event.
 pub(crate) const FIRST_BYTES: &[u8] =
     br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"M","name":"gctrace_header""#;
-/// Between two lines.
+/// The text between two lines.
 pub(crate) const SEPARATOR: &[u8] = b",\n";
 /// After the last line: closes the array and the object.
 pub(crate) const FOOTER: &[u8] = b"\n]}\n";
@@ -51,7 +51,7 @@ pub(crate) fn push_header(out: &mut Vec<u8>, header: &TraceHeader) -> io::Result
     push_metadata(out, "gctrace_header", NO_PROCESS, header.started_ns, header)
 }
 
-/// What is remembered from one record to the next.
+/// State kept between records.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEncoder {
     frames: WrittenFrames,
@@ -103,7 +103,7 @@ impl RecordEncoder {
         }
     }
 
-    /// The frames written so far.
+    /// The frames written so far, taken out of the state.
     pub(crate) fn into_frames(self) -> WrittenFrames {
         self.frames
     }
@@ -202,7 +202,8 @@ fn push_process(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
     push_metadata(out, "gctrace_process", process.pid, process.since_ns, &args)
 }
 
-/// What a trace viewer shows: the command line, its program without directories, the rank first.
+/// The process name in trace viewers: the command line, its program without directories, preceded
+/// by the rank.
 fn process_name(process: &Process) -> String {
     let mut words = process.command.iter();
     let program = words.next().map_or("", String::as_str);

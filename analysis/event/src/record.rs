@@ -1,8 +1,8 @@
-//! The vocabulary: everything that one recording can say.
+//! The record types: everything that a recording can contain.
 //!
-//! Owns the meaning of each event. How an event looks in `trace.json` is `write.rs` and `read.rs`.
-//! All times are nanoseconds of `CLOCK_MONOTONIC`; process and thread ids are those of the host's
-//! first pid namespace.
+//! Owns the meaning of each record. Its form in `trace.json` is in `write.rs` and `read.rs`. All
+//! timestamps are ns of `CLOCK_MONOTONIC`; process and thread ids are those of the host's initial
+//! pid namespace.
 
 mod allocations;
 mod counters;
@@ -50,7 +50,7 @@ pub enum GcReason {
     Manual,
     /// The interpreter was finalizing.
     Shutdown,
-    /// The source of the event cannot tell.
+    /// The source of the event does not know.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ impl GcReason {
 /// One run of the collector, as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
     /// Kernel thread id of the collecting thread.
     pub tid: u32,
@@ -89,19 +89,19 @@ pub struct Pause {
     pub start_ns: u64,
     /// Return of the collector; never before `start_ns`.
     pub end_ns: u64,
-    /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2 full.
-    /// [`Pause::UNKNOWN_GENERATION`] where the source cannot tell.
+    /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2
+    /// full. [`Pause::UNKNOWN_GENERATION`] if the source does not know.
     pub generation: u8,
-    /// Why it ran.
+    /// Why the collection ran.
     pub reason: GcReason,
     /// Objects freed, where the source knows it.
     pub collected: Option<u64>,
     /// Objects found unreachable but not freed, where the source knows it.
     pub uncollectable: Option<u64>,
-    /// Interpreter id (0 is the main interpreter), where known.
+    /// Interpreter id (0 is the main interpreter); `None` if unknown.
     pub interpreter: Option<i64>,
-    /// Time the collecting thread was on a CPU between begin and end; `None` where the kernel's
-    /// tracepoint did not show every switch of it.
+    /// CPU time of the collecting thread between start and end, in ns; `None` if the kernel's
+    /// tracepoint did not show all its context switches.
     pub cpu_ns: Option<u64>,
     /// Free-threaded builds: time within the run during which the other threads were stopped.
     pub stop_the_world_ns: Option<u64>,
@@ -110,22 +110,22 @@ pub struct Pause {
     pub oldest_objects: Option<u64>,
     /// All objects tracked when the pause ended (`heap_size`, 3.14 and later).
     pub heap_objects: Option<u64>,
-    /// The thread or process ended inside the pause; `end_ns` is that moment.
+    /// The thread or process ended during the pause, at `end_ns`.
     pub unfinished: bool,
-    /// Where the program was when the pause began: the innermost Python frame of the collecting
-    /// thread. `None` where stacks were not recorded or there was no Python frame.
+    /// The innermost Python frame of the collecting thread at the start of the pause. `None` if
+    /// stacks were not recorded or there was no Python frame.
     pub stack: Option<FrameId>,
-    /// `gc.get_count()[0]` when the pause began: container objects allocated less those freed since
-    /// the last collection (never counted below 0).
+    /// `gc.get_count()[0]` at the start of the pause: net containers since the last collection
+    /// (never counted below 0).
     pub young_count: Option<u64>,
-    /// Performance counters of the collecting thread between begin and end.
+    /// Performance counters of the collecting thread between start and end.
     pub counters: Counters,
-    /// Who saw it.
+    /// The source of the pause.
     pub source: EventSource,
 }
 
 impl Pause {
-    /// `generation` of pauses in traces of tools that do not say it (PyTorch's profiler).
+    /// `generation` of pauses in traces of tools that do not record it (PyTorch's profiler).
     pub const UNKNOWN_GENERATION: u8 = u8::MAX;
 
     /// Length of the pause in nanoseconds.
@@ -138,22 +138,22 @@ impl Pause {
 /// Names a [`Frame`] within one trace; counted from 1.
 pub type FrameId = u32;
 
-/// A Python frame as a node of the tree of all stacks of a trace: a stack is named by its innermost
-/// frame and stored once, however often it is met. Shared by all processes of the trace. A frame is
-/// written before the first record that names it, and its parent before it.
+/// A Python frame as a node of the tree of all stacks of a trace: a stack is identified by its
+/// innermost frame and stored once. Shared by all processes of the trace. A frame is written before
+/// the first record that refers to it, and its parent before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// Its name.
+    /// Identifies it in the trace.
     pub id: FrameId,
     /// The frame that called it; `None` for the outermost.
     pub parent: Option<FrameId>,
-    /// Qualified name of the function where the interpreter has it (3.11 and later), otherwise its
-    /// name. [`Frame::OUTER`] stands for the frames beyond `--stack-depth`, [`Frame::UNREADABLE`] for
-    /// one whose code object could not be read.
+    /// Qualified name of the function (CPython 3.11 and later), otherwise its name.
+    /// [`Frame::OUTER`] stands for the frames beyond `--stack-depth`, [`Frame::UNREADABLE`] for one
+    /// whose code object could not be read.
     pub function: String,
     /// `co_filename`; empty for the two special frames.
     pub file: String,
-    /// Line that was being executed, where the code object tells one.
+    /// Line that was being executed; `None` if the code object has none.
     pub line: Option<u32>,
 }
 
@@ -168,7 +168,8 @@ impl Frame {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Interpreter {
-    /// File that holds the collector (an executable or a libpython), as seen inside the process.
+    /// File that contains the collector (an executable or a libpython), as seen in the process's
+    /// mount namespace.
     pub file: String,
     /// For example `3.11.7`; as exact as could be found out.
     pub version: String,
@@ -183,7 +184,7 @@ pub struct Interpreter {
     pub build_id: Option<String>,
 }
 
-/// How a process came to be recorded.
+/// How recording of a process started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProcessOrigin {
@@ -191,7 +192,7 @@ pub enum ProcessOrigin {
     Launched,
     /// Forked or spawned by a recorded process; nothing was missed.
     Child,
-    /// It was running already; what came before `since_ns` is not known.
+    /// It was already running; what it did before `since_ns` is unknown.
     Attached,
 }
 
@@ -205,13 +206,14 @@ pub struct Process {
     pub namespace_pid: Option<u32>,
     /// Parent on the host.
     pub parent: Option<u32>,
-    /// How it came to be recorded.
+    /// How its recording started.
     pub origin: ProcessOrigin,
     /// From when on its pauses are complete.
     pub since_ns: u64,
-    /// Command line.
+    /// Command line, one element per argument.
     pub command: Vec<String>,
-    /// Global rank in a distributed job (`RANK`, `SLURM_PROCID`, ...), where the environment says it.
+    /// Global rank in a distributed job, if the environment contains it (`RANK`, `SLURM_PROCID`,
+    /// ...).
     pub rank: Option<u32>,
     /// Its interpreter; `None` where it runs no Python (a launcher's shell).
     pub interpreter: Option<Interpreter>,
@@ -220,11 +222,11 @@ pub struct Process {
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GcSettings {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
     /// When they were read.
     pub at_ns: u64,
-    /// `gc.isenabled()`, where known.
+    /// `gc.isenabled()`; `None` if unknown.
     pub enabled: Option<bool>,
     /// `gc.get_threshold()`.
     pub thresholds: [i32; 3],
@@ -233,11 +235,11 @@ pub struct GcSettings {
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessExit {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
     /// When its last thread ended.
     pub at_ns: u64,
-    /// Exit code, if it ended by itself.
+    /// Exit code; `None` if a signal killed it or if unknown.
     pub code: Option<i32>,
     /// Signal that killed it.
     pub signal: Option<i32>,
@@ -248,9 +250,9 @@ pub struct ProcessExit {
 pub struct Note {
     /// The process concerned, if one.
     pub pid: Option<u32>,
-    /// When.
+    /// Time of the note.
     pub at_ns: u64,
-    /// One sentence.
+    /// The note, one sentence.
     pub message: String,
 }
 
@@ -261,18 +263,18 @@ pub enum Record {
     Pause(Pause),
     /// A process appeared or changed.
     Process(Process),
-    /// A process ended.
+    /// The end of a process.
     ProcessExit(ProcessExit),
     /// The name of a thread.
     ThreadName {
-        /// Process.
+        /// Process id on the host.
         pid: u32,
         /// Kernel thread id.
         tid: u32,
         /// Name, for example `MainThread` or the kernel's `comm`.
         name: String,
     },
-    /// Collector settings.
+    /// Settings of a process's collector.
     Settings(GcSettings),
     /// A Python frame that later records name.
     Frame(Frame),
@@ -284,25 +286,25 @@ pub enum Record {
     Allocations(Allocations),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
-    /// NVML's figures of a GPU at one moment.
+    /// One NVML sample of a GPU.
     GpuSample(GpuSample),
     /// A call of CUDA or NCCL.
     CudaCall(CudaCall),
-    /// Launches, counted.
+    /// Launches that were only counted.
     CudaLaunches(CudaLaunches),
-    /// What torch's allocator holds on a device.
+    /// Memory of PyTorch's allocator on a device.
     DeviceMemory(DeviceMemory),
-    /// Device memory given back within a pause.
+    /// Device memory freed during a pause.
     PauseMemory(PauseMemory),
     /// A backward pass.
     Step(BackwardStep),
     /// An operation on a GPU.
     GpuOp(GpuOp),
-    /// What a synchronising call waited for.
+    /// What a synchronizing call waited for.
     GpuSync(GpuSync),
-    /// A named stretch of time.
+    /// A named interval.
     Annotation(Annotation),
-    /// Something to know.
+    /// A note for the user.
     Note(Note),
     /// The last line of a recording that was ended in order.
     End(TraceEnd),
@@ -321,18 +323,18 @@ pub struct TraceHeader {
     /// The process attached to with `-p`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached_pid: Option<u32>,
-    /// Host name.
+    /// Host name of the machine.
     pub host: String,
-    /// Kernel release.
+    /// Kernel release, as in `uname -r`.
     pub kernel: String,
     /// Logical CPUs of the host.
     pub cpus: u32,
-    /// Rank of the whole recording, where the environment of gctrace says it.
+    /// Rank of the whole recording, if gctrace's environment contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Start of the recording.
     pub started_ns: u64,
-    /// The same moment in wall-clock time, nanoseconds since 1970.
+    /// The same time as Unix time, in ns.
     pub started_unix_ns: u64,
     /// Pauses shorter than this were counted but not written.
     pub min_pause_ns: u64,
@@ -350,7 +352,7 @@ pub struct TraceHeader {
     pub mode: Option<String>,
     /// Names of the counters that were recorded ([`Counter::as_str`]).
     pub counters: Vec<String>,
-    /// Counters that were asked for and could not be had, by name, and why.
+    /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: BTreeMap<String, String>,
 }
 
@@ -358,7 +360,7 @@ pub struct TraceHeader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProbeCost {
-    /// What it probes, for example `gc entry`.
+    /// Name of the probe, for example `gc entry`.
     pub probe: String,
     /// Times it was hit in recorded processes.
     pub hits: u64,
@@ -372,9 +374,9 @@ impl Eq for ProbeCost {}
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OmittedPauses {
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// Their time together.
+    /// Sum of their lengths, in ns.
     pub total_ns: u64,
 }
 
@@ -396,6 +398,6 @@ pub struct TraceEnd {
     pub processes: Option<ExaminedProcesses>,
     /// Pauses under `--min-pause`.
     pub omitted: OmittedPauses,
-    /// What the probes cost.
+    /// Overhead by probe.
     pub probes: Vec<ProbeCost>,
 }

@@ -1,7 +1,7 @@
-//! Bytes to an opened file, so that what is there is always whole lines.
+//! Writes bytes to an open file such that it always contains whole lines.
 //!
-//! Owns the position in the file, the reserve of disk space and the way back after a failed
-//! write. Knows of the text only that lines are separated by `,\n`.
+//! Owns the position in the file, the reserved disk space and the recovery from a failed write.
+//! Knows of the text only that lines are separated by `,\n`.
 
 use nix::errno::Errno;
 use nix::fcntl::FallocateFlags;
@@ -18,7 +18,7 @@ use std::io::Write;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt;
 
-/// Disk space held ahead of the end of the trace, in bytes: a full buffer of lines, the last line,
+/// Disk space reserved after the end of the trace, in bytes: a full buffer of lines, the last line,
 /// and slack for lines longer than usual.
 const RESERVE_BYTES: i64 = 128 * 1024;
 
@@ -38,7 +38,8 @@ pub(crate) struct TraceSink {
     /// A regular file: it can be overwritten, shortened and reserved for. Otherwise a pipe, a
     /// device or standard output, to which bytes are only appended, as fast as they are taken.
     regular: bool,
-    /// How long a pipe may take nothing: not at all while recording, since programs wait meanwhile.
+    /// How long to wait for a pipe that accepts nothing: not at all while recording, because
+    /// programs are waiting.
     patience_ms: u16,
     /// Whether the file system can reserve.
     reserves: bool,
@@ -102,9 +103,9 @@ impl TraceSink {
         }
     }
 
-    /// Writes `pending` and removes from it what is in the file afterwards. On an error that is
-    /// as many whole lines as fit (of a compressed trace: bytes), and the file is closed after
-    /// them as well as it can be. What a pipe does not take yet stays, up to a limit.
+    /// Writes `pending` and removes from it what is in the file afterwards. On an error that is as
+    /// many whole lines as fit (for a compressed trace: bytes), after which the file is closed as
+    /// well as possible. What a pipe does not accept yet stays in `pending`, up to a limit.
     pub(crate) fn write(&mut self, pending: &mut Vec<u8>) -> io::Result<()> {
         if pending.is_empty() {
             return Ok(());
@@ -125,8 +126,8 @@ impl TraceSink {
         result
     }
 
-    /// Lines and the footer over the footer before. The error tells how many bytes of `lines`
-    /// stay in the file.
+    /// Writes lines and the footer over the previous footer. The error contains how many bytes of
+    /// `lines` stay in the file.
     fn write_closed(&mut self, lines: &mut Vec<u8>) -> Result<(), (usize, io::Error)> {
         let length = lines.len();
         lines.extend_from_slice(self.footer);
@@ -135,9 +136,8 @@ impl TraceSink {
         written.map_err(|(written, error)| (self.back_to_whole_lines(lines, written), error))
     }
 
-    /// Closes the file after the last line that is wholly in it and leaves room for the footer.
-    /// The space right behind `self.end` held a footer before, so going back ends there at the
-    /// latest.
+    /// Closes the file after the last whole line that leaves room for the footer. The space after
+    /// `self.end` contained a footer before, so backing up stops there at the latest.
     fn back_to_whole_lines(&self, lines: &[u8], written: usize) -> usize {
         let mut kept = if written >= lines.len() {
             lines.len()
@@ -168,7 +168,7 @@ impl TraceSink {
                 Ok(true) => {}
                 Ok(false) if self.patience_ms == 0 && bytes.len() - done <= BACKLOG_BYTES => break,
                 Ok(false) => {
-                    let slow = io::Error::new(io::ErrorKind::TimedOut, "its reader reads nothing");
+                    let slow = io::Error::new(io::ErrorKind::TimedOut, "its reader does not read");
                     return Err((done, slow));
                 }
                 Err(error) => return Err((done, error)),
@@ -199,8 +199,8 @@ impl TraceSink {
         })
     }
 
-    /// Holds disk space behind the end of the trace. An error means that the next records would
-    /// not fit; the space held before is still there.
+    /// Reserves disk space after the end of the trace. An error means that the next records would
+    /// not fit; space reserved before stays reserved.
     pub(crate) fn reserve(&mut self) -> io::Result<()> {
         self.reserve_bytes(RESERVE_BYTES)
     }
@@ -219,15 +219,16 @@ impl TraceSink {
             Ok(()) | Err(Errno::EINTR) => Ok(()),
             Err(errno @ (Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)) => Err(errno.into()),
             Err(_) => {
-                // The file system cannot (NFS, FUSE, ...): full disks are met when writing.
+                // The file system cannot reserve space (NFS, FUSE, ...): a full disk is noticed on
+                // write.
                 self.reserves = false;
                 Ok(())
             }
         }
     }
 
-    /// Takes the footer away: what is written next closes the JSON itself. Returns what
-    /// [`TraceSink::close_at`] needs to go back if that fails.
+    /// Drops the footer: the next write closes the JSON itself. Returns what
+    /// [`TraceSink::close_at`] needs to back up if that fails.
     pub(crate) fn open_end(&mut self) -> ResumePoint {
         ResumePoint {
             at: self.end,
@@ -235,8 +236,8 @@ impl TraceSink {
         }
     }
 
-    /// Forgets what was written since [`TraceSink::open_end`] and closes the JSON there. The footer was
-    /// in that place before, so there is room for it.
+    /// Discards what was written since [`TraceSink::open_end`] and closes the JSON there. The
+    /// footer was there before, so there is room for it.
     pub(crate) fn close_at(&mut self, open: ResumePoint) -> io::Result<()> {
         self.end = open.at;
         self.footer = open.footer;
@@ -245,7 +246,7 @@ impl TraceSink {
         self.release()
     }
 
-    /// Gives back the space held and not used.
+    /// Releases reserved space that was not used.
     pub(crate) fn release(&mut self) -> io::Result<()> {
         if self.regular {
             self.file.set_len(self.bytes())?;
@@ -254,8 +255,8 @@ impl TraceSink {
     }
 }
 
-/// Whether a file of this size is over the process's limit (`ulimit -f`), which `fallocate` does
-/// not check and a write answers with SIGXFSZ, whose default is to kill.
+/// Whether a file of this size exceeds the process's limit (`ulimit -f`), which `fallocate` does
+/// not check and on which a write raises SIGXFSZ, by default fatal.
 fn beyond_size_limit(size: i64) -> bool {
     match getrlimit(Resource::RLIMIT_FSIZE) {
         Ok((soft, _)) => u64::try_from(size).is_ok_and(|size| size > soft),
@@ -263,7 +264,7 @@ fn beyond_size_limit(size: i64) -> bool {
     }
 }
 
-/// The end of the last whole line within `lines[..limit]`: a separator begins there.
+/// The end of the last whole line in `lines[..limit]`, where a separator starts.
 fn line_end_before(lines: &[u8], limit: usize) -> usize {
     lines
         .get(..limit.saturating_add(2).min(lines.len()))
@@ -273,7 +274,8 @@ fn line_end_before(lines: &[u8], limit: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Calls `write(rest, done)` until all is written; an error comes with the count of bytes before.
+/// Calls `write(rest, done)` until everything is written; an error includes the number of bytes
+/// written before.
 fn write_all(
     bytes: &[u8],
     mut write: impl FnMut(&[u8], usize) -> io::Result<usize>,
@@ -294,8 +296,8 @@ fn write_all(
 mod tests {
     use super::*;
 
-    /// A small file system and a trace on it whose space cannot be reserved, where this machine
-    /// lets us mount one.
+    /// A small file system and a trace on it whose space cannot be reserved, if this machine
+    /// permits mounting one.
     fn small_disk() -> Option<(tempfile::TempDir, TraceSink)> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = std::process::Command::new("mount")
@@ -315,7 +317,7 @@ mod tests {
         Some((dir, sink))
     }
 
-    /// The text of the trace; the small file system is gone then.
+    /// The text of the trace; removes the small file system.
     fn text(dir: &tempfile::TempDir, sink: TraceSink) -> String {
         let text = std::fs::read_to_string(dir.path().join("trace")).unwrap();
         let bytes = sink.bytes();
@@ -327,7 +329,7 @@ mod tests {
         text
     }
 
-    /// A file system that is full when writing and could not tell before.
+    /// A file system that is full on write and accepted the reservation before.
     #[test]
     fn without_a_reserve_whole_lines_stay() {
         let Some((dir, mut sink)) = small_disk() else {

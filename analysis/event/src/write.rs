@@ -11,11 +11,11 @@ use crate::line::RecordEncoder;
 use std::io;
 use std::io::Write;
 
-/// Writes a trace to `W` as it happens. After every call what was written so far is readable by
-/// [`crate::read`]; after [`TraceWriter::finish`] it is valid JSON.
+/// Writes a trace to `W` while it is recorded. After every call, what was written so far is
+/// readable by [`crate::read`]; after [`TraceWriter::finish`] it is valid JSON.
 ///
 /// For a trace on disk use [`crate::TraceFile`], which also compresses, reserves space and closes
-/// the JSON when the disk is full.
+/// the JSON if the disk is full.
 #[derive(Debug)]
 pub struct TraceWriter<W: Write> {
     out: W,

@@ -1,4 +1,4 @@
-//! A disk that fills up: what was taken stays, the JSON is closed, the error has a type.
+//! A disk that fills up: flushed records stay, the JSON is closed, the error has a type.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -31,7 +31,7 @@ fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
     let mut taken = 0;
     let error = loop {
         assert!(taken < 10_000_000, "the disk never filled");
-        // An error from a flush inside `write` comes after the record was taken.
+        // An error of a flush inside `write` follows the buffering of the record.
         let id = u32::try_from(taken + 1).unwrap();
         if let Err(error) = trace.write(&frame(id, Some(id - 1).filter(|id| *id > 0))) {
             break error;
@@ -66,7 +66,7 @@ fn text(path: &Path, compressed: bool) -> String {
 
 fn check(path: &Path, compressed: bool) {
     let (taken, error) = fill(path, compressed);
-    // The limit of the process may be met before the end of the disk.
+    // The limit of the process may be reached before the end of the disk.
     let is_full = matches!(
         error,
         WriteError::DiskFull { .. } | WriteError::SizeLimit { .. }
@@ -97,10 +97,10 @@ fn check(path: &Path, compressed: bool) {
     );
 }
 
-/// The disk has room for every record, but not for the section of frames behind them.
+/// The disk has room for every record, but not for the section of frames after them.
 fn check_without_room_for_the_section(path: &Path, compressed: bool) {
     // As many as leave the reserve of 128 KiB free on 512 KiB, but not the section. Whether a
-    // compressed one fits is told by its size before.
+    // compressed one fits is known from its size before.
     let count = if compressed { 11_000 } else { 2_200 };
     let file = File::create(path).unwrap();
     let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
@@ -116,7 +116,8 @@ fn check_without_room_for_the_section(path: &Path, compressed: bool) {
     assert!(json["stackFrames"].is_null(), "no room for it");
 }
 
-/// The limit is the whole process's; the other tests write less or to a file system of their own.
+/// The limit applies to the whole process; the other tests write less or to a file system of their
+/// own.
 #[test]
 fn limit_on_file_size() {
     setrlimit(Resource::RLIMIT_FSIZE, 1 << 19, 1 << 19).unwrap();

@@ -53,7 +53,7 @@ fn record(event: &str) -> Record {
 
 #[test]
 fn the_frame_of_torch_2_4_has_the_ranks_before_the_events() {
-    // nccl_rank0.json of HTA's test data (MIT licence), shortened.
+    // nccl_rank0.json of HTA's test data (MIT license), shortened.
     let text = r#"{
   "schemaVersion": 1,
   "deviceProperties": [ { "id": 0, "name": "NVIDIA A100-PG509-200", "rank": 7 } ],
@@ -186,7 +186,7 @@ fn kernels_and_calls_of_three_versions() {
 
 #[test]
 fn threads_that_the_profiler_does_not_know_have_negative_ids() {
-    // NCCL's watchdog in nccl_rank0.json of HTA's test data (MIT licence).
+    // NCCL's watchdog in nccl_rank0.json of HTA's test data (MIT license).
     let call = record(
         r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaEventQuery", "pid": 2910249, "tid": -549452224,
         "ts": 4458677000933.188, "dur": 10.837, "args": {"External id": 59170, "cbid": 138,
@@ -223,7 +223,7 @@ fn collectives_of_torch_2_4() {
 
 #[test]
 fn waits_with_enable_cuda_sync_events() {
-    // The members are those of `libkineto/src/CuptiActivity.cpp`; -1 stands for what is not known.
+    // The members are those of `libkineto/src/CuptiActivity.cpp`; -1 means unknown.
     let event = r#"{"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":20,"ts":5.5,"dur":0.25,
         "args":{"wait_on_stream":7,"wait_on_cuda_event_record_corr_id":118,"wait_on_cuda_event_id":3,
         "cuda_sync_kind":"Stream Wait Event","stream":20,"correlation":119,"device":0,"context":1}}"#;

@@ -1,4 +1,4 @@
-//! What holds for every trace: what was written is read back, and every cut of it is readable.
+//! Properties of every trace: what was written is read back, and every prefix of it is readable.
 
 #![expect(
     clippy::panic,
@@ -351,7 +351,8 @@ fn frame_id(record: &Record) -> Option<u32> {
     }
 }
 
-/// What is read with a buffer of this size: as text, and whether reading ended in an error.
+/// The result of reading with a buffer of this size: as text, and whether reading ended in an
+/// error.
 fn read_with(bytes: &[u8], buffer: usize) -> (Vec<String>, bool) {
     let input = TraceInput::new("test", Cursor::new(bytes.to_vec())).unwrap();
     let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
@@ -370,8 +371,8 @@ fn read_with(bytes: &[u8], buffer: usize) -> (Vec<String>, bool) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Traces of other tools: frames come from the section behind the events. Whole or damaged,
-    /// what is read does not depend on the buffer.
+    /// Traces of other tools: frames come from the section after the events. Whole or damaged, the
+    /// result does not depend on the buffer.
     #[test]
     fn the_buffer_makes_no_difference(
         records in vec(prop_oneof![frame(), pause()], 1..8),

@@ -17,7 +17,7 @@ use gctrace_event::read::TraceReader;
 use std::io::Cursor;
 use std::io::Write;
 
-/// The collections of a trace, how many other things it holds, and how it ended.
+/// The collections of a trace, the number of other items, and how it ended.
 fn collections(text: &[u8]) -> Result<(Vec<Pause>, usize, TraceCompletion), ReadError> {
     let input = TraceInput::new("t.json", Cursor::new(text.to_vec()))?;
     let mut reader = TraceReader::new(EventReader::with_buffer(input, 32));
@@ -149,15 +149,15 @@ fn files_that_are_no_traces() {
     for (text, needle) in [
         (
             &b" \n "[..],
-            "t.json: line 2, byte 3: not a trace: it holds nothing but blanks",
+            "t.json: line 2, byte 3: not a trace: it contains only whitespace",
         ),
         (
             b"hello",
-            r#"line 1, byte 0: not a trace: it begins with "hello""#,
+            r#"line 1, byte 0: not a trace: it starts with "hello""#,
         ),
-        (b"\x7fELF\x02", "not a trace: it begins with an executable"),
+        (b"\x7fELF\x02", "not a trace: it starts with an executable"),
         (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
-        (b"\x00\x01\x02", "it begins with 00 01 02"),
+        (b"\x00\x01\x02", "it starts with 00 01 02"),
         (
             b"{}",
             "line 1, byte 1: not a trace: a JSON object without \"traceEvents\"",
@@ -186,7 +186,7 @@ fn damage_in_the_middle_has_a_place() {
         error.contains("t.json: line 2, byte 23: expected a key in quotes, found \",},"),
         "{error}"
     );
-    assert!(error.contains("(events read before it: 1)"), "{error}");
+    assert!(error.contains("(events read before that: 1)"), "{error}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn gzip_is_seen_in_the_content() {
     assert_eq!(pauses.len(), 1);
     assert_eq!(
         ending.anomalies.first[0].problem,
-        "text behind the end of the trace"
+        "text after the end of the trace"
     );
 }
 
@@ -210,10 +210,10 @@ fn gzip_is_seen_in_the_content() {
 fn gzip_of_garbage() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(b"garbage").unwrap();
-    assert!(error(&packed.finish().unwrap()).contains("begins with \"garbage\""));
+    assert!(error(&packed.finish().unwrap()).contains("starts with \"garbage\""));
     let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 100]].concat();
     assert!(matches!(collections(&broken), Err(ReadError::Gzip { .. })));
-    assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data that holds no text"));
+    assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data without text"));
     assert!(
         error(b"\x1f\x8b").contains("not a trace"),
         "{}",

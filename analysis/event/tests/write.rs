@@ -1,4 +1,4 @@
-//! What a trace on disk looks like while it is written and afterwards.
+//! A trace on disk, while it is written and afterwards.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
@@ -158,7 +158,7 @@ fn stacks_and_counters_in_a_line() {
     assert!(text.ends_with(section), "{text}");
 }
 
-/// Writes pauses in a tree of `frames` stacks, each met when first needed.
+/// Writes pauses in a tree of `frames` stacks, each written when first needed.
 fn write_stacks(trace: &mut TraceFile, frames: u32) {
     for id in 1..=frames {
         let parent = Some(id / 2).filter(|parent| *parent > 0);
@@ -226,7 +226,7 @@ fn python_reads_whole_stacks() {
     }
 }
 
-/// What the reader finds: frames, pauses in one that came before, whether the file is cut.
+/// What the reader finds: frames, pauses with a frame seen before, whether the file is cut off.
 fn stacks_read(path: &Path) -> (usize, usize, bool) {
     let mut reader = TraceReader::open(path).unwrap();
     let mut frames = std::collections::HashSet::new();

@@ -1,4 +1,4 @@
-//! Any bytes as the records that the live view takes: figures at every moment, no panic, no endless work.
+//! Arbitrary bytes as records of the live view: figures at any time, no panic, no endless loop.
 
 #![no_main]
 
@@ -13,7 +13,8 @@ use gctrace_event::read::TraceReader;
 use libfuzzer_sys::fuzz_target;
 use std::io::Cursor;
 
-/// When the records have a time, figures are asked for then; and at the ends of time.
+/// For records with a timestamp, figures are taken at that time, and at the smallest and largest
+/// time.
 fn timestamps(record: &Record) -> [u64; 3] {
     let at_ns = match record {
         Record::Pause(pause) => pause.end_ns,

@@ -1,5 +1,5 @@
-//! Any bytes as a trace, beside one of gctrace's: no panic, an end, and the same result whatever the
-//! buffer's size.
+//! Arbitrary bytes as a trace, next to one of gctrace's: no panic, termination, and the same result
+//! for every buffer size.
 
 #![no_main]
 
@@ -50,7 +50,7 @@ fn analyze(bytes: &[u8], buffer: usize) -> (String, Option<String>) {
     let error = error.map(|error| {
         let shown = error.split(", found").next().unwrap_or_default();
         shown
-            .split("it begins with")
+            .split("it starts with")
             .next()
             .unwrap_or_default()
             .to_owned()

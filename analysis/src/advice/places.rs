@@ -48,10 +48,10 @@ pub(crate) fn explicit(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 
-/// The line that triggers most automatic full collections, where one stands out.
+/// The line that triggers the most time of automatic full collections, if one stands out.
 pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     let line = report.lines.as_ref().and_then(|l| l.automatic_full.first());
-    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
         format!(
             " {} of the time of these collections was triggered by {}.",
             percent(share),
@@ -60,23 +60,23 @@ pub(crate) fn automatic_full(report: &Report, all: PauseTotal) -> String {
     })
 }
 
-/// The line that triggers most automatic collections, where one stands out.
+/// The line that triggers the most time of automatic partial collections, if one stands out.
 pub(crate) fn automatic_partial(report: &Report, all: PauseTotal) -> String {
     let line = report
         .lines
         .as_ref()
         .and_then(|lines| lines.automatic_partial.first());
-    stands_out(line, all).map_or_else(String::new, |(line, share)| {
+    dominant_line(line, all).map_or_else(String::new, |(line, share)| {
         format!(
-            " {} of the time of these collections was triggered by {}: fewer container objects \
-             made there are fewer collections.",
+            " {} of the time of these collections was triggered by {}: allocating fewer \
+             containers there means fewer collections.",
             percent(share),
             place(&line.location)
         )
     })
 }
 
-fn stands_out(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
+fn dominant_line(line: Option<&LineTotal>, all: PauseTotal) -> Option<(&LineTotal, f64)> {
     let line = line?;
     let share = ratio(line.pauses.time_ns, all.time_ns).filter(|share| *share >= MOST)?;
     Some((line, share.min(1.0)))

@@ -1,4 +1,4 @@
-//! What each advice saves where the replay tells, instead of the pause time as an upper bound.
+//! The saving of each advice by replay, instead of the pause time as an upper bound.
 
 use super::texts;
 use crate::gpu_cost::GpuCost;
@@ -9,7 +9,8 @@ use crate::units::count;
 use crate::units::duration;
 use crate::units::percent;
 
-/// What saves less than this part of the run is no advice: repeated runs do not show it.
+/// Changes that save less than this part of the run are not advised: repeated runs would not show
+/// it.
 const REPORTED_FRACTION: u64 = 1_000;
 
 /// Replaces bounds by predictions, leaves out what saves nothing, and puts what saves most first.
@@ -28,7 +29,7 @@ pub(super) fn refine(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> Vec<
     list
 }
 
-/// The middle of what it saves, in half nanoseconds.
+/// Twice the midpoint of the saving, in ns.
 fn expected_ns(advice: &Advice) -> i128 {
     let max_ns = i128::from(advice.saves_at_most_ns.unwrap_or(0));
     max_ns + advice.saves_at_least_ns.map_or(0, i128::from)
@@ -39,7 +40,7 @@ fn what_if<'a>(report: &'a Report, advice: &str) -> Option<&'a WhatIf> {
     let ids: &[&str] = match advice {
         "freeze" => &["freeze"],
         "raise-threshold" => &["thresholds"],
-        // Without a full collection in the recording nothing tells how long a planned one takes.
+        // Without a full collection in the recording, the length of a planned one is unknown.
         "planned" => &["planned", "disable"],
         "explicit-calls" => &["explicit"],
         _ => return None,
@@ -59,7 +60,7 @@ fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
     let mut why = advice.why;
     if let Some(step) = what.step {
         why += &format!(
-            " By replay a step takes {} to {} instead of {}.",
+            " By replay, a step would take {} to {} instead of {}.",
             duration(step.at_least_ns),
             duration(step.at_most_ns),
             duration(step.measured_ns)
@@ -74,7 +75,7 @@ fn refined(advice: Advice, what: &WhatIf, cost: &GpuCost) -> Option<Advice> {
     })
 }
 
-/// Causes that no replay is asked about: not more than all pauses cost.
+/// Limits causes without a prediction to the cost of all pauses.
 fn bounded(advice: Advice, cost: &GpuCost) -> Advice {
     let saves = advice.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns));
     Advice {
@@ -83,7 +84,7 @@ fn bounded(advice: Advice, cost: &GpuCost) -> Advice {
     }
 }
 
-/// What a planned collection looks like in the program, at the interval that was chosen where steps are known.
+/// Adds the chosen interval of planned collections to code and reason, if steps are known.
 pub(super) fn plan(advice: Advice, report: &Report) -> Advice {
     let planned = report.what_if.iter().find(|own| own.id == "planned");
     let Some((every, what)) = planned.and_then(|own| Some((own.every_steps?, own))) else {
@@ -103,7 +104,7 @@ pub(super) fn plan(advice: Advice, report: &Report) -> Advice {
     }
 }
 
-/// Why to leave the collector alone, where the replay tells.
+/// Why to leave the collector alone, according to the replay.
 pub(super) fn leave(advice: Advice, cost: &GpuCost) -> Advice {
     Advice {
         why: format!(

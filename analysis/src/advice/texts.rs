@@ -36,8 +36,8 @@ fn advice(id: &str, action: &str, why: String) -> Advice {
 
 pub(crate) fn no_collection(report: &Report) -> Advice {
     let why = match report.totals.processes_without_pauses {
-        0 => "No Python process ran the collector while it was recorded. Either the program makes \
-              few objects that can be part of cycles, or no Python was found in it."
+        0 => "No Python process ran the collector while it was recorded. Either the program \
+              allocates few containers, or no Python interpreter was found in it."
             .to_owned(),
         quiet => format!(
             "{} recorded, and the collector never ran in {}.",
@@ -50,16 +50,16 @@ pub(crate) fn no_collection(report: &Report) -> Advice {
     advice
 }
 
-/// Two ways to get collections beside the profiler's trace. `record_python_gc_info` is an argument of
-/// `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only with
-/// `with_stack=True` (pytorch pull request 161209).
+/// Two ways to get collections alongside the profiler's trace. `record_python_gc_info` is an
+/// argument of `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only
+/// with `with_stack=True` (pytorch pull request 161209).
 pub(crate) fn record_collections() -> Advice {
     let mut advice = advice(
         "record-collections",
-        "Record the collections as well, then analyze both together.",
-        "Without them nothing can be said about what they cost. gctrace records them beside the \
-         profiler, in the same run. PyTorch 2.9 and later can also write them into the profiler's own \
-         trace, at the price of Python stacks."
+        "Also record the collections, and analyze both traces together.",
+        "Without them, their cost is unknown. gctrace can record them alongside the profiler, in \
+         the same run. PyTorch 2.9 and later can also write them to the profiler's own trace, \
+         which requires recording Python stacks."
             .to_owned(),
     );
     advice.code = Some(
@@ -80,20 +80,20 @@ pub(crate) fn leave(report: &Report) -> Advice {
         "leave",
         "Leave the garbage collector as it is and look elsewhere.",
         format!(
-            "Without any collection the program would be faster by {} at most.",
+            "Without any collection the program would be at most {} faster.",
             percent(share)
         ),
     )
 }
 
-/// For pauses that cost something together and of which no change saves enough.
+/// For pauses with a cost, if no change saves enough of it.
 pub(crate) fn hidden(cost: &GpuCost) -> Advice {
     advice(
         "leave",
         "Leave the garbage collector as it is: no change of its settings saves much.",
         format!(
-            "By replay its pauses made the run {} longer ({}), but none of the changes that were \
-             tried takes a thousandth of the run away.",
+            "By replay, its pauses made the run {} longer ({}), but no change that was tried \
+             saves 0.1 % of the run.",
             duration(cost.cost_ns),
             percent(cost.ratio())
         ),
@@ -103,10 +103,10 @@ pub(crate) fn hidden(cost: &GpuCost) -> Advice {
 pub(crate) fn shutdown(facts: &AdviceInputs) -> Advice {
     advice(
         "shutdown",
-        "Do not count the collections at the interpreter's end against the training.",
+        "Ignore the collections at interpreter shutdown.",
         format!(
-            "{} of the pause time ({} in {}) came when the interpreter was ending. They do not \
-             slow the work itself; in a longer run their share shrinks.",
+            "{} of the pause time ({} in {}) was at interpreter shutdown. It does not slow the \
+             work itself; in a longer run its share shrinks.",
             percent(facts.share(facts.shutdown)),
             duration(facts.shutdown.time_ns),
             counted(facts.shutdown.count, "collection"),
@@ -130,7 +130,7 @@ pub(crate) fn explicit_calls(report: &Report, facts: &AdviceInputs) -> Advice {
             counted(facts.manual.count, "explicit call"),
             duration(facts.manual.time_ns),
             percent(facts.share(facts.manual)),
-            for_nothing(calls.pauses.freed_nothing),
+            freed_nothing_clause(calls.pauses.freed_nothing),
             callers.as_deref().unwrap_or(" Libraries call it too."),
         ),
     );
@@ -141,16 +141,16 @@ pub(crate) fn explicit_calls(report: &Report, facts: &AdviceInputs) -> Advice {
             .to_owned()
     });
     advice.risk = Some(
-        "A call before a phase that needs much memory may be there on purpose; calls before \
-         torch.cuda.empty_cache() free GPU memory only if cycles hold tensors."
+        "A call before a phase that needs a lot of memory may be intentional; calls before \
+         torch.cuda.empty_cache() free GPU memory only if tensors are in cycles."
             .to_owned(),
     );
     advice.saves_at_most_ns = Some(facts.manual.time_ns);
     advice
 }
 
-/// How many of some collections found no garbage, as the end of a sentence.
-fn for_nothing(nothing: PauseTotal) -> String {
+/// A clause with the number and time of collections that freed nothing, to end a sentence.
+fn freed_nothing_clause(nothing: PauseTotal) -> String {
     match nothing.count {
         0 => String::new(),
         some => format!(
@@ -164,12 +164,12 @@ fn for_nothing(nothing: PauseTotal) -> String {
 pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs) -> Advice {
     let nothing = report.freed_nothing.automatic_full;
     let mut why = format!(
-        "{} took {} ({} of the pause time){}. Each looks at every object that is alive: model, \
-         optimizer, imported modules. Frozen objects are not looked at any more.",
+        "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
+         imported modules. Frozen objects are no longer traversed.",
         counted(facts.automatic_full.count, "automatic full collection"),
         duration(facts.automatic_full.time_ns),
         percent(facts.share(facts.automatic_full)),
-        for_nothing(nothing),
+        freed_nothing_clause(nothing),
     );
     why += &places::automatic_full(report, facts.automatic_full);
     if let Some(growth) = &most.growth
@@ -183,7 +183,7 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs
         if still_growing(growth) {
             why += &format!(
                 " But its heap still grew in the second half of the run, from {} to {} objects: \
-                 what is made after the freeze is looked at as before.",
+                 objects allocated after the freeze are traversed as before.",
                 count(growth.at(0.5).objects),
                 count(growth.last.objects)
             );
@@ -191,7 +191,7 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs
     }
     let mut advice = advice(
         "freeze",
-        "Call gc.freeze() once, after everything is set up and before the loop.",
+        "Call gc.freeze() once, after setup and before the loop.",
         why,
     );
     advice.code = Some(
@@ -202,8 +202,8 @@ pub(crate) fn freeze(report: &Report, most: &ProcessReport, facts: &AdviceInputs
             .to_owned(),
     );
     advice.risk = Some(format!(
-        "Frozen objects that become garbage in a cycle are never freed (gc.unfreeze() takes it \
-         back). {}",
+        "Frozen objects that become garbage in a cycle are never freed (gc.unfreeze() undoes it). \
+         {}",
         full_collection_rule(most)
     ));
     advice.saves_at_most_ns = Some(facts.automatic_full.time_ns);
@@ -218,17 +218,18 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
     match collector.map(|interpreter| interpreter.collector.as_str()) {
         Some("incremental") => {
             "This interpreter collects the old generation in increments, so its automatic \
-             collections never go through the whole heap at once."
+             collections never traverse the whole heap at once."
         }
         Some("free-threaded") => {
-            "This free-threaded interpreter collects the whole heap each time; it starts when new \
-             objects exceed threshold 0 and a quarter of the heap that survived the last time."
+            "This free-threaded interpreter collects the whole heap each time; a collection \
+             starts when new objects exceed threshold 0 and a quarter of those that survived the \
+             last one."
         }
         _ => {
-            "CPython starts a full collection when threshold 2 is passed and the objects that are \
-             new since the last one exceed a quarter of those that survived it; frozen objects no \
-             longer count among these, so full collections may come more often, each much \
-             shorter. By the same rule a higher threshold 2 alone changes little in a large heap."
+            "CPython starts a full collection when threshold 2 is exceeded and the objects added \
+             since the last one exceed a quarter of those that survived it; frozen objects do not \
+             count as survivors, so full collections may be more frequent, each much shorter. By \
+             the same rule, raising threshold 2 alone changes little in a large heap."
         }
     }
 }
@@ -246,11 +247,11 @@ pub(crate) fn raise_threshold(
     let freed_nothing = youngest.map_or(0, |group| group.pauses.freed_nothing.count);
     let mut advice = advice(
         "raise-threshold",
-        "Raise the first threshold, so that collections are rarer.",
+        "Raise the first threshold to make collections less frequent.",
         format!(
             "{} of younger generations took {} ({} of the pause time); {} of generation 0 freed \
-             nothing. In process {} the youngest was collected {} times per second; its \
-             thresholds are {}.",
+             nothing. In process {} generation 0 was collected {} times per second; its thresholds \
+             are {}.",
             counted(facts.automatic_partial.count, "automatic collection"),
             duration(facts.automatic_partial.time_ns),
             percent(facts.share(facts.automatic_partial)),
@@ -267,8 +268,8 @@ pub(crate) fn raise_threshold(
         "import gc\ngc.set_threshold({raised}, {middle}, {old})"
     ));
     advice.risk = Some(
-        "Garbage in cycles stays ten times longer before it is freed; each collection of the \
-         youngest generation looks at up to ten times as many objects."
+        "Cyclic garbage lives up to ten times longer before it is freed; each collection of \
+         generation 0 traverses up to ten times as many objects."
             .to_owned(),
     );
     advice.saves_at_most_ns = Some(facts.rarer_saves_ns());
@@ -278,11 +279,11 @@ pub(crate) fn raise_threshold(
 pub(crate) fn planned(most: &ProcessReport, facts: &AdviceInputs) -> Advice {
     let mut advice = advice(
         "planned",
-        "Turn automatic collection off and collect between steps, where you choose.",
+        "Disable automatic collection and call gc.collect() between steps.",
         format!(
-            "Automatic collections took {} ({} of the pause time) at moments that nobody chose. \
-             In a distributed job they hit each rank at another step, and the others wait; \
-             planned ones hit all ranks at the same step.",
+            "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
+             distributed job different ranks are hit at different steps and stall the others; \
+             planned collections hit all ranks at the same step.",
             duration(facts.automatic().time_ns),
             percent(facts.share(facts.automatic())),
         ),
@@ -298,17 +299,17 @@ pub(crate) fn planned(most: &ProcessReport, facts: &AdviceInputs) -> Advice {
     );
     advice.risk = Some(match most.freed_per_s {
         Some(freed) if freed >= 0.5 => format!(
-            "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
-             collections freed {} objects per second, so a million gather in {}. Tensors held \
-             by cycles keep their GPU memory as long. Choose the interval by that.",
+            "Memory grows by the garbage of up to 1000 steps: in process {} automatic collections \
+             freed {} objects per second, so a million accumulate in {}. Tensors in cycles keep \
+             their GPU memory until then. Choose the interval accordingly.",
             most.pid,
             count(freed as u64),
             duration((1e15 / freed) as u64)
         ),
         _ => format!(
             "Memory grows by the garbage of up to 1000 steps. In process {} automatic collections \
-             freed next to nothing in this recording, so that is little, if other phases \
-             (validation, checkpoints) behave alike.",
+             freed almost nothing in this recording, so this is little if other phases \
+             (validation, checkpoints) behave the same.",
             most.pid
         ),
     });
@@ -319,16 +320,16 @@ pub(crate) fn planned(most: &ProcessReport, facts: &AdviceInputs) -> Advice {
 pub(crate) fn preempted(cpu: &CpuTime) -> Advice {
     let mut advice = advice(
         "preempted",
-        "Give the processes more processor time.",
+        "Give the processes more CPU time.",
         format!(
-            "During {} of the pause time the collecting thread was not on a processor (measured \
-             over {}): others ran in its place, or memory had to be paged in.",
+            "For {} of the pause time the collecting thread was off CPU (measured over {}): it \
+             was preempted, or memory was being paged in.",
             percent(cpu.off_cpu_ratio),
             counted(cpu.pauses, "pause"),
         ),
     );
     advice.code = Some(
-        "nproc; uptime   # is the load above the number of processors?\n\
+        "nproc; uptime   # is the load above the number of CPUs?\n\
          OMP_NUM_THREADS=4 python train.py   # and fewer DataLoader workers"
             .to_owned(),
     );
@@ -347,13 +348,14 @@ pub(crate) fn swapped_out(
     let faults = faults.map(|counter| counter.inside).sum();
     let mut advice = advice(
         "swapped-out",
-        "Give the machine more memory, or the program less: the heap is swapped out.",
+        "Add memory, or make the program use less: its heap is swapped out.",
         format!(
-            "{} of {} waited for a disk, {} together, and took {} of the pause time. A collection \
-             looks at every object, so it brings back all that the system had put aside.",
+            "{} of {} waited for a disk ({}) and took {} of the pause time. A collection \
+             traverses every object of its generations, so it pages in all of them that were \
+             swapped out.",
             count(pauses.count),
             counted(report.totals.pauses.count, "pause"),
-            counted(faults, "time"),
+            counted(faults, "major page fault"),
             percent(facts.share(pauses)),
         ),
     );
@@ -362,11 +364,8 @@ pub(crate) fn swapped_out(
          swapon --show"
             .to_owned(),
     );
-    advice.risk = Some(
-        "At the start of a program such waits are files being read for the first time, not \
-         swapping."
-            .to_owned(),
-    );
+    advice.risk =
+        Some("At program start such waits are first reads of files, not swapping.".to_owned());
     advice.saves_at_most_ns = Some(pauses.time_ns);
     advice
 }
@@ -384,24 +383,28 @@ pub(crate) fn unknown_reason(report: &Report, facts: &AdviceInputs) -> Advice {
         let mut advice = advice(
             "record-reasons",
             "Record with gctrace to see why these collections ran.",
-            format!("The reason of {what} is not in the trace, so no remedy can be named."),
+            format!(
+                "The trace does not contain the reason for {what}, so no change can be \
+                     recommended."
+            ),
         );
         advice.code = Some("sudo gctrace -- python train.py".to_owned());
         return advice;
     }
     let mut advice = advice(
         "record-reasons",
-        "Find out whether the program asks for these collections itself.",
+        "Find out whether the program requests these collections itself.",
         format!(
-            "{what} ({} of the pause time) came from within, which does not tell why. As root gctrace sees it. \
-             Without, look for calls: a collection that nobody asks for is automatic, and then gc.freeze() after \
-             the set-up makes those of generation 2 shorter.",
+            "The reason for {what} ({} of the pause time) is unknown: CPython does not report it \
+             in-process. As root, gctrace records it. Otherwise look for calls: without any, the \
+             collections are automatic, and gc.freeze() after setup makes those of generation 2 \
+             shorter.",
             percent(facts.share(facts.unknown))
         ),
     );
     advice.code = Some(
         "sudo gctrace -- python train.py\n\
-         # or without root: does anything ask for collections?\n\
+         # or without root: does anything call gc.collect()?\n\
          grep -rn --include='*.py' 'gc.collect' ."
             .to_owned(),
     );
@@ -411,7 +414,7 @@ pub(crate) fn unknown_reason(report: &Report, facts: &AdviceInputs) -> Advice {
 pub(crate) fn uncollectable(report: &Report) -> Advice {
     let mut advice = advice(
         "uncollectable",
-        "Look at gc.garbage: some cycles cannot be freed.",
+        "Inspect gc.garbage: some cycles cannot be freed.",
         format!(
             "{} found that CPython could not free; they stay in memory.",
             counted(report.totals.pauses.uncollectable, "object")

@@ -1,15 +1,15 @@
-//! Collections of the PyTorch profiler's traces, until it is known whether a trace of gctrace's, which may
-//! come later, has them too.
+//! Collections of the PyTorch profiler's traces, kept until it is known whether a gctrace trace,
+//! which may follow, contains them too.
 //!
-//! Owns which collections wait, and that each counts once in the end.
+//! Owns which collections are deferred, and that each counts once in the end.
 
 use super::Analysis;
 use crate::gpu;
 use gctrace_event::Pause;
 use std::collections::HashMap;
 
-/// Collections that wait at most, of one trace: 25 MB of them. The profiler's traces are of seconds; in
-/// others so many are not gctrace's as well.
+/// Largest number of deferred collections of one trace: 25 MB. The profiler's traces cover seconds;
+/// other traces with more are not gctrace's as well.
 const MOST: usize = 100_000;
 
 /// Collections of one trace.
@@ -42,7 +42,7 @@ impl Analysis {
     pub(super) fn defer(&mut self, process: usize, pause: Pause) -> Option<Pause> {
         let trace = self.traces.last_mut()?;
         let deferred = &mut self.current.deferred.pauses;
-        // The profiler's have no stack, and stacks are looked up when their trace ends.
+        // The profiler's collections have no stack, and stacks are looked up when their trace ends.
         if trace.header.is_some() || pause.stack.is_some() || deferred.len() >= MOST {
             return Some(pause);
         }

@@ -1,6 +1,6 @@
-//! What a trace says of itself: whose it is, which rank, and what its clock is.
+//! Metadata of a trace: its process, its rank and its clock.
 //!
-//! Owns the difference between times of a trace and times since 1970.
+//! Owns the difference between timestamps of a trace and Unix time.
 
 use super::Analysis;
 use super::CurrentTrace;
@@ -13,10 +13,10 @@ use gctrace_event::read::TraceProperty;
 /// years. The PyTorch profiler wrote such times before torch 2.4.
 const UNIX_TIMES_NS: u64 = 1_000_000_000_000_000_000;
 
-/// What the PyTorch profiler says of its traces.
+/// Metadata of a trace of the PyTorch profiler.
 #[derive(Debug, Default)]
 pub(crate) struct ProfilerMetadata {
-    /// Its times begin here, nanoseconds since 1970.
+    /// Unix time, in ns, from which its timestamps count.
     base_unix_ns: Option<u64>,
     trace_id: Option<String>,
     pub(crate) host: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct ProfilerMetadata {
 }
 
 impl Analysis {
-    /// What its processes and its first line say of the trace that ends.
+    /// Completes the metadata from the processes and the header of the trace that ends.
     pub(super) fn about(&self, index: usize, current: &CurrentTrace) -> TimelineContext {
         let described = || {
             let mine = self.processes.iter().rev();
@@ -49,7 +49,7 @@ impl Analysis {
 }
 
 impl Analysis {
-    /// Says so if the trace that ends is one that came before, by the name that the profiler gave it.
+    /// Adds a note if the trace that ends was given before, judged by the profiler's id of it.
     pub(super) fn note_repetition(&mut self, index: usize) {
         let Some((before, rest)) = self.traces.split_at_mut_checked(index) else {
             return;
@@ -65,7 +65,7 @@ impl Analysis {
                 pid: None,
                 at_ns: trace.started_ns(),
                 message: format!(
-                    "it is the same trace as {}: everything in it counts twice",
+                    "it is the same trace as {}: its events are counted twice",
                     same.file
                 ),
             });
@@ -96,7 +96,7 @@ impl TraceState {
         }
     }
 
-    /// Its beginning since 1970, where it is known.
+    /// Its start as Unix time in ns; `None` if unknown.
     pub(crate) fn started_unix_ns(&self) -> Option<u64> {
         let offset_ns = self.unix_offset_ns()?;
         self.started_ns().checked_add_signed(offset_ns)
@@ -115,7 +115,7 @@ impl ProfilerMetadata {
     }
 }
 
-/// `to` less `from`, unless it is absurd.
+/// `to` minus `from`; `None` if out of range.
 fn difference(to: u64, from: u64) -> Option<i64> {
     i64::try_from(i128::from(to) - i128::from(from)).ok()
 }

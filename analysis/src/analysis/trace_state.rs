@@ -1,4 +1,4 @@
-//! What is kept of one trace as a whole.
+//! The state of one trace as a whole.
 
 use super::profiler_metadata::ProfilerMetadata;
 use super::unlisted::UnlistedSums;
@@ -11,12 +11,12 @@ use gctrace_event::TraceEnd;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::TraceCompletion;
 
-/// One trace.
+/// The state of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct TraceState {
     pub(crate) file: String,
     pub(crate) header: Option<TraceHeader>,
-    /// What a trace without header says of itself.
+    /// Metadata of a trace without gctrace's header.
     pub(crate) profiler: ProfilerMetadata,
     pub(crate) end: Option<TraceEnd>,
     /// First and last time of anything.
@@ -31,13 +31,13 @@ pub(crate) struct TraceState {
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: TraceCompletion,
     pub(crate) cuda: CudaSums,
-    /// It holds operations with the GPU's times.
+    /// Whether it contains operations with GPU times.
     pub(super) gpu_work: bool,
-    /// It holds collections that are not counted yet.
+    /// Whether it contains collections that are not counted yet.
     pub(super) deferred: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
-    /// Number of processes known before it.
+    /// Number of processes of the traces before it.
     pub(super) first_process: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Processes beyond the first ten thousand of a trace: only what all of them add up to.
+//! Sums over the processes beyond the first ten thousand of a trace.
 //!
-//! Owns the bound on memory: a process that is listed takes some 5 KB, one that is not a hundred bytes.
+//! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
 use super::Analysis;
 use crate::process::ENOUGH_PAUSES;
@@ -20,10 +20,10 @@ use std::collections::HashMap;
 /// Processes of one trace that are listed, in order of appearance: far more than anybody reads.
 const LISTED: usize = 10_000;
 
-/// Name of all others together where stacks are exported.
+/// Name of all unlisted processes together in exported stacks.
 const NAME: &str = "processes that are not listed";
 
-/// What is known of a process that is not listed.
+/// The state of a process that is not listed.
 #[derive(Debug, Clone, Copy, Default)]
 struct UnlistedProcess {
     since_ns: Option<u64>,
@@ -31,7 +31,7 @@ struct UnlistedProcess {
     pauses: u64,
     first_ns: u64,
     last_ns: u64,
-    /// Time in pauses, each time once as long as they come in order.
+    /// Time in pauses, in ns; overlaps count once if pauses come in order.
     paused_ns: u64,
     attached: bool,
     free_threaded: bool,
@@ -42,21 +42,21 @@ struct UnlistedProcess {
 /// Sums over the processes of a trace that are not listed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct UnlistedSums {
-    /// Those with pauses.
+    /// Number of processes with pauses.
     pub(crate) collecting: u64,
     pub(crate) without_python: u64,
     pub(crate) without_pauses: u64,
     pub(crate) attached: u64,
     pub(crate) observed_ns: u64,
     pub(crate) paused_ns: u64,
-    /// Of those that were observed for some time.
+    /// Pause time of the processes with observed time, in ns.
     pub(crate) paused_of_observed_ns: u64,
     pub(crate) worst_ratio: Option<f64>,
-    /// Begin or end of some are unknown.
+    /// Whether the start or end of some is unknown.
     pub(crate) inferred: bool,
     /// Some are of free-threaded builds.
     pub(crate) free_threaded: bool,
-    /// Those that call `gc.collect()`.
+    /// Number of processes that call `gc.collect()`.
     pub(crate) callers: u64,
     pub(crate) callers_observed_ns: u64,
 }
@@ -65,7 +65,7 @@ pub(crate) struct UnlistedSums {
 #[derive(Debug, Default)]
 pub(super) struct UnlistedProcesses {
     processes: HashMap<u32, UnlistedProcess>,
-    /// Those whose process ids came again.
+    /// Sums over processes whose id was reused.
     sums: UnlistedSums,
     /// Their stacks and counters.
     together: Option<Box<ProcessState>>,
@@ -86,7 +86,7 @@ impl Analysis {
         self.count(trace, None, pause, full);
     }
 
-    /// Takes what it can use of a record about such a process; gives back what is about no process.
+    /// Uses a record about such a process; returns records that concern no process.
     pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
         let trace = self.traces.len().saturating_sub(1);
         let pid = match &record {
@@ -170,7 +170,7 @@ impl UnlistedProcesses {
         sums
     }
 
-    /// What they have in common, with their stacks looked up.
+    /// Their pauses with the stacks looked up; empties them.
     pub(super) fn take_together(
         &mut self,
         frames: &TraceFrames,
@@ -210,9 +210,9 @@ impl UnlistedSums {
         let observed_ns = match (process.since_ns, end_ns) {
             (None, _) if process.pauses < ENOUGH_PAUSES => 0,
             (since, end) => {
-                let begin = since.map_or(process.first_ns, |since| since.min(process.first_ns));
+                let start = since.map_or(process.first_ns, |since| since.min(process.first_ns));
                 let end = end.map_or(process.last_ns, |end| end.max(process.last_ns));
-                end.saturating_sub(begin)
+                end.saturating_sub(start)
             }
         };
         self.collecting += 1;

@@ -1,12 +1,12 @@
-//! What pauses cost the GPU at least and at most, where only calls on the host were recorded.
+//! Lower and upper bounds of what pauses cost the GPU, if only calls on the CPU were recorded.
 //!
-//! Owns the rules from calls to bounds; the report's sums are `bounds/report.rs`. Probes see when
-//! work was put into streams and how long synchronizing calls waited, never when the GPU worked.
-//! Where operations have the GPU's own times the replay says more, and nothing here is used.
+//! Owns the rules from calls to bounds; the report's sums are in `bounds/report.rs`. Probes record
+//! when work was enqueued and how long synchronizing calls waited, never when the GPU worked. With
+//! GPU times the replay is more precise, and nothing here is used.
 //!
-//! A bound is the time by which the GPU's work came later because of the pause. That it is at least
-//! the time for which the GPU stood empty assumes that the thread would have gone on at once: a
-//! wait for data or for another process that the pause only covered up is not seen.
+//! A bound is the delay of GPU work caused by the pause. That it is at least the time for which the
+//! GPU was idle assumes that the thread would have continued at once: a wait for data or for
+//! another process that the pause hid is not detected.
 
 mod activity;
 pub(crate) mod report;
@@ -17,28 +17,29 @@ use super::timeline::Timeline;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 
-/// A synchronizing call that returned sooner found nothing to wait for. The call itself takes a few
-/// microseconds, and so does a launch before its kernel runs (5 - 10 us on current systems).
+/// A shorter synchronizing call did not wait. The call itself takes a few microseconds, and so does
+/// a launch before its kernel runs (5 - 10 us on current systems).
 pub const AT_ONCE_NS: u64 = 20_000;
 
-/// What the trace says about itself.
+/// What the trace as a whole contains.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundsContext {
     /// Events were lost, so a launch that is not in the trace may have been made.
     pub events_lost: bool,
     /// The process was recorded from its start on.
     pub from_start: bool,
-    /// It used more than one device: then a call that waits for one says nothing about the others.
+    /// It used more than one device: a call that waits for one then proves nothing about the
+    /// others.
     pub several_devices: bool,
 }
 
 /// Why a pause has the bounds it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BoundsRule {
-    /// All streams were empty when it began, and nothing was put into them until it ended.
+    /// All streams were empty when it started, and nothing was enqueued until it ended.
     GpuWasEmpty,
-    /// The next synchronizing call, before which nothing more was launched, still had to wait, or the
-    /// launching thread waited for the GPU until the pause was over.
+    /// The next synchronizing call, with no launch before it, still waited, or the launching thread
+    /// waited for the GPU until the pause was over.
     GpuStayedBusy,
     /// The next synchronizing call, before which nothing more was launched, returned at once.
     GpuFoundEmpty,
@@ -46,12 +47,12 @@ pub enum BoundsRule {
     NoGpuWork,
     /// It was on a thread that launches nothing; the one that does may have been blocked.
     OtherThread,
-    /// None of these.
+    /// None of the other rules.
     NotKnown,
 }
 
 impl BoundsRule {
-    /// All rules.
+    /// All rules, in the order of the report.
     pub const ALL: [Self; 6] = [
         Self::GpuWasEmpty,
         Self::GpuStayedBusy,
@@ -70,7 +71,7 @@ impl BoundsRule {
             Self::GpuFoundEmpty => "gpu-found-empty",
             Self::NoGpuWork => "no-gpu-work",
             Self::OtherThread => "other-thread",
-            Self::NotKnown => "not-known",
+            Self::NotKnown => "unknown",
         }
     }
 }
@@ -82,16 +83,16 @@ pub struct PauseBounds {
     pub pause: usize,
     /// Length of the pause; of one that overlaps another, the part after it.
     pub length_ns: u64,
-    /// At least so much.
+    /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,
-    /// At most so much; never above `length_ns`.
+    /// Upper bound of the delay, in ns; at most `length_ns`.
     pub at_most_ns: u64,
-    /// Why.
+    /// The rule that applies.
     pub rule: BoundsRule,
 }
 
-/// The bounds of each pause, in the timeline's order. `None` where nothing can be stated: there are
-/// operations with the GPU's times, which tell more, or no call that puts work into a stream.
+/// The bounds of each pause, in the timeline's order. `None` if there are none: there are
+/// operations with GPU times, which are more precise, or no call enqueues work.
 #[must_use]
 pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<PauseBounds>> {
     let activity = CallActivity::of(timeline);
@@ -138,7 +139,7 @@ struct BoundsEvaluator<'a> {
 }
 
 impl BoundsEvaluator<'_> {
-    /// Rule, at least, at most.
+    /// The rule, the lower bound and the upper bound.
     fn judge(&mut self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let length_ns = pause.duration_ns();
         if self.without_work(pause) {
@@ -177,8 +178,8 @@ impl BoundsEvaluator<'_> {
             || (self.complete && (nothing_before() || nothing_after()))
     }
 
-    /// The collecting thread keeps the interpreter's lock, so a launching thread stands still as soon as it needs
-    /// it: at most from the last sign of it on.
+    /// The collecting thread holds the GIL, so a launching thread is blocked as soon as it needs
+    /// it: at most since its last call.
     fn on_other_thread(&self, pause: &PauseSpan) -> (BoundsRule, u64, u64) {
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         let mut all_waited = true;
@@ -194,8 +195,8 @@ impl BoundsEvaluator<'_> {
         }
     }
 
-    /// The last time up to the pause's end at which the thread was seen running or waiting for the GPU, and whether
-    /// it waited for the GPU until the end.
+    /// The last time up to the pause's end at which the thread was seen running or waiting for the
+    /// GPU, and whether it waited for the GPU until the end.
     fn last_sign(&self, thread: u32, pause: &PauseSpan) -> (u64, bool) {
         let calls = &self.timeline.calls;
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);

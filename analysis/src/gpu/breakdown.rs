@@ -1,8 +1,8 @@
 //! Idle time by the definitions of HolisticTraceAnalysis (HTA), for comparison with it.
 //!
-//! Owns both forms: as HTA 0.5.0 prints the figures (whole microseconds, without the last profiler
-//! step), and by the same definitions in nanoseconds over everything. The definitions are those of
-//! `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
+//! Owns both forms: as HTA 0.5.0 reports the figures (whole microseconds, without the last profiler
+//! step), and by the same definitions in nanoseconds over all operations. The definitions are those
+//! of `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
 
 use super::device::DeviceTimeline;
 use super::timeline::Call;
@@ -14,17 +14,18 @@ use crate::report::TemporalBreakdown;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// A gap shorter than this, behind an operation that was launched in time, is the launching of
-/// operations back to back: `consecutive_kernel_delay` of HTA. Its documentation says 30
-/// nanoseconds, but its times are microseconds.
+/// A gap shorter than this after an operation that was launched in time is back-to-back launching:
+/// `consecutive_kernel_delay` of HTA. Its documentation says 30 nanoseconds, but its times are
+/// microseconds.
 const BACK_TO_BACK_NS: i64 = 30_000;
 
-/// An operation with times as wanted. Rounded to whole microseconds it may end before it begins.
+/// An operation with rounded or exact times. Rounded to whole microseconds it may end before it
+/// starts.
 #[derive(Clone, Copy, Debug)]
 struct TimedOp {
     start_ns: i64,
     end_ns: i64,
-    /// Begin of the call that launched it.
+    /// Start of the call that launched it; `None` if unknown.
     launched_ns: Option<i64>,
     stream: u32,
     name: u32,
@@ -41,12 +42,12 @@ impl TimedOp {
         }
     }
 
-    /// As HTA's `round_down_time_stamps` leaves it: begins rounded up, ends down.
+    /// As by HTA's `round_down_time_stamps`: starts rounded up, ends down.
     fn rounded(op: &Op, call: Option<&Call>) -> Self {
-        let (begin, length) = (microseconds(op.start_ns), microseconds(op.duration_ns()));
+        let (start, length) = (microseconds(op.start_ns), microseconds(op.duration_ns()));
         Self {
-            start_ns: whole_ns(begin.ceil()),
-            end_ns: whole_ns((begin + length).floor()),
+            start_ns: whole_ns(start.ceil()),
+            end_ns: whole_ns((start + length).floor()),
             launched_ns: call.map(|call| whole_ns(microseconds(call.start_ns).ceil())),
             stream: op.stream,
             name: op.name,
@@ -54,8 +55,8 @@ impl TimedOp {
     }
 }
 
-/// The double that a reader of the trace gets: times since 1970 in it are exact to a quarter of a
-/// microsecond only, and HTA rounds what it got.
+/// The double that a reader of the trace gets: Unix times are exact to only a quarter of a
+/// microsecond in it, and HTA rounds that.
 #[expect(
     clippy::cast_precision_loss,
     reason = "times of traces are under 2^53 microseconds; the loss of the sum is the point"
@@ -106,8 +107,8 @@ pub(crate) fn exact_idle(work: &DeviceTimeline<'_>) -> BTreeMap<u32, StreamIdle>
     idle_by_stream(&ops)
 }
 
-/// The operations that HTA looks at, with its times, by start. With two or more profiler steps it
-/// leaves out what was launched in the last one, and what names no call.
+/// The operations that HTA includes, with its times, by start. With two or more profiler steps it
+/// omits what was launched in the last one, and what has no call.
 fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     let timeline = work.timeline;
     let before_ns = last_step(timeline);
@@ -121,7 +122,7 @@ fn as_in_hta(work: &DeviceTimeline<'_>) -> Vec<TimedOp> {
     ops
 }
 
-/// Begin of the last profiler step, where there are at least two of different numbers.
+/// Start of the last profiler step, if there are at least two of different numbers.
 fn last_step(timeline: &Timeline) -> Option<u64> {
     let steps = || {
         let steps = timeline.steps.iter();
@@ -132,31 +133,31 @@ fn last_step(timeline: &Timeline) -> Option<u64> {
     steps().map(|step| step.start_ns).max()
 }
 
-/// Sum of the lengths of merged operations, and the time from the first begin to the last merged
-/// end. By HTA's rule an operation joins those before it unless it begins after all of them ended.
+/// Sum of the lengths of merged operations, and the time from the first start to the last merged
+/// end. By HTA's rule an operation joins those before it unless it starts after all of them ended.
 fn merged<'a>(ops: impl Iterator<Item = &'a TimedOp>) -> (i64, i64) {
     let (mut run, mut first, mut group) = (0i64, None, None::<(i64, i64)>);
     for op in ops {
         first = first.or(Some(op.start_ns));
         group = Some(match group {
-            Some((begin, end)) if op.start_ns <= end => (begin, end.max(op.end_ns)),
-            Some((begin, end)) => {
-                run = run.saturating_add(end.saturating_sub(begin));
+            Some((start, end)) if op.start_ns <= end => (start, end.max(op.end_ns)),
+            Some((start, end)) => {
+                run = run.saturating_add(end.saturating_sub(start));
                 (op.start_ns, op.end_ns)
             }
             None => (op.start_ns, op.end_ns),
         });
     }
     match (first, group) {
-        (Some(first), Some((begin, end))) => (
-            run.saturating_add(end.saturating_sub(begin)),
+        (Some(first), Some((start, end))) => (
+            run.saturating_add(end.saturating_sub(start)),
             end.saturating_sub(first),
         ),
         _ => (0, 0),
     }
 }
 
-/// What HTA tells by names.
+/// Classes that HTA derives from names.
 struct OpCategories<'a> {
     timeline: &'a Timeline,
     computes: HashMap<u32, bool>,

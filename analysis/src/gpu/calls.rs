@@ -1,16 +1,16 @@
-//! What a CUDA call means for a schedule, by its name.
+//! The effect of a CUDA call on a schedule, by its name.
 //!
 //! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
-//! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) do not matter.
+//! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
-/// What a call does to streams and to the thread that makes it.
+/// The effect of a call on streams and on the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CallEffect {
     /// Puts one operation into a stream: a kernel.
     Launch,
     /// Puts a graph of operations into a stream.
     GraphLaunch,
-    /// Copies or fills memory; whether it blocks depends on its operands.
+    /// Copies or sets memory; whether it blocks depends on its operands.
     Copy,
     /// Blocks until a stream is empty.
     StreamSynchronize,
@@ -28,7 +28,7 @@ pub enum CallEffect {
     Memory,
     /// A collective of NCCL.
     Collective,
-    /// Anything else.
+    /// Any other call.
     Other,
 }
 
@@ -42,20 +42,21 @@ impl CallEffect {
         let Some(name) = function else {
             return Self::Collective;
         };
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let starts_with =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         match () {
-            () if begins(&["GraphLaunch"]) => Self::GraphLaunch,
-            () if begins(&["Launch"]) => Self::Launch,
-            () if begins(&["Memcpy", "Memset"]) => Self::Copy,
-            () if begins(&["StreamSynchronize"]) => Self::StreamSynchronize,
-            () if begins(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
+            () if starts_with(&["GraphLaunch"]) => Self::GraphLaunch,
+            () if starts_with(&["Launch"]) => Self::Launch,
+            () if starts_with(&["Memcpy", "Memset"]) => Self::Copy,
+            () if starts_with(&["StreamSynchronize"]) => Self::StreamSynchronize,
+            () if starts_with(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
                 Self::DeviceSynchronize
             }
-            () if begins(&["EventSynchronize"]) => Self::EventSynchronize,
-            () if begins(&["EventRecord"]) => Self::EventRecord,
-            () if begins(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
-            () if begins(&["EventQuery", "StreamQuery"]) => Self::Query,
-            () if begins(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
+            () if starts_with(&["EventSynchronize"]) => Self::EventSynchronize,
+            () if starts_with(&["EventRecord"]) => Self::EventRecord,
+            () if starts_with(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
+            () if starts_with(&["EventQuery", "StreamQuery"]) => Self::Query,
+            () if starts_with(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
             () => Self::Other,
         }
     }

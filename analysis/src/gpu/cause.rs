@@ -1,4 +1,4 @@
-//! What pauses cost a process, as the report says it.
+//! The report's entry about what pauses cost a process.
 
 use super::replay::AttributionBudget;
 use super::replay::PauseAttribution;
@@ -120,7 +120,7 @@ fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
             .windows(2)
             .filter_map(|pair| Some((pair.first()?.1, pair.last()?.0)))
             .collect();
-        let idle_ns = idle.iter().map(|(begin, end)| end - begin).sum();
+        let idle_ns = idle.iter().map(|(start, end)| end - start).sum();
         let idle_without_ns = without.idle_ns(0, device);
         let difference = i128::from(idle_ns) - i128::from(idle_without_ns);
         DeviceCost {
@@ -136,13 +136,13 @@ fn devices(timeline: &Timeline, without: &ReplaySchedule) -> Vec<DeviceCost> {
 
 /// Disjoint intervals in order, touching ones merged.
 fn union(intervals: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    let mut intervals: Vec<(u64, u64)> = intervals.filter(|(begin, end)| begin <= end).collect();
+    let mut intervals: Vec<(u64, u64)> = intervals.filter(|(start, end)| start <= end).collect();
     intervals.sort_unstable();
     let mut merged: Vec<(u64, u64)> = Vec::with_capacity(intervals.len());
-    for (begin, end) in intervals {
+    for (start, end) in intervals {
         match merged.last_mut() {
-            Some((_, last)) if begin <= *last => *last = end.max(*last),
-            _ => merged.push((begin, end)),
+            Some((_, last)) if start <= *last => *last = end.max(*last),
+            _ => merged.push((start, end)),
         }
     }
     merged

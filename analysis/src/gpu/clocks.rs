@@ -1,8 +1,8 @@
-//! How far apart the clocks of two traces are that saw the same times.
+//! The clock offset between two traces of the same events.
 //!
-//! Owns the search for the offset: times of both traces are matched, and the median difference of
-//! the matches is the offset, their median absolute deviation the error that remains. What the times
-//! are is `merge.rs`.
+//! Owns the search for the offset: timestamps of both traces are matched; the median difference of
+//! the matches is the offset, their median absolute deviation its error. The timestamps are chosen
+//! in `merge.rs`.
 
 /// Two sorted lists of times: of the trace that is moved, and of the one it is moved to. Most of
 /// the second's are in the first too.
@@ -23,19 +23,19 @@ pub(crate) struct ClockOffset {
     pub(crate) matches: u64,
 }
 
-/// How far from the first guess an offset is looked for: the guess is from clocks that were stepped
-/// meanwhile, by NTP or by hand, if it is wrong at all.
+/// How far from the first guess the offset is searched: the guess is wrong only if a clock was
+/// stepped in between, by NTP or by hand.
 const REACH_NS: i64 = 1_000_000_000;
-/// Two probes on one function, or one collection, see it within so many nanoseconds of each other:
-/// an interrupt between them takes some microseconds, an uprobe one.
+/// Two probes on one function, or one collection, record it within this many ns of each other: an
+/// interrupt between them takes some microseconds, an uprobe one.
 pub(crate) const MATCH_NS: i64 = 50_000;
-/// Times of the fixed trace that are looked at. A false offset fits few of them.
+/// Number of timestamps of the fixed trace that are used. A false offset fits few of them.
 const KEPT: usize = 512;
-/// Differences looked at: 8 MB of them.
+/// Number of differences that are used: 8 MB.
 const DIFFERENCES: usize = 1 << 20;
 
-/// The offset at which most times coincide, near `guess_ns`. `None`: fewer than `fewest` times do,
-/// or less than half of those looked at.
+/// The offset at which most timestamps coincide, near `guess_ns`. `None`: fewer than `fewest` do,
+/// or less than half of those used.
 pub(crate) fn offset(
     series: &[TimestampPair],
     guess_ns: i64,
@@ -60,8 +60,8 @@ pub(crate) fn offset(
     })
 }
 
-/// The times of both that stand out: those after the longest gaps. Launches come in bursts, in which
-/// any offset fits; the first after a pause of the program cannot be mistaken.
+/// The distinctive timestamps of both: those after the longest gaps. Launches come in bursts, in
+/// which any offset fits; the first after a pause of the program is unambiguous.
 fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     let mut all: Vec<u64> = series.iter().flat_map(|one| gaps(&one.fixed)).collect();
     if all.len() <= KEPT {
@@ -80,7 +80,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     });
     let thin: Vec<TimestampPair> = thin.collect();
     let left: usize = thin.iter().map(|series| series.fixed.len()).sum();
-    // Of times as even as a clock's none stands out.
+    // Of timestamps as regular as a clock's, none is distinctive.
     let every = left.div_ceil(KEPT).max(1);
     let sparse = thin.into_iter().map(|series| TimestampPair {
         fixed: series.fixed.into_iter().step_by(every).collect(),
@@ -89,7 +89,7 @@ fn thinned(series: &[TimestampPair]) -> Vec<TimestampPair> {
     sparse.collect()
 }
 
-/// How long each time is after the one before; of the first 0, as nobody knows.
+/// The time since the previous timestamp, for each; 0 for the first, as it is unknown.
 fn gaps(timestamps: &[u64]) -> impl Iterator<Item = u64> {
     let before = timestamps.first().into_iter().chain(timestamps);
     timestamps
@@ -131,28 +131,28 @@ fn difference(fixed: u64, moved: u64, guess_ns: i64) -> Option<i64> {
 fn within(moved: &[u64], fixed: u64, guess_ns: i64, reach_ns: i64) -> std::ops::Range<usize> {
     let middle = i128::from(fixed) - i128::from(guess_ns);
     let (low, high) = (middle - i128::from(reach_ns), middle + i128::from(reach_ns));
-    let begin = moved.partition_point(|timestamp| i128::from(*timestamp) < low);
+    let start = moved.partition_point(|timestamp| i128::from(*timestamp) < low);
     let end = moved.partition_point(|timestamp| i128::from(*timestamp) <= high);
-    begin..end.max(begin)
+    start..end.max(start)
 }
 
-/// The middle of the fullest interval of `MATCH_NS` among sorted differences; among intervals nearly
-/// as full, as steps of a loop that are alike make them, the one nearest to 0.
+/// The middle of the fullest interval of `MATCH_NS` among sorted differences; among intervals
+/// nearly as full, as equal steps of a loop produce them, the one nearest to 0.
 fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
     let mut end = 0;
-    let counts = differences.iter().enumerate().map(|(begin, first)| {
+    let counts = differences.iter().enumerate().map(|(start, first)| {
         let last = first.saturating_add(MATCH_NS);
         while differences.get(end).is_some_and(|one| *one <= last) {
             end += 1;
         }
-        (end - begin, begin)
+        (end - start, start)
     });
     let counts: Vec<(usize, usize)> = counts.collect();
     let fullest = counts.iter().map(|(count, _)| *count).max()?;
     if fullest < fewest.max(1) {
         return None;
     }
-    let middle = |(count, begin): &(usize, usize)| differences.get(begin + count / 2).copied();
+    let middle = |(count, start): &(usize, usize)| differences.get(start + count / 2).copied();
     let full = counts
         .iter()
         .filter(|(count, _)| *count * 10 >= fullest * 9);
@@ -160,7 +160,7 @@ fn peak(differences: &[i64], fewest: usize) -> Option<i64> {
         .clone()
         .filter_map(middle)
         .min_by_key(|middle| middle.abs())?;
-    // Of the intervals there the fullest.
+    // The fullest of these intervals.
     let there = full.filter(|interval| {
         middle(interval).is_some_and(|middle| middle.abs_diff(nearest) <= MATCH_NS.unsigned_abs())
     });
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_something_else_are_none() {
+    fn unrelated_timestamps_do_not_match() {
         let moved = timestamps(1_000, 3_000_000);
         let fixed = timestamps(2_000, 700_000).split_off(1_000);
         assert_eq!(offset(&[TimestampPair { moved, fixed }], 0, 8), None);

@@ -44,7 +44,7 @@ pub struct TimelineCollector {
     syncs: Vec<GpuSync>,
 }
 
-/// An operation before its process and its call are known.
+/// An operation whose process and call are not determined yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
     start_ns: u64,
@@ -89,14 +89,14 @@ impl ProcessBuilder {
     }
 }
 
-/// What is known of a trace and of a process besides its events.
+/// Facts about a trace and a process other than their events.
 #[derive(Debug, Default, Clone)]
 pub struct TimelineContext {
     /// Index of the trace.
     pub trace: usize,
     /// Whether the trace is gctrace's own.
     pub is_ours: bool,
-    /// Rank of the whole trace, where it says one.
+    /// Rank of the whole trace; `None` if unknown.
     pub rank: Option<u32>,
     /// Ranks of its processes.
     pub ranks: HashMap<u32, u32>,
@@ -109,7 +109,7 @@ pub struct TimelineContext {
 }
 
 impl TimelineCollector {
-    /// Takes a pause.
+    /// Adds a pause.
     pub fn add_pause(&mut self, pause: &Pause) {
         let part = self.processes.entry(pause.pid).or_default();
         let thread = part.thread(pause.tid);
@@ -127,7 +127,7 @@ impl TimelineCollector {
         });
     }
 
-    /// Takes a call.
+    /// Adds a call.
     pub fn add_call(&mut self, call: &CudaCall) {
         let function = self.names.intern(&call.function);
         let part = self.processes.entry(call.pid).or_default();
@@ -148,7 +148,7 @@ impl TimelineCollector {
         });
     }
 
-    /// Takes an operation.
+    /// Adds an operation.
     pub fn add_op(&mut self, op: &GpuOp) {
         let collective = op.collective.as_deref();
         let group = collective.and_then(|collective| collective.group.as_deref());
@@ -169,12 +169,12 @@ impl TimelineCollector {
         });
     }
 
-    /// Takes what a call waited for.
+    /// Adds a wait.
     pub fn add_sync(&mut self, sync: GpuSync) {
         self.syncs.push(sync);
     }
 
-    /// Takes an annotation; `ProfilerStep#n` is a step.
+    /// Adds an annotation; `ProfilerStep#n` is a step.
     pub fn add_annotation(&mut self, annotation: &Annotation) {
         let name = self.names.intern(&annotation.name);
         let part = self.processes.entry(annotation.pid).or_default();
@@ -198,7 +198,7 @@ impl TimelineCollector {
         }
     }
 
-    /// Takes a backward pass.
+    /// Adds a backward pass.
     pub fn add_backward(&mut self, step: &BackwardStep) {
         let part = self.processes.entry(step.pid).or_default();
         part.backward.push(*step);
@@ -222,7 +222,7 @@ impl TimelineCollector {
         timelines.collect()
     }
 
-    /// Which process an operation belongs to that names none.
+    /// Finds the process of operations that do not state it.
     fn owners(&self) -> OperationOwners {
         let calling = self.processes.iter();
         let calling: Vec<_> = calling.filter(|(_, part)| !part.calls.is_empty()).collect();
@@ -253,7 +253,8 @@ impl TimelineCollector {
 
     fn ops_by_process(&mut self, owners: &OperationOwners) -> BTreeMap<u32, Vec<RawOp>> {
         let mut ops = std::mem::take(&mut self.ops);
-        // Sorted once: so duplicates stand together, and each process's operations are in order.
+        // Sorted once, so that duplicates are adjacent and the operations of each process are in
+        // order.
         ops.sort_by_key(|op| (op.start_ns, op.end_ns, op.stream, op.correlation, op.name));
         let mut by_process: BTreeMap<u32, Vec<RawOp>> = BTreeMap::new();
         if let Some(only) = owners.only
@@ -282,18 +283,19 @@ impl TimelineCollector {
     }
 }
 
-/// Which process the operations belong to that name none.
+/// The process of operations that do not state it.
 #[derive(Debug, Default)]
 struct OperationOwners {
     /// The only process that makes calls, or the only one at all.
     only: Option<u32>,
-    /// Where several make calls: correlation id, begin and process of each call, sorted. Ids are
-    /// unique within a process only, so several may have one.
+    /// If several make calls: correlation id, start and process of each call, sorted. Ids are
+    /// unique within a process only, so several may share one.
     calls: Vec<(u64, u64, u32)>,
 }
 
 impl OperationOwners {
-    /// [`NO_PROCESS`] where it cannot be reported. Of calls of one id the last before `start_ns`.
+    /// [`NO_PROCESS`] if it cannot be determined. Of calls with the same id, the last before
+    /// `start_ns`.
     fn of(&self, correlation: Option<u64>, start_ns: u64) -> u32 {
         if let Some(only) = self.only {
             return only;

@@ -1,7 +1,8 @@
 //! The operations of one process on one device, and the gaps between them.
 //!
-//! Owns what busy and idle mean: busy is the union over streams of kernels, copies and fills, idle
-//! the rest between the first start and the last end. All in nanoseconds, as the trace has them.
+//! Owns the definition of busy and idle: busy is the union over streams of kernels, memcpys and
+//! memsets, idle the rest between the first start and the last end. All in nanoseconds, as in the
+//! trace.
 
 use super::intervals::Intervals;
 use super::timeline::NONE;
@@ -19,14 +20,14 @@ pub(crate) struct DeviceTimeline<'a> {
     pub(crate) ops: Vec<&'a Op>,
 }
 
-/// An interval in which none of the device's streams did anything.
+/// An interval in which no stream of the device ran an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeviceGap<'a> {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     /// The operation that ended last.
     pub(crate) before: &'a Op,
-    /// The operation that ends the gap; of several that begin together, one whose call is known.
+    /// The operation that ends the gap; of several with the same start, one with a known call.
     pub(crate) after: &'a Op,
 }
 
@@ -56,7 +57,7 @@ impl<'a> DeviceTimeline<'a> {
         works.collect()
     }
 
-    /// Whose it is, for the report.
+    /// Device and process, for the report.
     pub(crate) fn id(&self) -> DeviceId {
         DeviceId {
             trace: self.timeline.trace,
@@ -66,7 +67,7 @@ impl<'a> DeviceTimeline<'a> {
         }
     }
 
-    /// First begin and last end.
+    /// First start and last end.
     pub(crate) fn span(&self) -> (u64, u64) {
         let first = self.ops.first().map_or(0, |op| op.start_ns);
         let last = self.ops.iter().map(|op| op.end_ns).max();

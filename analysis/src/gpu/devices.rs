@@ -10,7 +10,7 @@ use crate::report::StreamReport;
 use crate::tally::ratio;
 use std::collections::BTreeMap;
 
-/// One device's figures.
+/// The figures of one device.
 pub(crate) fn report(work: &DeviceTimeline<'_>) -> DeviceReport {
     let (first_ns, last_ns) = work.span();
     let span_ns = last_ns.saturating_sub(first_ns);

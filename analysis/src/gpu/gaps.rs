@@ -1,8 +1,8 @@
 //! The gaps of devices, and what the host did in each.
 //!
-//! Owns the classes and their order. The thread that counts is the one whose call launched the
-//! operation that ends the gap. What a thread did during a gap overlaps with it; whether the gap
-//! would have been shorter without it is for `replay`.
+//! Owns the classes and their order. The launching thread is the one whose call launched the
+//! operation that ends the gap. What it did overlaps the gap; whether the gap would have been
+//! shorter without it is for `replay`.
 
 use super::calls::CallEffect;
 use super::device::DeviceGap;
@@ -88,7 +88,7 @@ fn one_device(
     sums
 }
 
-/// A gap by its length; of equally long ones the earlier comes first.
+/// A gap ordered by length; of equally long ones the earlier comes first.
 struct RankedGap {
     gap: GapReport,
 }
@@ -154,7 +154,7 @@ fn name(timeline: &Timeline, op: &Op) -> String {
     }
 }
 
-/// What the threads of a process did.
+/// The activity of the threads of a process, by class.
 struct HostActivity {
     threads: HashMap<u32, ThreadActivity>,
     /// Pauses of all threads.
@@ -165,7 +165,7 @@ struct HostActivity {
 #[derive(Default)]
 struct ThreadActivity {
     pauses: Intervals,
-    synchronising: Intervals,
+    synchronizing: Intervals,
     memory: Intervals,
     data: Intervals,
 }
@@ -181,10 +181,10 @@ impl HostActivity {
             if !call.kind.may_block() {
                 continue;
             }
-            let [_, synchronising, memory, _] = raw.entry(call.thread).or_default();
+            let [_, synchronizing, memory, _] = raw.entry(call.thread).or_default();
             let list = match call.kind {
                 CallEffect::Copy | CallEffect::Memory => memory,
-                _ => synchronising,
+                _ => synchronizing,
             };
             list.push((call.start_ns, call.end_ns));
         }
@@ -197,10 +197,10 @@ impl HostActivity {
             }
         }
         let threads = raw.into_iter().map(|(thread, lists)| {
-            let [pauses, synchronising, memory, data] = lists.map(Intervals::of);
+            let [pauses, synchronizing, memory, data] = lists.map(Intervals::of);
             let activity = ThreadActivity {
                 pauses,
-                synchronising,
+                synchronizing,
                 memory,
                 data,
             };
@@ -217,7 +217,7 @@ impl HostActivity {
         }
     }
 
-    /// Thread ids of those that collected during a gap, the longest first.
+    /// Thread ids of the threads that collected during a gap, the longest first.
     fn collecting(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> Vec<u32> {
         let threads = self.threads.iter().filter_map(|(thread, activity)| {
             let time_ns = activity.pauses.length_within(gap.start_ns, gap.end_ns);
@@ -230,8 +230,8 @@ impl HostActivity {
         threads.into_iter().map(|(_, tid)| tid).collect()
     }
 
-    /// A gap's nanoseconds by class. Where several apply the first counts: the launch was under way,
-    /// the thread collected, waited for the GPU, copied or allocated; another thread collected; the
+    /// A gap's ns by class. If several apply, the first counts: the launch was under way; the
+    /// thread collected, waited for the GPU, copied or allocated; another thread collected; the
     /// thread waited for data; it did something else.
     fn during(&self, timeline: &Timeline, gap: &DeviceGap<'_>) -> HostTime {
         let mut time = HostTime::default();
@@ -244,7 +244,7 @@ impl HostActivity {
         time.launch_under_way_ns = take(&mut rest, &launched(call, gap));
         if let Some(thread) = self.threads.get(&call.thread) {
             time.gc_ns = take(&mut rest, &thread.pauses);
-            time.synchronising_ns = take(&mut rest, &thread.synchronising);
+            time.synchronizing_ns = take(&mut rest, &thread.synchronizing);
             time.copy_or_allocation_ns = take(&mut rest, &thread.memory);
         }
         time.gc_on_other_thread_ns = take(&mut rest, &self.pauses);
@@ -256,12 +256,12 @@ impl HostActivity {
     }
 }
 
-/// The part of a gap after the call had begun whose operation ends the gap.
+/// The part of a gap after the start of the call that launched the operation at its end.
 fn launched(call: &Call, gap: &DeviceGap<'_>) -> Intervals {
     Intervals::of([(call.start_ns.max(gap.start_ns), gap.end_ns)])
 }
 
-/// Whether an annotation of that name says that data is being loaded: torch's
+/// Whether an annotation of that name marks data loading: PyTorch's
 /// `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`, or one of the program's own, such
 /// as `## data_load ##`.
 fn loads_data(name: &str) -> bool {
@@ -281,7 +281,7 @@ impl HostTime {
         [
             &mut self.gc_ns,
             &mut self.gc_on_other_thread_ns,
-            &mut self.synchronising_ns,
+            &mut self.synchronizing_ns,
             &mut self.copy_or_allocation_ns,
             &mut self.waiting_for_data_ns,
             &mut self.launch_under_way_ns,

@@ -1,7 +1,7 @@
 //! How far the host is ahead of the devices.
 //!
-//! Owns issue latency (from the start of a launch call to the start of its operation) and run-ahead
-//! depth (operations launched and not yet begun, or not yet finished, over time).
+//! Owns launch latency (from the start of a launch call to the start of its operation) and queue
+//! depth (operations launched and not yet started, or not yet finished, over time).
 
 use super::calls::CallEffect;
 use super::device::DeviceTimeline;
@@ -59,7 +59,7 @@ struct LaunchedOps<'a> {
     left_out: u64,
 }
 
-/// Operations without a call, or that began before it, tell nothing; of a graph all but the first
+/// Operations without a call, or that started before it, are ignored; of a graph all but the first
 /// wait for each other, not for the host.
 fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
     let calls = &work.timeline.calls;
@@ -102,20 +102,20 @@ fn latency(ops: &[(&Call, &Op)]) -> LatencyReport {
     }
 }
 
-/// How many of the intervals are open at a time, between two times.
+/// The number of intervals that are open over time, between two times.
 fn depth(
     intervals: impl Iterator<Item = (u64, u64)>,
     first_ns: u64,
     last_ns: u64,
 ) -> Option<DepthReport> {
     let mut changes: Vec<(u64, i8)> = Vec::new();
-    for (begin, end) in intervals {
-        let (begin, end) = (begin.max(first_ns), end.min(last_ns));
-        if begin < end {
-            changes.extend([(begin, 1), (end, -1)]);
+    for (start, end) in intervals {
+        let (start, end) = (start.max(first_ns), end.min(last_ns));
+        if start < end {
+            changes.extend([(start, 1), (end, -1)]);
         }
     }
-    // What ends makes room before what begins at the same time.
+    // At equal times, ends before starts.
     changes.sort_unstable();
     let mut series = DepthSeries::new(first_ns, last_ns)?;
     let (mut at_ns, mut open) = (first_ns, 0u64);
@@ -156,7 +156,7 @@ impl DepthSeries {
         })
     }
 
-    /// Begin of a slice, after the first.
+    /// Start of a slice, after the first.
     fn offset(&self, slice: usize) -> u64 {
         let part = u128::from(self.length_ns) * slice as u128 / (self.slices.len() as u128).max(1);
         u64::try_from(part).unwrap_or(self.length_ns)
@@ -189,10 +189,10 @@ impl DepthSeries {
         let mean = |area: u128, ns: u64| area as f64 / ns.max(1) as f64;
         let area = self.slices.iter().map(|slice| slice.area).sum();
         let points = self.slices.iter().enumerate().map(|(at, slice)| {
-            let (begin, end) = (self.offset(at), self.offset(at + 1));
+            let (start, end) = (self.offset(at), self.offset(at + 1));
             DepthPoint {
-                at_ns: begin,
-                mean: mean(slice.area, end - begin),
+                at_ns: start,
+                mean: mean(slice.area, end - start),
                 max: slice.max,
             }
         });
@@ -222,17 +222,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn depth_counts_moments(
+        fn depth_equals_a_count_per_tick(
             intervals in prop::collection::vec((0u64..400, 0u64..80), 0..40),
             first in 0u64..100,
             length in 1u64..400,
         ) {
             let intervals: Vec<(u64, u64)> =
-                intervals.into_iter().map(|(begin, length)| (begin, begin + length)).collect();
+                intervals.into_iter().map(|(start, length)| (start, start + length)).collect();
             let last = first + length;
             let report = depth(intervals.iter().copied(), first, last).unwrap();
             let open = |at: u64| {
-                intervals.iter().filter(|(begin, end)| *begin <= at && at < *end).count() as u64
+                intervals.iter().filter(|(start, end)| *start <= at && at < *end).count() as u64
             };
             let depths: Vec<u64> = (first..last).map(open).collect();
             prop_assert_eq!(report.max, depths.iter().copied().max().unwrap());

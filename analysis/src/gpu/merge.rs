@@ -1,7 +1,7 @@
-//! Traces of the PyTorch profiler put together with gctrace's of the same process.
+//! Merges traces of the PyTorch profiler with gctrace's of the same process.
 //!
-//! Owns which timelines are of one process. How they become one is `join.rs`, how far apart their
-//! clocks are `clocks.rs`.
+//! Owns which timelines belong to one process. `join.rs` merges two of them, `clocks.rs` finds
+//! their clock offset.
 
 mod join;
 mod thread_times;
@@ -9,18 +9,18 @@ mod thread_times;
 use super::timeline::Timeline;
 use crate::report::ClockReport;
 use crate::report::NotMerged;
-use crate::report::RecognisedBy;
+use crate::report::RecognizedBy;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Timelines of which no two are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
-    /// The timelines, those of one process as one; trace by trace.
+    /// The timelines, with those of one process merged; trace by trace.
     pub timelines: Cow<'a, [Timeline]>,
-    /// What was put together, and how far the clocks were apart.
+    /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,
-    /// What may belong together and was left as it is.
+    /// Timelines that may belong to one process and were not merged.
     pub not_merged: Vec<NotMerged>,
     /// Collections of the profiler's that gctrace has too: trace, process and start.
     pub repeated: HashSet<(usize, u32, u64)>,
@@ -29,7 +29,7 @@ pub struct MergedTimelines<'a> {
 /// First and last time of a trace, on its clock.
 type Span = Option<(u64, u64)>;
 
-/// Puts together what belongs together. `spans`: by index of the trace.
+/// Merges the timelines of each process. `spans`: by index of the trace.
 #[must_use]
 pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'a> {
     let mut merged = MergedTimelines {
@@ -52,13 +52,13 @@ pub fn merge<'a>(timelines: &'a [Timeline], spans: &[Span]) -> MergedTimelines<'
             continue;
         };
         match partner(timelines, spans, &ours, &theirs, *at) {
-            MergePartner::Found(index, recognised_by) => {
+            MergePartner::Found(index, recognized_by) => {
                 let Some(own) = timelines.get(index) else {
                     continue;
                 };
-                let pair = join::join(&own.unpacked(), theirs_, recognised_by);
-                let begins = pair.repeated.into_iter();
-                let repeated = begins.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
+                let pair = join::join(&own.unpacked(), theirs_, recognized_by);
+                let starts = pair.repeated.into_iter();
+                let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);
                 used.insert(index);
                 joined.push((*at, pair.timeline));
@@ -102,9 +102,9 @@ fn with(
     list
 }
 
-/// The timeline of gctrace's that a profiler's belongs to.
+/// The gctrace timeline that a profiler's timeline belongs to.
 enum MergePartner {
-    Found(usize, RecognisedBy),
+    Found(usize, RecognizedBy),
     None(String),
 }
 
@@ -120,8 +120,8 @@ fn partner(
     };
     let Some(window) = their.window().and_then(|window| their.unix(window)) else {
         return MergePartner::None(
-            "its times cannot be told in wall-clock time (no \"baseTimeNanoseconds\"), so that \
-             gctrace's of the same time cannot be found"
+            "its timestamps cannot be converted to wall-clock time (no \"baseTimeNanoseconds\"), \
+             so the gctrace trace of the same time cannot be found"
                 .to_owned(),
         );
     };
@@ -139,7 +139,7 @@ fn partner(
     choose(timelines, &candidates, their, alone)
 }
 
-/// Of the timelines of the same time the one of the same process.
+/// Selects the timeline of the same process among those that overlap in time.
 fn choose(
     timelines: &[Timeline],
     candidates: &[usize],
@@ -160,29 +160,29 @@ fn choose(
     let pid = |own: &Timeline| own.pid == their.pid && rank_fits(own);
     let rank = |own: &Timeline| own.rank.is_some() && own.rank == their.rank;
     let found = [
-        (only(&namespace), RecognisedBy::NamespaceProcessId),
-        (only(&pid), RecognisedBy::ProcessId),
-        (only(&rank), RecognisedBy::Rank),
+        (only(&namespace), RecognizedBy::NamespaceProcessId),
+        (only(&pid), RecognizedBy::ProcessId),
+        (only(&rank), RecognizedBy::Rank),
         (
             only(&|_| alone && candidates.len() == 1),
-            RecognisedBy::Time,
+            RecognizedBy::Time,
         ),
     ];
     let found = found.into_iter().find_map(|(at, by)| Some((at?, by)));
     match found {
         Some((at, _)) if timelines.get(at).is_some_and(Timeline::has_gpu_times) => {
             MergePartner::None(
-                "gctrace's trace of this process holds GPU work itself; both are counted"
+                "gctrace's trace of this process contains GPU work, too; both are counted"
                     .to_owned(),
             )
         }
         Some((at, by)) => MergePartner::Found(at, by),
         None if candidates.is_empty() => {
-            MergePartner::None("no trace of gctrace's is of the same time".to_owned())
+            MergePartner::None("no gctrace trace overlaps it in time".to_owned())
         }
         None => MergePartner::None(format!(
-            "which of {} processes of gctrace's traces it is cannot be told: neither process id nor \
-             rank says it",
+            "{} processes of gctrace's traces could be this one: neither process id nor rank \
+             identifies it",
             candidates.len()
         )),
     }
@@ -193,7 +193,7 @@ fn overlap(one: (i128, i128), other: (i128, i128)) -> bool {
 }
 
 impl Timeline {
-    /// An interval of its time in nanoseconds since 1970, where that is known.
+    /// An interval of its time as Unix time in ns; `None` if unknown.
     fn unix(&self, (start_ns, end_ns): (u64, u64)) -> Option<(i128, i128)> {
         let offset = i128::from(self.unix_offset_ns?);
         Some((i128::from(start_ns) + offset, i128::from(end_ns) + offset))

@@ -1,7 +1,7 @@
-//! Pauses in a third of their memory: those of processes that did nothing with a GPU, of which only a
-//! trace of the PyTorch profiler's, given as well, can make any use.
+//! Compact storage of pauses, in a third of the memory, for processes without GPU work; read only
+//! if a PyTorch trace of the same process is given.
 //!
-//! Owns the packing: differences from the pause before, in as few bytes as they need (LEB128).
+//! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128).
 
 use super::timeline::PauseSpan;
 use gctrace_event::GcReason;
@@ -13,7 +13,7 @@ pub struct PackedPauses {
     last: DeltaBase,
 }
 
-/// What the next pause is told in terms of.
+/// The previous pause, which the next is encoded relative to.
 #[derive(Clone, Copy, Debug, Default)]
 struct DeltaBase {
     start_ns: u64,
@@ -21,16 +21,16 @@ struct DeltaBase {
 }
 
 impl PackedPauses {
-    /// Adds a pause.
+    /// Appends a pause.
     pub fn push(&mut self, pause: &PauseSpan) {
-        let begin = pause
+        let start = pause
             .start_ns
             .wrapping_sub(self.last.start_ns)
             .cast_signed();
-        self.number(zigzag(begin));
+        self.number(zigzag(start));
         self.number(pause.end_ns.wrapping_sub(pause.start_ns));
         self.number(u64::from(pause.thread));
-        // What is unknown is the largest number, and the most frequent one: so it is 0.
+        // Unknown is the largest number and the most frequent one, so it is encoded as 0.
         self.number(u64::from(pause.collected.wrapping_add(1)));
         let objects = i64::from(pause.objects) - i64::from(self.last.objects);
         self.number(zigzag(objects));
@@ -47,7 +47,7 @@ impl PackedPauses {
         };
     }
 
-    /// Whether there is none.
+    /// Whether there are no pauses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -88,8 +88,8 @@ fn unzigzag(value: u64) -> i64 {
 }
 
 fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
-    let begin = unzigzag(number(rest)?).cast_unsigned();
-    last.start_ns = last.start_ns.wrapping_add(begin);
+    let start = unzigzag(number(rest)?).cast_unsigned();
+    last.start_ns = last.start_ns.wrapping_add(start);
     let end_ns = last.start_ns.wrapping_add(number(rest)?);
     let thread = u32::try_from(number(rest)?).ok()?;
     let collected = u32::try_from(number(rest)?).ok()?.wrapping_sub(1);

@@ -1,8 +1,9 @@
-//! Several ranks: which timelines are one job's, on which clock, and which collectives they share.
+//! Several ranks: which timelines belong to one job, on which clock, and which collectives they
+//! share.
 //!
-//! Ranks of a job are recognized by their collectives alone; a rank's number only says that two
-//! timelines can be of one job. What they waited for each other is `waits.rs`, what pauses of one
-//! cost another `victims.rs`.
+//! Ranks of a job are recognized by their collectives alone; the number of a rank only excludes
+//! timelines. The waits for each other are in `waits.rs`, what the pauses of one rank cost another
+//! in `victims.rs`.
 
 mod clocks;
 mod draft;
@@ -25,24 +26,24 @@ use kernels::CollectiveKernels;
 use std::sync::LazyLock;
 
 /// Hosts whose wall clocks differ by more are not of one job. Kerberos refuses tickets at this
-/// difference (RFC 4120, 8.2: 5 minutes), so hosts that work together keep below it.
+/// difference (RFC 4120, 8.2: 5 minutes), so cooperating hosts stay below it.
 const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 
 /// Timelines with ranks, by job.
 #[derive(Clone, Debug, Default)]
 pub struct RankJobs {
-    /// Of two ranks or more each.
+    /// Jobs of at least two ranks each.
     pub jobs: Vec<RankJob>,
-    /// Timelines with a rank whose collectives are those of no other, as indices.
+    /// Timelines with a rank whose collectives match those of no other, as indices.
     pub alone: Vec<usize>,
 }
 
 /// Timelines of the ranks of one job.
 #[derive(Clone, Debug, Default)]
 pub struct RankJob {
-    /// By rank.
+    /// Members, by rank.
     pub members: Vec<RankMember>,
-    /// Collectives that at least two of them took part in, by end; timelines are positions in `members`.
+    /// Collectives of at least two members, by end; timelines are positions in `members`.
     pub collectives: Vec<ReplayCollective>,
     /// Kernels of collectives that no other rank's kernel was found for.
     pub unmatched: u64,
@@ -55,17 +56,17 @@ pub struct RankJob {
 pub struct RankMember {
     /// Index among the timelines given.
     pub timeline: usize,
-    /// Its rank.
+    /// Rank of the member.
     pub rank: u32,
     /// Add to its times to get the job's common clock: that of the first member, later by a
     /// constant where another member's times would be negative on it.
     pub offset_ns: i64,
-    /// Median distance of its ends of collectives from those of the ranks before.
+    /// Median distance of its ends of collectives from those of the ranks before, in ns.
     pub error_ns: u64,
-    /// Number of collectives that gave the offset; 0 where its clock is known: the first member's
-    /// and those from the same trace.
+    /// Number of collectives that the offset was computed from; 0 if its clock is known: the first
+    /// member's and those from the same trace.
     pub aligned_by: u64,
-    /// Other offsets fit the collectives about as well, and nothing else tells.
+    /// Other offsets fit the collectives about as well, and nothing else decides.
     pub ambiguous: bool,
     /// Kernels of NCCL that send to or receive from single ranks; they are not matched.
     pub point_to_point: u64,
@@ -174,7 +175,7 @@ impl JobFinder<'_> {
         self.timelines.get(at).copied()
     }
 
-    /// What is known of a timeline's clock, `None` if the draft has its rank already.
+    /// The clock of a timeline, `None` if the draft has its rank already.
     fn clock(&self, draft: &JobDraft, timeline: usize) -> Option<ClockKnowledge> {
         let timeline = self.timeline(timeline)?;
         let members = || {
@@ -307,7 +308,8 @@ fn first_ns(timeline: &Timeline) -> Option<u64> {
     firsts.into_iter().flatten().min()
 }
 
-/// How far the starts of the steps that the profiler gave the same number are apart.
+/// How far apart the starts of the steps with the same number are, in ns; `None` without common
+/// steps.
 fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     use super::timeline::StepSource;
     let numbered = |timeline: &Timeline| {
@@ -324,7 +326,7 @@ fn steps_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     (!apart.is_empty()).then(|| clocks::median(&mut apart))
 }
 
-/// How far the clocks of two traces are apart by the wall clocks of their hosts.
+/// How far apart the clocks of two traces are by the wall clocks of their hosts, in ns.
 fn wall_apart(other: &Timeline, timeline: &Timeline) -> Option<i64> {
     let apart = timeline
         .unix_offset_ns?

@@ -1,14 +1,14 @@
 //! The schedule of a job, rebuilt under changed pauses.
 //!
 //! Overlap is not cause: a pause behind a full launch queue costs nothing, and a pause that drains
-//! the queue is paid later. So a [`ReplayModel`] learns from the measured times what waited for what and
-//! how long everything takes by itself, and [`ReplayModel::replay`] computes when everything would have
-//! happened without some pauses, or with others. Unchanged, it gives the measured times exactly.
-//! A pause made shorter never makes anything later: order is fixed, and every time is the latest
-//! of (something before it + a delay).
+//! the queue is paid for later. So a [`ReplayModel`] learns from the measured times what waited for
+//! what and how long everything takes on its own, and [`ReplayModel::replay`] computes when
+//! everything would have happened without some pauses, or with others. Unchanged, it gives the
+//! measured times exactly. A shorter pause never makes anything later: order is fixed, and every
+//! time is the latest of (something before it + a delay).
 //!
-//! What is assumed where a trace cannot tell is reported where it is decided: `threads.rs` (hand-overs
-//! between threads), `pauses.rs` (the interpreter's lock), `waits.rs` (waits between streams),
+//! Assumptions where the trace is silent are documented where they are made: `threads.rs`
+//! (hand-overs between threads), `pauses.rs` (the GIL), `waits.rs` (waits between streams),
 //! `blocking.rs` (what blocking calls wait for), `queue_limit.rs` (full queues).
 
 mod attribute;
@@ -48,10 +48,10 @@ use std::sync::Arc;
 /// One job: the timelines of its ranks (one where there is one), on a common clock.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayJob<'a> {
-    /// One per process.
+    /// The timelines of the job, one per process.
     pub timelines: Vec<&'a Timeline>,
-    /// Nanoseconds to add to a time of the timeline of the same index to get the job's common
-    /// clock; 0 where there is none for it.
+    /// Clock offsets in ns: added to a timestamp of the timeline of the same index, they give the
+    /// job's common clock; 0 if missing.
     pub offsets_ns: Vec<i64>,
     /// Collectives that several timelines took part in.
     pub collectives: Vec<ReplayCollective>,
@@ -73,10 +73,11 @@ impl<'a> ReplayJob<'a> {
     }
 }
 
-/// A collective: its data move once the last member has begun, and all members end with it.
+/// A collective: its data transfer starts when the last member has started, and all members end
+/// with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayCollective {
-    /// One per rank.
+    /// Members, one per rank.
     pub members: Vec<CollectiveMember>,
 }
 
@@ -89,10 +90,11 @@ pub struct CollectiveMember {
     pub op: u32,
 }
 
-/// What is different in a replay. The default changes nothing.
+/// What differs in a replay. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayChange {
-    /// New lengths of pauses; a pause not named keeps its own. Of two for one pause the last counts.
+    /// New lengths of pauses; pauses not listed keep theirs. If a pause is listed twice, the last
+    /// entry counts.
     pub lengths: Vec<PauseLength>,
     /// Pauses that were not there.
     pub inserted: Vec<InsertedPause>,
@@ -116,10 +118,10 @@ pub struct InsertedPause {
     pub timeline: u32,
     /// Index in the timeline's threads.
     pub thread: u32,
-    /// The measured moment at which the thread stands still, on the clock of its own timeline. In
-    /// the middle of a call: after the call.
+    /// Measured time at which the pause starts, on the clock of its own timeline. If it is in the
+    /// middle of a call: after the call.
     pub at_ns: u64,
-    /// Nanoseconds.
+    /// Length of the pause, in ns.
     pub length_ns: u64,
 }
 
@@ -130,7 +132,7 @@ impl ReplayChange {
         Self::without(job, |_, _| true)
     }
 
-    /// The pauses removed for which `predicate` (index of the timeline, pause) holds.
+    /// Removes the pauses for which `predicate` (index of the timeline, pause) is true.
     #[must_use]
     pub fn without(job: &ReplayJob<'_>, predicate: impl Fn(usize, &PauseSpan) -> bool) -> Self {
         let mut change = Self::default();
@@ -149,7 +151,7 @@ impl ReplayChange {
     }
 }
 
-/// A model of a job: what waited for what and how long everything took by itself.
+/// A model of a job: what waited for what and how long everything took on its own.
 #[derive(Clone, Debug)]
 pub struct ReplayModel {
     inner: Arc<ModelParts>,
@@ -163,7 +165,7 @@ struct ModelParts {
 }
 
 impl ReplayModel {
-    /// Learns a model.
+    /// Learns a model from the measured times.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
         let mut builder = NetworkBuilder::default();
@@ -212,8 +214,8 @@ impl ReplayModel {
     }
 }
 
-/// Members of a collective wait for the last one, and end together; the time from the last start
-/// to each end is kept.
+/// Members of a collective wait for the last one, and end together; the time from the last start to
+/// each end is kept.
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members: Vec<(u32, u32)> = collective
@@ -221,13 +223,13 @@ fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuil
             .iter()
             .filter_map(|member| layouts.get(member.timeline as usize)?.op(member.op))
             .collect();
-        let begins = members.iter().map(|(begin, _)| builder.time(*begin));
-        let Some(last) = begins.max() else {
+        let starts = members.iter().map(|(start, _)| builder.time(*start));
+        let Some(last) = starts.max() else {
             continue;
         };
         let meeting = builder.node(last, TieOrder::Meeting);
-        for (begin, end) in &members {
-            builder.edge(*begin, meeting, 0);
+        for (start, end) in &members {
+            builder.edge(*start, meeting, 0);
             builder.fixed(meeting, *end);
         }
     }

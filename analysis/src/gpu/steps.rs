@@ -1,5 +1,5 @@
-//! Training steps: how long they took, what of it was garbage collection, and whether those with a
-//! full collection were longer.
+//! Training steps: their lengths, the share of garbage collection, and whether those with a full
+//! collection were longer.
 
 use super::device::DeviceTimeline;
 use super::intervals::Intervals;
@@ -29,13 +29,13 @@ const DIGITS: u8 = 3;
 const PROCESSES: usize = 64;
 /// Longest steps of a process in the report.
 const LONGEST: usize = 10;
-/// Where the generation is unknown, a pause of this length is taken for a full collection: with
+/// If the generation is unknown, a pause of this length is assumed to be a full collection: with
 /// CPython's default thresholds collections of the younger generations visit some thousand objects,
 /// and visiting one takes some tens of nanoseconds.
 const FULL_FROM_NS: u64 = 1_000_000;
 
-/// All steps; `None` where there are none. `all_full`: processes (trace and id) whose collector
-/// knows only full collections, as that of free-threaded builds.
+/// All steps; `None` if there are none. `all_full`: processes (trace and id) whose collector runs
+/// only full collections, as in free-threaded builds.
 pub(crate) fn report(
     timelines: &[Timeline],
     all_full: &HashSet<(usize, u32)>,
@@ -254,7 +254,7 @@ fn idle(timeline: &Timeline) -> Vec<Intervals> {
     idle.collect()
 }
 
-/// Pauses that began within a step; pauses are sorted by start.
+/// Pauses that started within a step; pauses are sorted by start.
 fn begun_in<'a>(pauses: &'a [PauseSpan], step: &StepSpan) -> &'a [PauseSpan] {
     let first = pauses.partition_point(|pause| pause.start_ns < step.start_ns);
     let behind = pauses.partition_point(|pause| pause.start_ns < step.end_ns);
@@ -319,7 +319,7 @@ fn whole(ns: f64) -> i64 {
 }
 
 fn unknown() -> String {
-    "the trace does not tell whether the collector ran".to_owned()
+    "whether the collector ran is not in the trace".to_owned()
 }
 
 /// Which of the counts are too small.

@@ -10,7 +10,7 @@ use crate::report::Basis;
 use crate::report::GpuWorkReport;
 use crate::report::IgnoredWork;
 
-/// `None` where no trace holds operations with the GPU's times.
+/// `None` if no trace contains operations with GPU times.
 pub(crate) fn report(timelines: &[Timeline]) -> Option<GpuWorkReport> {
     let timelines: Vec<&Timeline> = timelines
         .iter()

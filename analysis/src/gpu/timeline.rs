@@ -1,7 +1,7 @@
-//! One process's work on GPUs, with the calls, pauses and steps of the same process.
+//! One process's GPU work, with the calls, pauses and steps of the same process.
 //!
-//! Owns the form that all figures are computed from: times on one clock, sorted, linked by index.
-//! How it is made of records is `collect.rs`.
+//! Owns the form that all figures are computed from: timestamps on one clock, sorted, linked by
+//! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
 use super::packed::PackedPauses;
@@ -19,42 +19,43 @@ pub const NONE: u32 = u32::MAX;
 pub struct Timeline {
     /// Index of the trace it was read from, in the order of the report.
     pub trace: usize,
-    /// Index of the trace that describes the process: another one where two traces were put together.
+    /// Index of the trace that describes the process; differs from `trace` if two traces were
+    /// merged.
     pub process_trace: usize,
-    /// Process; 0 where the trace does not tell.
+    /// Process id; 0 if the trace does not contain it.
     pub pid: u32,
     /// Its process id in its own namespace, where that is another.
     pub namespace_pid: Option<u32>,
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `None` if unknown.
     pub rank: Option<u32>,
-    /// Add this to a time to get nanoseconds since 1970 (UTC), where the trace tells.
+    /// Offset in ns from a timestamp to Unix time; `None` if unknown.
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
     /// Streams, in order of device and number. Without operations they are those that calls name by
     /// their handles, and which device they are of is unknown: it is [`NONE`].
     pub streams: Vec<Stream>,
-    /// Operations by start.
+    /// Operations, by start.
     pub ops: Vec<Op>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
     /// Outermost calls of all threads by start.
     pub calls: Vec<Call>,
-    /// Launches that were only counted, by the first; those of `calls` are not among them.
+    /// Launches that were only counted, by the first; `calls` does not contain them.
     pub counted_launches: Vec<CountedLaunches>,
     /// Pauses by start. Empty where they are `packed`.
     pub pauses: Vec<PauseSpan>,
-    /// Pauses of a process of gctrace's trace of which nothing else is known here.
+    /// Pauses of a process of gctrace's trace with no other records here.
     pub packed: Arc<PackedPauses>,
-    /// Annotations by start.
+    /// Annotations, by start.
     pub annotations: Vec<AnnotationSpan>,
     /// Training steps by start; of one thread, they do not overlap.
     pub steps: Vec<StepSpan>,
-    /// Waits for events that the trace tells.
+    /// Waits for events that are in the trace.
     pub waits: Vec<EventWait>,
     /// Names of operations, functions and annotations.
     pub names: Arc<StringTable>,
-    /// What of the trace is not in here.
+    /// Records of the trace that were ignored.
     pub ignored: IgnoredRecords,
 }
 
@@ -63,23 +64,23 @@ pub struct Timeline {
 pub struct Stream {
     /// Index of the device.
     pub device: u32,
-    /// Its number, as the trace says it.
+    /// Id of the stream in the trace.
     pub number: u64,
 }
 
-/// A thread.
+/// A thread of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// Thread id.
+    /// Thread id in the trace.
     pub tid: u32,
-    /// Its name, where known.
+    /// Name of the thread; `None` if unknown.
     pub name: Option<String>,
 }
 
 /// An operation on a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Begin on the GPU.
+    /// Start on the GPU.
     pub start_ns: u64,
     /// End on the GPU.
     pub end_ns: u64,
@@ -87,18 +88,18 @@ pub struct Op {
     pub stream: u32,
     /// Index in `names`.
     pub name: u32,
-    /// Index in `calls` of the call that asked for it, or [`NONE`].
+    /// Index in `calls` of the call that enqueued it, or [`NONE`].
     pub call: u32,
-    /// What it does.
+    /// The kind of operation.
     pub kind: GpuOpKind,
     /// Index in `names` of the communicator it works for, or [`NONE`].
     pub group: u32,
-    /// Number of the collective in its communicator, as the trace says it, or [`NONE`].
+    /// Sequence number of the collective in its communicator, or [`NONE`].
     pub sequence: u32,
 }
 
 impl Op {
-    /// Length.
+    /// Length in ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -108,15 +109,15 @@ impl Op {
 /// A call on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Begin.
+    /// Start of the call.
     pub start_ns: u64,
-    /// End. Where `timed` is false, the begin again.
+    /// End of the call; equal to the start if `timed` is false.
     pub end_ns: u64,
     /// Index in `threads`.
     pub thread: u32,
     /// Index in `names`.
     pub function: u32,
-    /// What it means.
+    /// Its effect on streams and threads.
     pub kind: CallEffect,
     /// Index in `streams` of the stream it is about, or [`NONE`].
     pub stream: u32,
@@ -125,22 +126,22 @@ pub struct Call {
 }
 
 impl Call {
-    /// Length.
+    /// Length in ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
 }
 
-/// Launches of one thread into one stream within a millisecond, of which only the first and the last
-/// have a time.
+/// Launches of one thread to one stream within a millisecond, of which only the first and the last
+/// have a timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedLaunches {
-    /// The first.
+    /// Time of the first launch.
     pub first_ns: u64,
-    /// The last.
+    /// Time of the last launch.
     pub last_ns: u64,
-    /// How many.
+    /// Number of launches.
     pub count: u64,
     /// Index in `threads`.
     pub thread: u32,
@@ -164,9 +165,9 @@ pub struct EventWait {
 /// A run of the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseSpan {
-    /// Begin.
+    /// Start of the pause.
     pub start_ns: u64,
-    /// End.
+    /// End of the pause.
     pub end_ns: u64,
     /// Index in `threads`.
     pub thread: u32,
@@ -176,12 +177,12 @@ pub struct PauseSpan {
     pub objects: u32,
     /// Generation; `Pause::UNKNOWN_GENERATION` where unknown.
     pub generation: u8,
-    /// Why.
+    /// Why the collection ran.
     pub reason: GcReason,
 }
 
 impl PauseSpan {
-    /// Length.
+    /// Length in ns.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
@@ -191,9 +192,9 @@ impl PauseSpan {
 /// A named interval on a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnnotationSpan {
-    /// Begin.
+    /// Start of the annotation.
     pub start_ns: u64,
-    /// End.
+    /// End of the annotation.
     pub end_ns: u64,
     /// Index in `threads`.
     pub thread: u32,
@@ -201,22 +202,22 @@ pub struct AnnotationSpan {
     pub name: u32,
 }
 
-/// A training step.
+/// One training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepSpan {
-    /// Begin.
+    /// Start of the step.
     pub start_ns: u64,
-    /// End.
+    /// End of the step.
     pub end_ns: u64,
     /// Index in `threads`.
     pub thread: u32,
-    /// Its number, as the trace says it, else counted from 0.
+    /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
-    /// Where it comes from.
+    /// What delimits it.
     pub source: StepSource,
 }
 
-/// What a step was recognized by.
+/// What delimits a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StepSource {
     /// An annotation `ProfilerStep#n`.
@@ -225,7 +226,7 @@ pub enum StepSource {
     BackwardPass,
 }
 
-/// What was found in a trace and not used, by why. 0 is the rule.
+/// Records of a trace that were ignored, by reason. Usually all are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IgnoredRecords {
     /// Operations that name no call, or one that is not in the trace.
@@ -236,11 +237,11 @@ pub struct IgnoredRecords {
     pub duplicates: u64,
     /// Operations that name no process and cannot be given to one.
     pub without_process: u64,
-    /// Kernels that began before the call that launched them, by the trace: its clocks disagree.
+    /// Kernels that started before their launch, because the clocks of the trace disagree.
     pub ops_before_call: u64,
 }
 
-/// Strings, each once.
+/// Interned strings.
 #[derive(Clone, Debug, Default)]
 pub struct StringTable {
     texts: Vec<String>,
@@ -248,7 +249,7 @@ pub struct StringTable {
 }
 
 impl StringTable {
-    /// The index of a text, new or known.
+    /// The index of a string, added if new.
     pub fn intern(&mut self, text: &str) -> u32 {
         if let Some(index) = self.indices.get(text) {
             return *index;
@@ -265,7 +266,7 @@ impl StringTable {
         self.texts.get(index as usize).map_or("", String::as_str)
     }
 
-    /// The index of a text, if known.
+    /// The index of a string; `None` if it was not added.
     #[must_use]
     pub fn index(&self, text: &str) -> Option<u32> {
         self.indices.get(text).copied()
@@ -273,7 +274,7 @@ impl StringTable {
 }
 
 impl Timeline {
-    /// First begin and last end of operations; `None` without any.
+    /// First start and last end of operations; `None` without any.
     #[must_use]
     pub fn gpu_span(&self) -> Option<(u64, u64)> {
         let first = self.ops.first()?.start_ns;
@@ -292,7 +293,7 @@ impl Timeline {
         Cow::Owned(unpacked)
     }
 
-    /// Puts the packed pauses with the others; one that the trace holds twice counts once.
+    /// Unpacks the packed pauses into `pauses`; repeated ones count once.
     pub(crate) fn unpack(&mut self) {
         let (pauses, repeated) = self.packed.unpack();
         self.pauses.extend(pauses);
@@ -300,13 +301,13 @@ impl Timeline {
         self.ignored.duplicates += repeated;
     }
 
-    /// Whether it holds work with times of the GPU.
+    /// Whether it contains operations with GPU times.
     #[must_use]
     pub fn has_gpu_times(&self) -> bool {
         !self.ops.is_empty()
     }
 
-    /// The name of an operation's kernel, or what it copies where.
+    /// The name of an operation's kernel, or the direction of its copy.
     #[must_use]
     pub fn op_name(&self, op: &Op) -> &str {
         self.names.text(op.name)

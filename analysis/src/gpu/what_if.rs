@@ -1,8 +1,8 @@
-//! What other settings of the collector would do to the run.
+//! The effect of other collector settings on the run.
 //!
-//! Owns the list of changes and their intervals. Changes as changes of pauses: `what_if/plan.rs`.
-//! What changed pauses do to a run is answered by whoever implements [`RunModel`], the replay where
-//! the GPU's times are known.
+//! Owns the list of changes and their intervals. `what_if/plan.rs` turns changes into changes of
+//! pauses. A [`RunModel`] computes the effect of changed pauses on a run, by replay if GPU times
+//! are known.
 
 mod assumed_outcome;
 mod collect_every;
@@ -38,13 +38,13 @@ use assumed_outcome::RunBaseline;
 use collect_every::CollectEvery;
 use gctrace_event::GcReason;
 
-/// An hour: what gathers without any collection is reported for so long.
+/// One hour: the time over which garbage without any collection is reported.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// A run: how long all of it, and a step of it on the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunLength {
-    /// From the first begin to the last end of all programs.
+    /// From the first start to the last end of all programs, in ns.
     pub length_ns: u64,
     /// Mean step; `None` where steps are unknown.
     pub step_ns: Option<u64>,
@@ -52,10 +52,11 @@ pub struct RunLength {
 
 /// Something that knows what changed pauses do to a run.
 pub trait RunModel {
-    /// The run with these changes; with none, as it was measured.
+    /// The run with these changes; without any, as it was measured.
     fn run(&self, plan: &PausePlan) -> RunLength;
-    /// How far the time saved by a change may be off, where known. `less_pause_ns`: the pause time it takes away.
-    fn error_ns(&self, less_pause_ns: u64) -> Option<u64>;
+    /// Error of the time saved by a change; `None` if unknown. `saved_pause_ns`: the pause time that
+    /// it removes.
+    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64>;
 }
 
 /// A change, on both sides.
@@ -66,13 +67,13 @@ struct Scenario {
     optimistic: PausePlan,
     every: Option<CollectEvery>,
     garbage: Option<Garbage>,
-    /// Time that is in neither plan, because it would come less than twice in the recording: less on the
-    /// optimistic, more on the pessimistic side. Of the whole run.
+    /// Time that is in neither plan, because it would occur less than twice in the recording: the
+    /// lower value for the optimistic, the higher for the pessimistic version. Of the whole run.
     outside_ns: (u64, u64),
 }
 
 impl Scenario {
-    /// Reasons that no trace tells are not taken for explicit calls.
+    /// Unknown reasons are not assumed to be explicit calls.
     fn makes_sense(&self, programs: &[ProgramModel<'_>]) -> bool {
         let calls = |program: &ProgramModel<'_>| {
             let mut reasons = program.pauses().map(|(_, pause)| pause.reason);
@@ -93,7 +94,7 @@ pub fn predict(programs: &[ProgramModel<'_>], rerun: Option<&dyn RunModel>) -> V
         Some(of_explicit(programs)),
     ];
     let scenarios = scenarios.into_iter().flatten();
-    // Where the trace does not tell why a collection ran, one side may be empty.
+    // If the reason of collections is unknown, one version may be empty.
     let changing =
         scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
     let replay = rerun.map(|rerun| RunBaseline::new(programs, rerun));
@@ -181,7 +182,7 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
         outside_ns: (0, 0),
         every: Some(every),
     };
-    // Too few to stand for a long run: their share is added instead.
+    // Too few to represent a long run: their share is added instead.
     if scenario.pessimistic.inserted.len() < 2 * programs.len() {
         scenario.pessimistic.inserted.clear();
         scenario.optimistic.inserted.clear();
@@ -199,9 +200,9 @@ fn outcome(
     let processes = signed(programs.len() as u64);
     let less = |plan: &PausePlan, added_ns: u64| {
         let added_ns = signed(added_ns).saturating_mul(processes);
-        plan.less_pause_ns(programs).saturating_sub(added_ns)
+        plan.saved_pause_ns(programs).saturating_sub(added_ns)
     };
-    let pause_time_less_ns = ordered(
+    let pause_time_saved_ns = ordered(
         less(&scenario.pessimistic, added_max),
         less(&scenario.optimistic, added_min),
     );
@@ -209,10 +210,10 @@ fn outcome(
         id: scenario.id.to_owned(),
         basis: Basis::Predicted,
         method: "pause-time".to_owned(),
-        pause_time_less_ns,
+        pause_time_saved_ns,
         saved_ns: Saving {
             at_least_ns: None,
-            at_most_ns: pause_time_less_ns.at_most_ns,
+            at_most_ns: pause_time_saved_ns.at_most_ns,
         },
         run: None,
         step: None,
@@ -237,7 +238,7 @@ fn ordered(one: i64, other: i64) -> PredictedRange {
     }
 }
 
-/// Fills in what only a replay tells.
+/// Fills in the figures that need a replay.
 fn replayed(outcome: &mut WhatIf, scenario: &Scenario, replay: &RunBaseline<'_>) {
     let (added_min, added_max) = scenario.outside_ns;
     let worse = replay.of(&scenario.pessimistic, added_max);

@@ -2,7 +2,7 @@
 
 use gctrace_event::TraceHeader;
 
-/// When the recording began by both clocks.
+/// Start of the recording on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WallClock {
     started_ns: u64,

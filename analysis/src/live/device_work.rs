@@ -1,10 +1,10 @@
-//! What one process does on one GPU, by the exact times that CUPTI gives.
+//! Work of one process on one GPU, with GPU times from CUPTI.
 //!
-//! Owns what busy and idle mean, which is what the report of a trace says too: busy is the union over streams
-//! of kernels, copies and fills, idle the rest between the first start and the last end. Operations come
-//! seconds late, those of several streams not in order of time, and pauses are known only at their end: each
-//! counts for what it adds to the unions, so that the figures are exact as soon as both are there. What is
-//! kept to tell that is the last minute, and at most [`STRETCHES`] intervals.
+//! Owns the definition of busy and idle, as in the report of a trace: busy is the union over
+//! streams of kernels, memcpys and memsets, idle the rest between the first start and the last end.
+//! Operations arrive seconds late, those of several streams out of order, and pauses are known only
+//! at their end: each adds its new part to the unions, so that the figures are exact once both have
+//! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
 use super::interval_union::IntervalUnion;
 use super::ring::BUCKET_NS;
@@ -13,8 +13,8 @@ use super::ring::KEPT_NS;
 use super::ring::bucket;
 use super::snapshot::GpuBusy;
 
-/// Intervals of busy time of a device that are kept: 1 MiB. An operation that ends earlier than so many others
-/// that came before it is not counted.
+/// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
+/// many intervals is not counted.
 const STRETCHES: usize = (1 << 16) - 1;
 
 /// The work of a process on a device.
@@ -23,13 +23,14 @@ pub(super) struct LiveDeviceWork {
     /// CUDA's index within the process.
     pub(super) device: u32,
     busy: IntervalUnion,
-    /// Begin of the first operation and end of the last.
+    /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
-    /// Time within the span in which a pause ran.
+    /// Time within the span in which a pause ran, in ns.
     paused_ns: u64,
-    /// The part of that in which the device was busy.
+    /// The part of that in which the device was busy, in ns.
     busy_and_paused_ns: u64,
-    /// Time after the span in which a pause ran, as far as [`IntervalUnion`] of the pauses has forgotten it.
+    /// Time after the span in which a pause ran and which the [`IntervalUnion`] of the pauses no
+    /// longer keeps, in ns.
     paused_after_ns: u64,
     busy_by_bucket: BucketRing<u32>,
     busy_and_paused_by_bucket: BucketRing<u32>,
@@ -49,7 +50,7 @@ impl LiveDeviceWork {
         }
     }
 
-    /// Takes an operation. `paused`: when pauses of the process ran.
+    /// Adds an operation. `paused`: when pauses of the process ran.
     pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(start_ns);
         self.reach(start_ns, end_ns, paused);
@@ -58,9 +59,9 @@ impl LiveDeviceWork {
             &mut self.busy_and_paused_by_bucket,
         );
         let busy_and_paused_ns = &mut self.busy_and_paused_ns;
-        self.busy.add(start_ns, end_ns, |begin, end| {
-            busy_by_bucket.cover(begin, end);
-            for (from, until) in paused.within(begin, end) {
+        self.busy.add(start_ns, end_ns, |start, end| {
+            busy_by_bucket.cover(start, end);
+            for (from, until) in paused.within(start, end) {
                 *busy_and_paused_ns = busy_and_paused_ns.saturating_add(until - from);
                 both.cover(from, until);
             }
@@ -68,7 +69,7 @@ impl LiveDeviceWork {
         self.busy.trim(|_, _| {});
     }
 
-    /// Lets the span reach so far, and counts the pauses of what is new of it.
+    /// Extends the span, and counts the pauses of its new part.
     fn reach(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let Some((first, last)) = self.span else {
             self.span = Some((start_ns, end_ns));
@@ -88,7 +89,7 @@ impl LiveDeviceWork {
         self.span = Some((first.min(start_ns), last.max(end_ns)));
     }
 
-    /// Takes time in which a pause of the process ran and no other did.
+    /// Adds time in which a pause of the process ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         let Some((first, last)) = self.span else {
             return;
@@ -124,8 +125,8 @@ impl LiveDeviceWork {
         self.busy_by_bucket.within(from, until)
     }
 
-    /// Of `buckets` buckets that end not after `until`. `paused_ns`: time in pauses of the process in buckets
-    /// from one on before another.
+    /// Figures of the last `buckets` buckets up to `until`. `paused_ns`: pause time of the process
+    /// between two buckets.
     pub(super) fn figures(
         &self,
         until: u64,
@@ -149,7 +150,7 @@ impl LiveDeviceWork {
         let window_paused_ns = paused_ns(from, known).saturating_sub(both_ns);
         GpuBusy {
             window_ns,
-            until_ns: known.saturating_mul(BUCKET_NS),
+            window_end_ns: known.saturating_mul(BUCKET_NS),
             busy_ns,
             idle_ns: window_idle_ns,
             idle_in_gc_ns: window_paused_ns.min(window_idle_ns),
@@ -167,22 +168,22 @@ mod tests {
     use std::collections::BTreeSet;
 
     proptest! {
-        /// Operations and pauses in any order, as they may come.
+        /// Operations and pauses in any order, as they may arrive.
         #[test]
-        fn totals_equal_a_count_of_moments(
+        fn totals_equal_a_count_per_tick(
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
             let mut work = LiveDeviceWork::new(0);
             let mut paused = IntervalUnion::new(1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
-            for (is_op, begin, length) in events {
-                let end = begin + length;
+            for (is_op, start, length) in events {
+                let end = start + length;
                 if is_op {
-                    work.add(begin, end, &paused);
-                    busy.extend(begin..end);
+                    work.add(start, end, &paused);
+                    busy.extend(start..end);
                 } else {
-                    paused.add(begin, end, |from, until| work.add_paused(from, until));
-                    in_pauses.extend(begin..end);
+                    paused.add(start, end, |from, until| work.add_paused(from, until));
+                    in_pauses.extend(start..end);
                 }
             }
             let figures = work.figures(0, 0, |_, _| 0);

@@ -1,4 +1,4 @@
-//! What is shown of one process.
+//! The figures of one process.
 
 use super::HISTORY_SECONDS;
 use super::LINES;
@@ -40,7 +40,7 @@ impl LiveProcess {
         figures.resident_bytes = self.resident_bytes;
         let history = self.work.as_ref().map(|work| &work.history);
         let length = interval.until.saturating_sub(interval.from);
-        // What has ended uses nothing any more, whatever NVML said last.
+        // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.pid).filter(|_| ended.is_none());
         figures.gpus = self
             .gpus
@@ -88,7 +88,8 @@ impl LiveProcess {
         figures.heap_objects = work.heap;
     }
 
-    /// Seconds of its life before a bucket, begun ones included; as many as are shown.
+    /// Seconds that the process lived before a bucket, partial ones included; at most the number
+    /// shown.
     fn seconds(&self, until: u64) -> u64 {
         let age_ns = until
             .saturating_mul(BUCKET_NS)
@@ -118,7 +119,7 @@ impl LiveProcess {
             step_basis,
             timeline: self.timeline(until, gpus),
             cell_ns: BUCKET_NS,
-            timeline_until_ns: until.saturating_mul(BUCKET_NS),
+            timeline_end_ns: until.saturating_mul(BUCKET_NS),
         }
     }
 
@@ -141,14 +142,14 @@ impl LiveProcess {
             }
         }
         if let Some(work) = self.gpus.first() {
-            let begin = work.known_from().max(from);
+            let start = work.known_from().max(from);
             let known = until.min(work.known_until());
-            for bucket in begin..known {
+            for bucket in start..known {
                 if let Some(cell) = cells.get_mut(at(bucket)) {
                     cell.gpu_busy_ns = Some(0);
                 }
             }
-            for (bucket, ns) in work.by_bucket(begin, known) {
+            for (bucket, ns) in work.by_bucket(start, known) {
                 if let Some(cell) = cells.get_mut(at(bucket)) {
                     cell.gpu_busy_ns = Some(u64::from(ns).min(BUCKET_NS));
                 }

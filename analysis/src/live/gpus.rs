@@ -16,11 +16,11 @@ const GPUS: usize = 256;
 const PROCESSES: usize = 4_096;
 /// Bytes of a product's name.
 const NAME_BYTES: usize = 128;
-/// So long a sample stands for what came after it: NVML's sample period is 1 s at most (nvml.h,
+/// A sample is valid for this long: NVML's sample period is at most 1 s (nvml.h,
 /// `nvmlDeviceGetUtilizationRates`), and `--nvml-hz` may be as low as that.
 const STANDS: u64 = 2_000_000_000 / BUCKET_NS;
 
-/// By NVML's index.
+/// GPUs by NVML's index.
 #[derive(Debug, Default)]
 pub(super) struct LiveGpus(BTreeMap<u32, LiveGpu>);
 

@@ -10,12 +10,12 @@ use gctrace_event::Pause;
 /// Buckets of a second.
 const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
 
-/// Pauses by bucket.
+/// Pause times by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PauseHistory {
     /// Time in pauses, added.
     pause_ns: BucketRing<u64>,
-    /// Time in which at least one pause ran.
+    /// Time in which at least one pause ran, in ns.
     paused_ns: BucketRing<u32>,
     /// Pauses that ended, by generation.
     ended: BucketRing<[u32; GENERATIONS]>,
@@ -30,7 +30,7 @@ pub(super) struct BucketSums {
 }
 
 impl BucketSums {
-    /// Adds another process's.
+    /// Adds the history of another process.
     pub(super) fn merge(&mut self, other: &Self) {
         for (sum, count) in self.pauses.iter_mut().zip(other.pauses) {
             *sum = sum.saturating_add(count);
@@ -41,7 +41,7 @@ impl BucketSums {
 }
 
 impl PauseHistory {
-    /// Takes a pause.
+    /// Adds a pause.
     pub(super) fn add(&mut self, pause: &Pause) {
         self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));
@@ -50,12 +50,12 @@ impl PauseHistory {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         self.paused_ns.cover(start_ns, end_ns);
     }
 
-    /// Adds the pauses of another process; time in which at least one ran is then known no more.
+    /// Adds the pauses of another process; the time in which at least one ran is then unknown.
     pub(super) fn merge(&mut self, other: &Self) {
         for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
             if let Some(sum) = self.pause_ns.slot(bucket) {
@@ -73,7 +73,7 @@ impl PauseHistory {
         }
     }
 
-    /// Of the buckets from `from` on before `until`.
+    /// Sums over the buckets from `from` (inclusive) to `until` (exclusive).
     pub(super) fn bucket_sums(&self, from: u64, until: u64) -> BucketSums {
         let mut pauses = [0u64; GENERATIONS];
         for (_, counts) in self.ended.within(from, until) {
@@ -102,7 +102,7 @@ impl PauseHistory {
         sums
     }
 
-    /// Time in which at least one pause ran, in an interval of buckets.
+    /// Time in which at least one pause ran, in an interval of buckets, in ns.
     pub(super) fn paused_ns(&self, from: u64, until: u64) -> u64 {
         self.paused_ns.sum(from, until)
     }

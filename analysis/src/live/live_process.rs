@@ -1,7 +1,7 @@
-//! What is known of one process, in bounded memory.
+//! The state of one process, in bounded memory.
 //!
-//! Owns what a record changes of it. Which process a record belongs to is `live_processes.rs`, what is shown of it
-//! `figures.rs`.
+//! Owns the effect of a record on it. `live_processes.rs` finds the process of a record,
+//! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
 use super::interval_union::IntervalUnion;
@@ -26,15 +26,15 @@ use gctrace_event::Process;
 use gctrace_event::ProcessExit;
 use std::collections::VecDeque;
 
-/// Disjoint intervals of pauses that are kept for what comes late, and begins of pauses: 1.5 MiB at most, in a
-/// process with more than 1,000 pauses a second.
+/// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
+/// 1.5 MiB, in a process with more than 1,000 pauses a second.
 const PAUSES: usize = (1 << 16) - 1;
 /// Bytes of a command line that are kept.
 const COMMAND_BYTES: usize = 4_096;
 /// Bytes of an interpreter's version.
 const VERSION_BYTES: usize = 64;
 
-/// One process. A process id that comes again after its process ended is another.
+/// One process. A process id that is reused after its process ended is another process.
 #[derive(Clone, Debug)]
 pub(super) struct LiveProcess {
     pub(super) pid: u32,
@@ -43,20 +43,20 @@ pub(super) struct LiveProcess {
     pub(super) ended: Option<ProcessEnd>,
     /// Its pauses, once there are any.
     pub(super) work: Option<Box<LivePauses>>,
-    /// When pauses ran.
+    /// Time covered by pauses.
     pub(super) paused: IntervalUnion,
-    /// Begins of pauses, sorted.
-    begins: VecDeque<u64>,
+    /// Starts of pauses, sorted.
+    starts: VecDeque<u64>,
     pub(super) settings: Option<GcSettings>,
     pub(super) pressure: LastPressure,
     pub(super) resident_bytes: Option<u64>,
     pub(super) gpus: ProcessGpus,
     pub(super) steps: Option<Box<LiveSteps>>,
-    /// Moment of its last record, as far as that matters for who is forgotten first.
+    /// Timestamp of its last record, to decide which process is dropped first.
     pub(super) active_ns: u64,
 }
 
-/// What a description says.
+/// The contents of a process's description.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessDescription {
     pub(super) namespace_pid: Option<u32>,
@@ -80,7 +80,7 @@ pub(super) struct LivePauses {
 }
 
 impl LiveProcess {
-    /// Nothing is known yet but that it is there.
+    /// A process about which nothing else is known yet.
     pub(super) fn new(pid: u32, since_ns: u64) -> Self {
         Self {
             pid,
@@ -89,7 +89,7 @@ impl LiveProcess {
             ended: None,
             work: None,
             paused: IntervalUnion::new(PAUSES),
-            begins: VecDeque::new(),
+            starts: VecDeque::new(),
             settings: None,
             pressure: LastPressure::default(),
             resident_bytes: None,
@@ -99,7 +99,7 @@ impl LiveProcess {
         }
     }
 
-    /// Takes a description; the earliest `since_ns` stands, as an exec ends no process.
+    /// Adds a description; the earliest `since_ns` counts, because an exec does not end a process.
     pub(super) fn describe(&mut self, process: &Process) {
         self.since_ns = match self.described {
             Some(_) => self.since_ns.min(process.since_ns),
@@ -127,7 +127,7 @@ impl LiveProcess {
         });
     }
 
-    /// Whether it is known to run Python, or pauses came from it.
+    /// Whether it is known to run Python, or had a pause.
     pub(super) fn runs_python(&self) -> bool {
         let described = self.described.as_ref();
         let interpreter = described.and_then(|described| described.interpreter.as_ref());
@@ -138,7 +138,7 @@ impl LiveProcess {
         self.described.as_ref().and_then(|described| described.rank)
     }
 
-    /// Takes a pause that began at this place.
+    /// Adds a pause that started at this line.
     pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<LocationIndex>) {
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         self.active_ns = self.active_ns.max(end_ns);
@@ -157,19 +157,19 @@ impl LiveProcess {
         });
         self.paused
             .trim(|from, until| gpus.forget_paused(from, until));
-        self.add_begin(start_ns);
+        self.add_start(start_ns);
     }
 
-    fn add_begin(&mut self, start_ns: u64) {
-        // They come nearly in order.
-        let later = self.begins.iter().rev();
+    fn add_start(&mut self, start_ns: u64) {
+        // They arrive nearly in order.
+        let later = self.starts.iter().rev();
         let later = later.take_while(|other| **other > start_ns).count();
-        self.begins.insert(self.begins.len() - later, start_ns);
-        let newest = self.begins.back().copied().unwrap_or(0);
-        while let Some(oldest) = self.begins.front()
-            && (self.begins.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
+        self.starts.insert(self.starts.len() - later, start_ns);
+        let newest = self.starts.back().copied().unwrap_or(0);
+        while let Some(oldest) = self.starts.front()
+            && (self.starts.len() > PAUSES || oldest.saturating_add(KEPT_NS) < newest)
         {
-            self.begins.pop_front();
+            self.starts.pop_front();
         }
     }
 
@@ -189,7 +189,7 @@ impl LiveProcess {
     pub(super) fn add_backward(&mut self, pass: &BackwardStep) {
         let pauses = PauseTimes {
             covered: &self.paused,
-            begins: &self.begins,
+            starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_backward(pass, pauses);
@@ -201,7 +201,7 @@ impl LiveProcess {
         }
         let pauses = PauseTimes {
             covered: &self.paused,
-            begins: &self.begins,
+            starts: &self.starts,
         };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_annotation(annotation, pauses);
@@ -211,7 +211,7 @@ impl LiveProcess {
 impl LivePauses {
     fn add(&mut self, pause: &Pause, place: Option<LocationIndex>) {
         let figures = PauseFigures {
-            ended_ns: pause.end_ns,
+            end_ns: pause.end_ns,
             duration_ns: pause.duration_ns(),
             generation: (pause.generation != Pause::UNKNOWN_GENERATION).then_some(pause.generation),
         };
@@ -222,10 +222,7 @@ impl LivePauses {
         if self.worst.is_none_or(shorter) {
             self.worst = Some(figures);
         }
-        if self
-            .last
-            .is_none_or(|last| last.ended_ns <= figures.ended_ns)
-        {
+        if self.last.is_none_or(|last| last.end_ns <= figures.end_ns) {
             self.last = Some(figures);
         }
         let (all, count) = match (pause.heap_objects, pause.oldest_objects) {

@@ -1,8 +1,8 @@
-//! Processes by id and time, and what stays of those that are forgotten.
+//! Processes by id and time, and the sums of dropped ones.
 //!
-//! Owns which process a record belongs to: an id that comes again after its process ended is another. And the
-//! bound of their number: one that has ended is put into the sums after some seconds, and when too many live,
-//! those that were silent longest are.
+//! Owns which process a record belongs to: an id that is reused after its process ended is another
+//! process. Also bounds their number: a process that ended is added to the sums after some seconds,
+//! and if too many are alive, so are the least recently active ones.
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
@@ -14,27 +14,28 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 
-/// So long one that has ended is shown.
+/// How long a process that ended is shown.
 pub(super) const ENDED_SHOWN_NS: u64 = 10_000_000_000;
-/// Those that have ended and are kept at once, at most.
+/// Largest number of processes that ended and are kept.
 const ENDED: usize = 512;
-/// Processes that are kept at once, at most.
+/// Largest number of processes that are kept.
 const PROCESSES: usize = 4_096;
-/// Forgotten ones whose late pauses are known to be theirs.
+/// Number of dropped processes whose late pauses are still attributed to them.
 const FORGOTTEN: usize = 4_096;
-/// Pauses of a process may be reported with an end a little after its own: other clocks, other ways.
+/// Pauses of a process may be reported with an end slightly after its own, because the clocks and
+/// sources differ.
 const AFTER_END_NS: u64 = 1_000_000_000;
 
-/// In the order in which they appeared.
+/// Keys are in the order in which processes appeared.
 type Key = u64;
 
-/// All processes.
+/// All processes, current and dropped.
 #[derive(Debug, Default)]
 pub(super) struct LiveProcesses {
     list: BTreeMap<Key, Box<LiveProcess>>,
     by_pid: HashMap<u32, LivePidHistory>,
     next: Key,
-    /// Those that have ended, with the end, in the order in which that was reported.
+    /// Processes that ended, with the end, in the order in which it was reported.
     ended: VecDeque<(u64, Key)>,
     /// Ends of forgotten ones by id; and their order.
     forgotten: HashMap<u32, u64>,
@@ -50,7 +51,7 @@ pub(super) struct LiveProcesses {
 pub(super) struct ForgottenProcesses {
     pub(super) sums: PauseSums,
     pub(super) history: PauseHistory,
-    /// How many ran Python, and had ended.
+    /// Number of dropped processes that ran Python and had ended.
     pub(super) ran_python: u64,
     pub(super) ended: u64,
 }
@@ -63,7 +64,7 @@ struct LivePidHistory {
 }
 
 impl LiveProcesses {
-    /// In the order in which they appeared.
+    /// The processes in the order in which they appeared.
     pub(super) fn iter(&self) -> impl Iterator<Item = &LiveProcess> {
         self.list.values().map(Box::as_ref)
     }
@@ -107,7 +108,7 @@ impl LiveProcesses {
         self.at(pause.pid, pause.start_ns)
     }
 
-    /// A description belongs to the process of that id, or begins another if that one has ended.
+    /// A description belongs to the process of that id, or starts another if that one has ended.
     pub(super) fn describe(&mut self, process: &Process) {
         self.forget_ended(process.since_ns);
         let ended = |ended_ns: Option<u64>| ended_ns.is_some_and(|at| at <= process.since_ns);
@@ -116,7 +117,7 @@ impl LiveProcesses {
                 return known.describe(process);
             }
             Some(_) => {}
-            // Told late of one that is forgotten.
+            // A late record of a dropped process.
             None => {
                 let forgotten = self.forgotten.get(&process.pid).copied();
                 if forgotten.is_some() && !ended(forgotten) {
@@ -236,7 +237,7 @@ impl ForgottenProcesses {
         }
     }
 
-    /// Takes a pause of one that is forgotten.
+    /// Adds a pause of a dropped process.
     pub(super) fn add_pause(&mut self, pause: &Pause) {
         self.sums.add(pause);
         self.history.add(pause);

@@ -1,7 +1,7 @@
-//! Names of Python lines, and which of them pauses began in.
+//! Names of Python lines, and the lines that triggered pauses.
 //!
-//! Owns how many names are kept, whatever a program makes of them in a day, and what of a stack is shown: the
-//! program's own innermost line, and the library line below it.
+//! Owns how many names are kept, however many a program creates, and which part of a stack is
+//! shown: the program's own innermost line, and the library line below it.
 
 use super::snapshot::CodeLine;
 use super::snapshot::CountAndTime;
@@ -14,14 +14,15 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Frames of which it is kept which lines they are: 2 MiB. A frame is a line together with all that called it;
+/// Number of frames with known lines: 2 MiB. A frame is a line together with all its callers;
 /// training programs have some ten thousand.
 const FRAMES: usize = 1 << 18;
-/// Lines whose names are kept.
+/// Number of lines with names.
 const LINES: usize = 1 << 15;
 /// Bytes of a name that are kept.
 const NAME_BYTES: usize = 512;
-/// Lines of one process that are summed. When there are more, the half with the least time is put together.
+/// Number of lines of one process with sums of their own. If there are more, the half with the
+/// least time is merged.
 const SUMMED: usize = 1_024;
 /// Stands for a frame that is unknown.
 const UNKNOWN: LocationIndex = LocationIndex {
@@ -29,7 +30,7 @@ const UNKNOWN: LocationIndex = LocationIndex {
     own: u32::MAX,
 };
 
-/// Where a pause began: indices of [`LocationTable`].
+/// The lines that triggered a pause: indices in [`LocationTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LocationIndex {
     /// The line that was running.
@@ -58,7 +59,8 @@ pub(super) struct LocationTable {
 }
 
 impl LocationTable {
-    /// Takes a frame; those above it came before. `true`: from now on some have no name, for the first time.
+    /// Adds a frame; its callers were added before. `true`: from now on new lines have no name,
+    /// returned once.
     pub(super) fn add(&mut self, frame: &Frame) -> bool {
         let at = usize::try_from(frame.id).unwrap_or(usize::MAX);
         let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
@@ -117,11 +119,11 @@ impl LocationTable {
     }
 }
 
-/// Pauses of one process by where they began.
+/// Pauses of one process by the lines that triggered them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
     sums: HashMap<LocationIndex, CountAndTime>,
-    /// Of locations with little time, and of unknown ones.
+    /// Pauses of locations with little time, and of unknown ones.
     other: CountAndTime,
 }
 
@@ -136,7 +138,7 @@ impl LocationSums {
         self.sums.entry(place).or_default().add(duration_ns);
     }
 
-    /// Puts those with the least time together.
+    /// Merges the half with the least time into `other`.
     fn halve(&mut self) {
         let mut times: Vec<(u64, LocationIndex)> = self
             .sums
@@ -151,7 +153,7 @@ impl LocationSums {
         }
     }
 
-    /// The lines with the most time, and the others together.
+    /// The lines with the most time, and the sum of the others.
     pub(super) fn figures(
         &self,
         places: &LocationTable,
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_beyond_the_bound_have_no_name_and_that_is_said_once() {
+    fn lines_beyond_the_bound_have_no_name_and_one_note() {
         let mut places = LocationTable::default();
         let bound = u32::try_from(LINES).unwrap();
         let is_reported: Vec<u32> = (1..2 * bound)
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(is_reported, [bound + 1]);
         assert!(places.of(Some(bound)).is_some());
         assert_eq!(places.of(Some(bound + 1)), None);
-        // A known line in a new stack is known still.
+        // A known line in a new stack keeps its name.
         let again = Frame {
             id: 2 * bound,
             ..frame(7)

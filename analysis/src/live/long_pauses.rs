@@ -35,7 +35,7 @@ impl LongPauses {
         self.from_ns
     }
 
-    /// Takes a pause of a process with this rank.
+    /// Adds a pause of a process with this rank.
     pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<LocationIndex>) {
         if pause.duration_ns() < self.from_ns {
             return;
@@ -58,7 +58,7 @@ impl LongPauses {
         );
     }
 
-    /// Oldest first.
+    /// The long pauses, oldest first.
     pub(super) fn figures(&self, places: &LocationTable, clock: WallClock) -> Vec<LongPause> {
         let entries = self.entries.iter().map(|entry| {
             let names = entry.place.map(|place| places.names(place));
@@ -126,7 +126,7 @@ mod tests {
         let mut log = LongPauses::new(10);
         let last = LONG_PAUSES as u64 * 3;
         for n in 0..last {
-            // Two at a time come in the wrong order, and each third is short.
+            // Two with the same timestamp are out of order, and each third is short.
             log.add(&pause((n ^ 1) * 100, 8 + n % 3), Some(5), None);
         }
         log.add(&pause(0, 1000), None, None);

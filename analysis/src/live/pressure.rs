@@ -1,4 +1,4 @@
-//! What one process allocates, as last told.
+//! The latest allocation pressure of one process.
 
 use super::snapshot::PressureFigures;
 use crate::pressure::arena_bytes;
@@ -8,19 +8,19 @@ use gctrace_event::Pressure;
 /// Nanoseconds of a second.
 const SECOND: u128 = 1_000_000_000;
 
-/// The last records.
+/// The latest records.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastPressure {
     /// Net containers per second, and the end of the interval.
     containers: Option<(u64, u64)>,
-    /// Arenas mapped less those unmapped in so many nanoseconds.
+    /// Arenas mapped minus those unmapped, and the ns in which that happened.
     arenas: Option<(i64, u64)>,
     /// Allocations per second of CPU time, and when that was reported.
     allocations: Option<(u64, u64)>,
 }
 
 impl LastPressure {
-    /// Takes an interval. One of no length says nothing.
+    /// Adds an interval. An empty one is ignored.
     pub(super) fn add(&mut self, pressure: &Pressure) {
         let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
         if length_ns == 0 {
@@ -35,14 +35,14 @@ impl LastPressure {
             arenas.map(|(mapped, unmapped)| (signed(mapped) - signed(unmapped), length_ns));
     }
 
-    /// Takes a summary of allocations.
+    /// Adds a summary of allocations.
     pub(super) fn add_allocations(&mut self, allocations: &Allocations) {
         if let Some(per_second) = allocations.per_cpu_second {
             self.allocations = Some((per_second, allocations.at_ns));
         }
     }
 
-    /// `version`: of the interpreter, which tells how large an arena is.
+    /// `version`: of the interpreter, which determines the size of an arena.
     pub(super) fn figures(&self, version: Option<&str>) -> Option<PressureFigures> {
         let latest = [self.containers, self.allocations];
         let at_ns = latest.into_iter().flatten().map(|(_, at_ns)| at_ns).max()?;

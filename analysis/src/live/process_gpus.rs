@@ -1,6 +1,7 @@
-//! The GPUs of one process, from all who report them.
+//! The GPUs of one process, from all sources.
 //!
-//! Owns which figures are of the same device: CUDA and torch count alike, NVML may count in another order.
+//! Owns which figures belong to the same device: CUDA and PyTorch use the same numbering, NVML may
+//! use another.
 
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
@@ -23,7 +24,7 @@ pub(super) struct ProcessGpus {
 }
 
 impl ProcessGpus {
-    /// Takes an operation. `paused`: when pauses of the process ran.
+    /// Adds an operation. `paused`: when pauses of the process ran.
     pub(super) fn add(&mut self, device: u32, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let at = self.work.iter().position(|work| work.device == device);
         let at = at.unwrap_or(self.work.len());
@@ -38,7 +39,7 @@ impl ProcessGpus {
         }
     }
 
-    /// Takes what torch's allocator holds.
+    /// Adds a sample of the memory of PyTorch's allocator.
     pub(super) fn add_memory(&mut self, memory: &DeviceMemory) {
         let device = u32::try_from(memory.device);
         if let (CUDA_DEVICE, Ok(device)) = (memory.device_type, device)
@@ -49,7 +50,7 @@ impl ProcessGpus {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for work in &mut self.work {
             work.add_paused(start_ns, end_ns);
@@ -63,12 +64,13 @@ impl ProcessGpus {
         }
     }
 
-    /// The one whose work is shown in a timeline: the first by index.
+    /// The device shown in the timeline: the first by index.
     pub(super) fn first(&self) -> Option<&LiveDeviceWork> {
         self.work.iter().min_by_key(|work| work.device)
     }
 
-    /// `until`, `buckets`: end and length of the interval. `by_nvml`: indices of NVML and the memory there.
+    /// `until`, `buckets`: end and length of the interval. `by_nvml`: indices of NVML and the
+    /// memory there.
     pub(super) fn figures(
         &self,
         (until, buckets): (u64, u64),

@@ -1,18 +1,18 @@
-//! What gctrace says about itself and its work: what it lost and cost, and sentences for the user.
+//! Figures about gctrace itself: lost records, overhead, and notes for the user.
 
 use super::snapshot::Notice;
 use super::snapshot::RecorderCost;
 use super::text::first_bytes;
 use std::collections::VecDeque;
 
-/// Readings of gctrace's CPU time that are kept: a minute of one a second.
+/// Number of readings of gctrace's CPU time that are kept: a minute at one per second.
 const READINGS: usize = 64;
 /// Notes that are kept.
 const NOTES: usize = 50;
 /// Bytes of a note.
 const NOTE_BYTES: usize = 1_024;
 
-/// What the recorder told last, and its CPU time over the last minute.
+/// The latest figures of the recorder, and its CPU time over the last minute.
 #[derive(Debug, Default)]
 pub(super) struct LiveCost {
     last: RecorderCost,
@@ -35,8 +35,8 @@ impl LiveCost {
         self.readings.push_back(reading);
     }
 
-    /// CPU time over an interval: from the last reading back to the one that is nearest to its length, or to the
-    /// one before.
+    /// CPU time over an interval: from the last reading back to the one nearest to its length, or
+    /// to the previous one.
     pub(super) fn figures(&self, interval_ns: u64) -> RecorderCost {
         let mut figures = self.last.clone();
         if let Some((at_ns, cpu_ns)) = self.readings.back() {
@@ -53,7 +53,7 @@ impl LiveCost {
     }
 }
 
-/// The last notes.
+/// The latest notes.
 #[derive(Debug, Default)]
 pub(super) struct LiveNotes(VecDeque<Notice>);
 
@@ -69,7 +69,7 @@ impl LiveNotes {
         });
     }
 
-    /// Oldest first.
+    /// The notes, oldest first.
     pub(super) fn figures(&self) -> Vec<Notice> {
         self.0.iter().cloned().collect()
     }

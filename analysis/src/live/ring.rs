@@ -1,27 +1,27 @@
 //! The last minute in buckets of 100 ms.
 //!
-//! Owns how an interval falls into buckets, and what is too old for them. Memory is fixed.
+//! Owns how an interval is divided into buckets, and what is too old. Memory is fixed.
 
 /// Length of a bucket.
 pub(super) const BUCKET_NS: u64 = 100_000_000;
-/// Buckets that are kept: the 60 s that are shown, and some seconds for what is reported late.
+/// Number of buckets: the 60 s that are shown, and some seconds for late records.
 const BUCKETS: u64 = 640;
-/// Length of what is kept.
+/// Time that the buckets cover, in ns.
 pub(super) const KEPT_NS: u64 = BUCKETS * BUCKET_NS;
 
 /// One value for each of the last buckets. Nothing is allocated before the first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BucketRing<T> {
-    /// No bucket before this one was ever asked for.
+    /// The first bucket that was ever used.
     oldest: u64,
     newest: u64,
     slots: Vec<T>,
 }
 
 impl<T: Copy + Default> BucketRing<T> {
-    /// The value of a bucket; `None` for one that is too old. A bucket that is more than twice as far back as
-    /// what is kept comes from no clock that the newest came from: then the ring begins anew, so that one wrong
-    /// time cannot stop it.
+    /// The value of a bucket; `None` if it is too old. A newest bucket more than twice the covered
+    /// time ahead cannot be on the same clock as this one: the ring then starts anew, so that a
+    /// single wrong timestamp cannot block it.
     pub(super) fn slot(&mut self, bucket: u64) -> Option<&mut T> {
         if self.slots.is_empty() {
             self.slots = vec![T::default(); usize::try_from(BUCKETS).ok()?];
@@ -53,7 +53,8 @@ impl<T: Copy + Default> BucketRing<T> {
         self.newest = bucket;
     }
 
-    /// The buckets from `from` on before `until`, and their values; those that are not kept are left out.
+    /// The buckets from `from` (inclusive) to `until` (exclusive), and their values, as far as they
+    /// are kept.
     pub(super) fn within(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, T)> {
         let end = self.newest.saturating_add(1);
         let from = from.max(self.oldest).max(end.saturating_sub(BUCKETS));
@@ -81,7 +82,7 @@ impl BucketRing<u64> {
         }
     }
 
-    /// Sum over buckets.
+    /// Sum over the buckets of a time range.
     pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
         let values = self.within(from, until).map(|(_, value)| value);
         values.fold(0, u64::saturating_add)
@@ -98,7 +99,7 @@ impl BucketRing<u32> {
         }
     }
 
-    /// Sum over buckets.
+    /// Sum over the buckets of a time range.
     pub(super) fn sum(&self, from: u64, until: u64) -> u64 {
         let values = self.within(from, until).map(|(_, value)| u64::from(value));
         values.sum()
@@ -114,8 +115,8 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
     at_ns / BUCKET_NS
 }
 
-/// The buckets that an interval covers, and how much of it is in each. Of an interval that is longer than what is
-/// kept only the end.
+/// The buckets that an interval covers, and how much of it is in each. Only the end of an interval
+/// that is longer than the covered time.
 fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
     let start_ns = start_ns.max(end_ns.saturating_sub(KEPT_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
@@ -140,23 +141,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn stretches_fall_into_buckets(
+        fn intervals_are_divided_into_buckets(
             intervals in prop::collection::vec((0..FAR, 0..KEPT_NS * 2), 0..40)
         ) {
             let mut ring: BucketRing<u64> = BucketRing::default();
             let mut naive: BTreeMap<u64, u64> = BTreeMap::new();
             let mut newest = None;
-            // In order of their ends, as pauses come.
+            // By end, as pauses arrive.
             let mut intervals: Vec<_> = intervals.into_iter().map(|(b, l)| (b, b + l)).collect();
             intervals.sort_by_key(|(_, end)| *end);
-            for (begin, end) in intervals {
-                ring.cover(begin, end);
-                if begin == end {
+            for (start, end) in intervals {
+                ring.cover(start, end);
+                if start == end {
                     continue;
                 }
                 newest = Some((end - 1) / BUCKET_NS);
-                for bucket in begin / BUCKET_NS..=(end - 1) / BUCKET_NS {
-                    let from = begin.max(bucket * BUCKET_NS);
+                for bucket in start / BUCKET_NS..=(end - 1) / BUCKET_NS {
+                    let from = start.max(bucket * BUCKET_NS);
                     *naive.entry(bucket).or_default() += end.min((bucket + 1) * BUCKET_NS) - from;
                 }
             }
@@ -171,9 +172,9 @@ mod tests {
         #[test]
         fn no_time_is_too_wild(times in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20)) {
             let mut ring: BucketRing<u64> = BucketRing::default();
-            for (begin, end) in times {
-                ring.cover(begin, end);
-                ring.slot(bucket(begin));
+            for (start, end) in times {
+                ring.cover(start, end);
+                ring.slot(bucket(start));
             }
             let _ = ring.all().count();
         }

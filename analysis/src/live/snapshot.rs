@@ -1,8 +1,6 @@
-//! What the live view shows at one moment: plain figures, every one with its unit in its name.
-//!
-//! Owns the shapes, which are also those of `gctrace top --format json` (one object for each interval).
-//! How the figures come about is `live.rs` and the files beside this one. Times are nanoseconds of
-//! `CLOCK_MONOTONIC` unless a name says otherwise.
+//! The live view at one time: plain figures, each with its unit in its name. Owns the types,
+//! which are also the schema of `gctrace top --format json` (one object per interval). The
+//! figures are computed in `live.rs` and the files beside this one.
 
 mod detail;
 mod gpu;
@@ -36,92 +34,98 @@ use std::collections::BTreeMap;
 /// Name and version of the schema, the value of `schema` in a snapshot.
 pub const SCHEMA: &str = "gctrace.top/2";
 
-/// Everything, at one moment.
+/// One snapshot of `gctrace top --format json`: all figures of the live view at one time.
+/// Timestamps are ns of CLOCK_MONOTONIC unless the name says otherwise. A member that is absent is
+/// unknown or not recorded, never 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Snapshot {
-    /// Always [`SCHEMA`].
+    /// Name and version of this schema: always `gctrace.top/2`.
     pub schema: &'static str,
-    /// When it was taken.
+    /// Time of the snapshot, in ns.
     pub at_ns: u64,
-    /// The same moment in wall-clock time: nanoseconds since 1970.
+    /// Time of the snapshot, in ns of Unix time.
     pub at_unix_ns: u64,
-    /// Begin of the recording.
+    /// Start of the recording, in ns.
     pub started_ns: u64,
-    /// Name of the machine.
+    /// Name of the recorded host.
     pub host: String,
-    /// How it is recorded: `ebpf`, `inject` or `both`.
+    /// How it is recorded: `ebpf` (kernel probes), `inject` (in-process) or `both`.
     pub mode: String,
-    /// Figures called "of the interval" are of this stretch of time, which ended at `interval_until_ns`.
+    /// Length of the interval, in ns. Figures "of the interval" cover the time before
+    /// `interval_end_ns`.
     pub interval_ns: u64,
-    /// A little before `at_ns`: pauses of that time have all been read.
-    pub interval_until_ns: u64,
-    /// Processes that run Python, in the order in which they appeared. One that has ended stays for some
-    /// seconds.
+    /// End of the interval, slightly before `at_ns`: all pauses up to then have been read.
+    pub interval_end_ns: u64,
+    /// Processes that run Python, in the order in which they were first seen. A process that ended
+    /// is kept for some seconds.
     pub processes: Vec<ProcessFigures>,
-    /// GPUs by NVML's index.
+    /// GPUs, by NVML index; empty if NVML is not polled.
     pub gpus: Vec<GpuFigures>,
-    /// Pauses of `long_pause_ns` and longer, oldest first; the last [`crate::live::LONG_PAUSES`] of them.
+    /// The most recent pauses of at least `long_pause_ns`, oldest first, at most 200.
     pub long_pauses: Vec<LongPause>,
-    /// From which length on a pause is a long one.
+    /// Shortest length of a long pause, in ns.
     pub long_pause_ns: u64,
-    /// All processes together, those that ended included.
+    /// Sums over all processes, including those that ended.
     pub totals: SnapshotTotals,
-    /// What gctrace itself lost and cost.
+    /// Lost records and overhead of gctrace.
     pub recorder: RecorderCost,
-    /// What the user should know, oldest first; the last few.
+    /// The most recent messages for the user, oldest first.
     pub notes: Vec<Notice>,
-    /// More about one process, where it was asked for.
+    /// More figures of one process; absent unless one is selected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<ProcessDetail>,
 }
 
-/// All processes together.
+/// Sums over all processes, including those that ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct SnapshotTotals {
-    /// Collections of all processes.
+    /// Collections since the start of the recording.
     pub collections: CollectionCounts,
-    /// Processes seen that ran Python.
+    /// Number of processes that ran Python.
     pub processes: u64,
-    /// Those of them that have ended.
+    /// Of these, the number that ended.
     pub ended: u64,
-    /// Pauses that ended in the interval, by generation.
+    /// Pauses that ended in the interval, by generation (0, 1, 2, unknown).
     pub interval_pauses: [u64; GENERATIONS],
-    /// Time of the interval in pauses, added over all processes: may exceed the interval.
+    /// Pause time in the interval, in ns, summed over processes; it may exceed the interval.
     pub interval_pause_ns: u64,
 }
 
-/// What gctrace lost and cost.
+/// Lost records and overhead of gctrace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RecorderCost {
-    /// Events lost since the begin, by where; empty: no event of an examined process was lost.
+    /// Number of lost records since the start, by where they were dropped; empty if no record of an
+    /// examined process was lost.
     pub lost: BTreeMap<String, u64>,
-    /// Processes that could have run Python unseen, because they ended, say, before they could be examined.
+    /// Number of processes that may have run Python without being recorded, for example because
+    /// they ended before they could be examined.
     pub unexamined: u64,
-    /// CPU time of gctrace since its start (measured).
+    /// Measured: CPU time of gctrace since its start, in ns.
     pub cpu_ns: u64,
-    /// CPU time of gctrace in the interval, in millionths of one core (measured).
+    /// Measured: CPU time of gctrace in the interval, in millionths of one core.
     pub cpu_ppm: u64,
-    /// Resident memory of gctrace in bytes.
+    /// Resident memory of gctrace, in bytes.
     pub resident_bytes: u64,
-    /// Times that probes or hooks in recorded programs were hit since the begin.
+    /// Number of hits of probes and hooks in recorded programs since the start.
     pub hits: u64,
-    /// CPU time that the probes on the collector took of recorded programs since the begin: their hits by what one
-    /// was measured to cost (inferred). Calls of CUDA, and hooks within programs, are not in it.
+    /// Inferred: CPU time that the probes on the collector cost the recorded programs since the
+    /// start, in ns: hits times the measured time per hit. CUDA calls and in-process hooks are not
+    /// included. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub probe_cost_ns: Option<u64>,
-    /// Where the trace is written at the same time.
+    pub probe_overhead_ns: Option<u64>,
+    /// Path of the trace that is written at the same time; absent without `--record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,
 }
 
-/// A sentence for the user.
+/// A message for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Notice {
-    /// When.
+    /// Time of the message, in ns.
     pub at_ns: u64,
-    /// The process that it is about, if one.
+    /// Process id of the process concerned; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// What.
+    /// The message, one sentence.
     pub message: String,
 }

@@ -1,8 +1,9 @@
-//! The last steps of training of one process.
+//! The last training steps of one process.
 //!
-//! Owns what a step is, as the report of a trace does: an annotation `ProfilerStep#n` where there are such, else
-//! from the start of one backward pass to that of the next; those of the thread with the most. Of an annotation,
-//! which is reported at its end, pauses are counted as far as they are kept: a minute, or the last 65,535.
+//! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if
+//! there are any, otherwise the time from the start of one backward pass to the start of the next;
+//! those of the thread with the most steps. For an annotation, which is reported at its end, pauses
+//! are counted as far as they are kept: a minute, or the last 65,535.
 
 use super::STEPS;
 use super::interval_union::IntervalUnion;
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 
 /// `name` of the PyTorch profiler's steps, before the number.
 const PROFILER_STEP: &str = "ProfilerStep#";
-/// Threads of a process whose steps are kept; training programs have one.
+/// Number of threads of a process with steps; training programs have one.
 const THREADS: usize = 4;
 
 /// Steps of one process, and what paused within them.
@@ -24,28 +25,28 @@ pub(super) struct LiveSteps {
     backward: Vec<ThreadSteps>,
 }
 
-/// Those of one thread.
+/// The steps of one thread.
 #[derive(Clone, Debug)]
 struct ThreadSteps {
     tid: u32,
     count: u64,
-    /// The step that the last backward pass began, and the pauses in it so far.
+    /// The step that started with the last backward pass, and the pauses in it so far.
     open: Option<(u64, CountAndTime)>,
     /// By start; they do not overlap.
     closed: VecDeque<StepFigures>,
 }
 
-/// Where pauses were: when any ran, and when each began, in order.
+/// When any pause ran, and when each started, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PauseTimes<'a> {
     pub(super) covered: &'a IntervalUnion,
-    pub(super) begins: &'a VecDeque<u64>,
+    pub(super) starts: &'a VecDeque<u64>,
 }
 
 impl PauseTimes<'_> {
     fn within(self, start_ns: u64, end_ns: u64) -> CountAndTime {
-        let first = self.begins.partition_point(|begin| *begin < start_ns);
-        let behind = self.begins.partition_point(|begin| *begin < end_ns);
+        let first = self.starts.partition_point(|start| *start < start_ns);
+        let behind = self.starts.partition_point(|start| *start < end_ns);
         CountAndTime {
             count: behind.saturating_sub(first) as u64,
             time_ns: self.covered.length_within(start_ns, end_ns),
@@ -54,7 +55,7 @@ impl PauseTimes<'_> {
 }
 
 impl LiveSteps {
-    /// Takes a backward pass.
+    /// Adds a backward pass.
     pub(super) fn add_backward(&mut self, pass: &BackwardStep, pauses: PauseTimes<'_>) {
         let Some(thread) = thread(&mut self.backward, pass.tid) else {
             return;
@@ -79,7 +80,7 @@ impl LiveSteps {
         number.is_some_and(|number| number.parse::<u64>().is_ok())
     }
 
-    /// Takes an annotation that is a step.
+    /// Adds an annotation that is a step.
     pub(super) fn add_annotation(&mut self, annotation: &Annotation, pauses: PauseTimes<'_>) {
         if let Some(thread) = thread(&mut self.profiler, annotation.tid) {
             let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
@@ -88,7 +89,7 @@ impl LiveSteps {
         }
     }
 
-    /// Takes a pause.
+    /// Adds a pause.
     pub(super) fn add_pause(&mut self, start_ns: u64) {
         for thread in self.threads() {
             let pauses = match &mut thread.open {
@@ -101,7 +102,7 @@ impl LiveSteps {
         }
     }
 
-    /// Takes time in which a pause ran and no other.
+    /// Adds time in which a pause ran and no other did.
     pub(super) fn add_paused(&mut self, start_ns: u64, end_ns: u64) {
         for thread in self.threads() {
             if let Some((open_ns, pauses)) = &mut thread.open {
@@ -160,7 +161,7 @@ impl StepFigures {
 }
 
 impl ThreadSteps {
-    /// Takes a step. One that goes on when the next begins is cut there.
+    /// Adds a step. It is cut where the next one starts.
     fn close(&mut self, mut step: StepFigures) {
         self.count = self.count.saturating_add(1);
         let at = self
@@ -181,7 +182,7 @@ impl ThreadSteps {
         }
     }
 
-    /// The step that holds a time.
+    /// The step that contains a timestamp.
     fn around(&mut self, at_ns: u64) -> Option<&mut StepFigures> {
         let last = self.closed.back()?;
         if at_ns >= last.end_ns() {

@@ -18,7 +18,7 @@ const REASONS: [GcReason; 4] = [
     GcReason::Unknown,
 ];
 
-/// Sums over pauses.
+/// Sums over pauses, by generation and reason.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PauseSums {
     by_reason: [[CountAndTime; GENERATIONS]; REASONS.len()],
@@ -88,19 +88,19 @@ impl PauseSums {
 }
 
 impl CountAndTime {
-    /// Counts one pause.
+    /// Counts one pause of this length.
     pub(super) fn add(&mut self, time_ns: u64) {
         self.merge(Self { count: 1, time_ns });
     }
 
-    /// Adds others.
+    /// Adds other sums.
     pub(super) fn merge(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.time_ns = self.time_ns.saturating_add(other.time_ns);
     }
 }
 
-/// Index of the class of a pause: the first whose bound is not below it.
+/// Index of the class of a pause: the first with a bound that is not below it.
 fn class(duration_ns: u64) -> usize {
     PAUSE_CLASSES_NS.partition_point(|bound| *bound < duration_ns)
 }

@@ -1,4 +1,4 @@
-//! The part of a report about what pauses cost: by replay of the schedule without them.
+//! The part of a report about the cost of pauses, by replay of the schedule without them.
 
 use super::Basis;
 use super::PauseTotal;
@@ -6,105 +6,108 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What the pauses of one process cost it and its GPUs. The schedule of calls and operations is
-/// rebuilt from the trace and replayed without the pauses; the cost is how much earlier everything
-/// would have ended. All times in nanoseconds.
+/// rebuilt from the trace and replayed without the pauses; the cost is how much earlier the work
+/// would have finished.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CauseReport {
-    /// Inferred: the replay assumes that nothing else would have changed.
+    /// Always inferred: the replay assumes that everything but the pauses is unchanged.
     pub basis: Basis,
-    /// Index of its trace in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Measured: from the first call or operation to the last end.
+    /// Measured: time from the first call or operation to the end of the last, in ns.
     pub span_ns: u64,
     /// Measured: all pauses of the process.
     pub pauses: PauseTotal,
-    /// How much earlier the last operation or call would have ended without any pause.
+    /// How much earlier the last operation or call would have ended without any pause, in ns.
     pub cost_ns: u64,
-    /// `cost_ns` over `span_ns`.
+    /// `cost_ns` / `span_ns`.
     pub cost_ratio: f64,
-    /// Standard error of `cost_ns` against a second run without pauses: two runs vary as much as the
-    /// steps' durations without pauses vary around what the other steps predict. Absent where the
-    /// trace has too few steps.
+    /// Standard error of `cost_ns` against a second run without pauses, in ns: two runs differ as
+    /// much as the durations of the steps without pauses differ from what the other steps predict.
+    /// `null` if there are too few steps (see `no_error_bar`).
     pub standard_error_ns: Option<u64>,
-    /// What that rests on.
+    /// The steps that the standard error rests on; `null` if there are none.
     pub steps: Option<StepEvidenceReport>,
-    /// Why there is no error bar, where there is none.
+    /// Why `standard_error_ns` is `null`, as text.
     pub no_error_bar: Option<String>,
-    /// Per device.
+    /// The cost by device.
     pub devices: Vec<DeviceCost>,
-    /// Pauses that were replayed one by one, the longest; the others were removed in groups.
+    /// Number of pauses that were replayed one by one, the longest; the others were removed in
+    /// groups.
     pub replayed_alone: u64,
-    /// Of those replayed one by one: their costs in parts, added.
+    /// Parts of the cost, summed over the pauses that were replayed one by one.
     pub parts: PauseCostParts,
     /// The longest pauses, longest first, at most 20.
     pub longest: Vec<PauseCostReport>,
 }
 
-/// How well steps are explained once the pauses are removed.
+/// How well the steps are explained after the pauses are removed.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct StepEvidenceReport {
-    /// Steps.
+    /// Number of steps.
     pub count: u64,
-    /// Steps with a pause among them.
+    /// Number of steps with at least one pause.
     pub with_pauses: u64,
-    /// Median duration of a step without pauses.
+    /// Median duration of the steps without pauses, in ns.
     pub median_without_ns: u64,
-    /// How much longer (negative: shorter) the steps with pauses remain than those without, by the
-    /// medians, after the pauses are removed; all of them together. Absent where all or none have
-    /// pauses.
+    /// How much longer (negative: shorter) the steps with pauses remain than those without after
+    /// the pauses are removed, in ns: the difference of the medians times the number of steps with
+    /// pauses. `null` if all steps or none have pauses.
     pub unexplained_ns: Option<i64>,
 }
 
-/// What pauses cost one device.
+/// What the pauses cost one device.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct DeviceCost {
-    /// Its index.
+    /// Index of the device in the process.
     pub device: u32,
-    /// Measured: time in which nothing ran on it, between its first begin and last end.
+    /// Measured: idle time between the first and the last operation, in ns.
     pub idle_ns: u64,
-    /// The same without any pause.
+    /// Idle time without any pause, by replay, in ns.
     pub idle_without_ns: u64,
-    /// The difference: idle time that the pauses caused. Negative where the device would have
-    /// been idle for longer.
+    /// Idle time that the pauses caused: `idle_ns` - `idle_without_ns`. Negative if the device
+    /// would have been idle longer.
     pub idle_cost_ns: i64,
-    /// Measured: idle time that coincides with a pause. Overlap, not cause: it leaves out what a
-    /// pause drained and is paid later, and counts what would have been idle anyway.
+    /// Measured: idle time that coincides with a pause, in ns. Overlap is not cause: it omits what
+    /// a pause delays later and includes time that would have been idle anyway.
     pub overlap_ns: u64,
 }
 
-/// A cost in parts.
+/// The parts of the cost of pauses. `exposed_ns` + `deferred_ns` is the cost.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct PauseCostParts {
-    /// Paid at once: the device was idle for so much longer between the begin of the pause and the
-    /// first operation asked for after it.
+    /// Paid at once: additional idle time of the device, in ns, from the start of the pause to the
+    /// first operation launched after it.
     pub exposed_ns: u64,
-    /// Paid later: the pause drained the queue that a later wait would have been hidden by.
+    /// Paid later, in ns: the pause drained the queue that would have hidden a later wait.
     pub deferred_ns: u64,
-    /// Not paid: the part of the length that cost nothing.
+    /// The part of the pause that cost nothing, in ns; 0 if the cost exceeds the length.
     pub hidden_ns: u64,
 }
 
 /// What one pause cost.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct PauseCostReport {
-    /// Measured: begin, after the first call or operation of the process.
+    /// Measured: start of the pause, in ns after the first call or operation of the process;
+    /// negative if before it.
     pub after_start_ns: i64,
-    /// Measured: its thread.
+    /// Measured: thread id of the collecting thread.
     pub tid: u32,
-    /// Measured: length.
+    /// Measured: length of the pause, in ns.
     pub length_ns: u64,
-    /// Measured: generation, where known.
+    /// Measured: generation; `null` if unknown.
     pub generation: Option<u8>,
-    /// How much earlier everything would have ended without this pause alone:
-    /// exposed + deferred. With what is hidden that is the length, unless it cost more.
+    /// How much earlier the work would have finished without this pause alone, in ns: exposed +
+    /// deferred. Plus hidden it is the length, unless the pause cost more.
     pub cost_ns: u64,
-    /// The cost in parts.
+    /// The parts of the cost.
     pub parts: PauseCostParts,
-    /// Its share of the cost of all: how much earlier everything would have ended without it, those
-    /// before it removed already. Shares of all pauses, these and others, add up to `cost_ns`.
+    /// Share of this pause in the cost of all, in ns: how much earlier the work would have finished
+    /// without it, with all earlier pauses already removed. The shares of all pauses of the process
+    /// add up to its `cost_ns`.
     pub share_ns: u64,
 }

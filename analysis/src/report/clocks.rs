@@ -1,84 +1,84 @@
-//! The part of a report about traces of one process that were put together.
+//! The part of a report about merged traces of one process.
 
 use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A trace of the PyTorch profiler and gctrace's trace of the same process: in all figures of GPU work
-/// they are one, with the profiler's operations, calls and steps and with gctrace's pauses.
+/// A trace of the PyTorch profiler that was merged with gctrace's trace of the same process. The
+/// report treats them as one: operations, calls and steps are the profiler's, pauses are gctrace's.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClockReport {
-    /// Of `offset_ns`: measured where the same moments were found in both traces, inferred where it
-    /// rests on the wall clock that each trace names.
+    /// Basis of `offset_ns`: measured if the same calls or collections were found in both traces,
+    /// inferred if it rests on the wall clocks.
     pub basis: Basis,
-    /// Index in `traces` of the profiler's.
+    /// Index in `traces` of the profiler's trace.
     pub trace: usize,
-    /// Index in `traces` of gctrace's.
+    /// Index in `traces` of gctrace's trace.
     pub gc_trace: usize,
-    /// The process on the host, as gctrace's trace has it.
+    /// Process id on the host, from gctrace's trace.
     pub pid: u32,
-    /// The process as the profiler's trace has it; another where it ran in a pid namespace.
+    /// Process id in the profiler's trace; differs from `pid` in a pid namespace.
     pub profiler_pid: u32,
-    /// How they were recognised as one process.
-    pub recognised_by: RecognisedBy,
-    /// What the offset rests on.
+    /// How the two traces were matched to one process.
+    pub recognized_by: RecognizedBy,
+    /// What the clock offset was computed from.
     pub aligned_by: AlignedBy,
-    /// Added to a time of gctrace's trace to get the profiler's.
+    /// Clock offset in ns: added to a timestamp of gctrace's trace it gives the profiler's.
     pub offset_ns: i64,
-    /// What of the offset the wall clocks did not say: the offset less the one by wall clock.
+    /// `offset_ns` minus the offset of the wall clocks, in ns.
     pub beyond_wall_clock_ns: i64,
-    /// The error that remains: median absolute deviation of the matches from the offset. Absent with
-    /// the wall clock alone.
+    /// Error of the offset, in ns: median absolute deviation of the matches. `null` if aligned by
+    /// the wall clocks alone.
     pub error_ns: Option<u64>,
-    /// What `error_ns` covers and what it does not, in words.
+    /// What `error_ns` covers and what it does not, as text.
     pub error_basis: String,
-    /// Moments found in both traces that the offset rests on.
+    /// Number of matched calls or collections that the offset rests on.
     pub matches: u64,
-    /// Pauses of gctrace's trace that fall into the time that the profiler covers.
+    /// Pauses of gctrace's trace within the time that the profiler covers.
     pub pauses: u64,
-    /// Pauses of gctrace's trace before or after that; they are in no figure of GPU work.
+    /// Pauses of gctrace's trace outside that time; they are in no figure of GPU work.
     pub pauses_outside: u64,
-    /// Collections in both traces. They count once in this report, as gctrace's.
+    /// Collections in both traces; the report counts them once, as gctrace's.
     pub pauses_in_both: u64,
-    /// Collections that only the profiler's trace has; they are kept.
+    /// Collections only in the profiler's trace; they are included.
     pub pauses_of_profiler_only: u64,
-    /// What else is to be known, in words.
+    /// Remarks on the merge, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Why two traces are taken to be of one process.
+/// How two traces were matched to one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RecognisedBy {
-    /// The same process id at the same time.
+pub enum RecognizedBy {
+    /// Same process id, overlapping in time.
     ProcessId,
-    /// The profiler's process id is the process's in its own namespace, at the same time.
+    /// The profiler's process id is the process's id in its own namespace; overlapping in time.
     NamespaceProcessId,
-    /// The same rank at the same time.
+    /// Same rank, overlapping in time.
     Rank,
-    /// The only ones of that time.
+    /// The only two traces that overlap in time.
     Time,
 }
 
-/// What the offset of two clocks rests on.
+/// What a clock offset was computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// Calls of CUDA that both traces hold.
+    /// CUDA calls in both traces.
     Calls,
-    /// Collections that both traces hold.
+    /// Collections in both traces.
     Pauses,
-    /// The moment since 1970 that each trace names for its times.
+    /// The wall-clock time that each trace states for its timestamps.
     WallClock,
 }
 
-/// A trace of the profiler for which there may be one of gctrace's, which could not be told.
+/// A trace of the PyTorch profiler that could not be merged with one of gctrace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotMerged {
-    /// Index in `traces`.
+    /// Index in `traces` of the profiler's trace.
     pub trace: usize,
-    /// Its process.
+    /// Process id in that trace.
     pub pid: u32,
-    /// Why not, in words.
+    /// Why it was not merged, as text.
     pub why: String,
 }

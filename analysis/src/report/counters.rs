@@ -5,59 +5,64 @@ use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Performance counters inside pauses against those outside. What was not counted is absent.
+/// Performance counters inside pauses and outside. Counters that were not recorded are absent.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CountersReport {
-    /// Of what is outside: inferred, as the whole process less its pauses. Pauses without a value
-    /// (`inside_pauses` is less than `pauses`) count as outside.
+    /// Basis of the figures outside pauses: inferred, as the whole process minus its pauses. Pauses
+    /// without a value (`inside_pauses` < `pauses`) count as outside.
     pub basis: Basis,
-    /// Pauses of the processes concerned.
+    /// Number of pauses of the processes with counters.
     pub pauses: u64,
-    /// Every counter that any pause or process has.
+    /// One entry for each counter of any pause or process.
     pub counters: Vec<CounterReport>,
-    /// Instructions per cycle in pauses that have both.
+    /// Instructions per cycle inside pauses, over the pauses with both counters; `null` if there
+    /// are none.
     pub inside_ipc: Option<f64>,
-    /// Instructions per cycle outside.
+    /// Instructions per cycle outside pauses; `null` if unknown.
     pub outside_ipc: Option<f64>,
-    /// Pauses without per-CPU counters: these were dropped rather than shown wrong, because the
-    /// thread came to a CPU unseen or a reading was interrupted.
+    /// Pauses whose per-CPU values were dropped, because the thread migrated to another CPU unseen
+    /// or a reading was interrupted.
     pub migrated_pauses: u64,
-    /// Processes with totals that are too low, for the same reason.
+    /// Processes whose totals are too low for the same reason.
     pub migrated_processes: u64,
-    /// Pauses with values scaled up because counters had to take turns.
+    /// Pauses with values scaled because counters were multiplexed.
     pub scaled_pauses: u64,
-    /// Processes with totals scaled up, because counters had to take turns.
+    /// Processes with totals scaled because counters were multiplexed.
     pub scaled_processes: u64,
-    /// Pauses that waited for a disk (`major-faults`).
+    /// Pauses that waited for a disk (`major-faults` above 0).
     pub major_fault_pauses: PauseTotal,
-    /// Full collections whose number of examined objects is known.
-    pub examined_pauses: u64,
-    /// Objects examined in them: those left and those freed. Inferred: a collection looks at each
-    /// at least once.
-    pub examined_objects: u64,
+    /// Number of full collections with a known number of traversed objects.
+    pub traversed_pauses: u64,
+    /// Objects traversed in these collections: those left plus those freed. Inferred: a collection
+    /// visits each at least once.
+    pub traversed_objects: u64,
 }
 
-/// One counter. Values are counts, those of `task-clock` and `cpu-clock` nanoseconds.
+/// One performance counter. Values are counts; `task-clock` and `cpu-clock` are in ns.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CounterReport {
-    /// Its name in `perf list`.
+    /// Name of the counter in `perf list`.
     pub name: String,
-    /// Sum over the pauses that have it.
+    /// Sum over the pauses with a value.
     pub inside: u64,
-    /// Pauses that have it.
+    /// Number of pauses with a value.
     pub inside_pauses: u64,
-    /// Whole processes less `inside`, of the processes that tell both.
+    /// Totals of the processes minus `inside`, over the processes with both; `null` if there are
+    /// none.
     pub outside: Option<u64>,
-    /// Share of pauses in the whole, of the processes that tell both.
+    /// Share of the pauses in the totals of these processes, 0 to 1; `null` if unknown.
     pub inside_ratio: Option<f64>,
-    /// Per thousand instructions inside, in pauses that have both.
+    /// Value per 1,000 instructions inside pauses, over the pauses with both counters; `null` if
+    /// there are none.
     pub inside_per_1000_instructions: Option<f64>,
-    /// Per thousand instructions outside.
+    /// Value per 1,000 instructions outside pauses; `null` if unknown.
     pub outside_per_1000_instructions: Option<f64>,
-    /// Per second on a processor inside, in pauses that tell both.
+    /// Value per second of CPU time inside pauses, over the pauses with both; `null` if there are
+    /// none.
     pub inside_per_cpu_s: Option<f64>,
-    /// Per second on a processor outside (`task-clock`, all threads).
+    /// Value per second of CPU time outside pauses (`task-clock`, all threads); `null` if unknown.
     pub outside_per_cpu_s: Option<f64>,
-    /// Per thousand objects examined, in full collections that tell both.
+    /// Value per 1,000 traversed objects, over the full collections with both; `null` if there are
+    /// none.
     pub per_1000_objects: Option<f64>,
 }

@@ -3,57 +3,58 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Calls on the CPU, over all traces. What the GPU did meanwhile is not known from them.
+/// CUDA and NCCL calls on the CPU, over all traces. They do not show when the GPU did the work.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CudaReport {
-    /// Kernels and graphs put into streams, whether each was recorded or all were counted.
+    /// Number of launches of kernels and graphs, whether recorded individually or counted.
     pub launches: u64,
-    /// The same per second between the first and the last of each trace.
+    /// Launches per second between the first and the last launch of each trace; `null` if unknown.
     pub launches_per_s: Option<f64>,
-    /// Functions by the time in them. Of launches that were counted by the millisecond there is none.
+    /// Functions by the time in their calls, descending. Launches that were only counted are not
+    /// included.
     pub functions: Vec<CudaFunction>,
-    /// What torch's caching allocator held, by process and device.
+    /// Memory of PyTorch's caching allocator, by process and device.
     pub memory: Vec<DeviceMemoryReport>,
-    /// Pauses within which device memory was given back (once for each device).
+    /// Number of pauses that freed device memory, once for each device.
     pub pauses_that_freed: u64,
-    /// Backward passes: outermost calls of `torch::autograd::Engine::execute`.
+    /// Number of backward passes: outermost calls of `torch::autograd::Engine::execute`.
     pub backward_passes: u64,
-    /// Time in them.
+    /// Time in backward passes, in ns.
     pub backward_ns: u64,
 }
 
-/// Calls of one function. Of nested calls the outermost counts.
+/// Calls of one function; of nested calls only the outermost counts.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CudaFunction {
     /// `cuda_driver`, `cuda_runtime` or `nccl`.
     pub category: String,
-    /// Its name.
+    /// Name of the function.
     pub name: String,
-    /// Calls.
+    /// Number of calls.
     pub count: u64,
-    /// Time in them; 0 for launches and events, of which only the entry is recorded.
+    /// Time in the calls, in ns; 0 for launches and events, whose return is not recorded.
     pub time_ns: u64,
-    /// The longest.
+    /// Longest call, in ns.
     pub max_ns: u64,
-    /// Bytes copied, filled, allocated or sent, where the function says.
+    /// Bytes copied, set, allocated or sent; 0 if the function has no size.
     pub bytes: u64,
-    /// Calls that returned an error.
+    /// Number of calls that returned an error.
     pub errors: u64,
 }
 
-/// Memory of one device in one process.
+/// Memory of one device in PyTorch's allocator of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceMemoryReport {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
     /// Index of the device in the process.
     pub device: i8,
-    /// Most that the program had of it, as far as recorded: at most one value a millisecond is.
+    /// Largest amount allocated to the program, in bytes, from at most one sample per millisecond.
     pub peak_allocated_bytes: u64,
-    /// Most that the allocator had from the driver, likewise.
+    /// Largest amount reserved from the driver, in bytes, from at most one sample per millisecond.
     pub peak_reserved_bytes: u64,
-    /// Given back by collecting threads within their pauses.
+    /// Device memory freed by collecting threads during their pauses, in bytes.
     pub freed_in_pauses_bytes: u64,
 }

@@ -1,190 +1,196 @@
-//! The parts of a report that prove the verdict.
+//! The parts of a report that support the verdict.
 
 use super::Basis;
 use super::Location;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Count and time of some pauses.
+/// Count and total time of some pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PauseTotal {
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// Their lengths added.
+    /// Sum of their lengths, in ns.
     pub time_ns: u64,
 }
 
-/// A set of pauses.
+/// Statistics of a set of pauses. A pause is the time of one collection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PausesReport {
     /// Always measured.
     pub basis: Basis,
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// Their lengths added; overlaps counted as often as they occur.
+    /// Sum of their lengths, in ns; overlapping pauses count separately.
     pub time_ns: u64,
-    /// Half of the pauses are no longer than this (nearest rank).
+    /// Median length in ns (nearest rank); `null` without pauses.
     pub p50_ns: Option<u64>,
-    /// 90 % of the pauses are no longer than this.
+    /// 90th percentile of the length in ns (nearest rank); `null` without pauses.
     pub p90_ns: Option<u64>,
-    /// 99 % of the pauses are no longer than this.
+    /// 99th percentile of the length in ns (nearest rank); `null` without pauses.
     pub p99_ns: Option<u64>,
-    /// The longest.
+    /// Longest pause, in ns; `null` without pauses.
     pub max_ns: Option<u64>,
-    /// How far the percentiles can be off: 0 up to 4,096 pauses, otherwise 0.001, for a single
-    /// process 0.01. Everything else is exact.
+    /// Largest relative error of the percentiles: 0 up to 4,096 pauses, otherwise 0.001, for a
+    /// single process 0.01. All other figures are exact.
     pub percentile_error_ratio: f64,
-    /// Objects freed, by the pauses that tell.
+    /// Objects found unreachable and freed, over the pauses with a known result.
     pub collected: u64,
-    /// Objects found unreachable and not freed, by the pauses that tell.
+    /// Unreachable objects that could not be freed, over the pauses with a known result.
     pub uncollectable: u64,
-    /// Pauses that freed nothing and found nothing.
+    /// Pauses that found no unreachable object.
     pub freed_nothing: PauseTotal,
-    /// Pauses that do not tell what they freed.
+    /// Number of pauses for which `collected` and `uncollectable` are unknown.
     pub outcome_unknown: u64,
-    /// Processor time within the pauses, where recorded.
+    /// CPU time of the pauses; `null` if it was not recorded.
     pub cpu: Option<CpuTime>,
-    /// Of free-threaded builds.
+    /// Stop-the-world time of free-threaded builds; `null` in other builds or if it was not
+    /// recorded.
     pub stop_the_world: Option<StopTheWorld>,
 }
 
-/// Processor time within pauses.
+/// CPU time of the collecting threads during their pauses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CpuTime {
-    /// Pauses for which it is known.
+    /// Number of pauses with a known CPU time.
     pub pauses: u64,
-    /// Their length.
+    /// Sum of the lengths of these pauses, in ns.
     pub pause_ns: u64,
-    /// How long the collecting thread was on a processor.
+    /// Time of these pauses in which the collecting thread was on a CPU, in ns.
     pub on_cpu_ns: u64,
-    /// Share of the pauses during which it was not: preempted, or waiting for memory to be paged
-    /// in.
+    /// Share of these pauses in which it was off CPU, 0 to 1: preempted, or waiting for memory to
+    /// be paged in.
     pub off_cpu_ratio: f64,
 }
 
-/// Free-threaded builds: the collector runs, and within that time it stops the other threads.
+/// Free-threaded builds: the collector stops the other threads for a part of each collection.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StopTheWorld {
-    /// Runs for which it is known.
+    /// Number of collections with a known stop-the-world time.
     pub runs: u64,
-    /// Length of these runs.
+    /// Sum of the lengths of these collections, in ns.
     pub run_ns: u64,
-    /// How long the other threads were stopped in them.
+    /// Time in them during which the other threads were stopped, in ns.
     pub stopped_ns: u64,
 }
 
 /// One of the longest pauses.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WorstPause {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Rank of the process.
+    /// Rank of the process; `null` if unknown.
     pub rank: Option<u32>,
-    /// Kernel thread id.
+    /// Kernel id of the collecting thread.
     pub tid: u32,
-    /// Name of the thread.
+    /// Name of the collecting thread; `null` if unknown.
     pub thread: Option<String>,
-    /// The line that triggered it: the innermost that is not of a library, else the innermost.
+    /// The trigger line: the innermost line outside the standard library and installed packages, or
+    /// the innermost line if there is none. `null` without a stack.
     pub line: Option<Location>,
-    /// Begin, after the start of the recording.
+    /// Start of the pause, in ns after the start of the recording.
     pub after_start_ns: u64,
-    /// Begin, on the clock of the trace.
+    /// Start of the pause, in ns on the clock of the trace.
     pub start_ns: u64,
-    /// Begin, since 1970 (UTC), where the trace tells.
+    /// Start of the pause, in ns of Unix time; `null` if the trace does not state the wall-clock
+    /// time.
     pub unix_ns: Option<u64>,
-    /// Length.
+    /// Length of the pause, in ns.
     pub duration_ns: u64,
-    /// Generation, where known.
+    /// Generation; `null` if unknown.
     pub generation: Option<u8>,
-    /// Why it ran.
+    /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
     pub reason: String,
-    /// Objects freed.
+    /// Objects found unreachable and freed; `null` if unknown.
     pub collected: Option<u64>,
-    /// Objects in the heap (3.14 and later) or the oldest generation afterwards.
+    /// Objects after the collection: in the whole heap (CPython 3.14 and later) or in the oldest
+    /// generation; `null` if unknown.
     pub objects: Option<u64>,
-    /// Time on a processor.
+    /// CPU time of the collecting thread during the pause, in ns; `null` if it was not recorded.
     pub cpu_ns: Option<u64>,
-    /// The process or thread ended in it.
+    /// Whether the process or thread ended during the pause.
     pub unfinished: bool,
 }
 
-/// Collections that freed nothing: the work was for nothing.
+/// Collections that freed nothing, by kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FreedNothingReport {
     /// Always measured.
     pub basis: Basis,
-    /// Automatic collections of the whole heap.
+    /// Automatic full collections that freed nothing.
     pub automatic_full: PauseTotal,
-    /// Other automatic collections.
+    /// Automatic collections of younger generations that freed nothing.
     pub automatic_partial: PauseTotal,
-    /// Collections that the program asked for.
+    /// Explicit collections (`gc.collect()`) that freed nothing.
     pub manual: PauseTotal,
-    /// Those at the end of the interpreter.
+    /// Collections at interpreter shutdown that freed nothing.
     pub shutdown: PauseTotal,
-    /// Those of unknown reason.
+    /// Collections of unknown reason that freed nothing.
     pub unknown: PauseTotal,
-    /// All of them.
+    /// All collections that freed nothing.
     pub total: PauseTotal,
-    /// Their share of the time of all pauses.
+    /// Share of `total` in the time of all pauses, 0 to 1.
     pub time_ratio: f64,
-    /// All automatic collections of the whole heap, for comparison.
+    /// All automatic full collections, for comparison with `automatic_full`.
     pub of_automatic_full: PauseTotal,
 }
 
-/// Collections by `gc.collect()` or `PyGC_Collect`.
+/// Collections requested by `gc.collect()` or `PyGC_Collect`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExplicitCallsReport {
     /// Always measured.
     pub basis: Basis,
-    /// The pauses.
+    /// The pauses of these collections.
     pub pauses: PausesReport,
-    /// Their share of the time of all pauses.
+    /// Their share of the time of all pauses, 0 to 1.
     pub time_ratio: f64,
-    /// Share of the observed time.
+    /// Their share of the observed time; `null` if nothing was observed.
     pub observed_ratio: Option<f64>,
-    /// Processes in which they happened.
+    /// Number of processes with such collections.
     pub processes: u64,
-    /// Calls per second of observed time of these processes.
+    /// Such collections per second of observed time of these processes; `null` if nothing was
+    /// observed.
     pub rate_per_s: Option<f64>,
-    /// Collections whose reason is not known: some of them may have been asked for too.
+    /// Collections of unknown reason, some of which may be explicit too.
     pub of_unknown_reason: PauseTotal,
 }
 
-/// One full collection in a series.
+/// One full collection of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct GrowthPoint {
-    /// Begin, after the start of the recording.
+    /// Start, in ns after the start of the recording.
     pub after_start_ns: u64,
-    /// Objects that were looked at: those left and those freed.
+    /// Objects traversed: those left plus those freed.
     pub objects: u64,
-    /// Length.
+    /// Length of the pause, in ns.
     pub duration_ns: u64,
 }
 
-/// How the full collection's pause grows with the heap of one process. Collections at the end of
-/// the interpreter are left out.
+/// How the pause of a full collection grows with the heap of one process. Collections at
+/// interpreter shutdown are omitted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GrowthReport {
-    /// The fit is inferred: it assumes that the pause is a straight line in the number of objects.
+    /// Basis of the fit: inferred, as it assumes that the pause is linear in the number of objects.
     pub basis: Basis,
-    /// Full collections with a known number of objects.
+    /// Number of full collections with a known number of objects.
     pub collections: u64,
-    /// The first of them.
+    /// The first of these collections.
     pub first: GrowthPoint,
-    /// The last of them.
+    /// The last of these collections.
     pub last: GrowthPoint,
     /// The one with the most objects.
     pub largest: GrowthPoint,
-    /// Some of them, evenly spread over the series, at most 64, in order of time.
+    /// At most 64 of these collections, evenly spaced in the series, in order of time.
     pub over_time: Vec<GrowthPoint>,
-    /// Nanoseconds more per million objects more; absent where the heap hardly changed.
+    /// Slope of the fit: additional ns per million additional objects; `null` if the heap hardly
+    /// changed.
     pub ns_per_million_objects: Option<f64>,
-    /// Share of the variance of the pauses that the line explains, 0 to 1.
+    /// Coefficient of determination of the fit, 0 to 1; `null` without a fit.
     pub r_squared: Option<f64>,
-    /// The pause of a heap twice the largest; only where the line explains at least half of the
-    /// variance.
+    /// Predicted pause for a heap twice as large as the largest; `null` if `r_squared` is below
+    /// 0.5.
     pub at_twice_the_heap: Option<Prediction>,
 }
 
@@ -209,93 +215,97 @@ impl GrowthReport {
     }
 }
 
-/// A pause that was not seen.
+/// A predicted pause of a full collection.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct Prediction {
     /// Always predicted.
     pub basis: Basis,
     /// Objects in the heap.
     pub objects: u64,
-    /// Length of a full collection.
+    /// Length of a full collection of that heap, in ns.
     pub duration_ns: u64,
 }
 
-/// What recording cost the program.
+/// What recording cost the program, in time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct OwnCost {
-    /// Inferred: hits are counted, the time per hit is measured on the same machine at the end of
-    /// the recording.
+pub struct OverheadReport {
+    /// Always inferred: hits are counted, and the time per hit is measured on the same machine at
+    /// the end of the recording.
     pub basis: Basis,
-    /// By kind of probe.
+    /// The probes, by kind.
     pub probes: Vec<ProbeReport>,
-    /// Hits times time per hit, all probes that have both; absent where no probe has.
+    /// Hits times time per hit, in ns, summed over the probes with both; `null` if there are none.
     pub time_ns: Option<u64>,
-    /// Its share of the observed time.
+    /// `time_ns` as a share of the observed time; `null` if unknown.
     pub observed_ratio: Option<f64>,
-    /// Hits without a measured time; they are not in `time_ns`.
-    pub unpriced_hits: u64,
-    /// Traces that do not tell the cost (of other tools, or cut off).
-    pub traces_without_cost: u64,
+    /// Hits of probes without a measured time; they are not in `time_ns`.
+    pub hits_without_time: u64,
+    /// Number of traces without overhead figures (cut off, or from other tools).
+    pub traces_without_overhead: u64,
 }
 
-/// One kind of probe.
+/// The overhead of one kind of probe.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProbeReport {
-    /// What it probes.
+    /// Name of the probe.
     pub probe: String,
-    /// Times it was hit.
+    /// Number of hits, over all traces.
     pub hits: u64,
-    /// Nanoseconds per hit (over several traces: the mean by hits).
+    /// Time per hit, in ns; over several traces the mean weighted by hits. `null` if it was not
+    /// measured.
     pub ns_per_hit: Option<f64>,
 }
 
-/// What is not in the figures.
+/// What the figures do not include.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MissingData {
-    /// Events lost while recording, by where.
+    /// Number of lost records, by where they were dropped; empty if none were lost.
     pub lost: std::collections::BTreeMap<String, u64>,
-    /// Processes that could have run Python unseen, or for longer than was seen, by reason: a clause whose subject
-    /// they are, such as `ended before being examined`.
+    /// Number of processes that may have run Python without being recorded, or for longer than
+    /// recorded, by reason. A reason is a predicate, such as `ended before being examined`.
     pub unexamined: std::collections::BTreeMap<String, u64>,
-    /// Every process that could have run Python was examined: nothing is missing but what is counted here. `null`
-    /// where a trace does not tell: those of older versions, of other tools, and without a last line.
+    /// Whether every process that may have run Python was examined, so that nothing is missing
+    /// except what is counted here. `null` if a trace does not contain this: older versions, other
+    /// tools, and traces without a last line.
     pub every_process_examined: Option<bool>,
-    /// Pauses under `--min-pause`: counted, not described. Their time is in the totals.
+    /// Pauses shorter than `--min-pause`: counted without details. Their time is in the totals.
     pub omitted: PauseTotal,
     /// Pauses cut short by the end of their process or thread; they are in the figures.
     pub unfinished: PauseTotal,
-    /// Things in the traces that made no sense and were left out.
+    /// Number of inconsistent records that were ignored.
     pub anomalies: u64,
-    /// Files that were named and are in no figure, with the reason.
+    /// Files that were named but could not be read, with the reason.
     pub unreadable: Vec<String>,
-    /// Traces without a last line: cut off, or the recorder was killed.
+    /// Number of traces without a last line: cut off, or the recorder was killed.
     pub traces_without_end: u64,
-    /// Processes that were running before the recording; what came before is not known.
+    /// Number of processes that were already running when the recording started; what they did
+    /// before is unknown.
     pub attached: u64,
-    /// Processes whose overlapping pauses may have been counted twice, because the trace is far
-    /// out of order.
+    /// Number of processes whose overlapping pauses may be counted twice, because their trace is
+    /// far out of order.
     pub inexact_overlaps: u64,
 }
 
-/// One thing to do.
+/// One change to make.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Advice {
-    /// A stable name, for programs.
+    /// Stable identifier, for programs.
     pub id: String,
     /// What to do, in one line.
     pub action: String,
-    /// The evidence in this report, and why the action helps.
+    /// The evidence in this report, and why the change helps.
     pub why: String,
-    /// Lines to add or a command to run.
+    /// Code to add or a command to run; `null` if there is none.
     pub code: Option<String>,
-    /// What can go wrong.
+    /// What can go wrong; `null` if nothing is known.
     pub risk: Option<String>,
-    /// At least this much time of the run is saved, by replay, what is not known taken for the worse; negative: it may
-    /// cost as much. Absent where the GPU's times are not known.
+    /// Lower bound of the time saved of the run, in ns, by replay under pessimistic assumptions;
+    /// negative if the run may become longer. `null` without GPU times.
     pub saves_at_least_ns: Option<i64>,
-    /// At most this much is saved, if the program behaves as recorded: of the run, by replay, where
-    /// `saves_at_least_ns` is given, otherwise of pause time.
+    /// Upper bound of the time saved, in ns, if the program behaves as recorded: time of the run,
+    /// by replay, if `saves_at_least_ns` is given, otherwise pause time. `null` if the change saves
+    /// no time.
     pub saves_at_most_ns: Option<u64>,
-    /// Of both: predicted.
+    /// Basis of both bounds: predicted.
     pub basis: Basis,
 }

@@ -1,64 +1,68 @@
-//! The part of a report about what pauses cost GPUs where only calls on the host were recorded.
+//! The part of a report about bounds of the cost, if only calls on the CPU were recorded.
 
 use super::Basis;
 use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What pauses cost GPUs at least and at most: by how much the GPU's work came later. Of processes that put work into
-/// streams and of which no operation has the GPU's own times.
+/// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work
+/// and whose trace contains no GPU times.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BoundsReport {
-    /// Inferred from calls on the host. `at_least_ns` assumes that the thread would have gone on at once without the
-    /// pause: a wait for data or for another process that the pause only covered up is not seen.
+    /// Always inferred from calls on the CPU. The lower bound assumes that the thread would have
+    /// continued at once without the pause: a wait for data or for another process that the pause
+    /// hid is not detected.
     pub basis: Basis,
-    /// Pauses of these processes; of two that overlap, the common part once.
+    /// Pauses of these processes; overlapping pauses count once.
     pub pauses: PauseTotal,
-    /// The GPUs' work came later by at least so much, processes added.
+    /// Lower bound of the delay, in ns, summed over processes.
     pub at_least_ns: u64,
-    /// And by at most so much.
+    /// Upper bound of the delay, in ns, summed over processes.
     pub at_most_ns: u64,
-    /// The same by why; only rules that some pause fell under. They add up.
+    /// The bounds by rule, for rules that apply to at least one pause. They add up to the totals.
     pub rules: Vec<RuleBounds>,
-    /// The same by process, the largest `at_most_ns` first. They add up.
+    /// The bounds by process, the largest `at_most_ns` first. They add up to the totals.
     pub processes: Vec<ProcessBounds>,
 }
 
-/// Pauses of which the same is known.
+/// The pauses that one rule applies to.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RuleBounds {
-    /// `gpu-was-empty`: a synchronising call had returned and nothing was launched until the pause ended: the pause
-    /// was lost but for at most 20 us. `gpu-stayed-busy`: a synchronising call after it still waited for more than
-    /// 20 us for what had been launched before, or the launching thread waited for the GPU all the while: nothing
-    /// was lost. `gpu-found-empty`: that call returned at once, so the GPU ran empty at a moment that is not known.
-    /// `no-gpu-work`: before the first launch, after the last, or at the interpreter's end: no work was delayed.
-    /// `other-thread`: on a thread that launches nothing; lost at most from the last sign of a launching thread
-    /// on, which needs the interpreter's lock. `not-known`: none of these; anything from nothing to the whole pause.
+    /// `gpu-was-empty`: a synchronizing call had returned and nothing was launched until the pause
+    /// ended; the delay is the length of the pause, minus at most 20 us. `gpu-stayed-busy`: the
+    /// next synchronizing call still waited more than 20 us for earlier work, or the launching
+    /// thread waited for the GPU during the whole pause; no delay. `gpu-found-empty`: the next
+    /// synchronizing call returned at once, so the GPU became idle at an unknown time.
+    /// `no-gpu-work`: before the first launch, after the last, or at interpreter shutdown; no
+    /// delay. `other-thread`: on a thread that launches nothing; the delay is at most the time
+    /// since the last call of a launching thread, which needs the GIL. `unknown`: none of these;
+    /// the delay is between 0 and the length of the pause.
     pub rule: String,
-    /// The pauses.
+    /// The pauses of this rule.
     pub pauses: PauseTotal,
-    /// Lost at least.
+    /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,
-    /// Lost at most.
+    /// Upper bound of the delay, in ns.
     pub at_most_ns: u64,
 }
 
-/// One process.
+/// The bounds of one process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessBounds {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
-    /// Rank in a distributed job.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Its pauses.
+    /// Pauses of the process.
     pub pauses: PauseTotal,
-    /// Lost at least.
+    /// Lower bound of the delay, in ns.
     pub at_least_ns: u64,
-    /// Lost at most.
+    /// Upper bound of the delay, in ns.
     pub at_most_ns: u64,
-    /// Why no pause can be told from another, where that is so: launches were not recorded, events were or
-    /// may have been lost (a trace without its last line does not tell), or the process used several devices.
+    /// Why all pauses of the process have the rule `unknown`: launches were not recorded, events
+    /// were lost or may have been (a trace without its last line), or the process used several
+    /// devices. `null` if the rules could be applied.
     pub limited_by: Option<String>,
 }

@@ -4,88 +4,92 @@ use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Which device of which process.
+/// One device of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DeviceId {
-    /// Index of the trace.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process; 0 where the trace does not tell.
+    /// Process id; 0 if the trace does not contain it.
     pub pid: u32,
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Index of the device, as the process counts them.
+    /// Index of the device in the process.
     pub device: u32,
 }
 
-/// How busy one process kept one device.
+/// How busy one process kept one device. `busy_ns` + `idle_ns` = `span_ns`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceReport {
-    /// Which.
+    /// The device and its process.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// Measured by the GPU.
+    /// Always measured, by the GPU.
     pub basis: Basis,
-    /// Kernels, copies and fills.
+    /// Number of kernels, memcpys and memsets.
     pub operations: u64,
-    /// From the begin of the first operation to the end of the last.
+    /// Time from the start of the first operation to the end of the last, in ns.
     pub span_ns: u64,
-    /// Time in which at least one of its streams ran a kernel, a copy or a fill.
+    /// Time in which at least one stream ran an operation, in ns.
     pub busy_ns: u64,
-    /// The rest of the span.
+    /// Time of the span in which no operation ran, in ns.
     pub idle_ns: u64,
-    /// `busy_ns` / `span_ns`; absent where the span is empty.
+    /// `busy_ns` / `span_ns`; `null` if the span is empty.
     pub busy_ratio: Option<f64>,
-    /// `idle_ns` / `span_ns`; absent where the span is empty.
+    /// `idle_ns` / `span_ns`; `null` if the span is empty.
     pub idle_ratio: Option<f64>,
-    /// The same span as HolisticTraceAnalysis 0.5.0 prints it; absent where that would look at no
+    /// The same span as HolisticTraceAnalysis 0.5.0 reports it; `null` if that would include no
     /// operation.
     pub temporal: Option<TemporalBreakdown>,
-    /// Its streams, by number.
+    /// The streams of the device, by id.
     pub streams: Vec<StreamReport>,
 }
 
-/// What `get_temporal_breakdown` of HolisticTraceAnalysis 0.5.0 prints: begins rounded up and ends
-/// down to whole microseconds, and, where the trace has two profiler steps or more, without what was
-/// launched in the last. For comparison; `span_ns`, `busy_ns` and `idle_ns` of the device are exact.
+/// The figures of `get_temporal_breakdown` of HolisticTraceAnalysis 0.5.0, for comparison: starts
+/// are rounded up and ends down to whole microseconds, and if the trace has at least two profiler
+/// steps, operations launched in the last one are omitted. `span_ns`, `busy_ns` and `idle_ns` of
+/// the device are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TemporalBreakdown {
-    /// `kernel_time`: from the first begin to the last end.
+    /// `kernel_time` in ns: from the first start to the last end.
     pub span_ns: u64,
-    /// `idle_time`: the span less the union of all operations.
+    /// `idle_time` in ns: the span minus the union of all operations.
     pub idle_ns: u64,
-    /// `compute_time`: the union of kernels that neither communicate (`nccl...Kernel`) nor move memory.
+    /// `compute_time` in ns: the union of kernels that neither communicate (`nccl...Kernel`) nor
+    /// move memory.
     pub compute_ns: u64,
-    /// `non_compute_time`: the rest.
+    /// `non_compute_time` in ns: the rest of the span.
     pub non_compute_ns: u64,
-    /// Operations in these figures.
+    /// Number of operations in these figures.
     pub operations: u64,
-    /// Operations left out: launched in the last profiler step, or by no call of the trace.
+    /// Number of omitted operations: launched in the last profiler step, or by no call of the
+    /// trace.
     pub left_out: u64,
 }
 
 /// One stream of a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StreamReport {
-    /// Its number.
+    /// Id of the stream.
     pub stream: u64,
-    /// Kernels, copies and fills.
+    /// Number of kernels, memcpys and memsets.
     pub operations: u64,
-    /// Time in which it ran one.
+    /// Time in which the stream ran an operation, in ns.
     pub busy_ns: u64,
-    /// Time between its operations as `get_idle_time_breakdown` of HolisticTraceAnalysis 0.5.0 prints
-    /// it: of the same operations and with the same rounding as `temporal`.
+    /// Idle time between operations as `get_idle_time_breakdown` of HolisticTraceAnalysis 0.5.0
+    /// reports it, over the same operations and with the same rounding as `temporal`.
     pub idle_ns: StreamIdle,
-    /// The same by the same definitions, but of all operations and in exact nanoseconds.
+    /// Idle time by the same classes, over all operations and without rounding.
     pub exact_idle_ns: StreamIdle,
 }
 
-/// Time between the operations of a stream, by what its next operation waited for: nanoseconds.
+/// Idle time of a stream, in ns, by what its next operation waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamIdle {
-    /// Its launch call began only after the operation before it had ended.
+    /// In ns: the launch started after the previous operation had ended.
     pub host_wait: u64,
-    /// It was launched in time and began within 30 µs.
+    /// In ns: the operation was launched in time and started within 30 µs.
     pub kernel_wait: u64,
-    /// It was launched in time and waited longer, as for an event of another stream.
+    /// In ns: the operation was launched in time and started later, for example because it waited
+    /// for an event of another stream.
     pub other: u64,
 }

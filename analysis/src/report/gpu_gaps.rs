@@ -1,94 +1,94 @@
-//! The part of a report about the gaps of devices.
+//! The part of a report about idle intervals of the devices.
 
 use super::Basis;
 use super::DeviceId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Gaps: stretches of time between the first and the last operation of a device in which none of its
-/// streams did anything.
+/// Gaps of the devices: idle intervals between the first and the last operation of a device, in
+/// which none of its streams ran an operation.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GapsReport {
-    /// Of `host`: inferred from what the launching thread did meanwhile. Counts and lengths are
-    /// measured by the GPU.
+    /// Basis of `host`: inferred from what the launching thread did in the gap. Counts and lengths
+    /// are measured by the GPU.
     pub basis: Basis,
-    /// How many, of all devices.
+    /// Number of gaps, over all devices.
     pub count: u64,
-    /// Their time together; a device's part is its idle time.
+    /// Sum of their lengths, in ns; the part of a device is its idle time.
     pub time_ns: u64,
-    /// What the host did in them.
+    /// What the host did in the gaps.
     pub host: HostTime,
-    /// The same by device.
+    /// The gaps by device.
     pub devices: Vec<DeviceGaps>,
-    /// The longest, longest first, at most twenty.
+    /// The longest gaps, longest first, at most 20.
     pub longest: Vec<GapReport>,
 }
 
 /// The gaps of one device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceGaps {
-    /// Which.
+    /// The device and its process.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// How many.
+    /// Number of gaps.
     pub count: u64,
-    /// Their time together.
+    /// Sum of their lengths, in ns.
     pub time_ns: u64,
-    /// What the host did in them.
+    /// What the host did in these gaps.
     pub host: HostTime,
 }
 
-/// One gap.
+/// One idle interval of a device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GapReport {
-    /// Of which device.
+    /// The device and its process.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// When the last operation before it ended.
+    /// Start of the gap: end of the last operation before it, in ns on the clock of the trace.
     pub start_ns: u64,
-    /// The same, counted from the device's first operation.
+    /// Start of the gap, in ns after the start of the device's first operation.
     pub after_first_ns: u64,
-    /// Until the next operation began.
+    /// Length of the gap, in ns.
     pub duration_ns: u64,
-    /// Name of the operation that ended last before it, at most 160 characters.
+    /// Name of the last operation before the gap, at most 160 characters.
     pub before: String,
-    /// Name of the operation that ends it, at most 160 characters.
+    /// Name of the operation that ends the gap, at most 160 characters.
     pub after: String,
-    /// The call that launched that operation, where the trace tells.
+    /// The call that launched that operation; `null` if it is not in the trace.
     pub call: Option<String>,
-    /// Thread of that call.
+    /// Thread id of that call; `null` if it is not in the trace.
     pub tid: Option<u32>,
-    /// Name of that thread, where known.
+    /// Name of that thread; `null` if unknown.
     pub thread: Option<String>,
-    /// Threads that were in a garbage collection during the gap, by thread id, the one with the most
-    /// time first, at most four.
+    /// Ids of the threads that ran a collection during the gap, the one with the most time first,
+    /// at most four.
     pub collecting: Vec<u32>,
     /// What the launching thread did during the gap.
     pub host: HostTime,
 }
 
-/// What the thread did that launched the operation at the end of a gap, while the gap lasted. The
-/// parts add up to the gap; where two apply the one further up counts, and `launch_under_way_ns`
-/// before all. They overlap with the gap; they need not be its cause.
+/// What the thread that launched the operation at the end of a gap did during the gap, in ns. The
+/// parts add up to the length of the gap; if several apply, the first in this list counts, and
+/// `launch_under_way_ns` before all others. They coincide with the gap and need not be its cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HostTime {
-    /// The thread was in a garbage collection.
+    /// In ns: the thread ran a collection.
     pub gc_ns: u64,
-    /// It was in a call that waits for a stream, an event or a device.
-    pub synchronising_ns: u64,
-    /// It was in a call that copies or reserves memory.
+    /// In ns: it was in a call that synchronizes with a stream, an event or a device.
+    pub synchronizing_ns: u64,
+    /// In ns: it was in a call that copies or allocates memory.
     pub copy_or_allocation_ns: u64,
-    /// Another thread of the process was in a garbage collection, and so, but in free-threaded builds,
-    /// held the interpreter lock.
+    /// In ns: another thread of the process ran a collection and, except in free-threaded builds,
+    /// held the GIL.
     pub gc_on_other_thread_ns: u64,
-    /// It was in an annotation that names the loading of data, as torch's DataLoader writes.
+    /// In ns: it was in an annotation for data loading, such as those of PyTorch's DataLoader.
     pub waiting_for_data_ns: u64,
-    /// The call had begun already: what remains is the latency of the launch, or a wait of its stream
-    /// for another.
+    /// In ns: the launch had already started; the rest is launch latency or a wait of the stream
+    /// for another one.
     pub launch_under_way_ns: u64,
-    /// It ran other code: the launch came late.
+    /// In ns: it ran other code, so the launch was late.
     pub launching_late_ns: u64,
-    /// The trace does not tell which thread launched the operation.
+    /// In ns: the thread that launched the operation is not in the trace.
     pub unknown_ns: u64,
 }
 
@@ -99,7 +99,7 @@ impl HostTime {
         [
             self.gc_ns,
             self.gc_on_other_thread_ns,
-            self.synchronising_ns,
+            self.synchronizing_ns,
             self.copy_or_allocation_ns,
             self.waiting_for_data_ns,
             self.launch_under_way_ns,

@@ -1,4 +1,4 @@
-//! The part of a report about what ran on the GPUs and what pauses cost it.
+//! The part of a report about GPU work and what the pauses cost it.
 
 use super::Basis;
 use super::CauseReport;
@@ -11,47 +11,48 @@ use super::RanksReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What ran on the GPUs, from traces that hold operations with the GPU's own times.
+/// What ran on the GPUs and what the pauses cost, from traces that contain operations with GPU
+/// times.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct GpuWorkReport {
     /// Measured by the GPU, through CUPTI.
     pub basis: Basis,
-    /// Kernels, copies and fills.
+    /// Number of kernels, memcpys and memsets.
     pub operations: u64,
-    /// How busy each device of each process was: nanoseconds, measured.
+    /// How busy each device of each process was: ns, measured.
     pub devices: Vec<DeviceReport>,
-    /// When the devices did nothing, and what the host did meanwhile: nanoseconds, inferred.
+    /// Idle intervals of the devices and what the host did in them: ns, inferred. `null` if there
+    /// are none.
     pub gaps: Option<GapsReport>,
-    /// How far the host was ahead of the devices: nanoseconds and operations, measured; absent where
-    /// no operation names its call.
+    /// How far the host was ahead of the devices: ns and operations, measured. `null` if no
+    /// operation has a correlation id of a recorded call.
     pub launching: Option<LaunchingReport>,
-    /// Traces of the PyTorch profiler that were put together with gctrace's of the same process.
+    /// Traces of the PyTorch profiler that were merged with gctrace's trace of the same process.
     pub clocks: Vec<ClockReport>,
-    /// Those for which that was not possible.
+    /// Traces of the PyTorch profiler that could not be merged.
     pub not_merged: Vec<NotMerged>,
-    /// Ranks of distributed jobs, times in nanoseconds (inferred); absent where the traces hold
-    /// fewer than two.
+    /// Ranks of distributed jobs: ns, inferred. `null` if the traces contain fewer than two ranks.
     pub ranks: Option<RanksReport>,
-    /// What pauses cost, by replay: one entry for each process that worked on a GPU and collected, by
-    /// trace and process. Times in nanoseconds, inferred.
+    /// What the pauses cost, by replay: one entry for each process that used a GPU and ran the
+    /// collector, by trace and process. ns, inferred.
     pub cause: Vec<CauseReport>,
-    /// What of the traces is not in these figures.
+    /// Records that these figures ignore.
     pub ignored: IgnoredWork,
 }
 
-/// What was found in traces and is not in the figures of GPUs.
+/// Records of GPU work that the figures ignore, counted.
 #[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
 pub struct IgnoredWork {
-    /// Operations that name no call, or one that is not in the trace. They count as busy time, but
-    /// nothing can be said about who launched them.
+    /// Operations whose call is not in the trace. They count as busy time, but the launching thread
+    /// is unknown.
     pub operations_without_call: u64,
-    /// Operations that began before the call that asked for them: the clocks of the trace disagree.
+    /// Operations that started before their call, because the clocks of the trace disagree.
     pub operations_before_call: u64,
-    /// Calls inside other calls of the same thread; the outer one counts.
+    /// Calls inside other calls of the same thread; only the outermost counts.
     pub nested_calls: u64,
-    /// Operations, calls and collections that a trace holds twice, the second time.
+    /// Repeated records of operations, calls and collections.
     pub duplicates: u64,
-    /// Operations that cannot be given to a process, in a trace of several: they name neither it nor a
-    /// call of it. They count as busy time of their device.
+    /// Operations that cannot be attributed to a process, in a trace with several: neither they nor
+    /// a call of theirs state it. They count as busy time of their device.
     pub operations_without_process: u64,
 }

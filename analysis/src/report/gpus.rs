@@ -1,91 +1,95 @@
-//! The part of a report about how the GPUs did.
+//! The part of a report about NVML samples.
 
 use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// NVML's samples of one GPU in one trace. Context for the pauses, not evidence about them: a
-/// utilization covers a window of 1/6 s to 1 s, so a gap as long as a pause cannot be seen in it.
+/// NVML samples of one GPU in one trace. Context for the pauses rather than evidence: a utilization
+/// covers a sample period of 1/6 s to 1 s, which is too long to show a gap as short as a pause.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuReport {
-    /// Measured by the driver.
+    /// Always measured, by the driver.
     pub basis: Basis,
-    /// Index of its trace in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// NVML's index.
+    /// NVML's index of the GPU.
     pub index: u32,
-    /// Its identity, `GPU-...`.
+    /// UUID of the GPU (`GPU-...`); `null` if unknown.
     pub uuid: Option<String>,
-    /// Product name.
+    /// Product name; `null` if unknown.
     pub name: Option<String>,
-    /// Version of the driver.
+    /// Version of the driver; `null` if unknown.
     pub driver: Option<String>,
-    /// Split into several by MIG.
+    /// Whether the GPU is partitioned by MIG.
     pub mig: bool,
-    /// Samples taken.
+    /// Number of samples.
     pub samples: u64,
-    /// From the first to the last.
+    /// Time from the first to the last sample, in ns.
     pub covered_ns: u64,
-    /// Share of time with any kernel running (that of one which only waits included).
+    /// Share of the sample period in which any kernel ran, including kernels that only wait, 0 to
+    /// 1; `null` if no sample has it.
     pub utilization_ratio: Option<GpuFigure>,
-    /// Share of time in which device memory was accessed.
+    /// Share of the sample period in which device memory was accessed, 0 to 1; `null` if no sample
+    /// has it.
     pub memory_utilization_ratio: Option<GpuFigure>,
-    /// Memory in use by all processes, in bytes.
+    /// Memory used by all processes, in bytes; `null` if no sample has it.
     pub memory_used_bytes: Option<GpuFigure>,
-    /// Its memory, in bytes.
+    /// Memory of the GPU, in bytes; `null` if unknown.
     pub memory_total_bytes: Option<u64>,
-    /// Power draw in watts.
+    /// Power draw in W; `null` if no sample has it.
     pub power_w: Option<GpuFigure>,
-    /// Clock of the multiprocessors in MHz.
+    /// Clock of the streaming multiprocessors in MHz; `null` if no sample has it.
     pub sm_clock_mhz: Option<GpuFigure>,
-    /// Clock of the memory in MHz.
+    /// Clock of the memory in MHz; `null` if no sample has it.
     pub memory_clock_mhz: Option<GpuFigure>,
-    /// Received over PCIe, in the driver's KB per second, over 20 ms once a second at most.
+    /// Data received over PCIe, in the driver's KB per second, measured over 20 ms at most once a
+    /// second; `null` if no sample has it.
     pub pcie_rx_kb_per_s: Option<GpuFigure>,
-    /// Sent over PCIe, likewise.
+    /// Data sent over PCIe, in the driver's KB per second, measured over 20 ms at most once a
+    /// second; `null` if no sample has it.
     pub pcie_tx_kb_per_s: Option<GpuFigure>,
-    /// Share of samples with clocks held down by power, heat or another GPU; not by idleness or a
-    /// setting.
+    /// Share of samples with clocks reduced by power, heat or another GPU (not by idleness or a
+    /// setting), 0 to 1; `null` if no sample contains throttle reasons.
     pub throttled_ratio: Option<f64>,
-    /// Every reason for low clocks that was met, the most frequent first.
+    /// All throttle reasons seen, the most frequent first.
     pub throttle_reasons: Vec<ThrottleShare>,
-    /// Processes with memory on it, the largest first.
+    /// Processes with memory on the GPU, the largest first.
     pub processes: Vec<GpuProcessReport>,
 }
 
-/// A figure over all samples that have it.
+/// Statistics of one figure over all samples with a value; unit as in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuFigure {
-    /// Samples that have it.
+    /// Number of samples with a value.
     pub samples: u64,
-    /// Mean of them.
+    /// Mean, not weighted by time.
     pub mean: f64,
-    /// Smallest.
+    /// Smallest value of any sample.
     pub min: f64,
-    /// Largest.
+    /// Largest value of any sample.
     pub max: f64,
 }
 
-/// How often a reason held the clocks down.
+/// How often one reason reduced the clocks.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThrottleShare {
-    /// NVML's name of it, for example `sw_power_cap`.
+    /// NVML's name of the reason, for example `sw_power_cap`.
     pub reason: String,
-    /// Share of the samples that tell reasons.
+    /// Share of the samples with throttle reasons, 0 to 1.
     pub ratio: f64,
-    /// It holds clocks down; `gpu_idle` and settings do not count as throttling.
+    /// Whether it counts as throttling; `gpu_idle` and settings do not.
     pub throttling: bool,
 }
 
-/// A process on a GPU.
+/// A process with memory on a GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GpuProcessReport {
     /// Process id on the host.
     pub pid: u32,
-    /// Rank in a distributed job, where the trace says it.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Whether it is one that was recorded.
+    /// Whether the process was recorded.
     pub recorded: bool,
-    /// Most memory that it had, in bytes; absent where the driver does not tell.
+    /// Largest amount of memory of the process, in bytes; `null` if the driver does not report it.
     pub memory_peak_bytes: Option<u64>,
 }

@@ -5,76 +5,76 @@ use super::DeviceId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How far the host is ahead of the devices. A pause that is shorter than the work ahead of it costs
-/// nothing.
+/// How far the host is ahead of the devices. A pause shorter than the queued work costs nothing.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LaunchingReport {
-    /// Measured: calls by the host, operations by the GPU.
+    /// Always measured: calls on the host, operations by the GPU.
     pub basis: Basis,
-    /// By device.
+    /// The figures by device.
     pub devices: Vec<DeviceLaunching>,
 }
 
-/// Launching to one device.
+/// Launches to one device.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeviceLaunching {
-    /// Which.
+    /// The device and its process.
     #[serde(flatten)]
     pub id: DeviceId,
-    /// Operations not in these figures: they name no call of the trace, began before it by the
-    /// trace's clocks, or are not the first of their graph.
+    /// Operations that these figures omit: their call is not in the trace, they started before it
+    /// by the clocks of the trace, or they are not the first of their graph.
     pub left_out: u64,
-    /// From the begin of a launch call to the begin of its operation.
+    /// Launch latency: from the start of the launch call to the start of its operation.
     pub latency: LatencyReport,
-    /// Operations launched and not yet begun; absent where the device's span is empty.
+    /// Operations launched and not started; `null` if the span of the device is empty.
     pub waiting: Option<DepthReport>,
-    /// Operations launched and not yet finished; absent where the device's span is empty.
+    /// Queue depth: operations launched and not finished; `null` if the span of the device is
+    /// empty.
     pub unfinished: Option<DepthReport>,
 }
 
-/// A distribution of issue latencies. Percentiles are by nearest rank.
+/// A distribution of launch latencies. Percentiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LatencyReport {
-    /// Operations.
+    /// Number of operations.
     pub count: u64,
-    /// Smallest.
+    /// Shortest launch latency, in ns.
     pub min_ns: u64,
-    /// 5 % are at most as long.
+    /// 5th percentile, in ns.
     pub p5_ns: u64,
-    /// Median.
+    /// Median launch latency, in ns.
     pub p50_ns: u64,
-    /// 95 % are at most as long.
+    /// 95th percentile, in ns.
     pub p95_ns: u64,
-    /// 99 % are at most as long.
+    /// 99th percentile, in ns.
     pub p99_ns: u64,
-    /// Largest.
+    /// Longest launch latency, in ns.
     pub max_ns: u64,
-    /// How far percentiles can be off, as a ratio; 0 when they are exact (up to 4,096 operations).
+    /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 operations).
     pub percentile_error_ratio: f64,
 }
 
-/// A number of operations over time, between the first begin and the last end on the device.
+/// A number of operations over time, between the first start and the last end on the device.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DepthReport {
-    /// Mean over time.
+    /// Mean number, weighted by time.
     pub mean: f64,
-    /// Largest.
+    /// Largest number at any time.
     pub max: u64,
-    /// Time at 0.
+    /// Time in which the number was 0, in ns.
     pub zero_ns: u64,
-    /// The same as a share of the device's span.
+    /// `zero_ns` as a share of the device's span, 0 to 1.
     pub zero_ratio: f64,
-    /// At most 64 slices of equal length.
+    /// The number over time, in at most 64 slices of equal length.
     pub series: Vec<DepthPoint>,
 }
 
-/// One slice of time.
+/// One slice of time of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DepthPoint {
-    /// Its begin, counted from the device's first operation.
+    /// Start of the slice, in ns after the start of the device's first operation.
     pub at_ns: u64,
-    /// Mean within it.
+    /// Mean number in the slice.
     pub mean: f64,
-    /// Largest within it.
+    /// Largest number in the slice.
     pub max: u64,
 }

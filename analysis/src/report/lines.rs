@@ -4,106 +4,106 @@ use super::PauseTotal;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Where collections were triggered: the Python stack of the collecting thread when its pause
-/// began. Measured. A line that triggers an automatic collection is the one that happened to pass
-/// the threshold; the more container objects a line makes, the more often that is.
+/// Where collections were triggered, measured: the Python stack of the collecting thread when the
+/// pause started. An automatic collection is triggered by the line that happens to exceed the
+/// threshold, so the more containers a line allocates, the more often it triggers one.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LinesReport {
     /// Pauses with a stack.
     pub with_stack: PauseTotal,
-    /// Pauses without one, but for those at shutdown: stacks were not recorded, or no Python code
-    /// was running.
+    /// Pauses without a stack, except at shutdown: stacks were not recorded, or no Python code was
+    /// running.
     pub without_stack: PauseTotal,
-    /// Pauses at the end of the interpreter without a stack: no Python code runs any more.
+    /// Pauses without a stack at interpreter shutdown, when no Python code runs.
     pub without_stack_at_shutdown: PauseTotal,
-    /// Of those with a stack: longer than was recorded (`--stack-depth`), so their outermost
-    /// frames are not known.
+    /// Of the pauses with a stack: it was deeper than `--stack-depth`, so its outermost frames are
+    /// unknown.
     pub stack_too_deep: PauseTotal,
-    /// Of `stack_too_deep`: no recorded frame is a line of the program itself.
+    /// Of `stack_too_deep`: no recorded frame is in the program's own code.
     pub own_line_too_deep: PauseTotal,
-    /// Of those with a stack: the innermost frame could not be read.
+    /// Of the pauses with a stack: the innermost frame could not be read.
     pub unreadable: PauseTotal,
-    /// By the line that was being executed, the costliest first: at most 50, of one process 20.
+    /// Pauses by the innermost line, the most time first: at most 50, for a single process 20.
     pub innermost: Vec<LineReport>,
-    /// Distinct lines, listed or not.
+    /// Number of distinct innermost lines, listed or not.
     pub innermost_total: u64,
-    /// By the innermost line that is neither of the standard library nor of an installed package,
-    /// that is, one that can be changed; where a stack has none, its innermost line. As many as
+    /// Pauses by own line, the most time first: the innermost line outside the standard library and
+    /// installed packages, or the innermost line if there is none. At most as many as in
     /// `innermost`.
     pub own: Vec<LineReport>,
-    /// Distinct own lines, listed or not.
+    /// Number of distinct own lines, listed or not.
     pub own_total: u64,
-    /// By whole stack, the costliest first: at most 20, of one process 5.
+    /// Pauses by whole stack, the most time first: at most 20, for a single process 5.
     pub stacks: Vec<StackReport>,
-    /// Distinct stacks, listed or not.
+    /// Number of distinct stacks, listed or not.
     pub stacks_total: u64,
-    /// Lines that call `gc.collect()` or `PyGC_Collect`, own where the stack has one, the
-    /// costliest first, at most 5: count and time of these calls alone.
+    /// Lines that call `gc.collect()` or `PyGC_Collect`, own lines if the stack has one, the most
+    /// time first, at most 5. Count and time of these calls only.
     pub explicit: Vec<LineTotal>,
-    /// Own lines that trigger automatic collections of the whole heap, at most 5: count and time
-    /// of these alone.
+    /// Own lines that trigger automatic full collections, at most 5. Count and time of these only.
     pub automatic_full: Vec<LineTotal>,
-    /// The same for other automatic collections.
+    /// Own lines that trigger other automatic collections, at most 5. Count and time of these only.
     pub automatic_partial: Vec<LineTotal>,
 }
 
-/// A place in Python code.
+/// A line of Python code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Location {
-    /// File (`co_filename`); empty for frames that are not known.
+    /// File (`co_filename`); empty for unknown frames.
     pub file: String,
-    /// Qualified name of the function where the interpreter has one (3.11 and later), else its
-    /// name. `[outer frames not recorded]` and `[frame not readable]` are no functions.
+    /// Qualified name of the function (CPython 3.11 and later) or its name.
+    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames.
     pub function: String,
-    /// Line, where known.
+    /// Line number; `null` if unknown.
     pub line: Option<u32>,
-    /// Of the standard library or an installed package, by its path.
+    /// Whether the file belongs to the standard library or an installed package, judged by its
+    /// path.
     pub library: bool,
 }
 
-/// Count and time of some pauses that one line triggered.
+/// Count and time of the pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineTotal {
-    /// The line.
+    /// The line that triggered them.
     pub location: Location,
-    /// The pauses.
+    /// Pauses that this line triggered.
     pub pauses: PauseTotal,
 }
 
 /// All pauses that one line triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LineReport {
-    /// The line.
+    /// The line that triggered them.
     pub location: Location,
-    /// Its pauses.
+    /// Pauses that this line triggered.
     pub pauses: PauseTotal,
-    /// Their share of the time of all pauses, those without a stack included.
+    /// Share of the time of all pauses, including those without a stack, 0 to 1.
     pub time_ratio: f64,
-    /// The longest.
+    /// Longest of these pauses, in ns.
     pub max_ns: u64,
-    /// By generation: 0, 1, 2, unknown.
+    /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
-    /// By reason: automatic, manual, shutdown, unknown.
+    /// Pauses by reason: automatic, manual, shutdown, unknown.
     pub by_reason: [PauseTotal; 4],
-    /// The line at the other end, the costliest first, at most 3. In `innermost`: the own lines
-    /// from which a library line was reached. In `own`: the library lines that were being
-    /// executed. Nothing where both are the same line.
+    /// Lines that occur with it, the most time first, at most 3. In `innermost`: the own lines from
+    /// which a library line was reached. In `own`: the library lines that were being executed.
+    /// Empty if both are the same line.
     pub with: Vec<LineTotal>,
-    /// Distinct lines in `with`, listed or not.
+    /// Number of distinct lines in `with`, listed or not.
     pub with_total: u64,
 }
 
 /// All pauses that one stack triggered.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StackReport {
-    /// From the innermost frame to the outermost.
+    /// The frames, innermost first.
     pub frames: Vec<Location>,
-    /// Its pauses.
+    /// Pauses with this stack.
     pub pauses: PauseTotal,
-    /// Their share of the time of all pauses, those without a stack included.
+    /// Share of the time of all pauses, including those without a stack, 0 to 1.
     pub time_ratio: f64,
-    /// The longest.
+    /// Longest of these pauses, in ns.
     pub max_ns: u64,
-    /// By generation: 0, 1, 2, unknown.
+    /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
 }

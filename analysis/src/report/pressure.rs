@@ -4,48 +4,47 @@ use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How fast container objects and memory were asked for.
+/// Allocation pressure: how fast containers are allocated and memory is taken from the system.
 ///
-/// Of several processes together: sums, and rates per second of one process's time.
+/// Over several processes: counts are summed, and rates are per second of one process's time.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PressureReport {
-    /// Measured where the trace has figures of its own for intervals; inferred where they are
-    /// added up from the pauses, of which some may be missing.
+    /// Measured if the trace contains counts over intervals; inferred if they are summed from the
+    /// pauses, of which some may be missing.
     pub basis: Basis,
-    /// Time over which the container objects were counted.
+    /// Time over which containers were counted, in ns.
     pub covered_ns: u64,
-    /// Container objects (those that the collector tracks) allocated less those freed between
-    /// collections, added over all collections. Objects that live shorter than the time between
-    /// two collections are in neither.
+    /// Net containers: containers (objects that the collector tracks) allocated minus those freed
+    /// between collections, summed over all collections. Objects allocated and freed between two
+    /// collections cancel out.
     pub net_containers: u64,
-    /// `net_containers` per second of `covered_ns`.
+    /// `net_containers` per second of `covered_ns`; `null` if nothing was covered.
     pub net_containers_per_s: Option<f64>,
-    /// Memory that the interpreter's allocator took from the system, where recorded.
+    /// Arenas mapped and unmapped; `null` if they were not recorded.
     pub arenas: Option<ArenasReport>,
 }
 
-/// Arenas: the blocks in which the interpreter's allocator for small objects asks the system for
-/// memory. Always measured.
+/// Arenas: the blocks that pymalloc maps from the system. Always measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ArenasReport {
-    /// Time over which they were counted.
+    /// Time over which arenas were counted, in ns.
     pub covered_ns: u64,
-    /// Mapped.
+    /// Number of arenas mapped.
     pub mapped: u64,
-    /// Unmapped.
+    /// Number of arenas unmapped.
     pub unmapped: u64,
-    /// Mapped per second.
+    /// Arenas mapped per second; `null` if nothing was covered.
     pub mapped_per_s: Option<f64>,
-    /// Unmapped per second.
+    /// Arenas unmapped per second; `null` if nothing was covered.
     pub unmapped_per_s: Option<f64>,
-    /// `mapped` less `unmapped`.
+    /// `mapped` minus `unmapped`; negative if more were unmapped.
     pub balance: i64,
-    /// `balance` in bytes: an arena is 1 MiB from CPython 3.10 on and 256 KiB before
-    /// (`ARENA_BITS` and `ARENA_SIZE` in `obmalloc`). Absent where the version is not known.
+    /// `balance` in bytes: an arena is 1 MiB, and 256 KiB before CPython 3.10 (`ARENA_BITS` and
+    /// `ARENA_SIZE` in `obmalloc`). `null` if the version is unknown.
     pub balance_bytes: Option<i64>,
-    /// Largest balance at the end of an interval, at least 0: a process gives back what it has when it ends. Of several
-    /// processes: their largest ones added, which need not have been at the same time.
+    /// Largest balance at the end of an interval, at least 0 (a process unmaps its arenas when it
+    /// ends). Over several processes: the sum of their peaks, which need not coincide.
     pub peak_balance: i64,
-    /// `peak_balance` in bytes.
+    /// `peak_balance` in bytes; `null` if the version is unknown.
     pub peak_balance_bytes: Option<i64>,
 }

@@ -12,153 +12,156 @@ use super::RecordedReport;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One trace.
+/// One trace file and its recording.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TraceReport {
-    /// File name as given.
+    /// File name as given on the command line.
     pub file: String,
-    /// Command that was recorded, empty where it is not known.
+    /// Command that was recorded; empty if unknown.
     pub command: Vec<String>,
-    /// Process attached to with `-p`.
+    /// Process id given with `-p`; `null` if a command was recorded.
     pub attached_pid: Option<u32>,
-    /// Host.
+    /// Host name; `null` if unknown.
     pub host: Option<String>,
-    /// Kernel release.
+    /// Kernel release; `null` if unknown.
     pub kernel: Option<String>,
-    /// Version of gctrace that recorded it; absent in traces of other tools.
+    /// Version of gctrace that recorded the trace; `null` for other tools.
     pub recorded_by: Option<String>,
-    /// How it was recorded; absent in traces of other tools.
+    /// How the trace was recorded; `null` for other tools.
     pub recorded: Option<RecordedReport>,
-    /// Rank of the whole recording.
+    /// Rank of the whole recording; `null` if unknown.
     pub rank: Option<u32>,
-    /// Start on the clock of the trace.
+    /// Start of the recording, in ns on the clock of the trace.
     pub started_ns: u64,
-    /// Start since 1970 (UTC).
+    /// Start of the recording, in ns of Unix time; `null` if unknown.
     pub started_unix_ns: Option<u64>,
-    /// Length of the recording.
+    /// Length of the recording, in ns.
     pub duration_ns: u64,
-    /// Of `duration_ns`: inferred from the first and last event where the trace has no first or
-    /// last line.
+    /// Basis of `duration_ns`: inferred from the first and the last event if the trace has no first
+    /// or last line.
     pub basis: Basis,
     /// Count and time of its pauses.
     pub pauses: PauseTotal,
-    /// The longest.
+    /// Longest pause, in ns; `null` without pauses.
     pub max_ns: Option<u64>,
-    /// Observed time of its processes that ran the collector.
+    /// Observed time of its processes that ran the collector, in ns.
     pub observed_ns: u64,
-    /// Time stopped, as in `totals`.
+    /// Time during which Python code could not run, in ns, as in `totals`.
     pub stopped_ns: u64,
-    /// `stopped_ns` / `observed_ns`.
+    /// `stopped_ns` / `observed_ns`; `null` if nothing was observed.
     pub stopped_ratio: Option<f64>,
-    /// Processes that ran the collector.
+    /// Number of processes that ran the collector.
     pub processes: u64,
-    /// Why the recording ended; absent where the trace has no last line.
+    /// Why the recording ended; `null` if the trace has no last line.
     pub ended: Option<String>,
-    /// Exit code of the command.
+    /// Exit code of the command; `null` if unknown.
     pub exit_code: Option<i32>,
-    /// Where the file is cut off: byte and line.
+    /// Byte and line at which the file is cut off; `null` if it is complete.
     pub cut_at: Option<String>,
-    /// Why the file could not be read to its end; what came before is in the figures.
+    /// Why the file could not be read to its end; what came before is in the figures. `null` if it
+    /// could.
     pub damage: Option<String>,
-    /// Events lost.
+    /// Number of lost records.
     pub lost: u64,
-    /// Things that made no sense, the first few with their place.
+    /// Inconsistent records that were ignored: the first few, with their position.
     pub anomalies: Vec<String>,
-    /// Most frames of a stack that were recorded; 0 where stacks were not.
+    /// Largest number of frames recorded per stack; 0 if stacks were not recorded, `null` if
+    /// unknown.
     pub stack_depth: Option<u32>,
-    /// Counters that were asked for and that the machine does not have, by name, and why.
+    /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: std::collections::BTreeMap<String, String>,
-    /// What the recorder had to say, at most 100 notes; `notes_left_out` counts the others.
+    /// Notes of the recorder, at most 100.
     pub notes: Vec<String>,
-    /// Notes beyond those in `notes`.
+    /// Number of notes beyond these.
     pub notes_left_out: u64,
 }
 
 /// One process that ran the collector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessReport {
-    /// Index in `traces`.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
     /// Process id on the host.
     pub pid: u32,
-    /// Process id inside its own namespace, when that is another.
+    /// Process id in its own pid namespace; `null` if it is the same.
     pub namespace_pid: Option<u32>,
-    /// Parent.
+    /// Process id of the parent; `null` if unknown.
     pub parent: Option<u32>,
-    /// Rank in a distributed job.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// Command line, or the name given by another tool.
+    /// Command line, or the name that another tool gave it.
     pub command: Vec<String>,
-    /// `launched`, `child` or `attached`; absent in traces of other tools.
+    /// `launched`, `child` or `attached` (already running); `null` in traces of other tools.
     pub origin: Option<String>,
-    /// Its interpreter.
+    /// The interpreter; `null` if unknown.
     pub interpreter: Option<InterpreterReport>,
-    /// From when on its pauses are complete, after the start of the recording.
+    /// Time from which its pauses are complete, in ns after the start of the recording.
     pub since_start_ns: u64,
-    /// How long it was recorded.
+    /// Time for which it was recorded, in ns.
     pub observed_ns: u64,
-    /// Of `observed_ns`: inferred where begin or end is that of its events.
+    /// Basis of `observed_ns`: inferred if its start or end was taken from its events.
     pub basis: Basis,
-    /// Pauses.
+    /// Statistics of its pauses.
     pub pauses: PausesReport,
-    /// By generation: 0, 1, 2, unknown.
+    /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
-    /// By reason: automatic, manual, shutdown, unknown.
+    /// Pauses by reason: automatic, manual, shutdown, unknown.
     pub by_reason: [PauseTotal; 4],
-    /// Time during which the collector ran, overlaps once.
+    /// Time during which the collector ran, in ns; overlapping pauses count once.
     pub paused_ns: u64,
-    /// Time during which its Python code stood still.
+    /// Time during which its Python code could not run, in ns, as in `totals`.
     pub stopped_ns: u64,
-    /// `stopped_ns` / `observed_ns`, at most 1.
+    /// `stopped_ns` / `observed_ns`, 0 to 1; `null` if too little was observed.
     pub stopped_ratio: Option<f64>,
-    /// Threads that ran the collector.
+    /// Number of threads that ran the collector.
     pub threads: u64,
-    /// Automatic collections of the youngest generation per second of observed time.
+    /// Automatic collections of generation 0 per second of observed time; `null` if too little was
+    /// observed.
     pub young_per_s: Option<f64>,
-    /// Objects that automatic collections freed, per second of observed time.
+    /// Objects freed by automatic collections per second of observed time; `null` if unknown.
     pub freed_per_s: Option<f64>,
-    /// Settings of the collector.
+    /// Settings of its collector; `null` if they were not recorded.
     pub settings: Option<SettingsReport>,
-    /// How the full collection grows with the heap.
+    /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
-    /// Python lines and stacks that trigger its collections; absent where no pause has a stack.
+    /// Python lines and stacks that trigger its collections; `null` if no pause has a stack.
     pub lines: Option<LinesReport>,
-    /// Its allocation pressure, where recorded.
+    /// Its allocation pressure; `null` if it was not recorded.
     pub pressure: Option<PressureReport>,
-    /// Its allocations as windows on the allocator saw them (`--alloc`).
+    /// Its allocations (`--alloc`); `null` if they were not recorded.
     pub allocations: Option<AllocationsReport>,
-    /// Its performance counters, where recorded.
+    /// Its performance counters; `null` if they were not recorded.
     pub counters: Option<CountersReport>,
-    /// Exit code.
+    /// Exit code; `null` if it was killed by a signal, did not end or its end is unknown.
     pub exit_code: Option<i32>,
-    /// Signal that ended it.
+    /// Signal that killed it; `null` otherwise.
     pub exit_signal: Option<i32>,
 }
 
 /// The interpreter of a process.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct InterpreterReport {
-    /// Version.
+    /// Version of CPython, for example `3.13.1`.
     pub version: String,
     /// `generational`, `incremental` or `free-threaded`.
     pub collector: String,
-    /// Build without the global interpreter lock.
+    /// Whether it is a free-threaded build, without the GIL.
     pub free_threaded: bool,
-    /// File that holds the collector.
+    /// File that contains the collector.
     pub file: String,
-    /// How the collector was found in it.
+    /// How the collector was located in the file.
     pub found_by: String,
 }
 
-/// The collector's settings of a process, as last seen.
+/// The collector's settings in a process, as last recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SettingsReport {
     /// Always measured.
     pub basis: Basis,
-    /// `gc.isenabled()`.
+    /// `gc.isenabled()`; `null` if unknown.
     pub enabled: Option<bool>,
     /// `gc.get_threshold()`.
     pub thresholds: [i32; 3],
-    /// How often they changed after they were first seen.
+    /// Number of changes after the first record.
     pub changes: u64,
 }

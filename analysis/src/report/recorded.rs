@@ -1,33 +1,34 @@
-//! The part of a report that says how a trace came about.
+//! The part of a report about how a trace was recorded.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// How a trace of gctrace was recorded, and what cannot be in it for that.
+/// How a trace was recorded by gctrace, and what that mode cannot record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RecordedReport {
-    /// `ebpf`: by probes of the kernel; `inject`: from within the programs; `both`.
+    /// `ebpf`: by kernel probes; `inject`: in-process; `both`.
     pub mode: String,
-    /// Who saw the pauses.
+    /// Number of pauses by source.
     pub sources: Sources,
-    /// What such a recording does not see, a sentence each.
-    pub cannot_see: Vec<String>,
+    /// What this mode does not record, one sentence each.
+    pub not_recorded: Vec<String>,
 }
 
-/// Pauses by who saw them.
+/// Number of pauses by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Sources {
-    /// Seen by probes alone.
+    /// Pauses recorded by probes only.
     pub probes: u64,
-    /// Seen from within alone: of such a pause the reason is not known.
+    /// Pauses recorded in-process only; their reason is unknown.
     pub injected: u64,
-    /// Seen by both; the times are those of the probes.
+    /// Pauses recorded by both; the timestamps are those of the probes.
     pub both: u64,
-    /// How far the two were apart at the begin or the end of a pause, whichever was more: the median. Absent
-    /// where no pause was seen by both.
+    /// Median difference between the two sources, in ns: at the start or the end of a pause,
+    /// whichever is larger. `null` if no pause was recorded by both.
     pub both_apart_p50_ns: Option<u64>,
-    /// 99 % were no farther apart.
+    /// 99th percentile of that difference, in ns; `null` if no pause was recorded by both.
     pub both_apart_p99_ns: Option<u64>,
-    /// The most: the thread may have been preempted in between.
+    /// Largest such difference, in ns (the thread may have been preempted in between); `null` if no
+    /// pause was recorded by both.
     pub both_apart_max_ns: Option<u64>,
 }

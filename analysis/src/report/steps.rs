@@ -4,56 +4,56 @@ use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or else the time from the
-/// begin of one backward pass to that of the next.
+/// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from the start
+/// of one backward pass to the start of the next.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct StepsReport {
-    /// Of lengths: measured. Comparisons have their own.
+    /// Basis of lengths: measured. Comparisons have their own.
     pub basis: Basis,
-    /// Processes with steps, those with the most first, at most 64.
+    /// Processes with steps, the most steps first, at most 64.
     pub processes: Vec<ProcessSteps>,
-    /// Processes with steps that are not listed.
+    /// Number of processes with steps that are not listed.
     pub processes_left_out: u64,
 }
 
-/// The steps of one process: those of its thread with the most.
+/// The steps of one process: those of its thread with the most steps.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessSteps {
-    /// Index of the trace.
+    /// Index of its trace in `traces`, from 0.
     pub trace: usize,
-    /// Process.
+    /// Process id in that trace.
     pub pid: u32,
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
-    /// The thread that made the steps.
+    /// Id of the thread that ran the steps.
     pub tid: u32,
-    /// What a step was recognised by: `profiler-step` or `backward-pass`.
+    /// What delimits the steps: `profiler-step` or `backward-pass`.
     pub source: String,
-    /// How many.
+    /// Number of steps.
     pub count: u64,
-    /// Steps of other threads, which are not in these figures.
+    /// Number of steps of other threads, which these figures omit.
     pub left_out: u64,
-    /// Their lengths.
+    /// Distribution of their lengths.
     pub length: StepLengths,
-    /// Time in garbage collections within the steps, of any thread of the process, overlapping ones
-    /// once; absent where the trace cannot tell.
+    /// Time of collections within the steps, of any thread of the process, overlapping ones once,
+    /// in ns. `null` if the trace would not show collections.
     pub gc_ns: Option<u64>,
-    /// `gc_ns` / time of all steps.
+    /// `gc_ns` as a share of the time of all steps, 0 to 1; `null` as `gc_ns`.
     pub gc_ratio: Option<f64>,
-    /// Steps with any collection in them.
+    /// Number of steps with a collection.
     pub with_gc: u64,
-    /// Idle time of the process's devices within the steps, devices added; absent without times of
-    /// the GPU.
+    /// Idle time of the process's devices within the steps, in ns, summed over devices; `null`
+    /// without GPU times.
     pub gpu_idle_ns: Option<u64>,
-    /// How a full collection was recognised: `generation`, or `length` (the trace tells no generations:
-    /// a pause of 1 ms or more), or `generation-or-length` where it tells some.
+    /// How full collections were recognized: `generation`; `length` (a pause of 1 ms or more, if
+    /// the trace contains no generations); or `generation-or-length`, if it contains some.
     pub full_by: String,
-    /// Full collections in the steps.
+    /// Number of full collections in the steps.
     pub full_collections: u64,
-    /// Steps with a full collection against steps without.
+    /// Steps with a full collection compared with steps without one.
     pub with_full: StepComparison,
-    /// Steps after one with a full collection against those before it, pair by pair; neither of the
-    /// pair has one itself.
+    /// Steps after one with a full collection compared with the steps before it, in pairs without a
+    /// full collection of their own.
     pub after_full: StepComparison,
     /// The longest steps, longest first, at most ten.
     pub longest: Vec<StepReport>,
@@ -62,70 +62,70 @@ pub struct ProcessSteps {
 /// A distribution of lengths. Percentiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct StepLengths {
-    /// All together.
+    /// Sum of the lengths, in ns.
     pub total_ns: u64,
-    /// Mean.
+    /// Mean length of a step, in ns.
     pub mean_ns: u64,
-    /// Shortest.
+    /// Shortest step, in ns.
     pub min_ns: u64,
-    /// Median.
+    /// Median length, in ns.
     pub p50_ns: u64,
-    /// 90 % are at most as long.
+    /// 90th percentile, in ns.
     pub p90_ns: u64,
-    /// 99 % are at most as long.
+    /// 99th percentile, in ns.
     pub p99_ns: u64,
-    /// Longest.
+    /// Longest step, in ns.
     pub max_ns: u64,
-    /// How far percentiles can be off, as a ratio; 0 when they are exact (up to 4,096 steps).
+    /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 steps).
     pub percentile_error_ratio: f64,
 }
 
-/// Two kinds of steps compared.
+/// A comparison of the mean lengths of two kinds of steps.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepComparison {
-    /// Of `difference`: inferred, with the assumption that steps vary independently otherwise. It says
-    /// how much longer these steps are, not that the collections are the whole reason.
+    /// Basis of `difference`: inferred, assuming that steps otherwise vary independently. The
+    /// difference need not be caused by the collections alone.
     pub basis: Basis,
-    /// Steps of the kind in question (with a full collection; after one).
+    /// Number of steps of the kind in question (with a full collection, or after one).
     pub count: u64,
-    /// Their mean length; absent without any.
+    /// Their mean length, in ns; `null` if there are none.
     pub mean_ns: Option<u64>,
-    /// Steps to compare with (without one; before one).
+    /// Number of steps to compare with (without a full collection, or before one).
     pub other_count: u64,
-    /// Their mean length; absent without any.
+    /// Their mean length, in ns; `null` if there are none.
     pub other_mean_ns: Option<u64>,
-    /// How much longer the former are; absent where there are too few.
+    /// How much longer the former are; `null` if there are too few steps.
     pub difference: Option<StepDifference>,
-    /// Why there is no difference.
+    /// Why `difference` is `null`, as text.
     pub missing: Option<String>,
 }
 
 /// A difference of means with its 95 % confidence interval by bootstrap (10,000 resamples with a
-/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993). Of
-/// more than 256 steps neighbours are averaged to 256 batches first.
+/// fixed seed, percentile method; Efron and Tibshirani, An Introduction to the Bootstrap, 1993).
+/// More than 256 steps are first averaged to 256 batches of neighbors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepDifference {
-    /// Mean difference; negative: shorter.
+    /// Difference of the means, in ns; negative: shorter.
     pub mean_ns: i64,
-    /// Lower end of the interval.
+    /// Lower end of the confidence interval, in ns.
     pub low_ns: i64,
-    /// Upper end of the interval.
+    /// Upper end of the confidence interval, in ns.
     pub high_ns: i64,
 }
 
-/// One step.
+/// One training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepReport {
-    /// Its number in the trace, else counted from 0.
+    /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
-    /// Begin.
+    /// Start, in ns on the clock of the trace.
     pub start_ns: u64,
-    /// Length.
+    /// Length of the step, in ns.
     pub duration_ns: u64,
-    /// Time in garbage collections within it; 0 where the trace cannot tell.
+    /// Time of collections within the step, in ns; 0 if the trace would not show collections.
     pub gc_ns: u64,
-    /// Full collections that began in it.
+    /// Number of full collections that started in it.
     pub full_collections: u64,
-    /// Idle time of the process's devices within it; absent without times of the GPU.
+    /// Idle time of the process's devices within it, in ns; `null` without GPU times.
     pub gpu_idle_ns: Option<u64>,
 }

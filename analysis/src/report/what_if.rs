@@ -1,90 +1,97 @@
-//! The part of a report about what other settings of the collector would do.
+//! The part of a report about predictions for other settings of the collector.
 
 use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One change of the collector's settings, and what it is expected to do. What is not known is taken once for the worse
-/// and once for the better: the truth should lie between, if the program behaves as recorded.
+/// The prediction for one change of the collector's settings. Each unknown is assumed once
+/// pessimistically and once optimistically: the truth should lie between the bounds if the program
+/// behaves as recorded.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct WhatIf {
-    /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (the program's own calls left out).
+    /// `freeze`, `thresholds`, `planned`, `disable` or `explicit` (without the program's own
+    /// `gc.collect()` calls).
     pub id: String,
-    /// The change, in words.
+    /// The change, as text.
     pub change: String,
     /// Always predicted.
     pub basis: Basis,
-    /// `replay`: the run was replayed with its pauses changed, so what is hidden behind work of the GPU saves nothing.
-    /// `pause-time`: the GPU's times are not known, so that the pause time saved is an upper bound of the time saved.
+    /// `replay`: the run was replayed with changed pauses, so pauses hidden behind GPU work save
+    /// nothing. `pause-time`: GPU times are unknown, so the pause time saved is an upper bound of
+    /// the time saved.
     pub method: String,
-    /// Pause time less than in this recording, processes added; negative: more.
-    pub pause_time_less_ns: PredictedRange,
-    /// The run is shorter by so much; negative: longer. `at_least_ns` is absent where only an upper bound is known.
+    /// Pause time saved, in ns, summed over processes; negative: pause time added.
+    pub pause_time_saved_ns: PredictedRange,
+    /// Time of the run saved, in ns; negative: the run becomes longer.
     pub saved_ns: Saving,
-    /// Length of the run, of all ranks together from the first begin to the last end; only by replay.
+    /// Length of the run with the change, from the first start to the last end over all ranks;
+    /// `null` unless `method` is `replay`.
     pub run: Option<PredictedLength>,
-    /// Mean length of a training step; only by replay, and where steps are known.
+    /// Mean length of a training step with the change; `null` unless `method` is `replay` and steps
+    /// are known.
     pub step: Option<PredictedLength>,
-    /// Of `saved_ns`, `run` and `step`: how far the replay itself may be off, in proportion to the pause time that changes:
-    /// two standard errors of the cost of all pauses, or what steps with pauses leave unexplained if that is more
-    /// (`gpu.cause`). It is in their intervals. Absent where that is not known.
+    /// Error of the replay in `saved_ns`, `run` and `step`, in ns, in proportion to the changed
+    /// pause time: two standard errors of the cost of all pauses, or the unexplained part of the
+    /// steps with pauses if that is larger (`gpu.cause`). The intervals include it. `null` if
+    /// unknown.
     pub replay_error_ns: Option<u64>,
-    /// For `planned`: a collection every so many steps.
+    /// For `planned`: number of steps between collections; otherwise `null`.
     pub every_steps: Option<u64>,
-    /// For `planned`: why so many.
+    /// For `planned`: why that number, as text; otherwise `null`.
     pub why_every: Option<String>,
-    /// What would gather between collections in the process where most does; absent for `freeze` and `explicit`, which
-    /// change little of it, and where the trace does not tell what collections freed.
+    /// Garbage that would accumulate between collections, in the process with the most; `null` for
+    /// `freeze` and `explicit`, which hardly change it, and if the trace does not contain what
+    /// collections freed.
     pub garbage: Option<Garbage>,
-    /// What the prediction takes for granted.
+    /// Assumptions of the prediction, as text.
     pub assumes: String,
-    /// What can go wrong.
+    /// What can go wrong, as text.
     pub risk: String,
 }
 
-/// From the worse to the better.
+/// A range in ns, from the pessimistic to the optimistic prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PredictedRange {
-    /// What is not known taken for the worse.
+    /// Lower bound in ns, under pessimistic assumptions.
     pub at_least_ns: i64,
-    /// What is not known taken for the better.
+    /// Upper bound in ns, under optimistic assumptions.
     pub at_most_ns: i64,
 }
 
-/// Time saved.
+/// Bounds of the time saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Saving {
-    /// At least; absent where only an upper bound is known.
+    /// Lower bound in ns; `null` if only an upper bound is known.
     pub at_least_ns: Option<i64>,
-    /// At most.
+    /// Upper bound in ns; negative if the run becomes longer in any case.
     pub at_most_ns: i64,
 }
 
-/// A length as it was, and as it would be.
+/// A measured length and its predicted bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PredictedLength {
-    /// In this recording.
+    /// Length in this recording, in ns.
     pub measured_ns: u64,
-    /// With the change, at least.
+    /// Lower bound of the length with the change, in ns.
     pub at_least_ns: u64,
-    /// With the change, at most.
+    /// Upper bound of the length with the change, in ns.
     pub at_most_ns: u64,
 }
 
-/// Garbage in cycles that no collection frees any more for some time. Inferred: what collections freed in this
-/// recording, spread evenly over it.
+/// Cyclic garbage that would accumulate without a collection. Inferred from what collections freed
+/// in this recording, spread evenly over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Garbage {
-    /// Inferred.
+    /// Always inferred.
     pub basis: Basis,
-    /// In so much time.
+    /// Time over which it accumulates, in ns.
     pub over_ns: u64,
-    /// Objects.
+    /// Number of objects that accumulate.
     pub objects: u64,
-    /// Memory of the interpreter's allocator that these objects take, if they are as large as the mean object of
-    /// the heap; absent where that is not known.
+    /// Memory of these objects in pymalloc arenas, in bytes, if they are of the mean object size of
+    /// the heap; `null` if that is unknown.
     pub host_bytes: Option<u64>,
-    /// Device memory that such garbage holds, by what pauses gave back to torch's allocator; absent where that
-    /// was not recorded.
+    /// Device memory held by this garbage, in bytes, judged by what pauses returned to PyTorch's
+    /// allocator; `null` if that was not recorded.
     pub device_bytes: Option<u64>,
 }

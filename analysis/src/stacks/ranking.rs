@@ -16,14 +16,14 @@ use gctrace_event::Frame;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Lines listed beside another.
+/// Number of lines listed in `with`.
 const WITH: usize = 3;
 /// Lines listed for one kind of collection.
 const OF_A_KIND: usize = 5;
 /// Index of [`gctrace_event::GcReason::Manual`] in arrays by reason.
 const MANUAL: usize = 1;
 
-/// How many lines and stacks are listed.
+/// Number of lines and stacks that are listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankingLimits {
     lines: usize,
@@ -73,7 +73,7 @@ impl<'a> StackRanking<'a> {
         }
     }
 
-    /// Adds one process.
+    /// Adds the stacks of one process.
     pub(crate) fn add(&mut self, stacks: &TraceStacks) {
         let lines = &mut self.lines;
         lines.without_stack.add_all(&stacks.without_stack);
@@ -174,7 +174,7 @@ impl<'a> StackRanking<'a> {
     fn stack_reports(&self, limits: RankingLimits) -> Vec<StackReport> {
         let mut sorted: Vec<(NodeId, &StackSums)> =
             self.stacks.iter().map(|(id, sums)| (*id, sums)).collect();
-        // Of equals the one whose frames come first, whatever order they were met in.
+        // Ties are broken by the frames, independent of the order of the input.
         sorted.sort_by(|(a, a_sums), (b, b_sums)| {
             let frames = || self.tree.frames(*a).cmp(self.tree.frames(*b));
             let time = b_sums.all.time_ns.cmp(&a_sums.all.time_ns);

@@ -1,4 +1,4 @@
-//! What was spent under each stack of one process.
+//! Sums over the pauses of each stack of one process.
 
 use super::NodeId;
 use super::StackTree;
@@ -45,7 +45,7 @@ impl StackSums {
         }
     }
 
-    /// Automatic collections of less than the whole heap.
+    /// Automatic collections that are not full.
     pub(crate) fn automatic_partial(&self) -> PauseTotal {
         let [automatic, ..] = self.by_reason;
         PauseTotal {
@@ -96,9 +96,9 @@ impl TraceStacks {
         self.by_frame.entry(frame).or_default().add(pause, full);
     }
 
-    /// Once all frames of the trace are known.
+    /// Resolves the stacks, once all frames of the trace are known.
     pub(crate) fn resolve(&mut self, frames: &TraceFrames, tree: &mut StackTree) {
-        // In order of name, so that the tree does not depend on the order within a hash table.
+        // In order of name, so that the tree does not depend on the order in a hash table.
         let by_frame: BTreeMap<_, _> = std::mem::take(&mut self.by_frame).into_iter().collect();
         for (frame, sums) in by_frame {
             match frames.resolve(frame, tree) {

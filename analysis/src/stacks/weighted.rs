@@ -36,7 +36,7 @@ impl Analysis {
 }
 
 impl<'a> ProcessStacks<'a> {
-    /// Index of its trace, in the order in which they were read.
+    /// Index of its trace, in the order of reading.
     #[must_use]
     pub fn trace(&self) -> usize {
         self.process.trace
@@ -48,13 +48,13 @@ impl<'a> ProcessStacks<'a> {
         self.process.pid
     }
 
-    /// Rank in a distributed job, where known.
+    /// Rank in a distributed job; `None` if unknown.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.process.described.as_ref()?.rank
     }
 
-    /// Command line, or the name given by another tool; empty where neither is known.
+    /// Command line, or the name given by another tool; empty if neither is known.
     #[must_use]
     pub fn command(&self) -> String {
         match &self.process.described {
@@ -86,8 +86,8 @@ impl<'a> WeightedStack<'a> {
         self.sums.all
     }
 
-    /// The same of one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses that do
-    /// not tell.
+    /// Like that, for one generation; [`gctrace_event::Pause::UNKNOWN_GENERATION`] for pauses of
+    /// unknown generation.
     #[must_use]
     pub fn of_generation(&self, generation: u8) -> PauseTotal {
         let index = crate::process::generation_index(generation);

@@ -1,4 +1,4 @@
-//! The first sentence where the GPU's times are known: what the pauses cost the run.
+//! The verdict for traces with GPU times: what the pauses cost the run.
 
 use crate::gpu_cost::GpuCost;
 use crate::gpu_cost::GpuIdle;
@@ -7,12 +7,12 @@ use crate::units::counted;
 use crate::units::duration;
 use crate::units::percent;
 
-/// How much of a problem the cost is; a single pause is long from `long_ns` on.
+/// How severe the cost is; pauses of `long_ns` or more count as long.
 pub(super) fn level(cost: &GpuCost, long_ns: u64) -> Level {
     match cost.ratio() {
         ratio if ratio >= super::HEAVY => Level::Heavy,
         ratio if ratio >= super::NOTICEABLE => Level::Noticeable,
-        // Hidden pauses are felt by nobody, however long.
+        // Hidden pauses delay nothing, however long they are.
         _ if cost.longest_ns >= long_ns && cost.cost_ns >= long_ns => Level::RareLongPauses,
         _ => Level::Negligible,
     }
@@ -23,18 +23,19 @@ pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&GpuIdle>) -> 
     let run = duration(cost.run_ns);
     let made = match cost.cost_ns {
         0 => format!(
-            "its {pauses} did not delay the run of {run}{}, by replay",
+            "its {pauses} did not delay the {run} run{}, by replay",
             error(cost)
         ),
         cost_ns => format!(
-            "its {pauses} made the run of {run} {} longer ({}{}), by replay",
+            "its {pauses} made the {run} run {}{} longer ({}{}), by replay",
             duration(cost_ns),
-            percent(cost.ratio()),
             error(cost),
+            percent(cost.ratio()),
+            significance(cost),
         ),
     };
     let of = format!(
-        "The pauses took {} together, the longest {}",
+        "The pauses took {} in total, the longest {}",
         duration(cost.pauses.time_ns),
         duration(cost.longest_ns)
     );
@@ -63,43 +64,48 @@ pub(super) fn sentence(level: Level, cost: &GpuCost, idle: Option<&GpuIdle>) -> 
     }
 }
 
-/// An error bar as large as the cost says that there may be none.
+/// The error bar, as ` ± 6.60 ms`.
 fn error(cost: &GpuCost) -> String {
     match cost.error_ns {
         None | Some(0) => String::new(),
-        Some(error_ns) if error_ns >= cost.cost_ns && cost.cost_ns > 0 => format!(
-            ", give or take {}, so perhaps nothing at all",
-            duration(error_ns)
-        ),
-        Some(error_ns) => format!(", give or take {}", duration(error_ns)),
+        Some(error_ns) => format!(" ± {}", duration(error_ns)),
     }
 }
 
-/// What did not delay the run.
+/// Nothing, unless the error bar includes 0.
+fn significance(cost: &GpuCost) -> &'static str {
+    match cost.error_ns {
+        Some(error_ns) if error_ns > 0 && error_ns >= cost.cost_ns => ", which may be none",
+        _ => "",
+    }
+}
+
+/// The pause time that did not delay the run.
 fn hidden(cost: &GpuCost) -> String {
     let hidden_ns = cost.pauses.time_ns.saturating_sub(cost.cost_ns);
     match hidden_ns {
         0 => String::new(),
         hidden_ns => format!(
-            "; {} of that delayed nothing, because the GPU had work or the run waited for something else",
+            "; {} of that delayed nothing, because the GPU had queued work or the run was waiting \
+             for something else",
             duration(hidden_ns)
         ),
     }
 }
 
-/// What leaves the GPU idle, where it is not the collector.
+/// Why the GPU is idle, if not because of the collector.
 fn instead(idle: &GpuIdle) -> String {
-    /// A GPU that is idle for less has little to gain.
+    /// Less idle time than this is not worth reporting.
     const REPORTED_FRACTION: f64 = 0.01;
     match idle.ratio >= REPORTED_FRACTION {
         true => format!(
-            " The GPU was idle for {} of its time; in {} of that the host {}.",
+            " The GPU was idle {} of the time; during {} of that the host {}.",
             percent(idle.ratio),
             percent(idle.host_ratio),
             idle.host
         ),
         false => format!(
-            " The GPU was idle for no more than {} of its time.",
+            " The GPU was idle at most {} of the time.",
             percent(idle.ratio)
         ),
     }
@@ -126,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_go_by_cost_and_not_by_the_length_of_pauses() {
+    fn level_depends_on_cost_not_on_pause_length() {
         for (cost_ns, expected) in [
             (900_000_000, Level::Heavy),
             (150_000_000, Level::Noticeable),
@@ -143,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_says_cost_error_and_what_is_hidden() {
+    fn sentence_has_cost_error_and_hidden_time() {
         let heavy = sentence(Level::Heavy, &cost(600_000_000, Some(30_000_000)), None);
         assert!(
-            heavy.contains("600 ms longer (6.00 %, give or take 30.0 ms)"),
+            heavy.contains("made the 10.0 s run 600 ms ± 30.0 ms longer (6.00 %)"),
             "{heavy}"
         );
         assert!(heavy.contains("300 ms of that delayed nothing"), "{heavy}");
@@ -155,26 +161,26 @@ mod tests {
             &cost(150_000_000, Some(200_000_000)),
             None,
         );
-        assert!(unsure.contains("perhaps nothing at all"), "{unsure}");
+        assert!(unsure.contains("(1.50 %, which may be none)"), "{unsure}");
     }
 
     #[test]
-    fn where_it_is_not_the_problem_it_says_what_is() {
+    fn names_the_other_cause_of_idle_time() {
         let mut idle = GpuIdle {
             ratio: 0.25,
             host: "was launching late",
             host_ratio: 0.8,
         };
         let free = sentence(Level::Negligible, &cost(0, None), Some(&idle));
-        assert!(free.contains("did not delay the run of 10.0 s"), "{free}");
+        assert!(free.contains("did not delay the 10.0 s run"), "{free}");
         assert!(
             free.contains(
-                "idle for 25.0 % of its time; in 80.0 % of that the host was launching late"
+                "idle 25.0 % of the time; during 80.0 % of that the host was launching late"
             ),
             "{free}"
         );
         idle.ratio = 0.001;
         let busy = sentence(Level::Negligible, &cost(1_000, None), Some(&idle));
-        assert!(busy.contains("idle for no more than 0.100 %"), "{busy}");
+        assert!(busy.contains("idle at most 0.100 % of the time"), "{busy}");
     }
 }

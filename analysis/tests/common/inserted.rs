@@ -40,7 +40,7 @@ pub(crate) struct Pause {
 /// How a pause is put into a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InsertionMethod {
-    /// By a replay: the model learned from the trace says what becomes later.
+    /// By replay: the model learned from the trace computes what becomes later.
     Replay,
     /// By a simulation that knows nothing of threads: the calls of all threads are one sequence, and
     /// everything the host does after the pause is later by it.
@@ -50,11 +50,11 @@ pub(crate) enum InsertionMethod {
 /// What removing an inserted pause gave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// What the pause cost: how much later the trace ended with it.
+    /// The true cost of the pause: how much later the trace ended with it.
     pub(crate) cost_ns: i64,
-    /// What the replay of the changed trace says that it cost.
+    /// The cost according to the replay of the changed trace.
     pub(crate) replayed_ns: i64,
-    /// What the overlap rule says: idle time of the GPU within the pause.
+    /// The cost by the overlap rule: GPU idle time during the pause.
     pub(crate) overlap_ns: i64,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn one(timeline: &Timeline, pause: Pause, way: InsertionMethod) -> Op
     })
 }
 
-/// The first moment from that of the pause on at which the thread is between two calls.
+/// The first time from that of the pause at which the thread is between two calls.
 fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
     let calls = timeline
         .calls
@@ -164,7 +164,7 @@ fn rewritten(
     changed
 }
 
-/// An operation begins no sooner after its call than so, if it did not in the trace.
+/// An operation starts no earlier than this after its call, unless it did in the trace.
 const LAUNCH_NS: u64 = 5_000;
 
 fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
@@ -192,13 +192,13 @@ fn by_one_host(timeline: &Timeline, pause: Pause) -> Timeline {
             later += pause.length_ns;
             paused = true;
         }
-        let begin = call.start_ns + later;
+        let start = call.start_ns + later;
         for op in &by_call[index] {
-            host.start(*op, begin, call.start_ns);
+            host.start(*op, start, call.start_ns);
         }
-        let end = host.end(index, begin, &by_call[index]);
-        calls.push((begin, end));
-        // What the host does next is late by what this call was, less what it waited shorter.
+        let end = host.end(index, start, &by_call[index]);
+        calls.push((start, end));
+        // The next action of the host is delayed like this call, minus the time it waited less.
         later = end.saturating_sub(call.end_ns);
     }
     rewritten(timeline, calls, host.ops, pause)
@@ -218,17 +218,17 @@ impl Host<'_> {
         let (measured_free, free) = self.free[content.stream as usize];
         let after_call = content.start_ns.saturating_sub(measured_call_ns);
         let after_stream = content.start_ns.saturating_sub(measured_free);
-        // The nearer of the two is what it waited for; the other bounds it.
-        let begin = match after_call <= after_stream {
+        // It waited for the nearer of the two; the other is a bound.
+        let start = match after_call <= after_stream {
             true => (call_ns + after_call).max(free),
             false => (free + after_stream).max(call_ns + after_call.min(LAUNCH_NS)),
         };
-        self.ops[op] = (begin, begin + content.duration_ns());
-        self.free[content.stream as usize] = (content.end_ns, begin + content.duration_ns());
+        self.ops[op] = (start, start + content.duration_ns());
+        self.free[content.stream as usize] = (content.end_ns, start + content.duration_ns());
         self.last[content.stream as usize] = Some(op);
     }
 
-    fn end(&self, call: usize, begin: u64, own: &[usize]) -> u64 {
+    fn end(&self, call: usize, start: u64, own: &[usize]) -> u64 {
         let content = self.timeline.calls[call];
         let waits_for = match content.kind {
             CallEffect::Copy => own.last().copied(),
@@ -244,10 +244,10 @@ impl Host<'_> {
         match waited {
             Some(op) if self.timeline.ops[op].end_ns >= content.start_ns => {
                 let back = content.end_ns - self.timeline.ops[op].end_ns;
-                (self.ops[op].1 + back).max(begin + content.duration_ns().min(LAUNCH_NS))
+                (self.ops[op].1 + back).max(start + content.duration_ns().min(LAUNCH_NS))
             }
-            Some(op) => (begin + content.duration_ns()).max(self.ops[op].1),
-            None => begin + content.duration_ns(),
+            Some(op) => (start + content.duration_ns()).max(self.ops[op].1),
+            None => start + content.duration_ns(),
         }
     }
 }

@@ -23,7 +23,7 @@ use gctrace_event::TraceHeader;
 use gctrace_event::read::DecodedItem;
 use gctrace_event::read::TraceCompletion;
 
-/// The recordings begin here; one millisecond is `MS`.
+/// Start of the recordings; one millisecond is `MS`.
 pub(crate) const START: u64 = 1_000_000_000;
 pub(crate) const MS: u64 = 1_000_000;
 

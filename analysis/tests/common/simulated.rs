@@ -25,11 +25,11 @@ use gctrace_event::GpuOpKind;
 use std::sync::Arc;
 
 pub(crate) const US: u64 = 1_000;
-/// From a launch to the begin on a free stream.
+/// From a launch to the start on a free stream.
 pub(crate) const LATENCY: u64 = 6 * US;
 /// Between two operations of a stream.
 pub(crate) const GAP: u64 = US;
-/// What a call takes that needs not wait.
+/// Time of a call that need not wait.
 pub(crate) const CALL: u64 = 3 * US;
 /// From the end of an operation to the return of the call that waited.
 pub(crate) const RETURN: u64 = 4 * US;
@@ -38,7 +38,7 @@ pub(crate) const SWITCH: u64 = 12 * US;
 /// Operations that a stream takes.
 pub(crate) const DEPTH: usize = 1_024;
 
-/// What a program does next.
+/// The next action of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Computes on the host.
@@ -55,7 +55,7 @@ pub(crate) enum Action {
     Wait { from: usize, to: usize },
     /// The second thread works; the first waits for it.
     Backward(Vec<Action>),
-    /// The collector runs.
+    /// A collection of this length.
     Collect(u64),
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn run(program: &[Action], streams: usize, with_pauses: bool) -> Time
     machine.sorted()
 }
 
-/// [`NONE`] for what is too large.
+/// [`NONE`] if it is too large.
 fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(NONE)
 }
@@ -118,15 +118,15 @@ impl Machine {
         match action {
             Action::Think(length) => self.now += length,
             Action::Launch { stream, length } => {
-                let begin = self.now;
+                let call_start = self.now;
                 let room = self.room(*stream);
-                self.now = (begin + CALL).max(room);
-                self.op(thread, "cudaLaunchKernel", begin, *stream, *length);
+                self.now = (call_start + CALL).max(room);
+                self.op(thread, "cudaLaunchKernel", call_start, *stream, *length);
             }
             Action::CopyBack { stream, length } => {
-                let begin = self.now;
-                let end = self.op(thread, "cudaMemcpyAsync", begin, *stream, *length);
-                self.now = (begin + CALL).max(end + RETURN);
+                let call_start = self.now;
+                let end = self.op(thread, "cudaMemcpyAsync", call_start, *stream, *length);
+                self.now = (call_start + CALL).max(end + RETURN);
                 if let Some(call) = self.timeline.calls.last_mut() {
                     call.end_ns = self.now;
                 }
@@ -156,14 +156,27 @@ impl Machine {
         first.map_or(0, |done| ends[done])
     }
 
-    fn op(&mut self, thread: u32, function: &str, begin: u64, stream: usize, length: u64) -> u64 {
-        let start = (begin + LATENCY)
+    fn op(
+        &mut self,
+        thread: u32,
+        function: &str,
+        call_start: u64,
+        stream: usize,
+        length: u64,
+    ) -> u64 {
+        let start = (call_start + LATENCY)
             .max(self.free[stream] + GAP)
             .max(self.blocked_until[stream]);
         let end = start + length;
         self.free[stream] = end;
         self.ends[stream].push(end);
-        let call = self.call(thread, function, begin, self.now.max(begin), stream);
+        let call = self.call(
+            thread,
+            function,
+            call_start,
+            self.now.max(call_start),
+            stream,
+        );
         let name = self.names.intern("kernel");
         self.timeline.ops.push(Op {
             start_ns: start,
@@ -181,10 +194,17 @@ impl Machine {
         end
     }
 
-    fn call(&mut self, thread: u32, function: &str, begin: u64, end: u64, stream: usize) -> u32 {
+    fn call(
+        &mut self,
+        thread: u32,
+        function: &str,
+        call_start: u64,
+        end: u64,
+        stream: usize,
+    ) -> u32 {
         let call = index(self.timeline.calls.len());
         self.timeline.calls.push(Call {
-            start_ns: begin,
+            start_ns: call_start,
             end_ns: end,
             thread,
             function: self.names.intern(function),
@@ -196,19 +216,19 @@ impl Machine {
     }
 
     fn wait(&mut self, thread: u32, function: &str, stream: usize, done: u64) {
-        let begin = self.now;
-        self.now = match done > begin {
-            true => (done + RETURN).max(begin + CALL),
-            false => begin + CALL,
+        let call_start = self.now;
+        self.now = match done > call_start {
+            true => (done + RETURN).max(call_start + CALL),
+            false => call_start + CALL,
         };
-        self.call(thread, function, begin, self.now, stream);
+        self.call(thread, function, call_start, self.now, stream);
     }
 
     fn wait_event(&mut self, thread: u32, from: usize, to: usize) {
         let call = |machine: &mut Self, function, stream| {
-            let begin = machine.now;
+            let call_start = machine.now;
             machine.now += CALL;
-            machine.call(thread, function, begin, machine.now, stream)
+            machine.call(thread, function, call_start, machine.now, stream)
         };
         let event_call = call(self, "cudaEventRecord", from);
         let waiting_call = call(self, "cudaStreamWaitEvent", to);

@@ -1,4 +1,4 @@
-//! Bytes that are allocated, as the allocator itself is asked for them.
+//! Counts allocated bytes, in the allocator itself.
 
 use std::alloc::GlobalAlloc;
 use std::alloc::Layout;
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes allocated now.
+/// Number of bytes that are allocated now.
 pub(crate) fn allocated() -> usize {
     ALLOCATED.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Records in, the state at a moment out.
+//! Records in, the state at a given time out.
 
 #![allow(
     dead_code,
@@ -34,7 +34,7 @@ pub(crate) fn fed(records: impl IntoIterator<Item = Record>) -> Live {
     live
 }
 
-/// The state a moment after the settling of `until_ms`, over the interval before.
+/// The state shortly after `until_ms` has settled, over the interval before.
 pub(crate) fn at(live: &Live, until_ms: u64, interval_ms: u64) -> Snapshot {
     live.snapshot(&SnapshotRequest {
         now_ns: START + until_ms * MS + SETTLE_NS,

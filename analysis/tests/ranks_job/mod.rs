@@ -1,7 +1,7 @@
-//! A distributed job computed forward: what each rank's trace would hold, and when it truly ends.
+//! A distributed job simulated forward: the contents of each rank's trace, and its true end.
 //!
-//! One host thread per rank launches into a stream for computing and one for collectives; each
-//! collective begins on a rank when that is ready and ends on all ranks together. Nothing here is
+//! One host thread per rank launches to a compute stream and a stream for collectives; each
+//! collective starts on a rank when that is ready and ends on all ranks together. Nothing here is
 //! shared with the analysis.
 
 #![allow(
@@ -33,33 +33,33 @@ use gctrace_event::Record;
 
 const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
-/// When jobs of tests begin.
-pub(crate) const BEGIN: u64 = 100_000 * MS;
+/// Start of the jobs in tests.
+pub(crate) const START: u64 = 100_000 * MS;
 const COMPUTE: u64 = 7;
 /// For collectives of all ranks, and of a few.
 const COMMUNICATION: u64 = 20;
 const COMMUNICATION_OF_FEW: u64 = 22;
-/// From a launch to the begin of its kernel on an idle stream.
+/// From a launch to the start of its kernel on an idle stream.
 const LATENCY: u64 = 5 * US;
 const ALL_REDUCE: &str =
     "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)";
 
-/// What a job does.
+/// The actions of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) ranks: u32,
     pub(crate) steps: u64,
     /// Kernels before the backward pass, in each bucket, and after all of them.
     pub(crate) kernels: [u64; 3],
-    /// All-reduces per step.
+    /// Number of all-reduces per step.
     pub(crate) buckets: u64,
     /// Mean length of a kernel.
     pub(crate) kernel_ns: u64,
     /// Mean time of the host between launches.
     pub(crate) think_ns: u64,
-    /// All collectives of a step but its last are between so many neighbouring ranks; 0: all.
+    /// All collectives of a step but its last are between this many neighboring ranks; 0: all.
     pub(crate) together: u32,
-    /// Time of an all-reduce from the last begin to the end.
+    /// Time of an all-reduce from the last start to the end.
     pub(crate) transfer_ns: u64,
     /// The host waits for the computing stream at the end of each step.
     pub(crate) blocking: bool,
@@ -104,7 +104,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The same with pauses of 1 to 40 ms on random ranks at random moments.
+    /// The same with pauses of 1 to 40 ms on random ranks at random times.
     pub(crate) fn with_random_pauses(&self, count: u64) -> Self {
         let random = |n, what, below: u64| self.around(1 << 40, [n, what, 7, 9]) % below;
         let launches = self.kernels.iter().sum::<u64>() + self.buckets;
@@ -171,21 +171,21 @@ pub(crate) fn timelines(runs: &[RankRun]) -> Vec<Timeline> {
     timelines.map(|(trace, run)| run.timeline(trace)).collect()
 }
 
-/// Jobs among timelines.
+/// The jobs found among timelines.
 pub(crate) fn found(timelines: &[Timeline]) -> RankJobs {
     jobs(&timelines.iter().collect::<Vec<_>>())
 }
 
-/// What one rank's trace holds, on the common clock.
+/// The contents of one rank's trace, on the common clock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankRun {
     pub(crate) rank: u32,
     pub(crate) records: Vec<Record>,
     /// When the rank is done.
     pub(crate) end_ns: u64,
-    /// Begin and end of each step.
+    /// Start and end of each step.
     pub(crate) steps: Vec<(u64, u64)>,
-    /// Begin, on this rank, and end of each collective.
+    /// Start, on this rank, and end of each collective.
     pub(crate) collectives: Vec<(u64, u64)>,
     host_ns: u64,
     compute_ns: u64,
@@ -195,7 +195,7 @@ pub(crate) struct RankRun {
     ids: u64,
 }
 
-/// Runs a job from a moment on.
+/// Runs a job from a given time.
 pub(crate) fn run(plan: &Plan, start_ns: u64) -> Vec<RankRun> {
     let mut ranks: Vec<RankRun> = (0..plan.ranks)
         .map(|rank| RankRun {
@@ -205,7 +205,7 @@ pub(crate) fn run(plan: &Plan, start_ns: u64) -> Vec<RankRun> {
         })
         .collect();
     for step in 0..plan.steps {
-        let begins: Vec<u64> = ranks.iter().map(|rank| rank.host_ns).collect();
+        let starts: Vec<u64> = ranks.iter().map(|rank| rank.host_ns).collect();
         ranks.iter_mut().for_each(|rank| rank.launches = 0);
         kernels(plan, &mut ranks, step, plan.kernels[0]);
         for bucket in 0..plan.buckets {
@@ -225,7 +225,7 @@ pub(crate) fn run(plan: &Plan, start_ns: u64) -> Vec<RankRun> {
             }
         }
         kernels(plan, &mut ranks, step, plan.kernels[2]);
-        for (rank, start_ns) in ranks.iter_mut().zip(begins) {
+        for (rank, start_ns) in ranks.iter_mut().zip(starts) {
             if plan.blocking {
                 rank.synchronize("cudaStreamSynchronize", Some(COMPUTE), rank.compute_ns);
             }
@@ -260,7 +260,7 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
         (false, None) => COMMUNICATION,
         (false, Some(_)) => COMMUNICATION_OF_FEW,
     };
-    let mut begins = Vec::new();
+    let mut starts = Vec::new();
     for rank in ranks.iter_mut() {
         if !plan.one_stream {
             rank.wait(stream, COMPUTE);
@@ -268,10 +268,10 @@ fn all_reduce(plan: &Plan, ranks: &mut [RankRun], step: u64, group: Option<usize
         let before_ns = rank.host_ns;
         let launched_ns = rank.launch(plan, step);
         rank.annotate("nccl:all_reduce", before_ns);
-        begins.push((*rank.done(stream)).max(launched_ns + LATENCY));
+        starts.push((*rank.done(stream)).max(launched_ns + LATENCY));
     }
-    let end_ns = begins.iter().max().copied().unwrap_or_default() + plan.transfer_ns;
-    for (rank, start_ns) in ranks.iter_mut().zip(begins) {
+    let end_ns = starts.iter().max().copied().unwrap_or_default() + plan.transfer_ns;
+    for (rank, start_ns) in ranks.iter_mut().zip(starts) {
         // Ends are read from each GPU's own clock: some microseconds apart.
         let place = [u64::from(rank.rank), step, rank.launches, 2];
         let read_ns = end_ns + plan.around(2 * US, place);
@@ -309,7 +309,7 @@ impl RankRun {
         }));
     }
 
-    /// Thinks, pauses if planned, and launches. Returns when the call began.
+    /// Thinks, pauses if planned, and launches. Returns the start of the call.
     fn launch(&mut self, plan: &Plan, step: u64) -> u64 {
         self.launches += 1;
         let place = [u64::from(self.rank), step, self.launches, 0];
@@ -351,7 +351,7 @@ impl RankRun {
         }));
     }
 
-    /// One stream waits for what the other holds by now.
+    /// One stream waits for what the other was given so far.
     fn wait(&mut self, stream: u64, other: u64) {
         let recorded_ns = self.host_ns;
         self.host_ns += US;
@@ -375,7 +375,7 @@ impl RankRun {
         *self.done(stream) = ready_ns;
     }
 
-    /// When a stream is done with what it holds by now.
+    /// When a stream is done with what it was given so far.
     fn done(&mut self, stream: u64) -> &mut u64 {
         match stream {
             COMPUTE => &mut self.compute_ns,
@@ -430,21 +430,21 @@ impl RankRun {
     /// The same on another clock.
     pub(crate) fn on_clock(&self, add_ns: i64) -> Self {
         let mut moved = self.clone();
-        let add = |at: &mut u64| *at = at.checked_add_signed(add_ns).expect("a moment after 0");
+        let add = |at: &mut u64| *at = at.checked_add_signed(add_ns).expect("a time after 0");
         for record in &mut moved.records {
-            let (begin, end) = span(record);
-            add(begin);
+            let (start, end) = span(record);
+            add(start);
             add(end);
         }
         moved
     }
 
-    /// The same recorded only between two moments.
+    /// The same, recorded only between two times.
     pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> Self {
         let mut cut = self.clone();
         cut.records.retain_mut(|record| {
-            let (begin, end) = span(record);
-            *begin >= from_ns && *end <= to_ns
+            let (start, end) = span(record);
+            *start >= from_ns && *end <= to_ns
         });
         cut
     }

@@ -1,7 +1,7 @@
-//! One figure of a case and its verdict: how far off the prediction is, and how far off chance and a
-//! busy machine alone can put it.
+//! One figure of a case and its verdict: the error of the prediction, and the error that chance and
+//! a busy machine alone can cause.
 //!
-//! Owns the statistics. Where the figures of runs come from is `trial.rs`.
+//! Owns the statistics. The figures of runs come from `trial.rs`.
 
 /// A prediction may be off by this share of the real difference, ...
 const SHARE_PERCENT: i64 = 5;
@@ -37,16 +37,16 @@ const MEDIAN_ERRORS: [(usize, f64); 10] = [
 /// What collections add to a figure, in nanoseconds.
 #[derive(Debug)]
 pub(crate) struct Figure {
-    /// With collections less without.
+    /// With collections minus without.
     pub(crate) real: i64,
-    /// The same as the replay says of the runs with collections.
+    /// The same according to the replay of the runs with collections.
     pub(crate) predicted: i64,
-    /// Predicted less real.
+    /// Predicted minus real.
     pub(crate) error: i64,
     /// By how much the error can be off by chance, with a probability of about 5 %: from how much runs
     /// without collections differ, and those with them once replayed without. Twice the standard error.
     pub(crate) noise: i64,
-    /// For how long threads waited for a processor, which the replay does not foresee: in the runs of
+    /// Time for which threads waited for a CPU, which the replay does not predict: in the runs of
     /// both kinds together.
     pub(crate) waited: i64,
     /// Of the kind of which there are fewer.
@@ -55,11 +55,11 @@ pub(crate) struct Figure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Within the bound, by runs so much alike that chance does not decide it.
+    /// Within the bound, by runs so similar that chance does not decide.
     Right,
     /// Beyond the bound by more than chance and waiting for processors explain.
     Wrong,
-    /// These runs do not tell.
+    /// These runs are inconclusive.
     Open,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct PausedRuns {
     pub(crate) waited: i64,
 }
 
-/// A run without.
+/// A run without collections.
 pub(crate) struct UnpausedRuns {
     pub(crate) measured: i64,
     pub(crate) waited: i64,

@@ -1,6 +1,6 @@
 //! Runs of `tests/python/replay_truth.py` on the simulated GPU, as timelines.
 //!
-//! Owns starting the programs and reading what they wrote. What is made of it is `trial.rs`.
+//! Owns starting the programs and reading their output, which `trial.rs` evaluates.
 
 pub(crate) mod figure;
 pub(crate) mod trial;
@@ -22,21 +22,21 @@ use std::sync::OnceLock;
 /// Why a case cannot be played here.
 pub(crate) type Reason = String;
 
-/// What the profiler was told to record.
+/// What the profiler was configured to record.
 #[derive(Clone, Copy)]
 pub(crate) enum RunForm {
     /// What calls waited for as well.
     WithWaits,
-    /// As it does unless told.
+    /// The profiler's default.
     Plain,
 }
 
 /// One run of a case.
 pub(crate) struct Recorded {
-    /// By rank.
+    /// The timelines, by rank.
     pub(crate) ranks: Vec<Timeline>,
-    /// For how long its threads waited for a processor: all of all ranks, and the machine as a whole
-    /// for a hypervisor. `None` where the kernel does not count that.
+    /// Time for which its threads waited for a CPU: all of all ranks, and the machine as a whole
+    /// for a hypervisor. `None` if the kernel does not count that.
     pub(crate) waited_ns: Option<i64>,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<SimulatedRun
     program
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("SIMGPU_LOG", folder.path().join("log"))
-        // At exit: writing it takes a processor.
+        // At exit: writing it needs CPU time.
         .env("SIMGPU_LOG_MS", "3600000")
         .env("SIMGPU_SHARED", folder.path().join("shared"));
     succeed(&mut program);
@@ -126,7 +126,7 @@ pub(crate) fn play(case: &str, runs: usize, ranks: usize) -> Result<SimulatedRun
     })
 }
 
-/// What a case left behind.
+/// The results of a case.
 pub(crate) struct SimulatedRun {
     folder: tempfile::TempDir,
     ranks: usize,
@@ -174,7 +174,7 @@ fn waited(folder: &Path, runs: usize, ranks: usize) -> Vec<Option<i64>> {
     let of_run = |run: usize| {
         let ranks = || programs.iter().map(|program| &program["runs"][run]);
         let waited: Option<i64> = ranks().map(|rank| rank["waited"].as_i64()).sum();
-        // Each rank tells the same of the one machine.
+        // Each rank reports the same for the one machine.
         let stolen = ranks().map(|rank| rank["stolen"].as_i64().unwrap()).max();
         Some(waited? + stolen?)
     };

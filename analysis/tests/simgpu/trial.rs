@@ -1,7 +1,7 @@
-//! A case: what the replay predicts for every run with collections, beside what the runs without took,
+//! A case: the prediction of the replay for every run with collections, next to the runs without,
 //! and which runs count.
 //!
-//! How figures are judged is `figure.rs`.
+//! Figures are judged in `figure.rs`.
 
 use super::Recorded;
 use super::figure;
@@ -18,24 +18,23 @@ use gctrace_analysis::gpu::replay::ReplaySchedule;
 use gctrace_analysis::gpu::timeline::Timeline;
 use std::collections::BTreeSet;
 
-/// The traces of each rank say times that are so much later than those of the rank before:
+/// The traces of each rank have timestamps later by this than those of the previous rank:
 /// kineto_of_simgpu.py.
 const AHEAD_NS: i64 = 3_000_000;
 /// How far off the analysis may be in finding that. The simulator ends a collective for all ranks at
 /// once, but the ranks read their wall clocks one after the other.
 const CLOCKS_NS: u64 = 100_000;
 
-/// Of runs whose threads had the processors that they needed, where there are enough of them: medians,
-/// in nanoseconds.
+/// Over runs whose threads had the CPUs they needed, if there are enough: medians, in ns.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// Of runs with collections: all pauses together.
     pub(crate) pauses: i64,
-    /// What the overlap rule says they cost: time in pauses during which the GPU was idle.
+    /// The cost by the overlap rule: time in pauses during which the GPU was idle.
     pub(crate) overlap: i64,
     /// From the first call to the last end.
     pub(crate) length: Figure,
-    /// Time between the first and the last operation in which none ran; of all ranks together.
+    /// Time between the first and the last operation in which none ran; all ranks together.
     pub(crate) idle: Figure,
     pub(crate) calm: BaselineRun,
 }
@@ -63,11 +62,11 @@ impl Outcome {
 #[derive(Debug)]
 pub(crate) struct BaselineRun {
     pub(crate) runs: [usize; 2],
-    /// Of so many of each kind.
+    /// Number of runs of each kind.
     pub(crate) of: usize,
     /// Medians over all runs of a kind.
     pub(crate) waited: [i64; 2],
-    /// What a run may have waited.
+    /// Limit of the time that a run may have waited.
     pub(crate) allowed: i64,
 }
 
@@ -76,7 +75,8 @@ impl BaselineRun {
         self.runs.iter().all(|runs| *runs >= RIGHT_RUNS)
     }
 
-    /// At this rate there will not be enough after so many tries either. The first try may be bad luck.
+    /// At this rate there will not be enough after the remaining tries either. The first try may be
+    /// bad luck.
     pub(crate) fn is_hopeless(&self, tries: usize, of: usize) -> bool {
         tries > 1 && self.runs.iter().any(|runs| runs * of < RIGHT_RUNS * tries)
     }
@@ -95,7 +95,7 @@ impl Trial {
         self.without.extend(without.iter().map(Run::of));
     }
 
-    /// The kernel counts how long threads wait for a processor.
+    /// Whether the kernel counts how long threads wait for a CPU.
     pub(crate) fn knows_waits(&self) -> bool {
         self.without.iter().all(|run| run.waited_ns.is_some())
     }
@@ -163,7 +163,7 @@ struct Measured {
     idle: i64,
 }
 
-/// A run as it was.
+/// One run as measured.
 struct Run {
     measured: Measured,
     waited_ns: Option<i64>,
@@ -171,10 +171,10 @@ struct Run {
 
 impl Run {
     fn of(run: &Recorded) -> Self {
-        let (begin, end) = span(&job(run));
+        let (start, end) = span(&job(run));
         Self {
             measured: Measured {
-                length: end - begin,
+                length: end - start,
                 idle: run.ranks.iter().map(idle).sum(),
             },
             waited_ns: run.waited_ns,
@@ -199,7 +199,7 @@ fn predict(run: &Recorded) -> Prediction {
     let model = ReplayModel::learn(&job);
     assert_identity(&job, &model.replay(&ReplayChange::default()));
     let without = model.replay(&ReplayChange::without_all(&job));
-    let (begin, _) = span(&job);
+    let (start, _) = span(&job);
     let idle = (0..).zip(&job.timelines).flat_map(|(at, timeline)| {
         let devices: BTreeSet<u32> = timeline
             .streams
@@ -213,7 +213,7 @@ fn predict(run: &Recorded) -> Prediction {
     Prediction {
         run: Run::of(run),
         replayed: Measured {
-            length: without.makespan_end_ns().cast_signed() - begin,
+            length: without.makespan_end_ns().cast_signed() - start,
             idle: idle.sum(),
         },
         pauses: pauses.map(|pause| pause.duration_ns().cast_signed()).sum(),
@@ -227,8 +227,8 @@ fn assert_identity(job: &ReplayJob<'_>, same: &ReplaySchedule) {
     for (at, (timeline, offset)) in job.timelines.iter().zip(&job.offsets_ns).enumerate() {
         for (op, measured) in timeline.ops.iter().enumerate() {
             let timestamps = [measured.start_ns, measured.end_ns];
-            let [begin, end] = timestamps.map(|timestamp| timestamp.saturating_add_signed(*offset));
-            assert_eq!(same.op(at, op), (begin, end));
+            let [start, end] = timestamps.map(|timestamp| timestamp.saturating_add_signed(*offset));
+            assert_eq!(same.op(at, op), (start, end));
         }
     }
 }
@@ -273,7 +273,7 @@ fn span(job: &ReplayJob<'_>) -> (i64, i64) {
     )
 }
 
-/// Operations of a rank, which has one device, as stretches that do not touch.
+/// Operations of a rank, which has one device, as disjoint intervals.
 fn busy(timeline: &Timeline) -> Vec<(u64, u64)> {
     let mut busy: Vec<(u64, u64)> = Vec::new();
     for op in &timeline.ops {
@@ -294,10 +294,10 @@ fn idle(timeline: &Timeline) -> i64 {
 /// Time in pauses during which no operation ran.
 fn overlap(timeline: &Timeline) -> i64 {
     let busy = busy(timeline);
-    let within = |begin: u64, end: u64| -> u64 {
+    let within = |start: u64, end: u64| -> u64 {
         let parts = busy.iter().map(|(from, to)| {
             let to = end.min(*to);
-            to.saturating_sub(begin.max(*from))
+            to.saturating_sub(start.max(*from))
         });
         parts.sum()
     };

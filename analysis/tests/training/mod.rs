@@ -28,13 +28,13 @@ pub(crate) const US: u64 = 1_000;
 pub(crate) const LATENCY_NS: u64 = 6 * US;
 pub(crate) const CALL_NS: u64 = 4 * US;
 
-/// How the collector is set, and by whom it is called.
+/// Settings of the collector, and the explicit calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collector {
     pub(crate) thresholds: [u64; 3],
     pub(crate) enabled: bool,
     pub(crate) freeze_after: Option<u64>,
-    /// `gc.collect()` at the begin of every so many steps.
+    /// `gc.collect()` at the start of every N-th step.
     pub(crate) collect_every: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) const DEFAULT: Collector = Collector {
     collect_every: None,
 };
 
-/// What a program does in each of its steps.
+/// The actions of a program in each of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub(crate) steps: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Program {
     pub(crate) kept: u64,
     /// Objects in the heap before the first step.
     pub(crate) heap: u64,
-    /// A synchronising call at the end of every so many steps.
+    /// A synchronizing call at the end of every N-th step.
     pub(crate) sync_every: u64,
 }
 
@@ -73,7 +73,7 @@ pub(crate) const PROGRAM: Program = Program {
     sync_every: 1,
 };
 
-/// Nanoseconds for each object that a collection looks at, and for each collection.
+/// Nanoseconds for each traversed object, and for each collection.
 pub(crate) const PER_OBJECT_NS: u64 = 40;
 pub(crate) const PER_COLLECTION_NS: u64 = 3 * US;
 

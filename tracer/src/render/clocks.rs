@@ -7,7 +7,7 @@ use gctrace_analysis::report::ClockReport;
 use gctrace_analysis::report::GpuWorkReport;
 use gctrace_analysis::report::IgnoredWork;
 use gctrace_analysis::report::NotMerged;
-use gctrace_analysis::report::RecognisedBy;
+use gctrace_analysis::report::RecognizedBy;
 use gctrace_analysis::report::TraceReport;
 use gctrace_analysis::units::count;
 use gctrace_analysis::units::counted;
@@ -46,11 +46,11 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
         true => format!("process {}", clock.pid),
         false => format!("process {} ({} there)", clock.pid, clock.profiler_pid),
     };
-    let how = match clock.recognised_by {
-        RecognisedBy::ProcessId => "",
-        RecognisedBy::NamespaceProcessId => ", by its id in its namespace",
-        RecognisedBy::Rank => ", by its rank",
-        RecognisedBy::Time => ", the only ones of this time",
+    let how = match clock.recognized_by {
+        RecognizedBy::ProcessId => "",
+        RecognizedBy::NamespaceProcessId => ", by its id in its namespace",
+        RecognizedBy::Rank => ", by its rank",
+        RecognizedBy::Time => ", the only ones of this time",
     };
     let mut text = format!(
         "{} and {} are one here: {process}{how}. {}",
@@ -157,7 +157,7 @@ mod tests {
             gc_trace: 0,
             pid: 4000,
             profiler_pid: 31,
-            recognised_by: RecognisedBy::NamespaceProcessId,
+            recognized_by: RecognizedBy::NamespaceProcessId,
             aligned_by,
             offset_ns: 5,
             beyond_wall_clock_ns,

@@ -138,8 +138,8 @@ fn remarks(counters: &CountersReport, pauses: u64) -> Vec<String> {
     if examined {
         text.push(format!(
             "Per 1000 objects: over {} of known size, {} objects, each looked at once (inferred).",
-            counted(counters.examined_pauses, "full collection"),
-            short_count(counters.examined_objects),
+            counted(counters.traversed_pauses, "full collection"),
+            short_count(counters.traversed_objects),
         ));
     }
     if counters.counters.iter().any(|c| c.outside.is_some()) {

@@ -284,7 +284,7 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
 }
 
 pub(crate) fn own_cost(report: &Report) -> ReportSection {
-    let cost = &report.own_cost;
+    let cost = &report.overhead;
     let mut sentences = Vec::new();
     if let Some(time_ns) = cost.time_ns {
         sentences.push(format!(
@@ -309,8 +309,8 @@ pub(crate) fn own_cost(report: &Report) -> ReportSection {
     if !probes.is_empty() {
         sentences.push(probes.join("; ") + ".");
     }
-    if cost.traces_without_cost > 0 && report.totals.pauses.count > 0 {
-        let traces = counted(cost.traces_without_cost, "trace");
+    if cost.traces_without_overhead > 0 && report.totals.pauses.count > 0 {
+        let traces = counted(cost.traces_without_overhead, "trace");
         sentences.push(format!("{traces} without a record of what recording cost."));
     }
     section("Cost of recording", &sentences)

@@ -68,7 +68,7 @@ fn why(rule: &RuleBounds) -> &str {
         "gpu-found-empty" => "GPU found empty afterwards",
         "no-gpu-work" => "no work before or after",
         "other-thread" => "on a thread that launches nothing",
-        "not-known" => "cannot be told",
+        "unknown" => "cannot be told",
         other => other,
     }
 }

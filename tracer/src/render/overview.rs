@@ -145,7 +145,7 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
     let mut lines = table.lines();
     let mut together = match report.totals.stopped_ratio {
         Some(ratio) => format!(
-            "Python stood still for {} of {} observed{}: {}.",
+            "Python was paused for {} of {} observed{}: {}.",
             duration(report.totals.stopped_ns),
             duration(report.totals.observed_ns),
             mark(report.totals.basis),

@@ -85,7 +85,7 @@ fn legend(steps: &StepsReport) -> String {
             .to_owned(),
     };
     if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
-        text += " ?: the trace does not tell whether the collector ran.";
+        text += " ?: whether the collector ran is not in the trace.";
     }
     text
 }

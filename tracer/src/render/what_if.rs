@@ -144,7 +144,7 @@ mod tests {
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: "pause-time".to_owned(),
-            pause_time_less_ns: PredictedRange {
+            pause_time_saved_ns: PredictedRange {
                 at_least_ns: 40_000_000,
                 at_most_ns: 40_000_000,
             },

@@ -73,7 +73,7 @@ impl ResourceSampler {
             cpu_ppm: 0,
             resident_bytes: self.resident_bytes("self").unwrap_or(0),
             hits: tally.hits,
-            probe_cost_ns: tally.cost_ns,
+            probe_overhead_ns: tally.cost_ns,
             trace: self.trace.clone(),
         }
     }

@@ -94,7 +94,7 @@ fn add(sums: &mut Sums, name: String, value: u64) {
 /// usual, on a machine with too much to do, may be in none.
 pub fn intervals_follow_each_other(objects: &[Value]) {
     let number = |value: &Value| value.as_u64().expect("a number");
-    let until = |object: &Value| number(&object["interval_until_ns"]);
+    let until = |object: &Value| number(&object["interval_end_ns"]);
     for pair in objects.windows(2) {
         let [before, after] = pair else { continue };
         assert_eq!(until(after) - number(&after["interval_ns"]), until(before));

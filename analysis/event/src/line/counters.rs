@@ -10,7 +10,7 @@ use crate::ProcessCounters;
 use std::io;
 use std::io::Write;
 
-/// Appends `,"counters":{...}`, or nothing where nothing was counted and there is nothing to say.
+/// Appends `,"counters":{...}`, or nothing if nothing was counted and no flag is set.
 pub(super) fn push_counters(out: &mut Vec<u8>, counters: &Counters) -> io::Result<()> {
     if *counters == Counters::default() {
         return Ok(());

@@ -14,7 +14,7 @@ use std::io::Write;
 /// `name` of backward passes.
 pub(crate) const BACKWARD: &str = "backward";
 
-/// Begins a complete event, up to its `args`.
+/// Appends the start of a complete event, up to its `args`.
 pub(super) fn push_slice(
     out: &mut Vec<u8>,
     (category, name): (&str, &str),

@@ -20,12 +20,12 @@ const MAX_NAME_BYTES: usize = 16 * 1024 * 1024;
 /// Most frames; one takes about 40 bytes.
 const MAX_FRAMES: usize = 1_000_000;
 
-/// What stands behind the last event where the section follows: closes the array.
+/// Closes the array of events if the section of frames follows.
 const BEFORE: &[u8] = b"\n],\n\"stackFrames\":{\n";
 /// Behind the last frame: closes the section and the object.
 const BEHIND: &[u8] = b"\n}}\n";
 
-/// The frames written so far.
+/// The frames written so far, by id.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenFrames {
     frames: BTreeMap<FrameId, WrittenFrame>,
@@ -66,7 +66,7 @@ struct FrameSectionEntry<'a> {
     parent: Option<String>,
 }
 
-/// Appends the event of a frame. It has no time: it holds for the whole trace.
+/// Appends the event of a frame. It has no timestamp: it applies to the whole trace.
 pub(super) fn push_frame(out: &mut Vec<u8>, frame: &Frame) -> io::Result<()> {
     push_metadata_head(out, "gctrace_frame", NO_PROCESS)?;
     let args = FrameArgs {
@@ -80,9 +80,9 @@ pub(super) fn push_frame(out: &mut Vec<u8>, frame: &Frame) -> io::Result<()> {
 }
 
 impl WrittenFrames {
-    /// Remembers a frame for the section. A frame whose parent is not known is an outermost one,
-    /// and the first of an id stays: `chrome://tracing` refuses a whole trace in which a parent is
-    /// missing, and a circle would never end.
+    /// Keeps a frame for the section. A frame with an unknown parent becomes an outermost one, and
+    /// the first frame of an id wins: `chrome://tracing` refuses a whole trace if a parent is
+    /// missing, and a cycle would never end.
     pub(super) fn add(&mut self, frame: &Frame) {
         if self.given_up || self.frames.contains_key(&frame.id) {
             return;

@@ -1,7 +1,7 @@
-//! Figures of GPUs: the raw values as events of ours, and counters for timelines.
+//! NVML samples: the raw values as gctrace's own event, and counters for timelines.
 //!
-//! Owns both texts, and which values timelines show already: a counter stands until its next sample,
-//! so only changes are written. Our reader takes the raw values only.
+//! Owns both texts, and the last value of each counter: viewers show a counter until its next
+//! sample, so only changes are written. Our reader reads only the raw values.
 
 use super::NO_PROCESS;
 use super::push_metadata;
@@ -47,7 +47,8 @@ impl GpuTracks {
         self.counter(out, sample, "PCIe", &pcie)
     }
 
-    /// Appends a counter, those of its series that have a value, if that is not what is shown.
+    /// Appends a counter with those of its series that have a value, if it differs from the last
+    /// one written.
     fn counter(
         &mut self,
         out: &mut Vec<u8>,

@@ -1,7 +1,7 @@
-//! Work on a GPU, waits for it and annotations, as the PyTorch profiler writes them.
+//! GPU work, waits for it and annotations, as the PyTorch profiler writes them.
 //!
-//! Owns their text. Ours has the process as `pid`, and says `process` in `args` to tell it from
-//! the profiler's device.
+//! Owns their text. gctrace's events have the process as `pid`, and `process` in `args`
+//! distinguishes them from the profiler's, whose `pid` is the device.
 
 use super::cuda::push_slice;
 use super::push_us;

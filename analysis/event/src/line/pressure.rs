@@ -1,7 +1,7 @@
-//! Allocation pressure: the raw values as an event of ours, and counters for timelines.
+//! Allocation pressure: the raw values as gctrace's own event, and counters for timelines.
 //!
-//! Owns both texts, and what a timeline needs to be remembered from one interval to the next. Our
-//! reader takes the raw values only.
+//! Owns both texts, and the state that a timeline needs between intervals. Our reader reads only
+//! the raw values.
 
 use super::SEPARATOR;
 use super::push_us;
@@ -21,8 +21,8 @@ struct CounterTrack {
     until_ns: u64,
     /// The rate shown is not 0.
     allocates: bool,
-    /// Arenas mapped less those unmapped since the recording of the process began. Below 0 if it
-    /// gave back arenas that it had before.
+    /// Arenas mapped minus those unmapped since recording of the process started. Negative if it
+    /// unmapped arenas that it had before.
     arenas: i64,
 }
 
@@ -39,7 +39,7 @@ struct PressureArgs {
     arenas_unmapped: Option<u64>,
 }
 
-/// Where a sample of a counter stands.
+/// Process and timestamp of a counter's sample.
 #[derive(Clone, Copy)]
 struct SamplePoint {
     pid: u32,
@@ -70,8 +70,8 @@ impl CounterTracks {
         self.push_arenas(out, at, pressure)
     }
 
-    /// A rate holds for its interval, so its sample is at the beginning. Viewers go on showing it
-    /// until the next, so an interval that is not followed at once is ended by a 0.
+    /// A rate applies to its interval, so its sample is at the start. Viewers show it until the
+    /// next sample, so an interval that is not followed at once is ended by a 0.
     fn push_rate(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
         let timeline = self.0.entry(pressure.pid).or_default();
         let followed = pressure.since_ns <= timeline.until_ns;
@@ -89,11 +89,11 @@ impl CounterTracks {
         if ends {
             push_rate_sample(out, before, 0)?;
         }
-        let begin = SamplePoint {
+        let start = SamplePoint {
             pid: pressure.pid,
             ns: pressure.since_ns,
         };
-        push_rate_sample(out, begin, rate)
+        push_rate_sample(out, start, rate)
     }
 
     fn push_arenas(
@@ -115,7 +115,7 @@ impl CounterTracks {
         push_sample(out, at, "arenas", &series)
     }
 
-    /// Ends what is shown of a process that has ended; its id may come again.
+    /// Ends the counters of a process that exited; its id may be reused.
     pub(super) fn end(&mut self, out: &mut Vec<u8>, pid: u32) -> io::Result<()> {
         match self.0.remove(&pid) {
             Some(timeline) if timeline.allocates => {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_begin_with_their_interval_and_end_with_it() {
+    fn rates_start_and_end_with_their_interval() {
         let rate = |us: f64, rate: u64| {
             let args = serde_json::json!({"net containers per second": rate});
             ("allocation".to_owned(), us, args)

@@ -1,8 +1,8 @@
-//! Events as records.
+//! Decodes events to records.
 //!
-//! Owns which event means what; processes and the recording as a whole here, the rest in the
-//! modules below. A value that makes no sense is left out and said; only an event whose times or
-//! ids make no sense is left out whole.
+//! Owns the meaning of each event; processes and the recording here, the rest in the modules below.
+//! An invalid value is ignored and reported as an anomaly; an event is ignored as a whole only if
+//! its times or ids are invalid.
 
 mod cuda;
 mod frames;
@@ -31,28 +31,29 @@ use crate::TraceEnd;
 use crate::TraceHeader;
 use serde::Deserialize;
 
-/// What one event of a trace says.
+/// The meaning of one event of a trace.
 #[derive(Debug)]
 pub enum DecodedItem<'a> {
     /// The first line of our traces.
     Header(Box<TraceHeader>),
-    /// A record of ours, or what other tools write with the same meaning: thread names, garbage
-    /// collections under `cat` `gc` or the PyTorch profiler's name `Python GC`, and the frames of
-    /// a section `stackFrames`, which may come behind the pauses that name them.
+    /// A gctrace record, or an equivalent event of other tools: thread names, collections under
+    /// `cat` `gc` or the PyTorch profiler's name `Python GC`, and the frames of a section
+    /// `stackFrames`, which may follow the pauses that refer to them.
     Record(Record),
-    /// The name of a process for trace viewers; in our traces [`Record::Process`] says it better.
+    /// The name of a process for trace viewers; in gctrace's traces [`Record::Process`] contains
+    /// more.
     ProcessName {
-        /// Process.
+        /// Process id.
         pid: u32,
-        /// Its name.
+        /// Name of the process.
         name: String,
     },
-    /// What the trace of another tool says of itself.
+    /// Metadata of another tool's trace.
     Property(TraceProperty),
-    /// An event, or what a trace says of itself, that would be one of the above if its values made
-    /// sense; it has been reported as an anomaly.
+    /// An event or metadata that would be one of the above if its values were valid; it was
+    /// reported as an anomaly.
     Unusable,
-    /// Any other event.
+    /// Any other event, undecoded.
     Other(ChromeEvent<'a>),
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn decode<'a>(
 
 /// Why an event is no record.
 enum DecodeError {
-    /// It is none of ours.
+    /// Not an event that this module decodes.
     Other,
     /// It is, but it cannot be used.
     Problem(Problem),
@@ -103,7 +104,7 @@ fn id(value: JsonValue<'_>) -> Option<u32> {
 
 fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
     ts.us_as_ns()
-        .ok_or("\"ts\" is missing, negative, absurd or not a number of microseconds")
+        .ok_or("\"ts\" is missing, negative, out of range or not a number of microseconds")
 }
 
 fn metadata<'a>(
@@ -234,7 +235,7 @@ fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> 
             let args: DecodedExit = event
                 .args
                 .parse()
-                .or(Err("the end of a process is damaged"))?;
+                .or(Err("the exit of a process is damaged"))?;
             Record::ProcessExit(ProcessExit {
                 pid: id(event.pid).ok_or("the \"pid\" of an exit is not a process id")?,
                 at_ns: time(event.ts)?,

@@ -1,4 +1,4 @@
-//! Why a file cannot be read, said with its name and the place in it.
+//! Why a file cannot be read, with its name and the position in it.
 
 use std::fmt;
 use std::io;
@@ -6,9 +6,9 @@ use std::io;
 /// A place in a trace; of a compressed one, in the text inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TracePosition {
-    /// Bytes before it.
+    /// Bytes before the position.
     pub byte: u64,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u64,
 }
 
@@ -27,43 +27,43 @@ pub enum ReadError {
     /// The file cannot be opened.
     #[error("{file}: cannot be opened: {source}")]
     Open {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A directory.
+    /// The name of a directory.
     #[error("{file}: is a directory; name the trace files in it: gctrace analyze {file}/*.json")]
     Directory {
-        /// The directory.
+        /// Name of the directory.
         file: String,
     },
     /// No byte in it.
     #[error("{file}: is empty (byte 0): nothing was recorded. {RECORD}")]
     Empty {
-        /// The file.
+        /// Name of the file.
         file: String,
     },
     /// Something else than a trace.
     #[error("{file}: {position}: not a trace: {found}. {RECORD}")]
     NotATrace {
-        /// The file.
+        /// Name of the file.
         file: String,
         /// Where that was seen.
         position: TracePosition,
-        /// What it is instead.
+        /// What the file is instead.
         found: String,
     },
     /// A trace of a gctrace that does not exist yet.
     #[error(
-        "{file}: {position}: trace format {format:?} is not known to this gctrace, which reads \
-         {:?}; analyze it with the gctrace that recorded it",
+        "{file}: {position}: unknown trace format {format:?}; this gctrace reads {:?}. Analyze it \
+         with the gctrace that recorded it",
         crate::FORMAT
     )]
     Format {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The header.
+        /// Position of the header.
         position: TracePosition,
         /// The format it names.
         format: String,
@@ -71,48 +71,48 @@ pub enum ReadError {
     /// Text that is not JSON in the middle of the file.
     #[error(
         "{file}: {position}: expected {expected}, found {found}. The file is damaged there \
-         (events read before it: {events})"
+         (events read before that: {events})"
     )]
     Syntax {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Where.
+        /// Position of the error.
         position: TracePosition,
         /// What JSON needs there.
         expected: &'static str,
-        /// What stands there.
+        /// An excerpt of the text there.
         found: String,
-        /// Events read before.
+        /// Number of events read before it.
         events: u64,
     },
     /// Compressed data that does not unpack.
     #[error(
-        "{file}: byte {byte} of the compressed file: {source}. It is not a whole gzip file; test \
-         it with: gzip -t {file}"
+        "{file}: byte {byte} of the compressed file: {source}. The gzip file is incomplete or \
+         damaged; test it with: gzip -t {file}"
     )]
     Gzip {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Compressed bytes read before, rounded up to what is read at once.
+        /// Compressed bytes read before, rounded up to the size of a read.
         byte: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         source: io::Error,
     },
-    /// Reading failed.
-    #[error("{file}: byte {byte}: cannot be read on: {source}")]
+    /// A read failed.
+    #[error("{file}: byte {byte}: cannot be read: {source}")]
     Io {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Bytes read before.
+        /// Number of bytes read before.
         byte: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
 
 /// A few bytes for a message: printable text in quotes, everything else in hexadecimal.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
-    /// Enough to recognise what a file is.
+    /// Enough to recognize the type of a file.
     const LENGTH: usize = 24;
     let shown = bytes.get(..LENGTH).unwrap_or(bytes);
     match std::str::from_utf8(shown) {

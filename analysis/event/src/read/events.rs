@@ -23,47 +23,46 @@ use std::ops::Range;
 
 /// Bytes read at once, and the usual size of the buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// Longest event that is looked into; longer ones are skipped and reported.
+/// Longest event that is parsed; longer ones are skipped and reported.
 const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// One event. Fields that it lacks are [`JsonValue::is_missing`]; their types are whatever the file
-/// says.
+/// One event. Missing fields are [`JsonValue::is_missing`]; their types are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct ChromeEvent<'a> {
-    /// `cat`.
+    /// Member `cat`, the category.
     pub category: JsonValue<'a>,
-    /// `name`.
+    /// Member `name`.
     pub name: JsonValue<'a>,
-    /// `ph`.
+    /// Member `ph`, the phase.
     pub phase: JsonValue<'a>,
-    /// `ts`, microseconds.
+    /// Member `ts`, in microseconds.
     pub ts: JsonValue<'a>,
-    /// `dur`, microseconds.
+    /// Member `dur`, in microseconds.
     pub dur: JsonValue<'a>,
-    /// `pid`.
+    /// Member `pid`, the process id.
     pub pid: JsonValue<'a>,
-    /// `tid`.
+    /// Member `tid`, the thread id.
     pub tid: JsonValue<'a>,
     /// `id`, of asynchronous and flow events.
     pub id: JsonValue<'a>,
     /// `s`, of instant events.
     pub scope: JsonValue<'a>,
-    /// `args`.
+    /// Member `args`, an object.
     pub args: JsonValue<'a>,
     /// `sf`, the key of a frame in the section `stackFrames`.
     pub stack: JsonValue<'a>,
-    /// Where the event begins.
+    /// Position of the event in the file.
     pub position: TracePosition,
 }
 
-/// What a trace consists of.
+/// One element of a trace.
 #[derive(Debug, Clone, Copy)]
 pub enum TraceEntry<'a> {
-    /// An event.
+    /// An event of `traceEvents`.
     Event(ChromeEvent<'a>),
-    /// A frame of the section `stackFrames`, which stands before or behind the events.
+    /// A frame of the section `stackFrames`, before or after the events.
     Frame(StackFrameEntry<'a>),
-    /// What the trace says of itself, before or behind the events.
+    /// Metadata of the trace, before or after the events.
     Property(TraceMember<'a>),
 }
 
@@ -82,7 +81,7 @@ enum ReaderState {
     Distributed,
     /// Before the value of a property.
     Property(TraceMemberKey),
-    /// Behind everything.
+    /// After the closing brace.
     Done,
 }
 
@@ -96,7 +95,7 @@ enum TraceSection {
 }
 
 impl TraceSection {
-    /// The member whose key, in quotes, this is.
+    /// The section of the member with this key, which is in quotes.
     fn of(key: &[u8]) -> Self {
         match key {
             br#""traceEvents""# => Self::Events,
@@ -126,7 +125,7 @@ impl EventReader {
         Self::with_buffer(input, BUFFER_BYTES)
     }
 
-    /// As [`EventReader::new`] with another buffer to begin with; for tests of its growth.
+    /// Like [`EventReader::new`] with a buffer of another initial size, for tests of its growth.
     #[must_use]
     pub fn with_buffer(input: TraceInput, bytes: usize) -> Self {
         Self {
@@ -152,13 +151,13 @@ impl EventReader {
         self.cut
     }
 
-    /// Events read so far.
+    /// Number of events read so far.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.window.events()
     }
 
-    /// What was passed over since the last call, and where; the first few.
+    /// What was skipped since the last call, with its position; the first few.
     pub(crate) fn take_skipped(&mut self) -> Vec<(TracePosition, &'static str)> {
         std::mem::take(&mut self.skipped)
     }
@@ -169,10 +168,10 @@ impl EventReader {
     }
 
     /// The next event or stack frame, or `None` at the end. Text that ends too early ends the
-    /// events and is told by [`EventReader::cut`].
+    /// events and is reported by [`EventReader::cut`].
     ///
     /// # Errors
-    /// Every [`ReadError`] but those of opening. None after the first.
+    /// Every [`ReadError`] except those of opening. None after the first.
     pub fn next_entry(&mut self) -> Result<Option<TraceEntry<'_>>, ReadError> {
         loop {
             match self.state {
@@ -227,7 +226,7 @@ impl EventReader {
             self.window.advance(BOM.len());
         }
         if self.window.rest().first() == Some(&0) {
-            let found = format!("it begins with {}", describe(self.window.rest()));
+            let found = format!("it starts with {}", describe(self.window.rest()));
             return Err(self.not_a_trace(found));
         }
         match self.window.peek()? {
@@ -238,17 +237,17 @@ impl EventReader {
                 self.state = ReaderState::Events;
             }
             Some(_) => {
-                let found = format!("it begins with {}", describe(self.window.rest()));
+                let found = format!("it starts with {}", describe(self.window.rest()));
                 return Err(self.not_a_trace(found));
             }
             None if self.window.input().compressed() => {
-                let found = "compressed data that holds no text, or ends before it";
+                let found = "compressed data without text";
                 return Err(self.not_a_trace(found.to_owned()));
             }
             None if self.window.is_empty_file() => {
                 return Err(ReadError::Empty { file: self.name() });
             }
-            None => return Err(self.not_a_trace("it holds nothing but blanks".to_owned())),
+            None => return Err(self.not_a_trace("it contains only whitespace".to_owned())),
         }
         self.window.advance(1);
         Ok(())
@@ -298,8 +297,8 @@ impl EventReader {
         Ok(())
     }
 
-    /// Uses up the key at the current byte and the colon behind it, and returns what `which` makes of the
-    /// key in its quotes. `None`: the text ended.
+    /// Consumes the key at the current byte and the colon after it, and returns what `which` makes
+    /// of the key in its quotes. `None`: the text ended.
     fn key<T>(&mut self, which: impl Fn(&[u8]) -> T) -> Result<Option<T>, ReadError> {
         let Some(end) = self.scanned(scan::string)? else {
             return Ok(None);
@@ -351,8 +350,8 @@ impl EventReader {
         }
     }
 
-    /// Applies a scanner at the current byte, with more input as long as it asks for it. `None`:
-    /// the text ended, or what it scans is too long.
+    /// Runs a scanner at the current byte, with more input as long as it needs it. `None`: the text
+    /// ended, or what it scans is too long.
     fn scanned<T>(
         &mut self,
         scanner: impl Fn(&[u8], usize) -> Result<T, ScanStop>,
@@ -375,7 +374,7 @@ impl EventReader {
     }
 
     fn skip_noting(&mut self, what: &'static str) -> Result<(), ReadError> {
-        /// Enough to tell what is wrong; the rest only costs memory.
+        /// Enough to show what is wrong; more only costs memory.
         const KEPT: usize = 16;
         if self.skipped.len() < KEPT {
             self.skipped.push((self.window.position(0), what));
@@ -413,7 +412,7 @@ impl EventReader {
             Err(error) => return Err(error),
         };
         self.skipped
-            .push((position, "text behind the end of the trace"));
+            .push((position, "text after the end of the trace"));
         Ok(())
     }
 
@@ -446,7 +445,7 @@ impl EventReader {
     }
 }
 
-/// What the first bytes of a file tell about it.
+/// The file type according to the first bytes.
 fn describe(bytes: &[u8]) -> String {
     let known: [(&[u8], &str); 5] = [
         (b"PK\x03\x04", "a zip archive; unpack it first"),

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 /// The first two bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// An opened trace.
+/// An open trace, compressed or not.
 pub struct TraceInput {
     name: String,
     reader: Box<dyn Read + Send>,
@@ -58,11 +58,11 @@ impl TraceInput {
             consumed: Arc::clone(&consumed),
         };
         let mut first = Vec::new();
-        let begin = counted
+        let start = counted
             .by_ref()
             .take(GZIP_MAGIC.len() as u64)
             .read_to_end(&mut first);
-        if let Err(source) = begin {
+        if let Err(source) = start {
             let file = name.to_owned();
             return Err(ReadError::Io {
                 file,
@@ -103,7 +103,7 @@ impl TraceInput {
         self.size
     }
 
-    /// Bytes of the file read so far, compressed ones where it is compressed: for a progress bar.
+    /// Bytes of the file read so far (compressed ones if it is compressed), for a progress bar.
     #[must_use]
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)

@@ -62,7 +62,7 @@ fn us_exponent_to_ns(text: &[u8]) -> Option<u64> {
         None => (mantissa, &b""[..]),
     };
     let significant = [whole, fraction].concat();
-    // What is left out at the end is beyond a double's 17 digits.
+    // The digits omitted at the end are beyond a double's 17 digits.
     let kept = significant.len().min(19);
     let value = u128::from(digits(significant.get(..kept)?)?);
     significant

@@ -5,10 +5,11 @@ use super::error::ReadError;
 use crate::line::FIRST_BYTES;
 use std::io::Read;
 
-/// Whether these bytes begin as gctrace's own traces do, compressed or not. Reads no more than the beginning.
+/// Whether these bytes start like gctrace's own traces, compressed or not. Reads only the start.
 ///
 /// # Errors
-/// [`ReadError::Io`] when not even the first bytes can be read. What is compressed and damaged is not ours.
+/// [`ReadError::Io`] if the first bytes cannot be read. Damaged compressed data is not a gctrace
+/// trace.
 pub fn is_gctrace(name: &str, bytes: impl Read + Send + 'static) -> Result<bool, ReadError> {
     let input = TraceInput::new(name, bytes)?;
     let compressed = input.compressed();

@@ -1,9 +1,9 @@
-//! Where JSON values end.
+//! Finds the ends of JSON values.
 //!
-//! Owns the grammar, checked once per byte; looks at no meaning and copies nothing. Text that ends
-//! before the value does is told apart from text that is wrong: the first asks for more input.
-//! More tolerant than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's
-//! `json` writes them) and raw control characters in strings.
+//! Owns the grammar, checked once per byte; interprets and copies nothing. Text that ends before
+//! the value does is distinguished from invalid text: the former needs more input. More tolerant
+//! than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's `json` writes
+//! them) and raw control characters in strings.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 64;
 pub(crate) enum ScanStop {
     /// The text ends within the value.
     More,
-    /// The byte at this index is not JSON; what was expected instead.
+    /// The byte at this index is not valid JSON; what was expected instead.
     Bad(usize, &'static str),
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct FieldRanges {
     pub(crate) scope: Range<usize>,
     pub(crate) args: Range<usize>,
     pub(crate) stack: Range<usize>,
-    /// Index behind the closing brace.
+    /// Index after the closing brace.
     pub(crate) end: usize,
 }
 
@@ -58,7 +58,7 @@ impl FieldRanges {
     }
 }
 
-/// The fields of the event whose opening brace is `text[at]`.
+/// The fields of the event with its opening brace at `text[at]`.
 pub(crate) fn event(text: &[u8], at: usize) -> Result<FieldRanges, ScanStop> {
     let mut fields = FieldRanges::default();
     let end = members(text, at, |key, value| {
@@ -78,13 +78,13 @@ pub(crate) struct ObjectMember {
     pub(crate) value: Range<usize>,
 }
 
-/// The member whose opening quote is `text[at]`.
+/// The member with its opening quote at `text[at]`.
 pub(crate) fn member(text: &[u8], at: usize) -> Result<ObjectMember, ScanStop> {
     nested_member(text, at, MAX_DEPTH)
 }
 
 /// Calls `each` with the ranges of key (without quotes) and value of every member of the object at
-/// `text[at]`; returns the index behind its closing brace.
+/// `text[at]`; returns the index after its closing brace.
 pub(crate) fn members(
     text: &[u8],
     at: usize,
@@ -101,7 +101,7 @@ pub(crate) fn space(text: &[u8], at: usize) -> usize {
         .map_or(text.len(), |skipped| at + skipped)
 }
 
-/// Index behind the string whose opening quote is `text[at]`.
+/// Index after the string with its opening quote at `text[at]`.
 pub(crate) fn string(text: &[u8], at: usize) -> Step {
     let rest = text.get(at + 1..).ok_or(ScanStop::More)?;
     let mut escaped = false;
@@ -116,7 +116,7 @@ pub(crate) fn string(text: &[u8], at: usize) -> Step {
     Err(ScanStop::More)
 }
 
-/// Index behind the value that begins at `text[at]`.
+/// Index after the value that starts at `text[at]`.
 pub(crate) fn value(text: &[u8], at: usize) -> Step {
     nested(text, at, MAX_DEPTH)
 }
@@ -210,11 +210,11 @@ fn nested_member(text: &[u8], at: usize, depth: usize) -> Result<ObjectMember, S
     let key_end = string(text, at)?;
     let colon = space(text, key_end);
     expect(text, colon, b':', "':'")?;
-    let begin = space(text, colon + 1);
-    let end = nested(text, begin, depth)?;
+    let start = space(text, colon + 1);
+    let end = nested(text, start, depth)?;
     Ok(ObjectMember {
         key: at + 1..key_end - 1,
-        value: begin..end,
+        value: start..end,
     })
 }
 

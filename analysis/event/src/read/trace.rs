@@ -1,6 +1,6 @@
 //! A trace file as a sequence of records.
 //!
-//! Owns what holds for the whole file: the format's version, and the list of what made no sense.
+//! Owns what applies to the whole file: the version of the format and the list of anomalies.
 
 use super::decode;
 use super::decode::DecodedItem;
@@ -15,7 +15,7 @@ use std::path::Path;
 /// Something in a trace that made no sense and was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anomaly {
-    /// The event concerned.
+    /// Position of the event.
     pub position: TracePosition,
     /// What is wrong, as in `"collected" is not a count`.
     pub problem: &'static str,
@@ -24,14 +24,14 @@ pub struct Anomaly {
 /// What made no sense in a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Anomalies {
-    /// How many times.
+    /// Number of anomalies.
     pub count: u64,
     /// The first of them, at most [`Anomalies::KEPT`].
     pub first: Vec<Anomaly>,
 }
 
 impl Anomalies {
-    /// Length of `first`: enough to find what is wrong.
+    /// Length of `first`: enough to find the problem.
     pub const KEPT: usize = 8;
 
     fn push(&mut self, position: TracePosition, problem: &'static str) {
@@ -49,7 +49,7 @@ pub struct TraceCompletion {
     pub events: u64,
     /// Where the file ends in the middle of something.
     pub cut: Option<TracePosition>,
-    /// What was left out.
+    /// Values and events that were ignored.
     pub anomalies: Anomalies,
 }
 
@@ -72,7 +72,7 @@ impl TraceReader {
         Ok(Self::new(EventReader::new(TraceInput::open(path)?)))
     }
 
-    /// Reads from events.
+    /// Reads from an event reader.
     #[must_use]
     pub fn new(events: EventReader) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl TraceReader {
         &self.events
     }
 
-    /// What can be said about the whole file once it was read to its end.
+    /// What is known about the whole file after it was read to its end.
     #[must_use]
     pub fn finish(mut self) -> TraceCompletion {
         self.note_skipped();

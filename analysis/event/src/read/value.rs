@@ -1,6 +1,6 @@
-//! A look into one JSON value of a trace.
+//! A view of one JSON value of a trace.
 //!
-//! Owns the meaning of text that `scan.rs` has checked. Numbers may stand in quotes, as some
+//! Owns the interpretation of text that `scan.rs` has checked. Numbers may be in quotes, as some
 //! tools write them.
 
 use super::number;
@@ -8,8 +8,8 @@ use super::scan;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
 
-/// The text of one JSON value, grammatical unless a caller made it up; a missing field is empty
-/// text. Nothing is copied or parsed before it is asked for.
+/// The text of one JSON value, valid if it comes from the scanner; a missing field is empty text.
+/// Nothing is copied or parsed until needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonValue<'a>(pub(crate) &'a [u8]);
 
@@ -20,13 +20,13 @@ impl<'a> JsonValue<'a> {
         self.0.is_empty()
     }
 
-    /// The JSON text.
+    /// The JSON text of the value.
     #[must_use]
     pub fn json(self) -> &'a [u8] {
         self.0
     }
 
-    /// What stands between the quotes of a string, escapes as they are.
+    /// The text between the quotes of a string, with its escapes.
     #[must_use]
     pub fn raw_text(self) -> Option<&'a [u8]> {
         self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")
@@ -61,7 +61,7 @@ impl<'a> JsonValue<'a> {
         })
     }
 
-    /// A whole number.
+    /// The value as a whole number.
     #[must_use]
     pub fn signed(self) -> Option<i64> {
         match self.number().strip_prefix(b"-") {
@@ -70,13 +70,13 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    /// Any finite number.
+    /// The value as a finite number.
     #[must_use]
     pub fn float(self) -> Option<f64> {
         number::float(self.number())
     }
 
-    /// `true` or `false`.
+    /// The value as `true` or `false`.
     #[must_use]
     pub fn boolean(self) -> Option<bool> {
         match self.0 {
@@ -86,14 +86,14 @@ impl<'a> JsonValue<'a> {
         }
     }
 
-    /// A time in microseconds, as nanoseconds, exact to three decimals. `None` for what is
-    /// negative, over 2^53 us, or not a number.
+    /// A time in microseconds, converted to ns, exact to three decimals. `None` if it is negative,
+    /// over 2^53 µs, or not a number.
     #[must_use]
     pub fn us_as_ns(self) -> Option<u64> {
         number::us_to_ns(self.number())
     }
 
-    /// The members of an object; none of anything else.
+    /// The members of an object; empty for other values.
     #[must_use]
     pub fn members(self) -> ObjectMembers<'a> {
         ObjectMembers {

@@ -1,6 +1,6 @@
 //! The part of a trace's text that is in memory.
 //!
-//! Owns the buffer: reading on, growing, the count of lines. Does not know what the text says.
+//! Owns the buffer: reading, growing, counting lines. Does not interpret the text.
 
 use super::error::ReadError;
 use super::error::TracePosition;
@@ -24,13 +24,13 @@ pub(crate) struct ReadWindow {
     ended: bool,
     /// Events taken, for messages.
     events: u64,
-    /// An error met after bytes that are to be used first.
+    /// An error that occurred after bytes that are still to be used.
     failure: Option<io::Error>,
 }
 
 impl ReadWindow {
     pub(crate) fn new(input: TraceInput, bytes: usize) -> Self {
-        /// Room for the first bytes that tell the kind of file.
+        /// Room for the first bytes, which show the file type.
         const SMALLEST: usize = 16;
         Self {
             input,
@@ -69,7 +69,7 @@ impl ReadWindow {
         self.unused.start = self.unused.end.min(self.unused.start.saturating_add(count));
     }
 
-    /// Events taken so far.
+    /// Number of events taken so far.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
@@ -80,13 +80,13 @@ impl ReadWindow {
         self.take(count)
     }
 
-    /// Uses up `count` bytes and returns them, with the place where they begin.
+    /// Consumes `count` bytes and returns them with the position of the first.
     pub(crate) fn take(&mut self, count: usize) -> (&[u8], TracePosition) {
-        let begin = self.unused.start;
-        self.count_lines(begin);
+        let start = self.unused.start;
+        self.count_lines(start);
         let position = self.position(0);
         self.advance(count);
-        let text = self.buffer.get(begin..self.unused.start);
+        let text = self.buffer.get(start..self.unused.start);
         (text.unwrap_or_default(), position)
     }
 
@@ -183,9 +183,9 @@ impl ReadWindow {
         }
     }
 
-    /// Whether there is a zero byte at `at`, and nothing but such behind it: a file system that
-    /// crashed leaves a file so, and it is cut off there rather than wrong. Zeros before other
-    /// text are an error.
+    /// Whether there is a zero byte at `at` and only zero bytes after it: a crashed file system
+    /// leaves such a file, which is cut off there rather than invalid. Zeros before other text are
+    /// an error.
     pub(crate) fn only_zeros_from(&mut self, at: usize) -> Result<bool, ReadError> {
         if self.rest().get(at) != Some(&0) {
             return Ok(false);
@@ -234,7 +234,8 @@ struct ValueSkipper {
 }
 
 impl ValueSkipper {
-    /// Bytes of `piece` that belong to the value, or `None` if it goes on behind the piece.
+    /// Number of bytes of `piece` that belong to the value, or `None` if it continues after the
+    /// piece.
     fn feed(&mut self, piece: &[u8]) -> Option<usize> {
         piece
             .iter()

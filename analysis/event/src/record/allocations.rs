@@ -1,4 +1,4 @@
-//! What a process allocates: pressure, and windows on its allocator.
+//! Allocations of a process: pressure, and allocation windows.
 
 use super::FrameId;
 use serde::Deserialize;
@@ -7,18 +7,18 @@ use serde::Serialize;
 /// Allocation pressure of one process over one interval: signals that cost nothing to collect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
     /// Start of the interval.
     pub since_ns: u64,
-    /// Its end.
+    /// End of the interval.
     pub at_ns: u64,
     /// Collections of any generation that ended in it.
     pub collections: u64,
-    /// Container objects allocated less those freed, summed over those collections
+    /// Net containers: allocated minus freed, summed over those collections
     /// ([`Pause::young_count`]).
     pub net_containers: u64,
-    /// `gc.get_count()` as last seen, at the begin of the last collection.
+    /// `gc.get_count()` at the start of the last collection; `None` if unknown.
     pub counts: Option<[u32; 3]>,
     /// Arenas (1 MiB; 256 KiB before 3.10) that the interpreter's allocator mapped; `None` where this was not
     /// recorded.
@@ -32,7 +32,7 @@ pub struct Pressure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Allocations {
-    /// Process.
+    /// Process id on the host.
     #[serde(skip)]
     pub pid: u32,
     /// From when on it was watched.
@@ -40,17 +40,16 @@ pub struct Allocations {
     /// When this was written.
     #[serde(skip)]
     pub at_ns: u64,
-    /// Each allocation was counted; there are no windows and no error then, and counting took none of a
-    /// budget.
+    /// Every allocation was counted; there are then no windows, no sampling error and no budget.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
-    /// Windows.
+    /// Number of allocation windows.
     pub windows: u64,
-    /// Allocations in them.
+    /// Number of allocations in the windows, or of all.
     pub hits: u64,
-    /// Bytes of those whose size is known.
+    /// Bytes of the allocations of known size.
     pub bytes: u64,
-    /// Largest size of a class in bytes (absent for sizes not known) and allocations of it.
+    /// Largest size of each class in bytes (`None` for unknown sizes), and its allocations.
     pub classes: Vec<(Option<u64>, u64)>,
     /// Allocations per second of CPU time of the undisturbed program, where they could be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,7 +61,7 @@ pub struct Allocations {
     pub basis: String,
     /// CPU time of the process since `since_ns`.
     pub cpu_ns: u64,
-    /// What the probes cost of it: hits times the cost of one.
+    /// Overhead of the probes in ns of that CPU time: hits times the cost of one.
     pub cost_ns: u64,
     /// What they were allowed to, in millionths of the CPU time.
     pub budget_ppm: u64,

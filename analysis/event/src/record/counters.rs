@@ -1,11 +1,11 @@
 //! Performance counters of pauses and processes.
 
-/// A performance counter.
+/// The performance counters that gctrace can record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counter {
-    /// Processor cycles.
+    /// CPU cycles.
     Cycles,
-    /// Instructions retired.
+    /// Retired instructions.
     Instructions,
     /// Last-level cache misses as the kernel's generic event counts them.
     CacheMisses,
@@ -74,16 +74,15 @@ impl Counter {
     }
 }
 
-/// Values of counters over some stretch; those that were not counted are absent.
+/// Values of counters over an interval; those that were not counted are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     values: [Option<u64>; Counter::ALL.len()],
-    /// Hardware counters had to share the processor's registers with others: their values are scaled
-    /// up from the part of the time in which they counted.
+    /// Hardware counters were multiplexed; their values are scaled by enabled / running time.
     pub scaled: bool,
-    /// Values of per-CPU counters were dropped rather than shown wrong: the thread came to a CPU
-    /// unseen, or a reading of them was interrupted. (Of a whole process: they are too low by such
-    /// stretches.) A move to another CPU that was seen does no harm.
+    /// Values of per-CPU counters were dropped because they would be wrong: the thread migrated to
+    /// another CPU unseen, or a reading was interrupted. For a whole process, its totals lack such
+    /// intervals and are too low. A migration that was seen does no harm.
     pub migrated: bool,
 }
 
@@ -108,7 +107,7 @@ impl Counters {
             .filter_map(|counter| Some((counter, self.get(counter)?)))
     }
 
-    /// Nothing was counted.
+    /// Whether no counter has a value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -119,12 +118,12 @@ impl Counters {
 /// and when the recording does; the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessCounters {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
     /// From when on they counted.
     pub since_ns: u64,
     /// When they were read.
     pub at_ns: u64,
-    /// The values.
+    /// Values since that time.
     pub counters: Counters,
 }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-/// Whose function was called.
+/// The library that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CudaLayer {
     /// The driver, libcuda.
     Driver,
     /// The runtime, libcudart.
     Runtime,
-    /// NCCL.
+    /// NCCL, libnccl.
     Nccl,
 }
 
@@ -36,17 +36,18 @@ impl CudaLayer {
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaCall {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Kernel thread id.
     pub tid: u32,
-    /// Whose function.
+    /// Library of the function.
     pub layer: CudaLayer,
-    /// Its name.
+    /// Name of the function.
     pub function: Cow<'static, str>,
     /// When it was entered.
     pub start_ns: u64,
-    /// When it returned. Of launches and events only the entry is recorded: the begin again.
+    /// Time of the return. For launches and events, of which only the entry is recorded, equal to
+    /// the start.
     pub end_ns: u64,
     /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch profiler's number.
     pub stream: Option<u64>,
@@ -54,7 +55,8 @@ pub struct CudaCall {
     pub bytes: Option<u64>,
     /// Grid of a launch, in blocks.
     pub grid: Option<[u32; 3]>,
-    /// Names the operations on the GPU that it asked for, where the source knows it.
+    /// Correlation id of the GPU operations that it enqueued; `None` if the source does not know
+    /// it.
     pub correlation: Option<u64>,
     /// The error that it returned (`CUresult`, `cudaError_t`, `ncclResult_t`), if it did.
     pub error: Option<i32>,
@@ -79,9 +81,9 @@ impl CudaCall {
 /// Launches of one thread into one stream, counted instead of written one by one: those of one millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CudaLaunches {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Kernel thread id.
     pub tid: u32,
     /// Handle of the stream.
     pub stream: u64,
@@ -89,19 +91,19 @@ pub struct CudaLaunches {
     pub first_ns: u64,
     /// When the last was.
     pub last_ns: u64,
-    /// How many.
+    /// Number of launches.
     pub count: u64,
 }
 
-/// What torch's caching allocator holds on a device. At most one a millisecond of each device, and the last
-/// before and within each pause.
+/// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
+/// the last one before and during each pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread that asked.
+    /// Thread that allocated or freed.
     pub tid: u32,
-    /// When.
+    /// Time of the sample.
     pub at_ns: u64,
     /// `c10::DeviceType`; 1 is CUDA.
     pub device_type: i8,
@@ -115,36 +117,36 @@ pub struct DeviceMemory {
     pub reserved: u64,
 }
 
-/// Device memory that was given back to torch's allocator within a pause, by the thread that collected.
+/// Device memory returned to PyTorch's allocator during a pause, by the collecting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PauseMemory {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Kernel thread id.
     pub tid: u32,
-    /// Begin of the pause.
+    /// Start of the pause.
     pub start_ns: u64,
-    /// Its end.
+    /// End of the pause.
     pub end_ns: u64,
-    /// `c10::DeviceType`.
+    /// Type of the device: `c10::DeviceType`.
     pub device_type: i8,
     /// Index of the device.
     pub device: i8,
-    /// Bytes given back.
+    /// Bytes freed.
     pub freed_bytes: u64,
-    /// In so many blocks.
+    /// Number of blocks freed.
     pub freed_blocks: u64,
 }
 
 /// A backward pass: the outermost call of `torch::autograd::Engine::execute` of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackwardStep {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Kernel thread id.
     pub tid: u32,
     /// When it was entered.
     pub start_ns: u64,
-    /// When it returned; the begin again where that cannot be seen.
+    /// Time of the return; equal to the start if it was not seen.
     pub end_ns: u64,
 }

@@ -1,13 +1,13 @@
-//! Which processes a recording looked into, and which could have run Python unseen.
+//! Which processes a recording examined, and which may have run Python without being recorded.
 
 use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The processes of a recording by whether Python was looked for in them. A forked child that runs no program of
-/// its own counts as what its parent was.
+/// The processes of a recording by the result of their examination. A forked child without an exec
+/// of its own counts as what its parent was.
 ///
-/// Nothing can be missing but what `lost` counts exactly if `other` is known and `unexamined` is empty.
+/// If `other` is known and `unexamined` is empty, only what `lost` counts is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExaminedProcesses {
@@ -17,8 +17,8 @@ pub struct ExaminedProcesses {
     /// in-process: the library reports itself only where it finds Python).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<u64>,
-    /// Processes that could have run Python unseen, or for longer than was seen, by reason: a clause whose subject
-    /// they are, such as `ended before being examined`.
+    /// Processes that may have run Python without being recorded, or for longer than recorded, by
+    /// reason: a predicate such as `ended before being examined`.
     pub unexamined: BTreeMap<String, u64>,
 }
 

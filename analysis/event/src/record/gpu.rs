@@ -1,7 +1,7 @@
-//! What NVML says of GPUs: context for the pauses, never evidence about a single one.
+//! NVML samples: context for the pauses, never evidence about a single one.
 //!
-//! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); whoever shows them
-//! converts.
+//! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); the display
+//! converts them.
 
 use serde::Deserialize;
 use serde::Serialize;
@@ -34,14 +34,14 @@ pub struct GpuDevice {
     pub mig: bool,
 }
 
-/// NVML's figures of one GPU at one moment; what it does not tell is absent.
+/// One NVML sample of one GPU; what NVML does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuSample {
-    /// [`GpuDevice::index`].
+    /// Index of the GPU: [`GpuDevice::index`].
     #[serde(rename = "gpu")]
     pub device: u32,
-    /// When NVML was asked.
+    /// Time of the sample.
     #[serde(skip)]
     pub at_ns: u64,
     /// Share of the last sample period of the driver (1/6 s to 1 s, by product) in which any kernel
@@ -51,8 +51,8 @@ pub struct GpuSample {
     /// Share of the same period in which device memory was read or written, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_utilization_percent: Option<u32>,
-    /// Memory in use by all processes, in bytes; without what the driver reserves for itself where
-    /// NVML tells them apart (drivers from 510 on).
+    /// Memory used by all processes, in bytes; without what the driver reserves for itself if NVML
+    /// reports that separately (drivers from 510 on).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<u64>,
     /// Power draw in milliwatts: of most boards the average over the last second.
@@ -67,7 +67,7 @@ pub struct GpuSample {
     /// Received over PCIe, in NVML's KB per second over 20 ms; sampled once a second at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_rx_kb_per_s: Option<u32>,
-    /// Sent over PCIe, likewise.
+    /// Sent over PCIe, in the driver's KB per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcie_tx_kb_per_s: Option<u32>,
     /// Why the clocks were below the highest possible: names of NVML's
@@ -87,8 +87,8 @@ impl GpuSample {
     /// `throttle_reasons` of clocks that the display sets.
     pub const DISPLAY_SETTING: &'static str = "display_clock_setting";
 
-    /// Whether something holds the clocks down: a reason other than idleness or a setting. `None`
-    /// where NVML does not tell reasons.
+    /// Whether the clocks are reduced for a reason other than idleness or a setting. `None` if NVML
+    /// does not report reasons.
     #[must_use]
     pub fn throttled(&self) -> Option<bool> {
         let reasons = self.throttle_reasons.as_ref()?;
@@ -114,7 +114,8 @@ pub fn is_throttling(reason: &str) -> bool {
 pub struct GpuProcess {
     /// Process id on the host.
     pub pid: u32,
-    /// Bytes, its contexts' own included; `None` where the driver does not tell.
+    /// Memory of the process in bytes, including its contexts; `None` if the driver does not report
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }

@@ -1,6 +1,6 @@
-//! Work on a GPU: operations with their true times, and what made streams and threads wait for each other.
+//! GPU work: operations with GPU times, and the waits of streams and threads for each other.
 //!
-//! Their source is CUPTI, by way of gctrace's injected library or of the PyTorch profiler.
+//! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub enum GpuOpKind {
     Kernel,
     /// Copies memory.
     Memcpy,
-    /// Fills memory.
+    /// Sets memory.
     Memset,
 }
 
@@ -36,35 +36,35 @@ impl GpuOpKind {
 /// An operation as a GPU ran it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuOp {
-    /// Process, where the trace says it; the PyTorch profiler's has the device in its place, and the
-    /// process is that of the call of the same correlation id.
+    /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
+    /// the process is that of the call with the same correlation id.
     pub pid: Option<u32>,
     /// Index of the device.
     pub device: u32,
     /// Number of the stream.
     pub stream: u64,
-    /// What it does.
+    /// The kind of operation.
     pub kind: GpuOpKind,
-    /// Name of the kernel, or what is copied where.
+    /// Name of the kernel, or direction of the copy.
     pub name: String,
-    /// When it began on the GPU.
+    /// Start on the GPU.
     pub start_ns: u64,
     /// When it ended; never before `start_ns`.
     pub end_ns: u64,
-    /// Names the call that asked for it ([`super::CudaCall::correlation`]).
+    /// Correlation id of the call that enqueued it ([`super::CudaCall::correlation`]).
     pub correlation: Option<u64>,
     /// How many bytes it is about.
     pub bytes: Option<u64>,
-    /// Of NCCL's kernels where the profiler says it: the communicator and the collective.
+    /// Communicator and collective of an NCCL kernel, if the profiler recorded them.
     pub collective: Option<Box<Collective>>,
 }
 
-/// What the PyTorch profiler (2.4 and later) says of an NCCL kernel.
+/// The PyTorch profiler's (2.4 and later) description of an NCCL kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collective {
     /// `Collective name`, for example `allreduce`.
     pub name: String,
-    /// `Process Group Name`.
+    /// Member `Process Group Name`.
     pub group: Option<String>,
     /// `Seq`: which operation of its group it is, the same in all ranks.
     pub sequence: Option<u64>,
@@ -72,23 +72,23 @@ pub struct Collective {
     pub size: Option<u32>,
 }
 
-/// What a synchronising call waited for (`cat` `cuda_sync`; torch's profiler writes them where
+/// What a synchronizing call waited for (`cat` `cuda_sync`; PyTorch's profiler writes these if
 /// `enable_cuda_sync_events` is set).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuSync {
-    /// Process, where the trace says it.
+    /// Process id, if the trace contains it.
     pub pid: Option<u32>,
     /// What kind of wait.
     pub kind: GpuSyncKind,
-    /// Index of the device, where known.
+    /// Index of the device; `None` if unknown.
     pub device: Option<u32>,
     /// The stream that waits, or is waited for; `None` where the wait is for a whole context.
     pub stream: Option<u64>,
-    /// When the wait began.
+    /// Start of the wait.
     pub start_ns: u64,
-    /// When it ended.
+    /// End of the wait.
     pub end_ns: u64,
-    /// Names the call.
+    /// Correlation id of the call.
     pub correlation: Option<u64>,
     /// The stream into which the event was recorded that is waited for.
     pub event_stream: Option<u64>,
@@ -96,7 +96,7 @@ pub struct GpuSync {
     pub event_correlation: Option<u64>,
 }
 
-/// Who waits for what in a [`GpuSync`].
+/// The waiting and the awaited side of a [`GpuSync`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GpuSyncKind {
     /// The calling thread, for an event.
@@ -135,17 +135,17 @@ impl GpuSyncKind {
     }
 }
 
-/// A stretch of time that the program, or a library in it, gave a name (`cat` `user_annotation`):
+/// An interval that the program, or a library in it, named (`cat` `user_annotation`):
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Kernel thread id.
     pub tid: u32,
-    /// Its name.
+    /// Name of the annotation.
     pub name: String,
-    /// Begin.
+    /// Start of the interval.
     pub start_ns: u64,
     /// End; never before `start_ns`.
     pub end_ns: u64,

@@ -1,6 +1,6 @@
-//! Who saw an event.
+//! The source of an event.
 
-/// Who saw an event. All moments are of CLOCK_MONOTONIC, whoever read it.
+/// The source of an event. All timestamps are of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum EventSource {
     /// Probes on the functions themselves (eBPF), from outside. Of traces of other tools: whatever
@@ -11,9 +11,9 @@ pub enum EventSource {
     Injected,
     /// Both. The times of the event are those of the probes.
     Both {
-        /// Begin as seen from within.
+        /// Start as recorded in-process.
         start_ns: u64,
-        /// End as seen from within; never before `start_ns`.
+        /// End as recorded in-process; never before `start_ns`.
         end_ns: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! When work was put into streams and when it is known that none was left, as calls on the host tell.
+//! When work was enqueued and when streams are known to be empty, according to calls on the CPU.
 
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
@@ -31,14 +31,14 @@ impl SyncCall {
     }
 }
 
-/// What the calls of one process tell.
+/// The relevant calls of one process.
 #[derive(Debug)]
 pub(super) struct CallActivity {
-    /// By `from_ns`.
+    /// Calls that enqueue work, by `from_ns`.
     puts: Vec<Enqueue>,
     /// For each put the latest `to_ns` of it and those before.
     latest_to_ns: Vec<u64>,
-    /// By start.
+    /// Synchronizing calls, by start.
     syncs: Vec<SyncCall>,
     /// Threads that put work into streams.
     pub(super) launching: BTreeSet<u32>,
@@ -92,7 +92,7 @@ impl CallActivity {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
             | CallEffect::EventSynchronize => {
-                // One whose end is unknown tells neither how long it waited nor what is done.
+                // A call with an unknown end shows neither how long it waited nor what is done.
                 if call.timed {
                     self.syncs.push(SyncCall {
                         start_ns: call.start_ns,
@@ -127,13 +127,13 @@ impl CallActivity {
         self.puts.first().is_some_and(|put| put.from_ns < at_ns)
     }
 
-    /// The first synchronizing call that begins at that time or later.
+    /// The first synchronizing call that starts at that time or later.
     pub(super) fn next_sync(&self, at_ns: u64) -> Option<&SyncCall> {
         let before = self.syncs.partition_point(|sync| sync.start_ns < at_ns);
         self.syncs.get(before)
     }
 
-    /// Answers for times in ascending order whether all streams were known to be empty.
+    /// Answers, for ascending times, whether all streams were known to be empty.
     pub(super) fn emptiness(&self, from_start: bool) -> EmptyQueueSweep<'_> {
         let mut by_end: Vec<&SyncCall> = self.syncs.iter().collect();
         by_end.sort_by_key(|sync| sync.end_ns);
@@ -157,9 +157,9 @@ pub(super) struct EmptyQueueSweep<'a> {
     by_end: Vec<&'a SyncCall>,
     puts_seen: usize,
     syncs_seen: usize,
-    /// Of each stream, the last time at which work may have been put into it.
+    /// For each stream, the last time at which work may have been enqueued.
     latest_put_ns: BTreeMap<u32, u64>,
-    /// Of each stream, the time up to which all that was put into it is done.
+    /// For each stream, the time up to which everything enqueued is done.
     emptied_ns: BTreeMap<u32, u64>,
     /// The same of all streams.
     all_emptied_ns: Option<u64>,

@@ -1,7 +1,7 @@
-//! Launches that were only counted, and streams of traces that know them by their handles only.
+//! Launches that were only counted, and streams of traces that know them only by handle.
 //!
-//! gctrace's probes see which stream a call is about as the program names it, not on which device
-//! it is, and there are no operations that would tell.
+//! gctrace's probes record the stream of a call as the program passes it, not its device, and there
+//! are no operations to derive it from.
 
 use super::ProcessBuilder;
 use super::TimelineCollector;
@@ -12,7 +12,7 @@ use crate::gpu::timeline::Stream;
 use gctrace_event::CudaLaunches;
 
 impl TimelineCollector {
-    /// Takes launches that were counted.
+    /// Adds launches that were only counted.
     pub fn add_launches(&mut self, launches: &CudaLaunches) {
         let part = self.processes.entry(launches.pid).or_default();
         let thread = part.thread(launches.tid);

@@ -1,6 +1,6 @@
 //! One process's records as a timeline.
 //!
-//! Owns the links: operation to call, call to thread, wait to event; and what is left out.
+//! Owns the links (operation to call, call to thread, wait to event) and what is ignored.
 
 use super::NO_PROCESS;
 use super::ProcessBuilder;
@@ -84,7 +84,7 @@ impl ProcessBuilder {
     /// of the outermost call, since driver and runtime share the id.
     fn take_calls(&mut self, timeline: &mut Timeline, streams: &StreamIndex) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
-        // Of two that begin together the longer is around the other.
+        // Of two with the same start, the longer one encloses the other.
         calls.sort_by_key(|raw| (raw.call.start_ns, std::cmp::Reverse(raw.call.end_ns)));
         let mut correlations = Vec::with_capacity(calls.len());
         let mut open: Vec<Option<(u32, RawCall)>> = vec![None; self.threads.len()];
@@ -117,7 +117,7 @@ impl ProcessBuilder {
     }
 }
 
-/// Calls by correlation id. Of several with one id the first.
+/// Calls by correlation id; of several with one id, the first.
 #[derive(Debug, Default)]
 struct CorrelationMap {
     sorted: Vec<(u64, u32)>,
@@ -143,7 +143,7 @@ impl Timeline {
         let mut before = None;
         for op in ops {
             let call = correlations.call(op.correlation);
-            // Many kernels of a graph share the id of its launch, and may be alike in all else.
+            // Many kernels of a graph share the id of its launch, and may be equal in all else.
             let kind = call.and_then(|call| self.calls.get(call as usize));
             let kind = kind.map(|call| call.kind);
             let named = op.correlation.is_some() && kind != Some(CallEffect::GraphLaunch);
@@ -279,7 +279,7 @@ fn steps_between(
     steps.collect()
 }
 
-/// Steps by start, none of which goes on when the next of its thread begins.
+/// Steps by start, cut where the next step of the thread starts.
 fn apart(mut steps: Vec<StepSpan>) -> Vec<StepSpan> {
     steps.sort_by_key(|step| (step.thread, step.start_ns, step.end_ns));
     let mut list: Vec<StepSpan> = Vec::with_capacity(steps.len());

@@ -1,7 +1,7 @@
-//! Two timelines of one process as one.
+//! Merges two timelines of one process.
 //!
-//! Owns what is taken from which: operations, calls, annotations and steps of the profiler's, pauses
-//! of gctrace's, on the profiler's clock.
+//! Owns the source of each part: operations, calls, annotations and steps are the profiler's,
+//! pauses are gctrace's, on the profiler's clock.
 
 use super::thread_times::MatchedThread;
 use super::thread_times::TimelinePair;
@@ -14,26 +14,26 @@ use crate::gpu::timeline::Timeline;
 use crate::report::AlignedBy;
 use crate::report::Basis;
 use crate::report::ClockReport;
-use crate::report::RecognisedBy;
+use crate::report::RecognizedBy;
 use std::collections::HashMap;
 
 /// What two timelines became.
 pub(super) struct MergedTimeline {
     pub(super) timeline: Timeline,
     pub(super) clock: ClockReport,
-    /// Begins of the profiler's pauses that are gctrace's too.
+    /// Starts of the profiler's pauses that are gctrace's too.
     pub(super) repeated: Vec<u64>,
 }
 
 pub(super) fn join(
     own: &Timeline,
     their: &Timeline,
-    recognised_by: RecognisedBy,
+    recognized_by: RecognizedBy,
 ) -> MergedTimeline {
     let pair = TimelinePair { own, their };
     let by_wall_clock = wall_clock(pair);
     let (aligned_by, offset) = align(pair, by_wall_clock);
-    let mut clock = clock(pair, recognised_by, aligned_by, offset);
+    let mut clock = clock(pair, recognized_by, aligned_by, offset);
     clock.beyond_wall_clock_ns = offset.offset_ns.saturating_sub(by_wall_clock);
     let mut joint = TimelineMerge {
         timeline: their.clone(),
@@ -58,7 +58,7 @@ pub(super) fn join(
     }
 }
 
-/// The offset that the wall clocks of both traces say.
+/// The offset according to the wall clocks of both traces.
 fn wall_clock(pair: TimelinePair<'_>) -> i64 {
     let offset = |timeline: &Timeline| timeline.unix_offset_ns.unwrap_or(0);
     offset(pair.own).saturating_sub(offset(pair.their))
@@ -79,24 +79,25 @@ fn align(pair: TimelinePair<'_>, guess_ns: i64) -> (AlignedBy, ClockOffset) {
 
 fn clock(
     pair: TimelinePair<'_>,
-    recognised_by: RecognisedBy,
+    recognized_by: RecognizedBy,
     aligned_by: AlignedBy,
     offset: ClockOffset,
 ) -> ClockReport {
     let measured = aligned_by != AlignedBy::WallClock;
     let error_basis = match aligned_by {
         AlignedBy::Calls => {
-            "median absolute deviation of the begins of calls that both traces hold; by how much one \
-             tool sees every call later than the other, some microseconds, cannot be seen"
+            "median absolute deviation of the start differences of calls in both traces; a \
+             constant delay between the two tools, some microseconds, cannot be detected"
         }
         AlignedBy::Pauses => {
-            "median absolute deviation of the middles of collections that both traces hold; by how \
-             much one tool sees all of them later than the other, some microseconds, cannot be seen"
+            "median absolute deviation of the midpoint differences of collections in both traces; \
+             a constant delay between the two tools, some microseconds, cannot be detected"
         }
         AlignedBy::WallClock => {
-            "not measured: the traces share no calls and no collections that could be matched. The \
-             profiler's conversion to wall-clock time is off by some microseconds; if the wall clock \
-             was set between the start of gctrace and the profiler's, the offset is off by as much"
+            "not measured: the traces share no calls and no collections that could be matched. \
+             The profiler's conversion to wall-clock time is off by some microseconds; if the wall \
+             clock was set between the starts of gctrace and the profiler, the offset is wrong by \
+             that amount"
         }
     };
     ClockReport {
@@ -108,7 +109,7 @@ fn clock(
         gc_trace: pair.own.trace,
         pid: pair.own.pid,
         profiler_pid: pair.their.pid,
-        recognised_by,
+        recognized_by,
         aligned_by,
         offset_ns: offset.offset_ns,
         beyond_wall_clock_ns: 0,
@@ -126,18 +127,18 @@ fn clock(
 /// A timeline that is being made of two.
 struct TimelineMerge<'a> {
     timeline: Timeline,
-    /// By index of gctrace's thread that of the same thread here.
+    /// By index of gctrace's thread, the index of the same thread here.
     threads: HashMap<u32, u32>,
     /// Thread ids that were not found in the profiler's trace.
     guessed: Vec<String>,
-    /// Begins of the profiler's pauses that are gctrace's too.
+    /// Starts of the profiler's pauses that are gctrace's too.
     repeated: Vec<u64>,
     pair: TimelinePair<'a>,
     offset_ns: i64,
 }
 
 impl TimelineMerge<'_> {
-    /// gctrace's pauses within the profiler's time, and those of the profiler's that are none of them.
+    /// gctrace's pauses within the profiler's time, and those that only the profiler has.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
         let TimelinePair { own, their } = self.pair;
         let (first, last) = their.window().unwrap_or_default();
@@ -170,7 +171,7 @@ impl TimelineMerge<'_> {
         self.timeline.pauses = pauses;
     }
 
-    /// The profiler's steps; gctrace's where it has none.
+    /// The profiler's steps, or gctrace's if it has none.
     fn take_steps(&mut self) {
         let TimelinePair { own, their } = self.pair;
         let Some((first, last)) = their.window().filter(|_| their.steps.is_empty()) else {
@@ -197,7 +198,7 @@ impl TimelineMerge<'_> {
         at_ns.checked_add_signed(self.offset_ns)
     }
 
-    /// The index here of gctrace's thread.
+    /// The index here of a thread of gctrace's timeline.
     fn thread(&mut self, own: u32) -> u32 {
         if let Some(known) = self.threads.get(&own) {
             return *known;
@@ -236,15 +237,15 @@ impl TimelineMerge<'_> {
             let tid = self.pair.their.threads.get(busiest as usize);
             let tid = tid.map_or(0, |thread| thread.tid);
             self.guessed.push(format!(
-                "The main thread is not in the profiler's trace by its id; thread {tid}, which launches \
-                 most, is taken for it."
+                "The main thread's id is not in the profiler's trace; thread {tid}, which \
+                 launches the most, is assumed to be the main thread."
             ));
             return busiest;
         }
         if !self.pair.same_ids() {
             self.guessed.push(format!(
-                "Thread {} of gctrace's trace could not be found in the profiler's, whose thread ids \
-                 are of another namespace: its collections count as those of a thread of their own.",
+                "Thread {} of gctrace's trace was not found in the profiler's, whose thread ids \
+                 are of another namespace: its collections are attributed to a separate thread.",
                 thread.tid
             ));
         }
@@ -268,8 +269,8 @@ impl TimelineMerge<'_> {
         clock.notes.append(&mut self.guessed);
         if clock.pauses == 0 {
             clock.notes.push(
-                "gctrace saw no collection while the profiler ran, so there is nothing to say what \
-                 collections cost the GPU then."
+                "gctrace recorded no collection while the profiler ran, so no cost to the GPU can \
+                 be reported for that time."
                     .to_owned(),
             );
         }
@@ -288,7 +289,7 @@ fn most(threads: impl Iterator<Item = u32>) -> Option<u32> {
 
 /// Pauses by start, with the latest end of all up to each: answers whether any meets another.
 struct PauseOverlap {
-    begins: Vec<u64>,
+    starts: Vec<u64>,
     latest: Vec<u64>,
 }
 
@@ -305,7 +306,7 @@ impl PauseOverlap {
         });
         Self {
             latest: latest.collect(),
-            begins: spans.iter().map(|(begin, _)| *begin).collect(),
+            starts: spans.iter().map(|(start, _)| *start).collect(),
         }
     }
 
@@ -313,7 +314,7 @@ impl PauseOverlap {
     fn meets(&self, pause: &PauseSpan) -> bool {
         let slack = MATCH_NS.unsigned_abs();
         let last = pause.end_ns.saturating_add(slack);
-        let before = self.begins.partition_point(|begin| *begin <= last);
+        let before = self.starts.partition_point(|start| *start <= last);
         let latest = before.checked_sub(1).and_then(|at| self.latest.get(at));
         latest.is_some_and(|latest| latest.saturating_add(slack) >= pause.start_ns)
     }

@@ -1,7 +1,7 @@
-//! What two traces of one process both saw.
+//! Events that are in both traces of one process.
 //!
-//! Owns which times are the same in both: begins of calls of one function, middles of collections,
-//! of one thread where threads can be distinguished.
+//! Owns which timestamps are comparable: starts of calls of one function, midpoints of collections,
+//! by thread if threads can be distinguished.
 
 use crate::gpu::clocks;
 use crate::gpu::clocks::ClockOffset;
@@ -27,9 +27,9 @@ pub(super) struct TimelinePair<'a> {
 /// A thread as both traces know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum MatchedThread {
-    /// The one whose thread id is the process's.
+    /// The thread with the id of the process.
     Main,
-    /// Of that id.
+    /// The thread with this id.
     Thread(u32),
     /// One that only one of the traces can distinguish from others.
     Unknown,
@@ -49,7 +49,7 @@ impl TimelinePair<'_> {
         }
     }
 
-    /// The offset by calls that both hold.
+    /// The offset by calls in both traces.
     pub(super) fn by_calls(self, guess_ns: i64) -> Option<ClockOffset> {
         let mut series: BTreeMap<(MatchedThread, u32), TimestampPair> = BTreeMap::new();
         for call in &self.their.calls {
@@ -67,7 +67,7 @@ impl TimelinePair<'_> {
         clocks::offset(&in_both(series), guess_ns, FEWEST_CALLS)
     }
 
-    /// The offset by collections that both hold.
+    /// The offset by collections in both traces.
     pub(super) fn by_pauses(self, guess_ns: i64) -> Option<ClockOffset> {
         let mut series: BTreeMap<MatchedThread, TimestampPair> = BTreeMap::new();
         for pause in &self.their.pauses {
@@ -81,7 +81,7 @@ impl TimelinePair<'_> {
         clocks::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
 
-    /// The profiler's thread whose calls or collections coincide with those of a thread of gctrace's.
+    /// The profiler's thread whose calls or collections coincide with those of a gctrace thread.
     pub(super) fn coinciding(self, thread: u32, offset_ns: i64) -> Option<u32> {
         let calls = self.own.calls.iter().filter(|call| call.thread == thread);
         let calls = calls.filter_map(|call| {
@@ -111,16 +111,16 @@ impl TimelinePair<'_> {
     }
 }
 
-/// The one whose start is nearest, if it is near; `all` is sorted.
-fn nearest<T>(all: &[T], at: u64, begin: impl Fn(&T) -> u64) -> Option<&T> {
-    let behind = all.partition_point(|one| begin(one) < at);
+/// The one with the nearest start, if it is near; `all` is sorted.
+fn nearest<T>(all: &[T], at: u64, start: impl Fn(&T) -> u64) -> Option<&T> {
+    let behind = all.partition_point(|one| start(one) < at);
     let around = all.get(behind.saturating_sub(1)..all.len().min(behind + 1))?;
-    let near = around.iter().min_by_key(|one| begin(one).abs_diff(at))?;
-    (begin(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
+    let near = around.iter().min_by_key(|one| start(one).abs_diff(at))?;
+    (start(near).abs_diff(at) <= MATCH_NS.unsigned_abs()).then_some(near)
 }
 
-/// The profiler sees a collection from a callback at its begin to one at its end, and gctrace its
-/// function from inside or around them: what differs at both ends cancels in the middle.
+/// The profiler records a collection between two callbacks, and gctrace at its function, inside or
+/// around them: differences at both ends cancel at the midpoint.
 fn middle(pause: &PauseSpan) -> u64 {
     pause.start_ns + pause.duration_ns() / 2
 }

@@ -1,6 +1,6 @@
-//! How far one clock is from another, from times that both tell.
+//! The offset between two clocks, from timestamps of the same events on both.
 //!
-//! Owns the candidates and the arithmetic of medians; which candidate fits is `draft.rs`.
+//! Owns the candidates and the arithmetic of medians; `draft.rs` selects the one that fits.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ pub(super) const TOLERANCE_NS: i64 = 1_000_000;
 const FINE_NS: i64 = 20_000;
 /// Pairs of times that are tried; more are thinned out,
 const PAIRS: usize = 1 << 17;
-/// but not to fewer than so many of the moving times of a kind: those that have no counterpart
-/// must not be all that is left.
+/// but to no fewer than this many of the moving timestamps of a kind: those without a counterpart
+/// must not be all that remains.
 const FEWEST_MOVING: usize = 64;
 /// Candidates kept of each width.
 const CANDIDATES: usize = 24;
@@ -57,13 +57,13 @@ fn differences(fixed: &Moments, moving: &Moments) -> Vec<i64> {
 fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
     let mut windows: Vec<(usize, i64)> = Vec::new();
     let mut end = 0;
-    for (begin, first) in differences.iter().enumerate() {
+    for (start, first) in differences.iter().enumerate() {
         let limit = first.saturating_add(2 * width_ns);
         while differences.get(end).is_some_and(|last| *last <= limit) {
             end += 1;
         }
-        let middle = differences.get(begin.midpoint(end)).unwrap_or(first);
-        windows.push((end - begin, *middle));
+        let middle = differences.get(start.midpoint(end)).unwrap_or(first);
+        windows.push((end - start, *middle));
     }
     windows.sort_by_key(|(count, middle)| (std::cmp::Reverse(*count), *middle));
     let mut found: Vec<i64> = Vec::new();
@@ -81,9 +81,9 @@ fn crowded(differences: &[i64], width_ns: i64) -> Vec<i64> {
     found
 }
 
-/// How much a pair of ends that differ by so much says for a candidate: 1000 for none at all, 0 from
-/// [`TOLERANCE_NS`] on. The sharp part tells apart collectives that follow each other closely, the
-/// broad part counts those that do not end together so exactly.
+/// How much a pair of ends with this difference contributes to a candidate: 1000 for none at all, 0
+/// from [`TOLERANCE_NS`]. The narrow part distinguishes collectives that follow each other closely,
+/// the broad part counts those that end less simultaneously.
 pub(super) fn weight(difference_ns: i64) -> u64 {
     let off = difference_ns.saturating_abs();
     if off >= TOLERANCE_NS {
@@ -94,7 +94,7 @@ pub(super) fn weight(difference_ns: i64) -> u64 {
     (broad + sharp).unsigned_abs()
 }
 
-/// The middle one; of an even number the lower. 0 of none.
+/// The median; of an even number of values the lower one. 0 without values.
 pub(super) fn median(values: &mut [i64]) -> i64 {
     if values.is_empty() {
         return 0;
@@ -103,9 +103,9 @@ pub(super) fn median(values: &mut [i64]) -> i64 {
     *values.select_nth_unstable(middle).1
 }
 
-/// Median distance from a centre.
-pub(super) fn spread(values: &[i64], centre: i64) -> u64 {
-    let distances = values.iter().map(|value| value.abs_diff(centre));
+/// Median distance from a center.
+pub(super) fn spread(values: &[i64], center: i64) -> u64 {
+    let distances = values.iter().map(|value| value.abs_diff(center));
     let mut distances: Vec<i64> = distances.map(u64::cast_signed).collect();
     median(&mut distances).unsigned_abs()
 }

@@ -1,7 +1,7 @@
-//! A job while its ranks are found, one after the other.
+//! A job while its ranks are found one after the other.
 //!
-//! Owns the collectives met so far and how the next rank's kernels are laid beside them; which
-//! timelines are tried is `ranks.rs`.
+//! Owns the collectives found so far and how the next rank's kernels are matched with them;
+//! `ranks.rs` selects the timelines to try.
 
 use super::clocks;
 use super::clocks::Moments;
@@ -14,25 +14,27 @@ use super::pairs;
 use super::pairs::KernelPairs;
 use std::collections::HashMap;
 
-/// Fewer agreeing collectives than that tell nothing of two clocks.
+/// Fewer agreeing collectives than this do not relate two clocks.
 const FEWEST: usize = 3;
-/// Ends that are so far apart at the median are not those of the same collectives, even if the
-/// profiler gave these the same number: two runs of one program number alike.
+/// Ends with a larger median difference are not those of the same collectives, even with equal
+/// sequence numbers: two runs of one program have the same numbers.
 const LARGEST_ERROR_NS: u64 = 5_000_000;
-/// An offset is as good as the best if it scores so many tenths of it, with ends no further apart.
+/// An offset is as good as the best if it has this many tenths of its score, with ends no further
+/// apart.
 const AS_GOOD_TENTHS: u64 = 6;
 
-/// What is known of the clocks decides between offsets if the others are so many times further off.
+/// Knowledge about the clocks decides between offsets if the others are this many times further
+/// off.
 const CLEARLY_NEARER: u64 = 4;
 
 /// A collective, as far as its ranks are known.
 #[derive(Clone, Debug)]
 pub(super) struct DraftCollective {
-    /// When the last of its ranks began, on the job's clock.
+    /// Start on the last of its ranks, on the job's clock.
     pub(super) start_ns: i64,
     /// When the first of its ranks in the draft ended.
     pub(super) end_ns: i64,
-    /// What it does.
+    /// The operation of the collective.
     pub(super) label: CollectiveLabel,
     /// Position in the draft's members, and the operation.
     pub(super) members: Vec<(u32, u32)>,
@@ -43,7 +45,7 @@ pub(super) struct DraftCollective {
 pub(super) struct DraftMember {
     /// Index among all timelines.
     pub(super) timeline: usize,
-    /// Add to its times to get those of the job.
+    /// Clock offset: added to its timestamps it gives those of the job.
     pub(super) offset_ns: i64,
     /// Median distance of its ends of collectives from the others'.
     pub(super) error_ns: u64,
@@ -63,18 +65,18 @@ pub(super) struct JobDraft {
     communicators: Vec<Vec<usize>>,
 }
 
-/// What is known of a timeline's clock before its collectives are looked at.
+/// What is known about a timeline's clock before its collectives are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClockKnowledge {
     /// The offset, exactly: it is the same clock.
     Same(i64),
     /// About the offset: by the number of steps, or the hosts' wall clocks.
     About(i64),
-    /// Nothing.
+    /// Nothing is known.
     Unknown,
 }
 
-/// How a timeline fits into a draft.
+/// How a timeline matches a draft.
 #[derive(Clone, Debug)]
 pub(super) struct DraftFit {
     pub(super) offset_ns: i64,
@@ -99,7 +101,7 @@ impl DraftFit {
 }
 
 impl JobDraft {
-    /// A job of one timeline, whose clock is the job's.
+    /// A job of one timeline, with its clock as the job's.
     pub(super) fn new(timeline: usize, kernels: &CollectiveKernels) -> Self {
         let mut draft = Self::default();
         let pairs = pairs::none(kernels);
@@ -118,7 +120,7 @@ impl JobDraft {
         draft
     }
 
-    /// How a timeline's kernels fit to the collectives, `None` if they do not.
+    /// How a timeline's kernels match the collectives, `None` if they do not.
     pub(super) fn fit(
         &self,
         kernels: &CollectiveKernels,
@@ -149,7 +151,7 @@ impl JobDraft {
         Some(chosen)
     }
 
-    /// Offsets worth trying.
+    /// The candidates for the offset.
     fn offsets(&self, kernels: &CollectiveKernels, clock: ClockKnowledge) -> Vec<i64> {
         let keyed = kernels.collective.iter().filter_map(|kernel| {
             let meeting = self.by_key.get(&kernel.key?)?;
@@ -228,7 +230,7 @@ impl JobDraft {
         pairs
     }
 
-    /// What each pair says the offset is.
+    /// The offset according to each pair.
     fn differences(&self, kernels: &CollectiveKernels, pairs: &KernelPairs) -> Vec<i64> {
         let differences = pairs.pairs.iter().filter_map(|(meeting, kernel)| {
             let meeting = self.meetings.get(*meeting)?;

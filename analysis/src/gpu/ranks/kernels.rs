@@ -1,6 +1,6 @@
-//! The kernels of NCCL in a timeline: which collective each is part of, as far as one rank tells.
+//! The NCCL kernels of a timeline: the collective of each, as far as one rank shows it.
 //!
-//! Knows the names that NCCL and torch give; nothing of other ranks.
+//! Knows the names that NCCL and PyTorch use; nothing about other ranks.
 
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::NONE;
@@ -10,11 +10,11 @@ use crate::gpu::timeline::Timeline;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
-/// What torch's annotations around its calls of NCCL begin with: `nccl:all_reduce`.
+/// Prefix of PyTorch's annotations around NCCL calls: `nccl:all_reduce`.
 const ANNOTATION: &str = "nccl:";
 
-/// How many annotations that began before a call are looked at; torch nests two
-/// (`nccl:coalesced` around `nccl:all_reduce`).
+/// Number of annotations before a call that are considered; PyTorch nests two (`nccl:coalesced`
+/// around `nccl:all_reduce`).
 const NESTED_ANNOTATIONS: usize = 4;
 
 /// A kernel of a collective, on one rank.
@@ -22,29 +22,29 @@ const NESTED_ANNOTATIONS: usize = 4;
 pub(super) struct CollectiveKernel {
     /// Index in the timeline's operations.
     pub(super) op: u32,
-    /// Begin on the timeline's clock.
+    /// Start on the timeline's clock.
     pub(super) start_ns: i64,
     /// End on the timeline's clock.
     pub(super) end_ns: i64,
-    /// What it does.
+    /// The operation of the collective.
     pub(super) label: CollectiveLabel,
     /// Kernels of one chain run one after the other for one communicator.
     pub(super) chain: u32,
-    /// Which operation of which communicator, where the profiler says it.
+    /// Sequence number and communicator, if the profiler recorded them.
     pub(super) key: Option<CollectiveKey>,
 }
 
-/// What a collective does: the same in all its ranks.
+/// The operation of a collective: the same on all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CollectiveLabel {
     /// Name of its kernel.
     pub(super) name: u32,
-    /// What the program asked for, or [`NONE`]: where its launch was not recorded it is unknown.
+    /// The operation that the program called, or [`NONE`] if its launch was not recorded.
     pub(super) operation: u32,
 }
 
 impl CollectiveLabel {
-    /// Whether both can be those of one collective.
+    /// Whether both can belong to one collective.
     pub(super) fn agrees(self, other: Self) -> bool {
         let known = self.operation != NONE && other.operation != NONE;
         self.name == other.name && (!known || self.operation == other.operation)
@@ -64,16 +64,16 @@ pub(super) struct CollectiveKey {
 /// All kernels of NCCL of one timeline.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CollectiveKernels {
-    /// Of collectives, by end.
+    /// Kernels of collectives, by end.
     pub(super) collective: Vec<CollectiveKernel>,
     /// Number of kernels that send to or receive from single ranks.
     pub(super) point_to_point: u64,
-    /// Number of chains.
+    /// Number of chains of kernels.
     pub(super) chains: u32,
 }
 
 impl CollectiveKernels {
-    /// Those of a timeline. `names` is common to all timelines.
+    /// The kernels of a timeline. `names` is common to all timelines.
     pub(super) fn of(timeline: &Timeline, names: &mut StringTable) -> Self {
         let annotations = CollectiveAnnotations::of(timeline);
         let mut is_nccl: HashMap<u32, bool> = HashMap::new();
@@ -118,7 +118,7 @@ impl CollectiveKernels {
 }
 
 impl CollectiveKernels {
-    /// Indices of those without a key, by chain.
+    /// Indices of the kernels without a key, by chain.
     pub(super) fn by_chain(&self) -> Vec<Vec<usize>> {
         let mut chains = vec![Vec::new(); self.chains as usize];
         for (at, kernel) in self.collective.iter().enumerate() {
@@ -161,11 +161,11 @@ fn key(
     Some(key)
 }
 
-/// What the program asked for, in small letters: `allreduce`. From the call of NCCL that launched
-/// the kernel, or from torch's annotation around the launch.
+/// The operation that the program called, in lower case: `allreduce`. From the NCCL call that
+/// launched the kernel, or from PyTorch's annotation around the launch.
 ///
-/// The kernel's name alone does not tell: before version 2.19 NCCL ran operations for which it had no
-/// kernel of their own in `ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t` (NCCL 2.17, src/enqueue.cc,
+/// The kernel's name is not enough: before version 2.19 NCCL ran operations without a kernel of
+/// their own in `ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t` (NCCL 2.17, src/enqueue.cc,
 /// `ncclKernelGeneric`).
 fn operation(
     timeline: &Timeline,

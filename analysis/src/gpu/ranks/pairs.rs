@@ -1,7 +1,7 @@
-//! Kernels of one rank beside the collectives of others, at a given offset of clocks.
+//! Matches kernels of one rank with the collectives of others at a given clock offset.
 //!
-//! Knows no communicators by name: of a chain of kernels and a communicator's collectives it
-//! decides whether they are the same.
+//! Knows no communicators by name: decides whether a chain of kernels and the collectives of a
+//! communicator are the same.
 
 use super::clocks;
 use super::clocks::TOLERANCE_NS;
@@ -10,14 +10,14 @@ use super::kernels::CollectiveKernel;
 use super::kernels::CollectiveKernels;
 use super::kernels::CollectiveLabel;
 
-/// Of the kernels of the one with fewer, so many tenths must have met: some profiles are thinned
-/// out, some begin later than others.
+/// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
+/// out, some start later than others.
 const FEWEST_TENTHS: usize = 3;
-/// From so many tenths on of the kernels in the time that both were recorded, they say by their
-/// number that they are the same.
+/// If this many tenths of the kernels from the time in which both were recorded match, their number
+/// shows that they are the same.
 const MAX_TENTHS: usize = 9;
-/// Ends that fall anywhere are a quarter of the distance between collectives apart, at the median.
-/// Where most kernels have met, ends must be closer than this part of the distance,
+/// Random ends are a quarter of the distance between collectives apart, at the median. If most
+/// kernels match, ends must be closer than this part of the distance,
 const CLOSE: i64 = 16;
 /// else than this one: two runs of one program can keep step for a while.
 const VERY_CLOSE: i64 = 50;
@@ -27,7 +27,7 @@ const ALWAYS_NS: i64 = 15_000;
 /// of some microseconds.
 const SLACK_NS: i64 = 20_000;
 
-/// Which kernel is part of which collective.
+/// The assignment of kernels to collectives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KernelPairs {
     /// Index of the meeting, index of the kernel.
@@ -65,7 +65,7 @@ pub(super) fn none(kernels: &CollectiveKernels) -> KernelPairs {
     }
 }
 
-/// One chain beside one communicator.
+/// One chain matched with one communicator.
 struct ChainCandidate {
     chain: usize,
     communicator: usize,
@@ -179,8 +179,8 @@ impl OffsetMatch<'_> {
             .collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().filter_map(|pair| self.off(pair)).collect();
-        let centre = clocks::median(&mut off);
-        let error_ns = clocks::spread(&off, centre).cast_signed();
+        let center = clocks::median(&mut off);
+        let error_ns = clocks::spread(&off, center).cast_signed();
         let part = match pairs.len() * 10 >= both * MAX_TENTHS {
             true => CLOSE,
             false => VERY_CLOSE,
@@ -205,7 +205,7 @@ impl OffsetMatch<'_> {
     }
 }
 
-/// How many times lie in the time of others; both sorted.
+/// How many of the timestamps are within the time of the others; both sorted.
 fn within(timestamps: &[i64], others: &[i64]) -> usize {
     let (Some(first), Some(last)) = (others.first(), others.last()) else {
         return 0;
@@ -227,7 +227,7 @@ fn distance(sorted: &[i64]) -> Option<i64> {
     (!distances.is_empty()).then(|| clocks::median(&mut distances))
 }
 
-/// Whether ends that the profiler gave the same numbers are those of the same collectives: the
+/// Whether ends with equal sequence numbers of the profiler are those of the same collectives: the
 /// difference hardly changes from one to the next. `ends` are pairs of ends by the first.
 pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
     let changes = ends.windows(2).filter_map(|pair| {

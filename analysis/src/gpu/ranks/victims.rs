@@ -12,8 +12,8 @@ use crate::report::PauseSource;
 use crate::report::RankPauses;
 use crate::report::StepEffect;
 
-/// Ranks whose pauses are removed one by one, those with most time in pauses; those of all others
-/// are removed together, so that a job of many ranks takes no longer than some replays of it.
+/// Number of ranks whose pauses are removed one by one, those with the most pause time; those of
+/// all others are removed together, so that a job of many ranks needs only some replays.
 const SINGLE: usize = 16;
 
 /// The victim matrix of a job, `None` where nothing paused.
@@ -60,7 +60,7 @@ pub(super) fn pauses(ranks: &RankJob, job: &ReplayJob<'_>) -> Option<RankPauses>
     })
 }
 
-/// Of the cost of all pauses.
+/// Standard error of the cost of all pauses, in ns; `None` without enough steps.
 fn standard_error_ns(job: &ReplayJob<'_>, without_all: &ReplaySchedule) -> Option<u64> {
     let timelines = job.timelines.iter().enumerate();
     let errors = timelines.filter_map(|(at, timeline)| {
@@ -70,7 +70,7 @@ fn standard_error_ns(job: &ReplayJob<'_>, without_all: &ReplaySchedule) -> Optio
     errors.max()
 }
 
-/// What of a schedule is compared.
+/// The part of a schedule that is compared.
 struct ScheduleOutcome {
     /// When each rank ends.
     ends_ns: Vec<u64>,
@@ -97,7 +97,7 @@ impl ScheduleOutcome {
     }
 }
 
-/// The row of some members, whose pauses are removed in `without`.
+/// The row of some members, with their pauses removed in `without`.
 fn source(
     ranks: &RankJob,
     job: &ReplayJob<'_>,
@@ -139,8 +139,8 @@ fn source(
     }
 }
 
-/// Time from the start of the first step of a rank until all is done that was asked for in steps:
-/// where the host runs ahead, a step is over long before its work is.
+/// Time from the start of the first step of a rank until everything launched in its steps has
+/// finished: if the host runs ahead, a step ends long before its work.
 fn stepping(timeline: &Timeline, at: usize, schedule: &ReplaySchedule) -> Option<u64> {
     let first = timeline.steps.first()?;
     let last = timeline.steps.iter().max_by_key(|step| step.end_ns)?;

@@ -8,20 +8,20 @@ use crate::gpu::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// Of a job.
+/// The waits of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobWaits {
     /// In the order of the members.
     pub(super) members: Vec<MemberWaits>,
-    /// Collectives in which the error of the clocks hides who was last.
+    /// Collectives in which the error of the clocks hides which rank was last.
     pub(super) undecided: u64,
 }
 
-/// Of one rank.
+/// The waits of one rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberWaits {
     pub(super) collectives: u64,
-    /// In collectives, before the last rank had begun.
+    /// Time in collectives before the last rank had started, in ns.
     pub(super) wait_ns: u64,
     /// In collectives, from then on.
     pub(super) transfer_ns: u64,
@@ -32,7 +32,7 @@ pub(super) struct MemberWaits {
     pub(super) devices: BTreeMap<u32, (u64, u64)>,
     /// End of the collective before, on the rank's own clock.
     before_ns: u64,
-    /// By operation.
+    /// Wait of each operation, in ns.
     waits: HashMap<u32, u64>,
 }
 
@@ -89,7 +89,7 @@ fn arrivals(collective: &ReplayCollective, job: &ReplayJob<'_>) -> Vec<RankArriv
     arrivals.collect()
 }
 
-/// Whether the last of arrivals in order came last beyond doubt.
+/// Whether the last of the ordered arrivals was last beyond the error of the clocks.
 fn is_last(arrivals: &[RankArrival], ranks: &RankJob) -> bool {
     let error_ns = |arrival: &RankArrival| {
         let member = ranks.members.get(arrival.member);
@@ -134,7 +134,7 @@ impl JobWaits {
     }
 }
 
-/// Per device the time in which anything ran, and in which anything but waiting ran.
+/// For each device the time in which anything ran, and in which anything but waiting ran.
 fn busy(timeline: &Timeline, waits: &HashMap<u32, u64>) -> BTreeMap<u32, (u64, u64)> {
     let mut spans: BTreeMap<u32, [Vec<(u64, u64)>; 2]> = BTreeMap::new();
     for (at, op) in (0..).zip(&timeline.ops) {
@@ -158,8 +158,8 @@ fn covered(mut spans: Vec<(u64, u64)>) -> u64 {
     spans.sort_unstable();
     let mut covered: u64 = 0;
     let mut until = 0;
-    for (begin, end) in spans {
-        covered = covered.saturating_add(end.saturating_sub(begin.max(until)));
+    for (start, end) in spans {
+        covered = covered.saturating_add(end.saturating_sub(start.max(until)));
         until = until.max(end);
     }
     covered

@@ -11,19 +11,19 @@ use super::network::NetworkRun;
 use super::pauses;
 use std::ops::Range;
 
-/// How much work an attribution may be.
+/// Limits of the work of an attribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributionBudget {
     /// Pauses that are replayed one by one, the longest; the others in groups between them.
     pub single: usize,
 }
 
-/// Nodes that an attribution may compute, so that it takes a few seconds at most: a replay
-/// computes some hundred millions a second.
+/// Limit of the nodes that an attribution computes, so that it takes at most a few seconds: a
+/// replay computes some hundred million per second.
 const MAX_EVENTS: usize = 200_000_000;
-/// Whatever the size, so many pauses are replayed one by one ...
+/// At least this many pauses are replayed one by one, whatever the size ...
 const FEWEST: usize = 32;
-/// ... and not more than so many.
+/// ... and at most this many.
 const MOST: usize = 2_000;
 
 impl AttributionBudget {
@@ -43,11 +43,11 @@ impl AttributionBudget {
 pub struct PauseAttribution {
     /// End of the job as measured, on its common clock.
     pub end_ns: u64,
-    /// How much earlier the job ends without any pause.
+    /// How much earlier the job ends without any pause, in ns.
     pub cost_ns: u64,
     /// The shares in order of time; they sum to [`PauseAttribution::cost_ns`].
     pub shares: Vec<MarginalCost>,
-    /// Of the pauses that were replayed one by one, longest first.
+    /// The pauses that were replayed one by one, longest first.
     pub pauses: Vec<PauseCost>,
 }
 
@@ -60,12 +60,12 @@ pub struct PauseId {
     pub pause: u32,
 }
 
-/// How much earlier the job ends without a pause if all pauses before it are removed already.
+/// How much earlier the job ends without a pause if all pauses before it are already removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MarginalCost {
-    /// The pause.
+    /// Identifies the pause.
     pub pause: PauseId,
-    /// Nanoseconds. Of pauses removed together: a part by length.
+    /// Share in ns; for pauses removed together, divided by length.
     pub share_ns: u64,
     /// Whether it was removed together with others.
     pub grouped: bool,
@@ -74,18 +74,18 @@ pub struct MarginalCost {
 /// What one pause cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PauseCost {
-    /// The pause.
+    /// Identifies the pause.
     pub pause: PauseId,
-    /// Its length.
+    /// Length of the pause, in ns.
     pub length_ns: u64,
-    /// How much earlier the job ends without it alone.
+    /// How much earlier the job ends without this pause alone, in ns.
     pub cost_ns: u64,
-    /// The part of the cost that was paid at once, as idle time of the GPU between the start of the
-    /// pause and the first operation that its thread asked for after it.
+    /// The exposed part of the cost: GPU idle time between the start of the pause and the first
+    /// operation that its thread launched after it.
     pub exposed_ns: u64,
-    /// The rest of the cost: paid later, by a queue that the pause had drained.
+    /// The deferred part of the cost: the rest, paid later because the pause had drained the queue.
     pub deferred_ns: u64,
-    /// Length less cost, where it cost less than it took.
+    /// Length minus cost; 0 if the pause cost more.
     pub hidden_ns: u64,
 }
 
@@ -158,7 +158,8 @@ fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> 
     places
 }
 
-/// Pauses that are removed together: those of `single` alone, runs of others between them.
+/// Groups of pauses that are removed together: those of `single` alone, the runs of others between
+/// them.
 fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
     let mut groups = Vec::with_capacity(single.len() * 2 + 1);
     let mut from = 0;
@@ -232,7 +233,7 @@ fn split(total: u64, weights: &[u64]) -> Vec<u64> {
     parts.collect()
 }
 
-/// Removes pauses alone.
+/// Replays the run without single pauses.
 struct SinglePauseReplay<'a> {
     job: &'a ReplayJob<'a>,
     model: &'a ReplayModel,
@@ -279,7 +280,7 @@ pub(super) struct EndCandidates {
 }
 
 impl EndCandidates {
-    /// The last node.
+    /// The time of the last node.
     fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or(0)
@@ -301,7 +302,7 @@ impl ReplayModel {
         pauses::apply(&self.inner.layouts, &self.inner.effects, &change).deltas()
     }
 
-    /// The calls of working threads and the operations that nothing comes certainly after.
+    /// The calls of working threads and the operations that may be last.
     fn ends(&self) -> EndCandidates {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();

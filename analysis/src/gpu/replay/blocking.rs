@@ -1,9 +1,9 @@
 //! What blocking calls wait for.
 //!
-//! A call that synchronizes waits for the last operation of its stream (device, event) that was
-//! asked for before, also where that was done already: with the pause before it removed, it may
-//! have to wait. A copy waits for itself if copies of its kind do; other calls only where the
-//! measured times show that they waited.
+//! A synchronizing call waits for the last operation of its stream (device, event) that was
+//! enqueued before, even if it was already done: without the preceding pause the call may have to
+//! wait. A copy waits for itself if copies of its kind do; other calls only if the measured times
+//! show that they waited.
 
 use super::layout::ReplayLayout;
 use super::network::NONE;
@@ -15,10 +15,10 @@ use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
 
-/// A call that waits returns so long after what it waited for, where no call of the trace shows it;
-/// never more than was measured. Typical of the driver's polling.
+/// A waiting call returns this long after what it waited for, if no call of the trace shows it;
+/// never more than measured. Typical of the driver's polling.
 const RETURN_NS: i64 = 5_000;
-/// A call that took less did not wait.
+/// A shorter call did not wait.
 const WAITED_NS: u64 = 20_000;
 
 /// Links the ends of blocking calls to what they waited for.
@@ -45,11 +45,11 @@ pub(super) fn learn(
     }
 }
 
-/// What the trace says about waiting.
+/// The evidence of waiting in a trace.
 struct BlockingEvidence<'a> {
     timeline: &'a Timeline,
     queues: &'a [StreamQueue],
-    /// Per call the last operation that it asked for, or [`NONE`].
+    /// For each call the last operation that it enqueued, or [`NONE`].
     own: Vec<u32>,
     /// Names of copies that are done when their call returns.
     copies_wait: HashMap<u32, bool>,
@@ -59,7 +59,7 @@ struct BlockingEvidence<'a> {
     return_ns: i64,
 }
 
-/// How often something was so, and how often not.
+/// How often something was true, and how often false.
 #[derive(Default, Clone, Copy)]
 struct BlockingVotes {
     yes: usize,
@@ -135,7 +135,7 @@ impl<'a> BlockingEvidence<'a> {
     }
 
     /// A function waits for the device if it was seen to wait, and never returned before the last
-    /// operation asked for.
+    /// enqueued operation had ended.
     fn of_memory(&self) -> HashMap<u32, bool> {
         let mut votes: HashMap<u32, (BlockingVotes, bool)> = HashMap::new();
         for call in &self.timeline.calls {
@@ -157,7 +157,7 @@ impl<'a> BlockingEvidence<'a> {
         waits.collect()
     }
 
-    /// Per stream the last operation asked for before a call.
+    /// For each stream the last operation enqueued before a call.
     fn before(&self, call: &Call) -> impl Iterator<Item = u32> {
         let start_ns = call.start_ns;
         self.queues

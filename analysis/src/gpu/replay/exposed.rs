@@ -1,4 +1,4 @@
-//! Which part of a pause's cost the GPU pays at once.
+//! The exposed part of a pause's cost, which the GPU pays at once.
 
 use super::ReplayJob;
 use super::layout::ReplayLayout;
@@ -6,7 +6,7 @@ use super::network::NetworkRun;
 use crate::gpu::timeline::PauseSpan;
 use crate::gpu::timeline::Timeline;
 
-/// What is needed of each timeline to look at the time around its pauses.
+/// The parts of each timeline that are needed around its pauses.
 #[derive(Debug, Default)]
 pub(super) struct PauseSurroundings {
     timelines: Vec<TimelineSurroundings>,
@@ -32,7 +32,7 @@ impl PauseSurroundings {
     }
 
     /// How much longer the device was idle between the start of a pause and the first operation
-    /// asked for after it, than in a run without the pause.
+    /// launched after it than in a run without the pause.
     pub(super) fn exposed_ns(
         &self,
         at: usize,
@@ -44,9 +44,9 @@ impl PauseSurroundings {
             let of_one = self.timelines.get(at)?;
             let next = of_one
                 .launches
-                .partition_point(|(begin, _)| *begin < span.end_ns);
+                .partition_point(|(start, _)| *start < span.end_ns);
             let (_, next) = of_one.launches.get(next)?;
-            let begin = layout.on_network(span.start_ns);
+            let start = layout.on_network(span.start_ns);
             let (node, _) = layout.op(*next)?;
             let (op_start_ns, _) = layout.op_span(*next)?;
             let ops = of_one.within(*next, span.start_ns);
@@ -59,8 +59,8 @@ impl PauseSurroundings {
                 let (from, to) = layout.op(op)?;
                 without.push((run.time_of(from), run.time_of(to)));
             }
-            let measured = idle(measured, begin, layout.on_network(op_start_ns));
-            Some(measured.saturating_sub(idle(without, begin, run.time_of(node))))
+            let measured = idle(measured, start, layout.on_network(op_start_ns));
+            Some(measured.saturating_sub(idle(without, start, run.time_of(node))))
         };
         idle().unwrap_or(0)
     }
@@ -99,8 +99,8 @@ fn idle(mut spans: Vec<(i64, i64)>, from: i64, to: i64) -> u64 {
     spans.sort_unstable();
     let mut idle: i64 = 0;
     let mut until = from;
-    for (begin, end) in spans {
-        idle = idle.saturating_add(begin.min(to).saturating_sub(until).max(0));
+    for (start, end) in spans {
+        idle = idle.saturating_add(start.min(to).saturating_sub(until).max(0));
         until = until.max(end);
     }
     idle = idle.saturating_add(to.saturating_sub(until).max(0));

@@ -1,4 +1,4 @@
-//! Which node of the network is which begin or end of a timeline.
+//! Maps the starts and ends of a timeline to nodes of the network.
 
 use super::ReplayJob;
 use super::network::LIMIT_NS;
@@ -17,12 +17,12 @@ pub(super) struct ReplayLayout {
     pub(super) offset_ns: i64,
     first_call: u32,
     first_op: u32,
-    /// Before everything else.
+    /// The node before everything else.
     pub(super) origin: u32,
     /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
-    /// Per thread.
+    /// The calls of each thread.
     pub(super) chains: Vec<CallChain>,
     /// Per thread: from which time between two calls on it was quiet for unusually long.
     pub(super) quiet_ns: Vec<u64>,
@@ -35,18 +35,17 @@ pub(super) struct ReplayLayout {
 /// The calls of one thread in order.
 #[derive(Debug, Default, Clone)]
 pub(super) struct CallChain {
-    /// Indices of calls.
+    /// The calls, as indices in the timeline.
     pub(super) calls: Vec<u32>,
     /// Per call: the edge into its start from the end of the call before on the thread.
     pub(super) own: Vec<u32>,
-    /// Per call: the edge into its start from another thread's call, [`NONE`] if none.
+    /// For each call: the edge to its start from another thread's call, [`NONE`] if none.
     pub(super) switch: Vec<u32>,
-    /// Per call: index of that other call, [`NONE`] if none.
+    /// For each call: index of that other call, [`NONE`] if none.
     pub(super) source: Vec<u32>,
-    /// It only asks whether events are done: its calls say nothing about work and stay where they
-    /// are.
+    /// Whether it only polls events: its calls are unrelated to work and stay where they are.
     pub(super) polls: bool,
-    /// It runs Python, so that it needs the interpreter's lock.
+    /// Whether it runs Python, so that it needs the GIL.
     pub(super) python: bool,
 }
 
@@ -109,17 +108,17 @@ impl ReplayLayout {
 
     fn make_nodes(&mut self, builder: &mut NetworkBuilder) {
         let all = self.calls.iter().chain(&self.ops);
-        let first = all.map(|(begin, _)| *begin).min().unwrap_or(0);
+        let first = all.map(|(start, _)| *start).min().unwrap_or(0);
         self.origin = builder.node(self.on_network(first), TieOrder::Origin);
         self.first_call = self.origin.saturating_add(1);
-        for (begin, end) in &self.calls {
-            builder.node(self.on_network(*begin), TieOrder::CallBegin);
+        for (start, end) in &self.calls {
+            builder.node(self.on_network(*start), TieOrder::CallBegin);
             builder.node(self.on_network(*end), TieOrder::CallEnd);
         }
         let count = u32::try_from(self.calls.len()).unwrap_or(NONE);
         self.first_op = self.first_call.saturating_add(count.saturating_mul(2));
-        for (begin, end) in &self.ops {
-            builder.node(self.on_network(*begin), TieOrder::OpBegin);
+        for (start, end) in &self.ops {
+            builder.node(self.on_network(*start), TieOrder::OpBegin);
             builder.node(self.on_network(*end), TieOrder::OpEnd);
         }
     }
@@ -139,15 +138,15 @@ impl ReplayLayout {
     /// The nodes of a call's start and end.
     pub(super) fn call(&self, call: u32) -> Option<(u32, u32)> {
         self.calls.get(call as usize)?;
-        let begin = self.first_call + 2 * call;
-        Some((begin, begin + 1))
+        let start = self.first_call + 2 * call;
+        Some((start, start + 1))
     }
 
     /// The nodes of an operation's start and end.
     pub(super) fn op(&self, op: u32) -> Option<(u32, u32)> {
         self.ops.get(op as usize)?;
-        let begin = self.first_op + 2 * op;
-        Some((begin, begin + 1))
+        let start = self.first_op + 2 * op;
+        Some((start, start + 1))
     }
 
     /// Start and end of a call on the clock of the timeline.
@@ -163,7 +162,7 @@ impl ReplayLayout {
 
 /// Ends before their starts are taken as their starts.
 fn spans(spans: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
-    spans.map(|(begin, end)| (begin, end.max(begin))).collect()
+    spans.map(|(start, end)| (start, end.max(start))).collect()
 }
 
 fn chains(timeline: &Timeline) -> Vec<CallChain> {
@@ -179,8 +178,8 @@ fn chains(timeline: &Timeline) -> Vec<CallChain> {
     for (index, ((chain, works), thread)) in
         (0..).zip(chains.iter_mut().zip(works).zip(&timeline.threads))
     {
-        let begins = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
-        chain.calls.sort_by_key(begins);
+        let starts = |call: &u32| timeline.calls.get(*call as usize).map(|call| call.start_ns);
+        chain.calls.sort_by_key(starts);
         chain.polls = !works;
         chain.own = vec![NONE; chain.calls.len()];
         chain.switch = vec![NONE; chain.calls.len()];

@@ -1,7 +1,7 @@
 //! A schedule as a network: nodes, and what each of them waits for.
 //!
-//! A node comes at the latest of (node it waits for + delay). Owns the order of nodes, the
-//! delays, and the propagation of changed delays. Knows nothing of GPUs.
+//! The time of a node is the latest of (time of a node that it waits for + delay). Owns the order
+//! of nodes, the delays, and the propagation of changed delays. Knows nothing of GPUs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,12 +17,12 @@ pub(super) const LIMIT_NS: i64 = 1 << 60;
 #[derive(Debug, Default)]
 pub(super) struct NetworkBuilder {
     times: Vec<i64>,
-    /// Of nodes with the same time the one with the lower class comes first.
+    /// Of nodes with the same time, the one with the lower class comes first.
     classes: Vec<u8>,
     edges: Vec<Edge>,
 }
 
-/// `to` comes no earlier than `delay_ns` after `from`.
+/// The time of `to` is at least that of `from` plus `delay_ns`.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     from: u32,
@@ -30,7 +30,7 @@ struct Edge {
     delay_ns: i64,
 }
 
-/// What comes first of two things at the same time.
+/// Order of two nodes with the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum TieOrder {
@@ -43,7 +43,7 @@ pub(super) enum TieOrder {
 }
 
 impl NetworkBuilder {
-    /// Takes a node with its measured time.
+    /// Adds a node with its measured time.
     pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> u32 {
         let node = u32::try_from(self.times.len()).unwrap_or(NONE);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
@@ -56,8 +56,8 @@ impl NetworkBuilder {
         self.times.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// `to` waits for `from`, at least `delay_ns`; never more than was measured between them. Of the
-    /// edges into a node, the one that says the latest time gets what is missing to the measured.
+    /// `to` waits for `from`, at least `delay_ns`; never more than was measured between them. Of
+    /// the edges to a node, the one with the latest time is extended to the measured time.
     pub(super) fn edge(&mut self, from: u32, to: u32, delay_ns: i64) -> u32 {
         let edge = u32::try_from(self.edges.len()).unwrap_or(NONE);
         let measured = self.time(to) - self.time(from);
@@ -69,7 +69,7 @@ impl NetworkBuilder {
         edge
     }
 
-    /// `to` comes as long after `from` as measured.
+    /// The time of `to` is that of `from` plus the measured difference.
     pub(super) fn fixed(&mut self, from: u32, to: u32) -> u32 {
         self.edge(from, to, i64::MAX)
     }
@@ -204,7 +204,7 @@ fn accumulate(counts: &mut [u32]) {
     }
 }
 
-/// Nodes in an order in which each comes after all that it waits for.
+/// Nodes in an order in which each comes after all nodes that it waits for.
 #[derive(Debug, Default)]
 pub(super) struct Network {
     /// Edges into node `n`: `first[n]..first[n + 1]`.
@@ -228,8 +228,8 @@ pub(super) struct DelayChange {
 }
 
 impl Network {
-    /// Gives the edge that says the latest time what is missing to the measured one, so that
-    /// unchanged delays give the measured times exactly.
+    /// Extends the edge with the latest time to the measured time, so that unchanged delays give
+    /// the measured times exactly.
     fn tighten(&mut self) {
         for node in 0..self.measured.len() {
             let edges = self.edges(node);
@@ -252,7 +252,7 @@ impl Network {
         self.measured.len()
     }
 
-    /// Whether a node may be the last of all: nothing comes certainly no earlier.
+    /// Whether a node may be the last of all: no other node is certain to be no earlier.
     pub(super) fn may_be_last(&self) -> Vec<bool> {
         let mut last = vec![true; self.len()];
         for (from, delay) in self.from.iter().zip(&self.delays) {
@@ -296,11 +296,11 @@ pub(super) struct NetworkRun<'a> {
 }
 
 impl NetworkRun<'_> {
-    /// Changes delays; what follows from it is computed until nothing changes any more. Adds what
-    /// was overwritten to `undo`, where given.
+    /// Changes delays and recomputes all times that depend on them. Overwritten values are added to
+    /// `undo`, if given.
     pub(super) fn change(&mut self, deltas: &[DelayChange], mut undo: Option<&mut DelayUndo>) {
         let network = self.network;
-        let (mut begin, mut horizon) = (usize::MAX, 0);
+        let (mut start, mut horizon) = (usize::MAX, 0);
         for delta in deltas {
             let position = network.position.get(delta.edge as usize).copied();
             let Some(position) = position.filter(|position| *position != NONE) else {
@@ -315,10 +315,10 @@ impl NetworkRun<'_> {
                 .first
                 .partition_point(|first| *first <= position)
                 .saturating_sub(1);
-            begin = begin.min(node);
+            start = start.min(node);
             horizon = horizon.max(node);
         }
-        let mut node = begin;
+        let mut node = start;
         while node <= horizon {
             let time = self.time(node);
             if time != self.times[node] {
@@ -342,7 +342,7 @@ impl NetworkRun<'_> {
         latest.unwrap_or(network.measured[node])
     }
 
-    /// Takes a change back.
+    /// Undoes a change.
     pub(super) fn undo(&mut self, undo: &mut DelayUndo) {
         for (position, delay) in undo.delays.drain(..).rev() {
             self.delays[position as usize] = delay;
@@ -363,7 +363,7 @@ impl NetworkRun<'_> {
     }
 }
 
-/// What a change overwrote.
+/// The values that a change overwrote.
 #[derive(Debug, Default)]
 pub(super) struct DelayUndo {
     delays: Vec<(u32, i64)>,

@@ -5,7 +5,7 @@ use crate::gpu::timeline::Timeline;
 /// The union of a timeline's pauses.
 #[derive(Debug, Default)]
 pub(super) struct PauseUnion {
-    /// Disjoint, in order: begin, end, and the length of all before.
+    /// Disjoint, in order: start, end, and the length of all before.
     spans: Vec<(u64, u64, u64)>,
 }
 
@@ -15,23 +15,23 @@ impl PauseUnion {
             .pauses
             .iter()
             .map(|pause| (pause.start_ns, pause.end_ns))
-            .filter(|(begin, end)| begin < end)
+            .filter(|(start, end)| start < end)
             .collect();
         pauses.sort_unstable();
         let mut spans: Vec<(u64, u64, u64)> = Vec::with_capacity(pauses.len());
-        for (begin, end) in pauses {
+        for (start, end) in pauses {
             match spans.last_mut() {
-                Some((_, last, _)) if begin <= *last => *last = end.max(*last),
+                Some((_, last, _)) if start <= *last => *last = end.max(*last),
                 last => {
-                    let before = last.map_or(0, |(begin, end, before)| *before + (*end - *begin));
-                    spans.push((begin, end, before));
+                    let before = last.map_or(0, |(start, end, before)| *before + (*end - *start));
+                    spans.push((start, end, before));
                 }
             }
         }
         Self { spans }
     }
 
-    /// The time between two times, less what pauses cover of it.
+    /// The time between two timestamps, minus the part that pauses cover.
     pub(super) fn outside(&self, from_ns: u64, to_ns: u64) -> u64 {
         let covered = self.until(to_ns).saturating_sub(self.until(from_ns));
         to_ns.saturating_sub(from_ns).saturating_sub(covered)
@@ -39,9 +39,9 @@ impl PauseUnion {
 
     /// Time covered before a time.
     fn until(&self, at_ns: u64) -> u64 {
-        let behind = self.spans.partition_point(|(begin, _, _)| *begin < at_ns);
+        let behind = self.spans.partition_point(|(start, _, _)| *start < at_ns);
         let last = behind.checked_sub(1).and_then(|last| self.spans.get(last));
-        last.map_or(0, |(begin, end, before)| before + (at_ns.min(*end) - begin))
+        last.map_or(0, |(start, end, before)| before + (at_ns.min(*end) - start))
     }
 }
 

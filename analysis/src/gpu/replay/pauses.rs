@@ -1,12 +1,12 @@
-//! Which times between calls hold a pause, and how they change with it.
+//! The delays between calls that contain a pause, and how they change with it.
 //!
-//! A pause is part of the time between two calls of the thread that collects. It holds the
-//! interpreter's lock: other threads that run Python stand still as well, except those that made a
-//! call within the pause (threads of C++, autograd's for example, go on). That a thread runs Python
-//! is taken from its being the process's first, or having collected or stepped itself. Of any other
-//! thread, a pause is taken to have stopped it where it was quiet all through the pause, and besides
-//! only as long as usual or as the pause: it was running a hook in Python, say. A thread that took no
-//! longer than usual was not stopped: it waited for something else all the while, for data say.
+//! A pause is part of the time between two calls of the collecting thread. That thread holds the
+//! GIL: other threads that run Python are blocked too, except those that made a call during the
+//! pause (C++ threads, for example autograd's, continue). A thread is assumed to run Python if it
+//! is the process's first, or collected or stepped itself. Any other thread is assumed to have been
+//! blocked by a pause if it was quiet throughout the pause, and otherwise only for as long as usual
+//! or as the pause: it was running a hook in Python, for example. A thread that took no longer than
+//! usual was not blocked: it waited for something else, for example data.
 
 use super::InsertedPause;
 use super::ReplayChange;
@@ -31,7 +31,7 @@ pub(super) struct PauseEffects {
     floors: HashMap<u32, i64>,
 }
 
-/// One pause.
+/// The delays of one pause.
 #[derive(Debug, Default)]
 struct PauseEffect {
     start_ns: u64,
@@ -39,7 +39,7 @@ struct PauseEffect {
     parts: Vec<PausedDelay>,
 }
 
-/// So much of a delay is a pause.
+/// The part of a delay that is a pause.
 #[derive(Debug, Clone, Copy)]
 struct PausedDelay {
     edge: u32,
@@ -53,7 +53,7 @@ pub(super) struct AppliedChange {
     pub(super) parts: BTreeMap<u32, Vec<AppliedDelay>>,
 }
 
-/// What a change does within one delay.
+/// The effect of a change within one delay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppliedDelay {
     /// Where in the measured run, on the clock of the timeline.
@@ -84,7 +84,7 @@ impl AppliedChange {
 }
 
 impl PauseEffects {
-    /// Finds the times that hold each pause.
+    /// Finds the delays that contain each pause.
     pub(super) fn learn(
         timeline: &Timeline,
         layout: &ReplayLayout,
@@ -132,9 +132,9 @@ impl PauseEffects {
     }
 }
 
-/// A thread that waited for another one goes on no earlier than its own pauses allow: by edge from
-/// its call before, the time from that call to the end of a pause that began before the other
-/// thread handed over.
+/// A thread that waited for another one continues no earlier than its own pauses allow: for each
+/// edge from its previous call, the time from that call to the end of a pause that started before
+/// the other thread handed over.
 fn floors(timeline: &Timeline, layout: &ReplayLayout) -> HashMap<u32, i64> {
     let mut floors: HashMap<u32, i64> = HashMap::new();
     for pause in &timeline.pauses {
@@ -168,8 +168,8 @@ fn waiting(
     (place > 0 && from <= at_ns && at_ns < handed_over).then_some((*edge, from))
 }
 
-/// Until when each delay is given to pauses already, so that no time is taken twice, how much of it
-/// is, and how much can be.
+/// For each delay, the time up to which it is assigned to pauses, so that no time is assigned
+/// twice, the assigned amount and its limit.
 #[derive(Debug, Default)]
 struct ClaimedTime {
     until_ns: HashMap<u32, u64>,
@@ -178,7 +178,7 @@ struct ClaimedTime {
 }
 
 impl ClaimedTime {
-    /// From now on all pauses together get no more of the delay of an edge.
+    /// Limits what all pauses together are assigned of the delay of an edge from now on.
     fn limit(&mut self, edge: u32, max_ns: u64) {
         self.max_ns.insert(edge, max_ns);
     }
@@ -189,11 +189,11 @@ impl ClaimedTime {
             return;
         }
         let until = self.until_ns.entry(edge).or_insert(from_ns);
-        let begin = effect.start_ns.max(*until).max(from_ns);
+        let start = effect.start_ns.max(*until).max(from_ns);
         let end = effect.end_ns.min(to_ns);
         let sum = self.sum_ns.entry(edge).or_default();
         let most = self.max_ns.get(&edge).copied().unwrap_or(u64::MAX);
-        let length = end.saturating_sub(begin).min(most.saturating_sub(*sum));
+        let length = end.saturating_sub(start).min(most.saturating_sub(*sum));
         if length > 0 {
             *until = end;
             *sum = sum.saturating_add(length);
@@ -205,7 +205,7 @@ impl ClaimedTime {
     }
 }
 
-/// The first call of a thread that begins at or after a time: its place.
+/// Index in the chain of the first call of a thread that starts at or after a time.
 fn first_from(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> usize {
     let before = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 < at_ns);
     chain.calls.partition_point(before)
@@ -263,13 +263,13 @@ fn own(
 struct WaitingThread<'a> {
     chain: &'a CallChain,
     quiet_ns: u64,
-    /// What it usually takes before the call at a place.
+    /// The usual time before the call at an index, in ns.
     usual_ns: &'a dyn Fn(usize) -> u64,
 }
 
 impl WaitingThread<'_> {
-    /// Takes the gap that ends after the pause, if the thread made no call within and needed the
-    /// interpreter's lock.
+    /// Assigns the gap that ends after the pause, if the thread made no call in it and needed the
+    /// GIL.
     fn add_blocked(
         &self,
         covered: &PauseUnion,
@@ -278,7 +278,8 @@ impl WaitingThread<'_> {
         effect: &mut PauseEffect,
     ) {
         let first = first_from(self.chain, effect.start_ns, layout);
-        // A thread in Python that had given the lock up for a call begins this one within, no other.
+        // Only a thread in Python that had released the GIL for a call starts this one during the
+        // pause.
         let one = self.chain.python
             && gap(self.chain, first, layout).is_some_and(|(_, to)| to < effect.end_ns);
         let place = first + usize::from(one);
@@ -326,7 +327,7 @@ fn handed_over(layout: &ReplayLayout) -> HashMap<u32, Vec<HandOver>> {
     handed
 }
 
-/// The thread that collects handed over after the pause: what it asked for came later as well.
+/// The collecting thread handed over after the pause: what it launched was delayed as well.
 fn asked_later(
     pause: &PauseSpan,
     handed: &HashMap<u32, Vec<HandOver>>,
@@ -351,7 +352,7 @@ fn asked_later(
     }
 }
 
-/// What a change does to delays.
+/// Applies a change to the delays.
 pub(super) fn apply(
     layouts: &[ReplayLayout],
     effects: &[PauseEffects],
@@ -393,8 +394,8 @@ pub(super) fn apply(
 }
 
 impl PauseEffects {
-    /// A thread that waits for another one when a new pause begins: the time it had waited by then
-    /// comes before the pause, and what it did after the hand-over comes after.
+    /// A thread that waits for another one when a new pause starts: the time it had waited by then
+    /// comes before the pause, and what it did after the hand-over comes after it.
     fn still_before(&self, inserted: &InsertedPause, layout: &ReplayLayout) -> Option<(u32, i64)> {
         let chain = layout.chains.get(inserted.thread as usize)?;
         let place = first_from(chain, inserted.at_ns, layout);
@@ -451,7 +452,7 @@ fn lengthened(
         if let (true, Some(last)) = (collects, last) {
             let later = |hand_over: &&HandOver| {
                 let to = layout.call_span(hand_over.to);
-                to.is_some_and(|(begin, _)| begin > at_ns)
+                to.is_some_and(|(start, _)| start > at_ns)
             };
             let hand_overs = handed.get(last).into_iter().flatten();
             edges.extend(hand_overs.filter(later).map(|hand_over| hand_over.edge));

@@ -1,7 +1,7 @@
 //! Launches that wait because the queue of their stream is full.
 //!
-//! The driver takes a limited number of operations for each stream; the call that asks for one more
-//! returns once an earlier one is done.
+//! The driver accepts a limited number of operations for each stream; the call that enqueues one
+//! more returns once an earlier one is done.
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
@@ -12,13 +12,13 @@ use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Call;
 use crate::gpu::timeline::Timeline;
 
-/// Operations that a stream takes, where the trace does not show another number: CUDA's driver
+/// Operations that a stream accepts, if the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
 const DEPTH: usize = 1_024;
-/// A launch waited if it took so many times the median, and so many nanoseconds at least.
+/// A launch waited if it took this many times the median, and at least this many ns.
 const LONG_FACTOR: u64 = 10;
 const LONG_NS: u64 = 50_000;
-/// So many launches that waited at about the same depth show the limit.
+/// This many launches that waited at about the same depth show the limit.
 const EVIDENCE: usize = 3;
 
 /// A launch that may have had to wait: the time from which its thread goes on.
@@ -147,7 +147,7 @@ fn returned(
     Some((layout.call(next)?.0, layout.call_span(next)?.0))
 }
 
-/// Operations that the stream takes: the greatest depth, if launches waited at it again and again;
+/// Operations that the stream accepts: the greatest depth, if launches waited at it repeatedly;
 /// otherwise [`DEPTH`], or more if more were seen.
 fn limit(launches: &[QueuedLaunch]) -> usize {
     let deepest = launches.iter().map(|launch| launch.depth).max();

@@ -24,7 +24,7 @@ impl ReplaySchedule {
     }
 
     /// The last end of any operation or call of a timeline; 0 if it has none. Calls of threads that
-    /// only poll do not count.
+    /// only poll are ignored.
     #[must_use]
     pub fn end_ns(&self, timeline: usize) -> u64 {
         let Some(layout) = self.inner.layouts.get(timeline) else {
@@ -44,7 +44,7 @@ impl ReplaySchedule {
         ends.max().unwrap_or(0)
     }
 
-    /// Start and end of an operation; (0, 0) if there is none of that index.
+    /// Start and end of an operation; (0, 0) if the index is out of range.
     #[must_use]
     pub fn op(&self, timeline: usize, op: usize) -> (u64, u64) {
         let span = || {
@@ -55,7 +55,7 @@ impl ReplaySchedule {
         span().unwrap_or_default()
     }
 
-    /// Start and end of a call; (0, 0) if there is none of that index.
+    /// Start and end of a call; (0, 0) if the index is out of range.
     #[must_use]
     pub fn call(&self, timeline: usize, call: usize) -> (u64, u64) {
         let span = || {
@@ -69,15 +69,15 @@ impl ReplaySchedule {
     fn span(
         &self,
         layout: &ReplayLayout,
-        (begin, end): (u32, u32),
+        (start, end): (u32, u32),
         (start_ns, end_ns): (u64, u64),
     ) -> Option<(u64, u64)> {
-        let begin = moved(layout, start_ns, self.shift(begin));
+        let start = moved(layout, start_ns, self.shift(start));
         let end = moved(layout, end_ns, self.shift(end));
-        Some((begin, end))
+        Some((start, end))
     }
 
-    /// How much later a time comes than measured.
+    /// How much later than measured a node is, in ns.
     fn shift(&self, node: u32) -> i64 {
         let network = &self.inner.network;
         network
@@ -85,7 +85,7 @@ impl ReplaySchedule {
             .saturating_sub(network.measured(node))
     }
 
-    /// Idle time of a device: from its first begin to its last end, less the time in which any
+    /// Idle time of a device: from its first start to its last end, minus the time in which any
     /// operation ran on it.
     #[must_use]
     pub fn idle_ns(&self, timeline: usize, device: u32) -> u64 {
@@ -99,15 +99,15 @@ impl ReplaySchedule {
             .collect();
         spans.sort_unstable();
         let mut idle = 0;
-        let mut until = spans.first().map_or(0, |(begin, _)| *begin);
-        for (begin, end) in spans {
-            idle += begin.saturating_sub(until);
+        let mut until = spans.first().map_or(0, |(start, _)| *start);
+        for (start, end) in spans {
+            idle += start.saturating_sub(until);
             until = until.max(end);
         }
         idle
     }
 
-    /// Where a timestamp of a thread in the measured run lands, for starts and ends of steps. `at_ns`
+    /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`
     /// is on the clock of the timeline, the result on that of the job.
     #[must_use]
     pub fn timestamp(&self, timeline: usize, thread: u32, at_ns: u64) -> u64 {
@@ -124,15 +124,15 @@ impl ReplaySchedule {
         let begun = |call: &u32| layout.call_span(*call).is_some_and(|span| span.0 <= at_ns);
         let place = chain.calls.partition_point(begun);
         let next = chain.calls.get(place).and_then(|next| layout.call(*next));
-        let cap = next.map_or(i64::MAX, |(begin, _)| self.time(begin));
+        let cap = next.map_or(i64::MAX, |(start, _)| self.time(start));
         let last = place.checked_sub(1).and_then(|last| chain.calls.get(last));
         let Some(last) = last else {
             return Some(at.min(cap).saturating_sub(at));
         };
-        let (begin, end) = layout.call(*last)?;
+        let (start, end) = layout.call(*last)?;
         let (_, end_ns) = layout.call_span(*last)?;
         if at_ns < end_ns {
-            let inside = at.saturating_add(self.shift(begin)).min(self.time(end));
+            let inside = at.saturating_add(self.shift(start)).min(self.time(end));
             return Some(inside.saturating_sub(at));
         }
         let own = chain.own.get(place).copied().unwrap_or(NONE);
@@ -157,7 +157,7 @@ impl ReplaySchedule {
         self.inner.network.time_in(&self.times, node)
     }
 
-    /// What the change does to a delay before a time inside it.
+    /// The effect of the change on a delay before a time inside it.
     fn before(&self, edge: u32, at_ns: u64) -> i64 {
         let parts = self.applied.parts.get(&edge).into_iter().flatten();
         let until = |part: &super::pauses::AppliedDelay| {

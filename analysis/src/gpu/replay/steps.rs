@@ -1,14 +1,14 @@
-//! How well the replay explains steps: each step's duration without pauses, predicted from the
+//! How well the replay explains steps: the duration of each step without pauses, predicted from the
 //! others.
 
 use super::ReplaySchedule;
 use crate::gpu::timeline::StepSpan;
 use crate::gpu::timeline::Timeline;
 
-/// Fewer steps say nothing about how much they vary.
+/// Fewer steps do not show how much they vary.
 const FEWEST: usize = 5;
 
-/// What the steps of a process say about a replay without any pause.
+/// The evidence of a process's steps for a replay without any pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepEvidence {
     /// Steps that were compared.
@@ -20,12 +20,12 @@ pub struct StepEvidence {
     /// Standard error of the cost of all pauses, as the difference to a second run of as many steps
     /// without them, nanoseconds.
     pub standard_error_ns: u64,
-    /// How much longer (shorter, if negative) steps with pauses are than those without after the
-    /// pauses are removed, all together, nanoseconds; `None` where all or none have pauses.
+    /// How much longer (negative: shorter) steps with pauses are than those without after the
+    /// pauses are removed, in total, in ns; `None` if all or none have pauses.
     pub unexplained_ns: Option<i64>,
 }
 
-/// One step.
+/// One step, replayed.
 struct ReplayedStep {
     paused: bool,
     without_ns: u64,
@@ -33,10 +33,10 @@ struct ReplayedStep {
 
 impl StepEvidence {
     /// Leaves out one step after the other: its duration without pauses, by a replay without any,
-    /// less the median of the other steps' is its error. Two runs of N such steps differ by the
-    /// standard deviation of these errors times the root of 2 N; against differences between real
-    /// runs, taking the steps with pauses alone, or the median deviation, said two to five times too
-    /// little. `None` with fewer than five steps.
+    /// minus the median of the other steps' is its error. Two runs of N such steps differ by the
+    /// standard deviation of these errors times the square root of 2 N. Compared with differences
+    /// between real runs, using only the steps with pauses, or the median deviation, was two to
+    /// five times too low. `None` with fewer than five steps.
     #[must_use]
     pub fn collect(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Option<Self> {
         let steps = steps(timeline, index, without);
@@ -78,13 +78,13 @@ fn steps(timeline: &Timeline, index: usize, without: &ReplaySchedule) -> Vec<Rep
             .next_if(|pause| pause.start_ns < step.start_ns)
             .is_some()
         {}
-        let begin = without.timestamp(index, thread, step.start_ns);
+        let start = without.timestamp(index, thread, step.start_ns);
         let end = without.timestamp(index, thread, step.end_ns);
         ReplayedStep {
             paused: pauses
                 .peek()
                 .is_some_and(|pause| pause.start_ns < step.end_ns),
-            without_ns: end.saturating_sub(begin),
+            without_ns: end.saturating_sub(start),
         }
     };
     of_thread.map(step).collect()
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pauses_do_not_explain() {
+    fn unexplained_difference_of_steps() {
         let step = |paused, without_ns| ReplayedStep { paused, without_ns };
         let steps = [
             step(true, 12),

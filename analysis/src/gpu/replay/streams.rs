@@ -1,5 +1,5 @@
-//! What operations wait for: the call that asked for them, the operation before them in their
-//! stream, and operations of other streams.
+//! What operations wait for: their call, the previous operation of their stream, and operations of
+//! other streams.
 
 use super::layout::ReplayLayout;
 use super::network::NONE;
@@ -14,19 +14,19 @@ use gctrace_event::GpuOpKind;
 pub(super) struct StreamQueue {
     /// Indices of operations by start.
     pub(super) ops: Vec<u32>,
-    /// When each was asked for at the latest, on the clock of the timeline: never earlier than the
-    /// one before. Where no call is known, as the one before.
+    /// The latest time at which each was enqueued, on the clock of the timeline: never earlier than
+    /// the previous one. Without a known call, equal to the previous one.
     pub(super) asked_ns: Vec<u64>,
 }
 
 impl StreamQueue {
-    /// The last operation that was asked for before a time.
+    /// The last operation that was enqueued before a time.
     pub(super) fn last_before(&self, at_ns: u64) -> Option<u32> {
         let behind = self.asked_ns.partition_point(|asked| *asked < at_ns);
         self.ops.get(behind.checked_sub(1)?).copied()
     }
 
-    /// The first operation that was asked for after a time.
+    /// The first operation that was enqueued after a time.
     pub(super) fn first_from(&self, at_ns: u64) -> Option<u32> {
         let behind = self.asked_ns.partition_point(|asked| *asked <= at_ns);
         self.ops.get(behind).copied()
@@ -46,12 +46,12 @@ pub(super) fn learn(
     }
     waits::learn(timeline, layout, &queues, &typical, builder);
     for op in 0..u32::try_from(timeline.ops.len()).unwrap_or(NONE) {
-        let Some((begin, end)) = layout.op(op) else {
+        let Some((start, end)) = layout.op(op) else {
             continue;
         };
         match layout.meets.get(op as usize) {
-            Some(true) => builder.edge(begin, end, 0),
-            _ => builder.fixed(begin, end),
+            Some(true) => builder.edge(start, end, 0),
+            _ => builder.fixed(start, end),
         };
     }
     queues
@@ -77,22 +77,24 @@ fn queues(timeline: &Timeline) -> Vec<StreamQueue> {
     queues
 }
 
-/// What an operation takes to begin after its call, where a trace does not show it: about the least
-/// that is seen on current hardware.
+/// Time from a call to the start of its operation, if a trace does not show it: about the minimum
+/// on current hardware.
 const LAUNCH_NS: i64 = 4_000;
-/// What takes longer than this after its call waits for something, whatever the trace shows.
+/// An operation that starts later than this after its call waits for something, whatever the trace
+/// shows.
 const MAX_LAUNCH_NS: i64 = 20_000;
-/// What it takes to begin after the one before it in its stream, where a trace does not show it.
+/// Time from the previous operation of its stream to its start, if a trace does not show it.
 const GAP_NS: i64 = 1_000;
-/// What takes longer than this after the one before it waits for something, whatever the trace shows.
+/// An operation that starts later than this after the previous one waits for something, whatever
+/// the trace shows.
 const MAX_GAP_NS: i64 = 10_000;
 
-/// What operations typically take to begin, by kind of operation.
+/// Typical times to the start of operations, by kind.
 #[derive(Debug, Default)]
 pub(super) struct TypicalLatency {
     /// From the call to the start on an empty stream; a low percentile.
     launch_ns: [i64; 3],
-    /// From the end of the operation before, where both were asked for long before; a low quartile.
+    /// From the end of the previous operation, if both were enqueued long before; a low quartile.
     gap_ns: [i64; 3],
 }
 
@@ -136,7 +138,7 @@ impl TypicalLatency {
             }
         }
         Self {
-            // On a stream that waits for another one operations begin long after that.
+            // On a stream that waits for another one, operations start long after that.
             launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS).min(MAX_LAUNCH_NS)),
             gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(MAX_GAP_NS)),
         }
@@ -144,8 +146,8 @@ impl TypicalLatency {
 }
 
 impl TypicalLatency {
-    /// When an operation could have begun by its call and by its stream, which was free from
-    /// `stream_free_ns` on.
+    /// When an operation could have started by its call and by its stream, which was free from
+    /// `stream_free_ns`.
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
         let of = |medians: &[i64; 3]| {
             let median = medians.get(class(op.kind)).copied().unwrap_or(0);
@@ -157,15 +159,16 @@ impl TypicalLatency {
     }
 }
 
-/// The value that one of so many is below (4: the first quartile), `without` any value something else.
+/// The value at this fraction of the sorted values (4: the first quartile); `without` if there are
+/// none.
 fn one_of(so_many: usize, mut values: Vec<u64>, without: i64) -> i64 {
     values.sort_unstable();
     let value = values.get(values.len() / so_many);
     value.map_or(without, |value| i64::try_from(*value).unwrap_or(i64::MAX))
 }
 
-/// Operations of a stream that were still running, by the trace, when the next began; more are not
-/// looked at.
+/// Number of operations of a stream that were still running, by the trace, when the next started;
+/// more are ignored.
 const OVERLAPPING: usize = 64;
 
 fn link(
@@ -179,7 +182,7 @@ fn link(
     let mut running: Vec<u32> = Vec::new();
     let mut last_done: Option<u32> = None;
     for op in &queue.ops {
-        let (Some(content), Some((begin, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
+        let (Some(content), Some((start, _))) = (timeline.ops.get(*op as usize), layout.op(*op))
         else {
             continue;
         };
@@ -188,7 +191,7 @@ fn link(
         let launch_ns = typical.launch_ns.get(class).copied().unwrap_or(0);
         let mut waits = false;
         if let Some((call, _)) = layout.call(content.call) {
-            builder.edge(call, begin, launch_ns);
+            builder.edge(call, start, launch_ns);
             waits = true;
         }
         let ended = |running: &u32| {
@@ -206,15 +209,15 @@ fn link(
             .chain(last_done.iter())
             .filter_map(|done| layout.op(*done));
         for (_, end) in done {
-            builder.edge(end, begin, gap_ns);
+            builder.edge(end, start, gap_ns);
             waits = true;
         }
         if let Some((other, _)) = still.last().and_then(|still| layout.op(*still)) {
-            builder.edge(other, begin, 0);
+            builder.edge(other, start, 0);
             waits = true;
         }
         if !waits {
-            builder.fixed(layout.origin, begin);
+            builder.fixed(layout.origin, start);
         }
         running = still;
         if running.len() >= OVERLAPPING {

@@ -1,10 +1,10 @@
-//! What the calls of a thread wait for on the host: the thread's own time to think, or a hand-over
+//! What the calls of a thread wait for on the host: the thread's own think time, or a hand-over
 //! from another thread.
 //!
-//! A call begins so long after the one before it on its thread as measured. But a thread that was
+//! A call starts as long after the previous one on its thread as measured. But a thread that was
 //! quiet for unusually long while another one was busy waited for that one: Python's main thread
-//! waits for autograd's to finish the backward pass, which waited for the main thread to ask for it.
-//! Pauses do not count as quiet.
+//! waits for autograd's to finish the backward pass, which waited for the main thread to request
+//! it. Pauses do not count as quiet.
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
@@ -14,19 +14,19 @@ use super::pause_union::PauseUnion;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::Timeline;
 
-/// A thread is quiet for unusually long from so many times its median time between calls ...
+/// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
-/// ... and at least from so many nanoseconds: switching threads takes some microseconds.
+/// ... and at least this many ns: switching threads takes some microseconds.
 const QUIET_NS: u64 = 30_000;
 
 /// Links the calls of each thread.
 pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mut NetworkBuilder) {
     let minimum = UnblockedTime::learn(timeline);
     for call in 0..u32::try_from(timeline.calls.len()).unwrap_or(NONE) {
-        if let (Some((begin, end)), Some(content)) =
+        if let (Some((start, end)), Some(content)) =
             (layout.call(call), timeline.calls.get(call as usize))
         {
-            builder.edge(begin, end, minimum.of(content.function, content.kind));
+            builder.edge(start, end, minimum.of(content.function, content.kind));
         }
     }
     let hand_overs = HandOvers::new(timeline, layout);
@@ -44,20 +44,19 @@ pub(super) fn learn(timeline: &Timeline, layout: &mut ReplayLayout, builder: &mu
     layout.quiet_ns = quiet_ns;
 }
 
-/// What a call that synchronizes takes at most if there is nothing to wait for. A program that does
-/// so once, at its end, shows no such call.
-const SYNCHRONISED_NS: i64 = 20_000;
+/// Longest time of a synchronizing call without anything to wait for. A program that synchronizes
+/// once, at its end, shows no such call.
+const SYNCHRONIZED_NS: i64 = 20_000;
 
-/// How long calls take by themselves, by function: what a call that blocks takes where it needs
-/// not wait.
+/// How long calls take on their own, by function: the time of a blocking call that need not wait.
 struct UnblockedTime {
-    /// Sorted by function.
+    /// Times sorted by function.
     low: Vec<(u32, i64)>,
 }
 
 impl UnblockedTime {
-    /// Of calls that may block the tenth percentile: many of them do. Of launches the median: few
-    /// of them meet a full queue.
+    /// For calls that may block the tenth percentile: many of them do. For launches the median: few
+    /// of them encounter a full queue.
     fn learn(timeline: &Timeline) -> Self {
         let blocking = timeline
             .calls
@@ -88,7 +87,7 @@ impl UnblockedTime {
         match kind {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
-            | CallEffect::EventSynchronize => low.min(SYNCHRONISED_NS),
+            | CallEffect::EventSynchronize => low.min(SYNCHRONIZED_NS),
             _ => low,
         }
     }
@@ -100,7 +99,7 @@ struct HandOvers<'a> {
     pauses: PauseUnion,
     /// Per thread: from which time between two calls on it was quiet.
     quiet_ns: Vec<u64>,
-    /// Per thread: whether it gives the GPU work.
+    /// Whether each thread launches work.
     launches: Vec<bool>,
 }
 
@@ -128,31 +127,31 @@ impl<'a> HandOvers<'a> {
         let mut before: Option<u32> = None;
         let of = |call: &u32| {
             let last = before.replace(*call);
-            let (begin, _) = self.layout.call_span(*call)?;
+            let (start, _) = self.layout.call_span(*call)?;
             let from = last.and_then(|last| self.layout.call_span(last));
             let from = from.map(|(_, end)| end);
             let Some(from) = from else {
-                // A thread does not begin by itself: something that others did before started it.
-                let rested = self.latest(thread, begin, true);
+                // A thread does not start on its own: something that others did before started it.
+                let rested = self.latest(thread, start, true);
                 return rested
-                    .or_else(|| self.latest(thread, begin, false))
+                    .or_else(|| self.latest(thread, start, false))
                     .map(|(_, source)| source);
             };
-            if self.pauses.outside(from, begin) < *quiet {
+            if self.pauses.outside(from, start) < *quiet {
                 return None;
             }
-            let (end, source) = self.latest(thread, begin, true)?;
+            let (end, source) = self.latest(thread, start, true)?;
             // Shortly before, against how long it was quiet; the other one's work lies in between.
-            let handed_over = self.pauses.outside(end, begin);
-            let near = end > from && handed_over <= self.pauses.outside(from, begin) / 2;
+            let handed_over = self.pauses.outside(end, start);
+            let near = end > from && handed_over <= self.pauses.outside(from, start) / 2;
             near.then_some(source)
         };
         let sources = chain.calls.iter().map(of);
         sources.map(|source| source.unwrap_or(NONE)).collect()
     }
 
-    /// Of the other threads' calls that ended before a time (and, if it must have `rested`, were
-    /// followed by quiet), the last, with its end.
+    /// The last of the other threads' calls that ended before a time (and, if it must have
+    /// `rested`, were followed by quiet), with its end.
     fn latest(&self, thread: usize, before_ns: u64, rested: bool) -> Option<(u64, u32)> {
         let all = self.layout.chains.iter().zip(&self.quiet_ns);
         let others = all.zip(&self.launches).enumerate();
@@ -172,7 +171,7 @@ impl<'a> HandOvers<'a> {
         let last = chain.calls.get(behind.checked_sub(1)?)?;
         let (_, end) = span(last)?;
         let next = chain.calls.get(behind).and_then(span);
-        let rested = next.is_none_or(|(begin, _)| self.pauses.outside(end, begin) >= quiet_ns);
+        let rested = next.is_none_or(|(start, _)| self.pauses.outside(end, start) >= quiet_ns);
         (end <= before_ns && rested).then_some((end, *last))
     }
 }
@@ -185,7 +184,7 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &PauseUnion) -> u6
     let next = spans.clone().skip(1);
     let mut gaps: Vec<u64> = spans
         .zip(next)
-        .map(|((_, end), (begin, _))| pauses.outside(end, begin))
+        .map(|((_, end), (start, _))| pauses.outside(end, start))
         .collect();
     gaps.sort_unstable();
     let median = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
@@ -210,15 +209,15 @@ fn link(
     let mut from = layout.origin;
     let slots = chain.own.iter_mut().zip(&mut chain.switch);
     for ((call, source), (own, switch)) in chain.calls.iter().zip(&sources).zip(slots) {
-        let Some((begin, end)) = layout.call(*call) else {
+        let Some((start, end)) = layout.call(*call) else {
             continue;
         };
         match layout.call(*source) {
             Some((_, handed_over)) => {
-                *own = builder.edge(from, begin, 0);
-                *switch = builder.fixed(handed_over, begin);
+                *own = builder.edge(from, start, 0);
+                *switch = builder.fixed(handed_over, start);
             }
-            None => *own = builder.fixed(from, begin),
+            None => *own = builder.fixed(from, start),
         }
         from = end;
     }

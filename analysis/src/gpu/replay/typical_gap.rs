@@ -1,5 +1,5 @@
-//! How long a thread takes at least between two calls, as a rule, where no pause touches it: long times
-//! that it always takes may be waits for something else, for data say.
+//! The usual minimum time of a thread between two calls without a pause: long times that it always
+//! takes may be waits for something else, for example data.
 
 use super::layout::CallChain;
 use super::layout::ReplayLayout;
@@ -7,10 +7,10 @@ use super::pause_union::PauseUnion;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
 
-/// Fewer times of a kind say nothing of what is usual.
+/// Fewer times of a kind do not show what is usual.
 const FEWEST: usize = 5;
 
-/// Who takes less does not wait for anything that a pause could hide behind.
+/// A shorter time does not include a wait that a pause could hide behind.
 const MIN_NS: u64 = 1_000_000;
 
 /// Lowest tenths, by the functions before and after.
@@ -51,8 +51,8 @@ impl TypicalGap {
         }
     }
 
-    /// Between the call at a place of the thread and the one before it; 0 where it is short or not
-    /// known.
+    /// Between the call at an index of the thread and the previous one; 0 if it is short or
+    /// unknown.
     pub(super) fn before(&self, timeline: &Timeline, chain: &CallChain, place: usize) -> u64 {
         let before = place.checked_sub(1).and_then(|at| chain.calls.get(at));
         let kind = before

@@ -1,10 +1,10 @@
-//! What operations wait for in other streams: events that the trace tells, and events that the
-//! measured times give away.
+//! What operations wait for in other streams: events in the trace, and events inferred from the
+//! measured times.
 //!
-//! Many traces show that a stream was made to wait, not for what. Then an operation that begins
+//! Many traces show that a stream was made to wait, but not for what. Then an operation that starts
 //! later than its call and its stream explain, right after an operation of another stream, waits
-//! for that one; and a call that makes a stream wait is about the other stream that was given work
-//! last, if no measured time speaks against it.
+//! for that one; and a call that makes a stream wait refers to the other stream that was given work
+//! last, if no measured time contradicts it.
 
 use super::layout::ReplayLayout;
 use super::network::NONE;
@@ -17,12 +17,12 @@ use crate::gpu::timeline::Op;
 use crate::gpu::timeline::Timeline;
 use std::collections::HashMap;
 
-/// From the end of an operation to the start of one in another stream that waits for it, where the
-/// trace does not show it: about what a stream needs between two operations of its own.
+/// From the end of an operation to the start of one in another stream that waits for it, if the
+/// trace does not show it: about what a stream needs between two of its own operations.
 const HAND_OVER_NS: i64 = 1_500;
-/// An operation is late from so long after it could have begun ...
+/// An operation is late from this long after it could have started ...
 const LATE_NS: u64 = 10_000;
-/// ... and waited for another one that ended at most so long before it began.
+/// ... and waited for another one that ended at most this long before it started.
 const SHORTLY_NS: u64 = 10_000;
 /// Stamps of one GPU disagree by no more.
 const CLOCK_NS: u64 = 1_000;
@@ -40,8 +40,8 @@ pub(super) fn learn(
         .chain(recorded(timeline, layout, queues))
         .chain(late(timeline, queues, typical))
     {
-        if let (Some((_, end)), Some((begin, _))) = (layout.op(source), layout.op(waiting)) {
-            builder.edge(end, begin, HAND_OVER_NS);
+        if let (Some((_, end)), Some((start, _))) = (layout.op(source), layout.op(waiting)) {
+            builder.edge(end, start, HAND_OVER_NS);
         }
     }
 }
@@ -61,7 +61,7 @@ fn possible(timeline: &Timeline, source: u32, waiting: u32) -> bool {
     }
 }
 
-/// The operation whose end an event marks.
+/// The operation whose completion an event marks.
 pub(super) fn event_op(
     wait: &EventWait,
     timeline: &Timeline,
@@ -72,7 +72,7 @@ pub(super) fn event_op(
     queue.last_before(recorded.start_ns)
 }
 
-/// Waits that the trace tells.
+/// Waits recorded in the trace.
 fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     let pair = |wait: &EventWait| {
         let call = timeline.calls.get(wait.call as usize)?;
@@ -85,8 +85,8 @@ fn from_trace(timeline: &Timeline, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     timeline.waits.iter().filter_map(pair).collect()
 }
 
-/// Waits that calls speak of without saying for what: for the last operation that another stream
-/// was given, if that holds for every such call about these two streams.
+/// Waits by calls that do not state what they wait for: the last operation that another stream was
+/// given, if that holds for every such call about these two streams.
 fn recorded(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -> Vec<(u32, u32)> {
     let mut by_streams: HashMap<(u32, u32), Vec<(u32, u32)>> = HashMap::new();
     for (source, waiting) in guesses(timeline, layout, queues) {
@@ -146,7 +146,7 @@ fn guesses(timeline: &Timeline, layout: &ReplayLayout, queues: &[StreamQueue]) -
     guesses
 }
 
-/// The operation asked for last before a time in any other stream of the device.
+/// The last operation enqueued before a time in any other stream of the device.
 fn latest_elsewhere(
     before_ns: u64,
     waiting: u32,
@@ -192,9 +192,9 @@ fn late(timeline: &Timeline, queues: &[StreamQueue], typical: &TypicalLatency) -
     waits
 }
 
-/// The operation of another stream of the device that ended last, shortly before one began.
+/// The operation of another stream of the device that ended last, shortly before one started.
 fn just_before(waiting: &Op, by_end: &[(u64, u32)], timeline: &Timeline) -> Option<u32> {
-    /// Operations of the own stream or of other devices that are passed over at most.
+    /// Largest number of operations of the own stream or of other devices that are skipped.
     const MAX_CANDIDATES: usize = 64;
     let device = timeline.device(waiting)?;
     let behind = by_end.partition_point(|(end, _)| *end <= waiting.start_ns);

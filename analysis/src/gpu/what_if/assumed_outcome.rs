@@ -6,16 +6,17 @@ use super::RunLength;
 use super::RunModel;
 use crate::report::PredictedLength;
 
-/// A run that can be asked, and how it was.
+/// A model of a run, and the run as it was measured.
 pub(super) struct RunBaseline<'a> {
     programs: &'a [ProgramModel<'a>],
     rerun: &'a dyn RunModel,
     pub(super) measured: RunLength,
-    /// Steps, as many as fit into the run: what is of the whole run falls to each alike.
+    /// Number of steps that fit into the run, among which changes of the whole run are divided
+    /// equally.
     steps: u64,
 }
 
-/// From and to.
+/// A range of lengths in ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LengthRange {
     min_ns: u64,
@@ -23,7 +24,7 @@ pub(super) struct LengthRange {
 }
 
 impl LengthRange {
-    /// A range that holds this and another.
+    /// The smallest range that contains both.
     pub(super) fn around(&self, other: &Self, measured_ns: u64) -> PredictedLength {
         PredictedLength {
             measured_ns,
@@ -54,7 +55,7 @@ impl<'a> RunBaseline<'a> {
         }
     }
 
-    /// `added_ns`: what comes on top of the whole run.
+    /// `added_ns`: time added to the whole run.
     pub(super) fn of(&self, plan: &PausePlan, added_ns: u64) -> AssumedOutcome {
         let changed_ns = plan.changed_pause_ns(self.programs);
         let changed_ns = changed_ns.saturating_add(added_ns);
@@ -80,7 +81,8 @@ impl<'a> RunBaseline<'a> {
     }
 }
 
-/// `limit_ns`: of a change that only shortens pauses, by how much: it makes nothing longer, and nothing shorter by more.
+/// `limit_ns`: for a change that only shortens pauses, by how much: it makes nothing longer, and
+/// shortens nothing by more.
 fn range(measured_ns: u64, new_ns: u64, error_ns: u64, limit_ns: Option<u64>) -> LengthRange {
     let min_ns = new_ns.saturating_sub(error_ns);
     let max_ns = new_ns.saturating_add(error_ns);

@@ -1,4 +1,5 @@
-//! Every how many steps to collect: as rare as to cost next to nothing, as often as garbage demands.
+//! The number of steps between planned collections: large enough to cost almost nothing, small
+//! enough to limit garbage.
 
 use super::plan::FullLengths;
 use super::program::ProgramModel;
@@ -6,12 +7,13 @@ use crate::units::count;
 use crate::units::duration;
 use crate::units::percent;
 
-/// Planned collections may cost this share of the step time (as thousandths): repeated runs differ by more.
+/// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
+/// by more.
 const COST_PER_MILLE: u64 = 5;
-/// Objects of garbage that may gather: some hundred megabytes if each is of ordinary size, and about as many as
-/// a full collection frees in a tenth of a second.
+/// Objects of garbage that may accumulate: some hundred megabytes at an average size, and about as
+/// many as a full collection frees in a tenth of a second.
 const OBJECTS: u64 = 1_000_000;
-/// Share of the device memory that torch reserved which garbage may hold (as hundredths).
+/// Limit of the garbage in device memory, as a percentage of the memory that PyTorch reserved.
 const DEVICE_PERCENT: u64 = 5;
 
 /// Every how many steps, and why.
@@ -34,7 +36,7 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
     let cost = length_ns as f64 / (step_ns as f64 * steps as f64);
     let mut why = format!(
-        "A full collection takes up to {}, so every {} steps of {} that is {} of the time.",
+        "A full collection takes up to {}; every {} steps of {} each, that is {} of the time.",
         duration(length_ns),
         count(steps),
         duration(step_ns),
@@ -42,8 +44,8 @@ pub(super) fn choose(programs: &[ProgramModel<'_>], lengths: &FullLengths) -> Op
     );
     if steps < by_cost {
         why += &format!(
-            " Every {} steps would be cheaper, but more garbage would gather than {} objects, or \
-             than {} % of torch's device memory.",
+            " Every {} steps would cost less, but more than {} objects of garbage, or {} % of \
+             torch's device memory, would accumulate.",
             count(by_cost),
             count(OBJECTS),
             DEVICE_PERCENT,

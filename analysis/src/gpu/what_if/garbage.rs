@@ -6,7 +6,8 @@ use super::program::known;
 use crate::report::Basis;
 use crate::report::Garbage;
 
-/// The garbage of so much time, of the process where most gathers. `None` where no pause tells what it freed.
+/// The garbage that accumulates in `over_ns`, in the process with the most. `None` if no pause has
+/// a known result.
 pub(super) fn over(programs: &[ProgramModel<'_>], over_ns: u64) -> Option<Garbage> {
     let telling = programs.iter().filter(|program| {
         let mut pauses = program.pauses();
@@ -30,7 +31,7 @@ fn of(program: &ProgramModel<'_>, over_ns: u64) -> Garbage {
     }
 }
 
-/// What of a sum over the whole recording falls to so much time.
+/// The proportional part of a sum over the whole recording.
 fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
     let (start_ns, end_ns) = program.span_ns;
     let span_ns = u128::from(end_ns.saturating_sub(start_ns).max(1));
@@ -38,7 +39,7 @@ fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// The mean time between two collections that started by themselves, of the process where it is longest.
+/// The mean time between two automatic collections, in the process where it is longest, in ns.
 pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
         let own = program.pauses();

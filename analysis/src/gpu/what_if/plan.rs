@@ -1,20 +1,20 @@
 //! Changes of the collector's settings as changes of pauses.
 //!
-//! Owns how long each pause would be and which would be added. Each change comes twice, taking what
-//! is unknown for the worse and for the better; what a plan does to the run is not found out here.
+//! Owns the length of each pause and the added pauses. Each change has a pessimistic and an
+//! optimistic version; the effect of a plan on the run is not computed here.
 
 use super::program::Certainty;
 use super::program::ProgramModel;
-use super::program::examined;
 use super::program::known;
+use super::program::traversed;
 use crate::gpu::timeline::PauseSpan;
 
-/// Which way what is unknown is taken.
+/// How unknowns are assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assumption {
-    /// Saves least.
+    /// The version that saves the least time.
     Pessimistic,
-    /// Saves most.
+    /// The version that saves the most time.
     Optimistic,
 }
 
@@ -27,14 +27,14 @@ pub struct PausePlan {
     pub inserted: Vec<NewPause>,
 }
 
-/// A pause takes another time; 0 removes it.
+/// A new length of a pause; 0 removes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewLength {
     /// Index of the program.
     pub program: usize,
     /// Index in its timeline's pauses.
     pub pause: usize,
-    /// Length.
+    /// New length in ns.
     pub length_ns: u64,
 }
 
@@ -45,33 +45,33 @@ pub struct NewPause {
     pub program: usize,
     /// Index of the thread in its timeline.
     pub thread: u32,
-    /// When, in the run as it was measured.
+    /// Start, in the run as it was measured.
     pub at_ns: u64,
-    /// Length.
+    /// Length in ns.
     pub length_ns: u64,
 }
 
 impl PausePlan {
-    /// Pause time that it takes away, less what it adds.
+    /// Pause time removed minus pause time added, in ns.
     #[must_use]
-    pub fn less_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
+    pub fn saved_pause_ns(&self, programs: &[ProgramModel<'_>]) -> i64 {
         self.differences(programs).fold(0, i64::saturating_add)
     }
 
-    /// Pause time that it takes away and that it adds.
+    /// Pause time removed plus pause time added, in ns.
     #[must_use]
     pub fn changed_pause_ns(&self, programs: &[ProgramModel<'_>]) -> u64 {
         let each = self.differences(programs).map(i64::unsigned_abs);
         each.fold(0, u64::saturating_add)
     }
 
-    /// Whether no pause gets longer and none is added.
+    /// Whether no pause becomes longer and none is added.
     #[must_use]
     pub fn only_shortens(&self, programs: &[ProgramModel<'_>]) -> bool {
         self.differences(programs).all(|less_ns| less_ns >= 0)
     }
 
-    /// Of each pause by how much it gets shorter; negative: longer, or new.
+    /// For each pause by how much it becomes shorter; negative: longer, or new.
     fn differences(&self, programs: &[ProgramModel<'_>]) -> impl Iterator<Item = i64> {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let changed = self.lengths.iter().map(move |new| {
@@ -93,7 +93,7 @@ impl PausePlan {
     }
 }
 
-/// `gc.disable()`: no collection starts by itself.
+/// `gc.disable()`: no automatic collections.
 #[must_use]
 pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     let mut plan = PausePlan::default();
@@ -133,8 +133,8 @@ pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> Paus
     plan
 }
 
-/// `gc.freeze()` once everything is set up: from then on collections of the whole heap leave out the objects that
-/// were there. Their length is taken to be in proportion to the objects they look at.
+/// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
+/// Their length is assumed to be proportional to the objects they traverse.
 #[must_use]
 pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     let mut plan = PausePlan::default();
@@ -146,10 +146,10 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
             if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
             }
-            let length_ns = match (examined(span), side) {
-                (Some(examined), _) => {
-                    let left = examined.saturating_sub(frozen.unwrap_or(0));
-                    scaled(span.duration_ns(), left, examined)
+            let length_ns = match (traversed(span), side) {
+                (Some(traversed), _) => {
+                    let left = traversed.saturating_sub(frozen.unwrap_or(0));
+                    scaled(span.duration_ns(), left, traversed)
                 }
                 (None, Assumption::Pessimistic) => continue,
                 (None, Assumption::Optimistic) => 0,
@@ -160,8 +160,8 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     plan
 }
 
-/// Objects in the heap at that time: for the worse those that the last collection before left, for the better those
-/// that the next one left too.
+/// Objects in the heap at that time: pessimistic, those that the last collection before left;
+/// optimistic, those that the next one left too.
 fn frozen(program: &ProgramModel<'_>, at_ns: u64, side: Assumption) -> Option<u64> {
     let counts = program.pauses().filter_map(|(_, pause)| {
         let objects = known(pause.objects)?;
@@ -189,9 +189,10 @@ fn scaled(length_ns: u64, part: u64, whole: u64) -> u64 {
 /// By how much threshold 0 is raised.
 pub const RAISED: usize = 10;
 
-/// Threshold 0 ten times as high. For the worse each collection of younger generations then takes as long as the ten
-/// it stands for; for the better as long as one of them. Collections of the whole heap stay for the worse; for the better
-/// they are rarer as far as threshold 2 held them up, and not CPython's rule that a quarter of the heap has to be new.
+/// Threshold 0 ten times as high. Pessimistic: each collection of younger generations takes as long
+/// as the ten it replaces; optimistic: as long as one of them. Full collections stay in the
+/// pessimistic version; in the optimistic one they become less frequent as far as threshold 2
+/// delayed them, rather than CPython's rule that a quarter of the heap has to be new.
 #[must_use]
 pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> PausePlan {
     let mut plan = PausePlan::default();
@@ -239,8 +240,8 @@ impl PausePlan {
     }
 }
 
-/// How many collections of the whole heap become one: ten where each came as soon as threshold 2 allowed, one where ten
-/// times as many collections of the middle generation lay between them already.
+/// How many full collections become one: ten if each ran as soon as threshold 2 allowed, one if ten
+/// times as many collections of the middle generation ran in between already.
 fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize {
     if program.free_threaded {
         return RAISED;
@@ -251,16 +252,16 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(usize, &PauseSpan)]) -> usize
             .count()
     };
     let [_, _, old] = program.thresholds;
-    // Threshold 2 is passed by one more collection of the middle generation than it says.
+    // Threshold 2 is exceeded by one collection of the middle generation more than its value.
     let needed = usize::try_from(old).unwrap_or(0).saturating_add(1);
     let between = (count(1) / count(2).max(1)).max(1);
     (RAISED.saturating_mul(needed) / between).clamp(1, RAISED)
 }
 
-/// How long a collection of the whole heap takes at some time, by those before and after it.
+/// The length of a full collection at a given time, by those before and after it.
 #[derive(Debug)]
 pub struct FullLengths {
-    /// Moment and length, by moment; of each program.
+    /// Start and length of each pause, by start, for each program.
     own: Vec<Vec<(u64, u64)>>,
     /// Shortest and longest of all.
     all: (u64, u64),
@@ -285,7 +286,8 @@ impl FullLengths {
         Some(Self { own, all })
     }
 
-    /// Shorter and longer of the neighbours; of a program without any, shortest and longest of the others.
+    /// Shorter and longer of the neighbors; for a program without any, shortest and longest of the
+    /// others.
     #[must_use]
     pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
         let own = self.own.get(program).map_or(&[][..], Vec::as_slice);
@@ -305,8 +307,8 @@ impl FullLengths {
     }
 }
 
-/// Automatic collection off, and one of the whole heap at the start of every step whose number `every` divides, on all
-/// ranks. The first step of a recording has none.
+/// No automatic collections, and a full one at the start of every step whose number is divisible by
+/// `every`, on all ranks. The first step of a recording has none.
 #[must_use]
 pub fn planned(
     programs: &[ProgramModel<'_>],

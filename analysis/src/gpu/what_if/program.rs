@@ -7,7 +7,7 @@ use crate::gpu::timeline::Timeline;
 use gctrace_event::GcReason;
 use gctrace_event::Pause;
 
-/// A process and what is known of it besides its timeline.
+/// A process and facts that are not in its timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramModel<'a> {
     /// Its pauses and steps.
@@ -16,17 +16,17 @@ pub struct ProgramModel<'a> {
     pub span_ns: (u64, u64),
     /// Its collector goes through the whole heap each time.
     pub free_threaded: bool,
-    /// `gc.get_threshold()`.
+    /// `gc.get_threshold()` of the process.
     pub thresholds: [i32; 3],
-    /// Device memory given back within pauses, in bytes.
+    /// Device memory freed during pauses, in bytes.
     pub device_freed_bytes: u64,
     /// Most that torch's allocator had from the driver, in bytes.
     pub device_reserved_bytes: u64,
-    /// Memory of the interpreter's allocator for each object in the heap, where both are known.
+    /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
 }
 
-/// Whether something is so, where the trace need not tell.
+/// Whether something is the case, if the trace may not show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
     Yes,
@@ -46,13 +46,13 @@ impl Certainty {
 }
 
 impl ProgramModel<'_> {
-    /// Pauses with their index, without those at the interpreter's end, which no change of settings moves.
+    /// Pauses with their index, except those at interpreter shutdown, which no setting affects.
     pub(super) fn pauses(&self) -> impl Iterator<Item = (usize, &PauseSpan)> {
         let pauses = self.timeline.pauses.iter().enumerate();
         pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown)
     }
 
-    /// Whether the collector started by itself.
+    /// Whether the collection was automatic.
     pub(super) fn automatic(&self, pause: &PauseSpan) -> Certainty {
         match pause.reason {
             GcReason::Automatic => Certainty::Yes,
@@ -61,7 +61,7 @@ impl ProgramModel<'_> {
         }
     }
 
-    /// Whether the collection looked at the whole heap.
+    /// Whether the collection was full.
     pub(super) fn full(&self, pause: &PauseSpan) -> Certainty {
         match pause.generation {
             _ if self.free_threaded => Certainty::Yes,
@@ -85,7 +85,7 @@ impl ProgramModel<'_> {
         steps.filter(|own| own.thread == thread).copied().collect()
     }
 
-    /// When everything is set up: the end of the first step, or a tenth of the run where steps are unknown.
+    /// End of setup: the end of the first step, or a tenth of the run if steps are unknown.
     pub(super) fn warm_ns(&self) -> u64 {
         match self.steps().as_slice() {
             [first, _, ..] => first.end_ns,
@@ -111,8 +111,8 @@ pub(super) fn known(count: u32) -> Option<u64> {
     (count != NONE).then_some(u64::from(count))
 }
 
-/// Objects that a collection of the whole heap looked at: those left and those freed.
-pub(super) fn examined(pause: &PauseSpan) -> Option<u64> {
+/// Objects that a full collection traversed: those left and those freed.
+pub(super) fn traversed(pause: &PauseSpan) -> Option<u64> {
     let left = known(pause.objects)?;
     Some(left.saturating_add(known(pause.collected).unwrap_or(0)))
 }

@@ -1,4 +1,4 @@
-//! What a plan does to a run, by the replay of its jobs.
+//! The effect of a plan on a run, by replay of its jobs.
 
 use super::PausePlan;
 use super::ProgramModel;
@@ -14,26 +14,25 @@ use crate::gpu::replay::ReplayModel;
 use crate::gpu::replay::ReplaySchedule;
 use crate::gpu::timeline::Timeline;
 
-/// A job and what was learned of it.
+/// A job with its learned model.
 #[derive(Debug)]
 pub struct LearnedJob {
-    /// Its model.
+    /// The learned model.
     pub model: ReplayModel,
     /// Add to a time of the timeline of the same index to get the job's common clock.
     pub offsets_ns: Vec<i64>,
-    /// Of each of its timelines the index among the programs.
+    /// For each of its timelines, the index among the programs.
     pub programs: Vec<usize>,
 }
 
-/// The jobs of some programs. What belongs to none of them is as it was.
+/// The jobs of some programs. Programs in none of them are unchanged.
 #[derive(Debug)]
 pub struct JobReplays<'a> {
     /// The programs that plans are about.
     pub programs: &'a [ProgramModel<'a>],
-    /// Their jobs.
+    /// The jobs of these programs.
     pub jobs: Vec<LearnedJob>,
-    /// How far the cost that the replay gives for all pauses may be off, as a share of their length; `None` where
-    /// that is unknown.
+    /// Error of the replay's cost of all pauses, as a share of their length; `None` if unknown.
     pub error_ratio: Option<f64>,
 }
 
@@ -55,9 +54,9 @@ impl RunModel for JobReplays<'_> {
         clippy::cast_sign_loss,
         reason = "an error bar needs no more than 52 bits; casts of floats saturate"
     )]
-    fn error_ns(&self, less_pause_ns: u64) -> Option<u64> {
+    fn error_ns(&self, saved_pause_ns: u64) -> Option<u64> {
         self.error_ratio
-            .map(|ratio| (ratio.max(0.0) * less_pause_ns as f64) as u64)
+            .map(|ratio| (ratio.max(0.0) * saved_pause_ns as f64) as u64)
     }
 }
 
@@ -133,7 +132,8 @@ fn change(programs: &[usize], plan: &PausePlan) -> ReplayChange {
     }
 }
 
-/// The jobs of some programs, each with the indices of its programs: ranks of one job together, every other program alone.
+/// The jobs of some programs, each with the indices of its programs: ranks of one job together,
+/// every other program alone.
 pub(super) fn jobs<'a>(programs: &[ProgramModel<'a>]) -> Vec<(ReplayJob<'a>, Vec<usize>)> {
     let timelines: Vec<&'a Timeline> = programs.iter().map(|own| own.timeline).collect();
     let found = ranks::jobs(&timelines).jobs;

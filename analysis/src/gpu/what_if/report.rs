@@ -23,7 +23,7 @@ use std::collections::HashMap;
 /// Thresholds of CPython where the recording did not see them: 3.8 - 3.11 start with these.
 const DEFAULT_THRESHOLDS: [i32; 3] = [700, 10, 10];
 
-/// What is predicted, and what the pauses cost as they were.
+/// The predictions, and the cost of the pauses as measured.
 #[derive(Debug, Default)]
 pub(crate) struct WhatIfReport {
     pub(crate) what_if: Vec<WhatIf>,
@@ -31,8 +31,8 @@ pub(crate) struct WhatIfReport {
     pub(crate) cost: Option<GpuCost>,
 }
 
-/// The predictions over all traces: with the GPU's times of the processes that have them, otherwise of those
-/// that made calls to one or took steps.
+/// The predictions over all traces: by GPU times for processes that have them, otherwise for those
+/// that made CUDA calls or took steps.
 pub(crate) fn outlook(
     analysis: &Analysis,
     timelines: &[Timeline],
@@ -41,7 +41,7 @@ pub(crate) fn outlook(
 ) -> WhatIfReport {
     let programs = programs(analysis, timelines, processes);
     let with_gpu = programs.iter().any(|own| own.timeline.has_gpu_times());
-    // Learning a model of a long run takes seconds, so only where there is something to ask it.
+    // Learning a model of a long run takes seconds, so it is done only if needed.
     let pauses = programs.iter().any(|own| !own.timeline.pauses.is_empty());
     if !with_gpu || !pauses {
         return WhatIfReport {
@@ -67,9 +67,10 @@ pub(crate) fn outlook(
     }
 }
 
-/// How far the cost of all pauses may be off, as a share of their length: two standard errors, or what steps with pauses
-/// leave unexplained if that is more; of the process or job where it is largest. Of ranks that wait for each other only the
-/// job as a whole tells: replayed alone, one rank's steps keep what the others' pauses did to them.
+/// Error of the cost of all pauses, as a share of their length: two standard errors, or the
+/// unexplained part of the steps with pauses if that is larger; of the process or job with the
+/// largest error. For ranks that wait for each other only the job as a whole is used: replayed
+/// alone, one rank's steps keep the effect of the others' pauses.
 fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
     let in_job = |cause: &&CauseReport| {
@@ -91,7 +92,7 @@ fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
     each.chain(of_jobs).max_by(f64::total_cmp)
 }
 
-/// `None` where all pauses are those of interpreters that end.
+/// `None` if all pauses are at interpreter shutdown.
 fn cost(programs: &[ProgramModel<'_>], replays: &JobReplays<'_>) -> Option<GpuCost> {
     let mut all = PauseTotal::default();
     let mut longest_ns = 0;
@@ -121,7 +122,7 @@ fn programs<'a>(
         false => !timeline.pauses.is_empty(),
     };
     let timelines = timelines.iter().filter(relevant);
-    // Of several with one id the one that was stopped most, which comes first.
+    // Of several with one id, the one that was stopped longest, which comes first.
     let mut by_id: HashMap<(usize, u32), &ProcessReport> = HashMap::new();
     for process in processes {
         by_id.entry((process.trace, process.pid)).or_insert(process);
@@ -144,7 +145,8 @@ fn program<'a>(
     let trace = analysis.traces.get(timeline.process_trace);
     let mut span_ns = activity(timeline);
     let (mut freed, mut reserved) = (0, 0);
-    // A timeline put together of two traces has the clock of the other, and only what is within its time.
+    // A merged timeline has the clock of the other trace, and contains only what is within its
+    // time.
     let own_clock = timeline.trace == timeline.process_trace;
     if let Some(trace) = trace.filter(|_| own_clock) {
         (freed, reserved) = trace.cuda.memory_of(timeline.pid);
@@ -176,8 +178,8 @@ fn activity(timeline: &Timeline) -> (u64, u64) {
     both.unwrap_or_default()
 }
 
-/// The most memory that the interpreter's allocator had from the system, for each object in the largest heap. Not of processes that were
-/// running before the recording: what they had taken by then is unknown.
+/// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
+/// already running: the arenas they had mapped before are unknown.
 fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;

@@ -49,28 +49,28 @@ pub(super) fn without_explicit() -> String {
 pub(super) fn assumes(id: &str, replayed: bool) -> String {
     let specific = match id {
         "freeze" => {
-            "A full collection takes time in proportion to the objects it looks at, and full \
-             collections come as often as before; those of younger generations are unchanged."
+            "The time of a full collection is proportional to the objects it traverses; full \
+             collections are as frequent as before, and those of younger generations are \
+             unchanged."
         }
         "thresholds" => {
-            "For the worse a collection of younger generations takes as long as the ten it stands \
-             for, for the better as long as one of them."
+            "At worst, a collection of younger generations takes as long as the ten it replaces; \
+             at best, as long as one of them."
         }
         "planned" => {
             "A planned collection takes as long as the full collections recorded around that \
-             moment, and comes at the begin of a step on all ranks."
+             time, and runs at the start of a step on all ranks."
         }
         "explicit" => {
-            "What these calls free now is freed by automatic collections, which take no longer for \
-             it."
+            "Automatic collections free what these calls free now, without taking longer."
         }
-        _ => "Without collections the program does what it did between them.",
+        _ => "Without collections the program behaves as it did between them.",
     };
     let general = match replayed {
         true => "",
         false => {
-            " The GPU's times are not known, so a pause may have cost nothing: the time saved has \
-             no lower bound."
+            " GPU times are unknown, so a pause may have cost nothing: the time saved has no \
+             lower bound."
         }
     };
     format!("{specific}{general}")
@@ -80,42 +80,40 @@ pub(super) fn risk(id: &str, programs: &[ProgramModel<'_>], garbage: Option<&Gar
     match id {
         "freeze" => freeze_risk(programs),
         "thresholds" => format!(
-            "Garbage in cycles stays ten times longer before it is freed{}; single pauses get longer.",
+            "Cyclic garbage lives up to ten times longer before it is freed{}; individual pauses \
+             get longer.",
             gathers(garbage)
         ),
         "planned" => format!(
-            "Garbage in cycles stays until the next planned collection{}. Phases that were not \
-             recorded (validation, checkpoints) may make more.",
+            "Cyclic garbage stays until the next planned collection{}. Phases that were not \
+             recorded (validation, checkpoints) may produce more.",
             gathers(garbage)
         ),
         "explicit" => {
-            "A call before a phase that needs much memory may be there on purpose; calls \
-                       before torch.cuda.empty_cache() free GPU memory only if cycles hold tensors."
+            "A call before a phase that needs a lot of memory may be intentional; calls before \
+             torch.cuda.empty_cache() free GPU memory only if tensors are in cycles."
                 .to_owned()
         }
         _ => match garbage.filter(|garbage| garbage.objects > 0) {
             Some(_) => format!(
-                "Garbage in cycles is never freed{}. Collect by hand before memory runs out.",
+                "Cyclic garbage is never freed{}. Call gc.collect() before memory runs out.",
                 gathers(garbage)
             ),
-            None => "Garbage in cycles is never freed. Collections freed nothing in this \
-                     recording, but other phases (validation, checkpoints) may make some."
+            None => "Cyclic garbage is never freed. Collections freed nothing in this recording, \
+                     but other phases (validation, checkpoints) may produce some."
                 .to_owned(),
         },
     }
 }
 
-/// `: at the rate of this recording about 5,000 objects in 3.00 s (12.0 MiB of device memory)`.
+/// `: at the recorded rate about 5,000 objects in 3.00 s (12.0 MiB of device memory)`.
 fn gathers(garbage: Option<&Garbage>) -> String {
     let Some(garbage) = garbage.filter(|garbage| garbage.objects > 0) else {
         return String::new();
     };
-    let host = garbage.host_bytes.map(|host| {
-        format!(
-            "{} of the host's memory if they are of ordinary size",
-            bytes(host)
-        )
-    });
+    let host = garbage
+        .host_bytes
+        .map(|host| format!("{} of host memory at the mean object size", bytes(host)));
     let device = garbage.device_bytes.filter(|device| *device > 0);
     let device = device.map(|device| format!("{} of device memory", bytes(device)));
     let memory: Vec<String> = host.into_iter().chain(device).collect();
@@ -124,14 +122,14 @@ fn gathers(garbage: Option<&Garbage>) -> String {
         false => format!(" ({})", memory.join(", ")),
     };
     format!(
-        ": at the rate of this recording about {1} objects in {0}{memory}",
+        ": at the recorded rate about {1} objects in {0}{memory}",
         duration(garbage.over_ns),
         short_count(garbage.objects),
     )
 }
 
-/// CPython's rule for full collections (`gc.c`, `gc_select_generation`, 3.8 - 3.13 and from 3.14.5 on) counts against the
-/// objects of the oldest generation, which frozen ones have left.
+/// CPython's rule for full collections (`gc.c`, `gc_select_generation`, 3.8 - 3.13 and from 3.14.5
+/// on) compares with the objects of the oldest generation, which frozen ones have left.
 fn freeze_risk(programs: &[ProgramModel<'_>]) -> String {
     let counts = programs.iter().map(|program| {
         let own = |generation| {
@@ -155,9 +153,9 @@ fn freeze_risk(programs: &[ProgramModel<'_>]) -> String {
         false => String::new(),
     };
     format!(
-        "Frozen objects that become garbage in a cycle are never freed (gc.unfreeze() takes it \
-         back). CPython starts a full collection when the objects that are new exceed a quarter \
-         of those in the oldest generation; frozen ones no longer count there, so full \
-         collections may come more often{more}."
+        "Frozen objects that become garbage in a cycle are never freed (gc.unfreeze() undoes it). \
+         CPython starts a full collection when the new objects exceed a quarter of those in the \
+         oldest generation; frozen ones are not in it, so full collections may be more \
+         frequent{more}."
     )
 }

@@ -1,68 +1,70 @@
-//! More about one process.
+//! Figures of one process in detail.
 
 use super::CodeLine;
 use super::CountAndTime;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// More about one process.
+/// More figures of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessDetail {
-    /// Which.
+    /// Process id on the host.
     pub pid: u32,
-    /// Lines that collections began in, most time first; the first [`crate::live::LINES`].
+    /// Lines that triggered collections, by pause time, descending, at most 20.
     pub lines: Vec<LineFigures>,
-    /// Time and number of pauses of other lines, and of those without a known line. Lines that came up little
-    /// among a thousand others are put here and begin anew.
+    /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
+    /// least time are added here and counted anew.
     pub other_lines: CountAndTime,
-    /// The last steps, oldest first; the last [`crate::live::STEPS`].
+    /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
-    /// What a step is, in words: `backward pass` (begin to begin), or the name of the profiler's annotation.
+    /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's
+    /// annotation.
     pub step_basis: String,
-    /// Timeline of the last seconds, oldest first: [`TimelineCell`]s of `cell_ns` each, the last of which ends
-    /// at `timeline_until_ns`.
+    /// Timeline of the last seconds, oldest first, in cells of `cell_ns`; the last one ends at
+    /// `timeline_end_ns`.
     pub timeline: Vec<TimelineCell>,
-    /// Length of a cell.
+    /// Length of a cell, in ns.
     pub cell_ns: u64,
-    /// End of the last cell.
-    pub timeline_until_ns: u64,
+    /// End of the last cell, in ns.
+    pub timeline_end_ns: u64,
 }
 
-/// A line of the program that collections began in, or below which they did in a library.
+/// A line that triggered collections, itself or through a library that it called.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LineFigures {
-    /// Which: the innermost line that is neither of the standard library nor of an installed package; where
-    /// all are, the innermost.
+    /// The innermost line outside the standard library and installed packages, or the innermost
+    /// line if there is none.
     pub line: CodeLine,
-    /// The library line below it that most of the time was spent under; absent where it is `line` itself.
+    /// The library line with the most pause time that was reached from it; absent if the
+    /// collections started in `line` itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<CodeLine>,
-    /// Pauses that began there.
+    /// Pauses that started there.
     pub pauses: CountAndTime,
 }
 
-/// A step of training.
+/// One training step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepFigures {
-    /// Begin.
+    /// Start of the step, in ns.
     pub start_ns: u64,
-    /// Length.
+    /// Length of the step, in ns.
     pub duration_ns: u64,
-    /// Pauses of the process: how many began within it (one at least where any ran), and the time in which at
-    /// least one ran.
+    /// Pauses of the process: the number that started within the step (at least 1 if any ran), and
+    /// the time in which at least one ran.
     pub pauses: CountAndTime,
 }
 
-/// A short stretch of time of one process and its GPUs.
+/// A short interval of one process and its GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimelineCell {
-    /// Time in which at least one pause ran.
+    /// Time in which at least one pause ran, in ns.
     pub gc_ns: u64,
-    /// Time in which any operation of the process ran on its first GPU (CUPTI); `None` where that is not
-    /// recorded, or not told yet.
+    /// Time in which any operation of the process ran on its first GPU (CUPTI), in ns; absent if
+    /// that is not recorded or not received yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_busy_ns: Option<u64>,
-    /// Utilization of the GPU that it uses, as NVML last said, in percent, where known.
+    /// Utilization of its GPU in percent, from the last NVML sample; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_utilization_percent: Option<u32>,
 }

@@ -1,11 +1,11 @@
-//! Pauses in figures: sums, single ones, lines.
+//! Figures of pauses: sums, single pauses, lines.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Upper bounds of the classes of pause times in nanoseconds: 1 - 2.5 - 5 steps from 10 us to 10 s. What is
-/// longer is in one class more.
+/// Upper bounds of the classes of pause times in ns: 1 - 2.5 - 5 steps from 10 µs to 10 s. One more
+/// class counts longer pauses.
 pub const PAUSE_CLASSES_NS: [u64; 19] = [
     10_000,
     25_000,
@@ -28,100 +28,103 @@ pub const PAUSE_CLASSES_NS: [u64; 19] = [
     10_000_000_000,
 ];
 
-/// Number of pauses by [`PAUSE_CLASSES_NS`]; the last is of those longer than all bounds.
+/// Number of pauses by [`PAUSE_CLASSES_NS`]; the last class counts those above all bounds.
 pub type Histogram = [u64; PAUSE_CLASSES_NS.len() + 1];
 
-/// Generations 0, 1, 2 and, last, those whose generation the source could not tell.
+/// Generations 0, 1 and 2, and a last entry for pauses of unknown generation.
 pub const GENERATIONS: usize = 4;
 
-/// Collections, counted since the begin.
+/// Counts of collections since the start of the recording. Arrays are by generation: 0, 1, 2,
+/// unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CollectionCounts {
-    /// How many, by generation ([`GENERATIONS`]).
+    /// Number of pauses, by generation.
     pub pauses: [u64; GENERATIONS],
-    /// Their time together, by generation.
+    /// Sum of their lengths in ns, by generation.
     pub pause_ns: [u64; GENERATIONS],
-    /// Number and time by generation and reason (`automatic`, `manual`, `shutdown`, `unknown`).
+    /// Number and time by reason (`automatic`, `manual`, `shutdown`, `unknown`) and generation.
     pub by_reason: BTreeMap<&'static str, [CountAndTime; GENERATIONS]>,
-    /// How long they were, by generation.
+    /// Histogram of their lengths, by generation. The classes end at 10, 25, 50, 100, 250, 500 µs,
+    /// 1, 2.5, 5, 10, 25, 50, 100, 250, 500 ms, 1, 2.5, 5 and 10 s; the last one counts longer
+    /// pauses.
     pub histogram: [Histogram; GENERATIONS],
-    /// Objects freed, as far as known.
+    /// Objects found unreachable and freed, over the pauses of `with_collected`.
     pub collected: u64,
-    /// Objects found unreachable and not freed, as far as known.
+    /// Unreachable objects that could not be freed, over the pauses with a known number.
     pub uncollectable: u64,
-    /// Pauses that tell how many objects they freed.
+    /// Number of pauses with a known number of freed objects.
     pub with_collected: u64,
-    /// Longest pause.
+    /// Longest pause, in ns.
     pub longest_ns: u64,
 }
 
 /// A number of pauses and their time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CountAndTime {
-    /// How many.
+    /// Number of pauses.
     pub count: u64,
-    /// Together.
+    /// Sum of their lengths, in ns.
     pub time_ns: u64,
 }
 
-/// A pause in short.
+/// Summary of one pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PauseFigures {
-    /// Its end.
-    pub ended_ns: u64,
-    /// Length.
+    /// End of the pause, in ns.
+    pub end_ns: u64,
+    /// Length of the pause, in ns.
     pub duration_ns: u64,
-    /// Generation 0 to 2, where known.
+    /// Generation, 0 to 2; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u8>,
 }
 
-/// A long pause.
+/// One pause of at least `long_pause_ns`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LongPause {
-    /// Process.
+    /// Process id on the host.
     pub pid: u32,
-    /// Thread.
+    /// Id of the collecting thread.
     pub tid: u32,
-    /// Rank of the process.
+    /// Rank of the process; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Begin.
+    /// Start of the pause, in ns.
     pub start_ns: u64,
-    /// The same moment in nanoseconds since 1970.
+    /// Start of the pause, in ns of Unix time.
     pub start_unix_ns: u64,
-    /// Length.
+    /// Length of the pause, in ns.
     pub duration_ns: u64,
-    /// Generation 0 to 2, where known.
+    /// Generation, 0 to 2; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<u8>,
-    /// Why it ran: `automatic`, `manual`, `shutdown` or `unknown`.
+    /// Why the collection ran: `automatic`, `manual` (`gc.collect()`), `shutdown` or `unknown`.
     pub reason: &'static str,
-    /// Objects freed, where known.
+    /// Objects found unreachable and freed; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collected: Option<u64>,
-    /// Objects found unreachable and not freed, where known.
+    /// Unreachable objects that could not be freed; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uncollectable: Option<u64>,
-    /// Where the program was, where known: its innermost line that is neither of the standard library nor of
-    /// an installed package; where all are, the innermost.
+    /// The trigger line: the innermost line outside the standard library and installed packages, or
+    /// the innermost line if there is none; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<CodeLine>,
-    /// The library line that was running below `line`.
+    /// The library line that was being executed, reached from `line`; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub below: Option<CodeLine>,
-    /// The thread or process ended inside it.
+    /// Whether the thread or process ended during the pause.
     pub unfinished: bool,
 }
 
-/// A line of Python.
+/// A line of Python code.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct CodeLine {
-    /// Function, qualified where the interpreter tells it.
+    /// Name of the function, qualified if the interpreter has it (CPython 3.11 and later).
     pub function: String,
-    /// File, as the interpreter names it.
+    /// File, as the interpreter names it (`co_filename`).
     pub file: String,
-    /// Line number, where known.
+    /// Line number; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }

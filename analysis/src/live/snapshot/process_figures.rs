@@ -1,4 +1,4 @@
-//! One process.
+//! Figures of one process.
 
 use super::CollectionCounts;
 use super::GENERATIONS;
@@ -7,107 +7,107 @@ use super::ProcessGpu;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// One process.
+/// Figures of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ProcessFigures {
     /// Process id on the host.
     pub pid: u32,
-    /// In its own pid namespace, where that is another.
+    /// Process id in its own pid namespace; absent if it is the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_pid: Option<u32>,
-    /// Parent on the host.
+    /// Process id of the parent on the host; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Rank in a distributed job.
+    /// Rank in a distributed job; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
-    /// Command line, words joined by spaces.
+    /// Command line, arguments separated by spaces.
     pub command: String,
-    /// For example `3.13.0t`; empty where not known.
+    /// Version of CPython, for example `3.13.0t`; empty if unknown.
     pub interpreter: String,
-    /// From when on its pauses are complete.
+    /// Time from which its pauses are complete, in ns.
     pub since_ns: u64,
-    /// How it ended, if it has.
+    /// How it ended; absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<ProcessEnd>,
     /// Collections since `since_ns`.
     pub collections: CollectionCounts,
-    /// Pauses that ended in the interval, by generation.
+    /// Pauses that ended in the interval, by generation (0, 1, 2, unknown).
     pub interval_pauses: [u64; GENERATIONS],
-    /// Time of the interval in pauses. Where interpreters or threads collect at the same time their pauses
-    /// are added.
+    /// Pause time in the interval, in ns; pauses of interpreters or threads that collect at the
+    /// same time are summed.
     pub interval_pause_ns: u64,
-    /// Time of the interval in which at least one pause ran: never more than the interval.
+    /// Time of the interval in which at least one pause ran, in ns; at most the interval.
     pub interval_paused_ns: u64,
-    /// Time in pauses (added) of each of the last [`crate::live::HISTORY_SECONDS`] seconds, oldest first; the last ends
-    /// with the interval. Shorter where the process is younger.
+    /// Pause time (summed) of each of the last 60 seconds, in ns, oldest first; the last second
+    /// ends with the interval. Fewer entries if the process is younger.
     pub history_ns: Vec<u64>,
-    /// Time since `since_ns` in which at least one pause ran.
+    /// Time since `since_ns` in which at least one pause ran, in ns.
     pub paused_ns: u64,
     /// `paused_ns` in millionths of the wall time since `since_ns`.
     pub share_ppm: u64,
-    /// The last pause: of those known the one that ended last.
+    /// The pause that ended last; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last: Option<PauseFigures>,
-    /// The longest.
+    /// The longest pause; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst: Option<PauseFigures>,
-    /// Objects that the collector tracks, as last told.
+    /// Number of containers, as last reported by a collection; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heap_objects: Option<HeapObjects>,
-    /// `gc.isenabled()`, where known.
+    /// `gc.isenabled()`; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// `gc.get_threshold()`, where known.
+    /// `gc.get_threshold()`; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<[i32; 3]>,
-    /// What it allocates, as last told.
+    /// Its latest allocation pressure; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure: Option<PressureFigures>,
-    /// Resident memory in bytes.
+    /// Resident memory, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
-    /// GPUs that it uses.
+    /// GPUs that the process uses.
     pub gpus: Vec<ProcessGpu>,
 }
 
 /// The end of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ProcessEnd {
-    /// When.
+    /// Time of the end, in ns.
     pub at_ns: u64,
-    /// Exit code, if it ended by itself.
+    /// Exit code; absent if a signal killed it or if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The signal that killed it.
+    /// Signal that killed it; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 }
 
-/// How many objects the collector tracks.
+/// Number of containers (objects that the collector tracks).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct HeapObjects {
-    /// How many.
+    /// Number of containers.
     pub count: u64,
-    /// All of them; otherwise those of the oldest generation only.
+    /// Whether `count` covers the whole heap; otherwise only the oldest generation.
     pub all: bool,
-    /// Time of the pause that told it.
+    /// Time of the pause that reported it, in ns.
     pub at_ns: u64,
 }
 
-/// What a process allocates.
+/// Allocation pressure of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PressureFigures {
-    /// Container objects allocated less those freed, per second: inferred from the collections. Absent where
-    /// these do not tell it (`--mode inject`).
+    /// Net containers per second: containers allocated minus those freed, inferred from the
+    /// collections. Absent if these do not report it (`--mode inject`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub net_containers_per_second: Option<u64>,
-    /// Bytes of arenas mapped less those unmapped, per second, where that is recorded.
+    /// Bytes of arenas mapped minus those unmapped, per second; absent if they are not recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arena_bytes_per_second: Option<i64>,
-    /// Allocations per second of the program's CPU time, where `--alloc` counts them.
+    /// Allocations per second of the program's CPU time; absent without `--alloc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocations_per_cpu_second: Option<u64>,
-    /// End of the stretch that it is about.
+    /// End of the interval that these figures cover, in ns.
     pub at_ns: u64,
 }

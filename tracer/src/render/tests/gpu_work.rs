@@ -114,11 +114,11 @@ fn without_gpu_work_there_is_no_section() {
 }
 
 #[test]
-fn two_ranks_fit_and_are_told_apart() {
+fn two_ranks_fit_and_are_distinguished() {
     let mut analysis = Analysis::default();
     add(&mut analysis, "sampled_rank0.json.gz");
     add(&mut analysis, "sampled_rank1.json.gz");
     let text = super::checked(&analysis.report());
     assert!(text.contains("idle on GPU 1 of "), "{text}");
-    assert!(text.contains("these 2 traces"), "{text}");
+    assert!(text.contains("no collection in these 2"), "{text}");
 }

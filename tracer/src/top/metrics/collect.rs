@@ -136,7 +136,7 @@ impl MetricsFigures {
         let none = recorder.lost.is_empty().then_some(nowhere);
         page.write(&families::LOST, lost.chain(none))?;
         page.one(&families::HITS, MetricValue::Whole(recorder.hits))?;
-        let cost = recorder.probe_cost_ns;
+        let cost = recorder.probe_overhead_ns;
         let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
         page.write(&families::PROBE_COST, cost)?;
         page.one(&families::OWN_CPU, seconds(recorder.cpu_ns))?;

@@ -33,7 +33,7 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     .ok_or(DecodeError::Other)
 }
 
-/// Process, thread, begin and end.
+/// Process, thread, start and end.
 fn extent(event: &ChromeEvent<'_>) -> Option<(u32, u32, u64, u64)> {
     let start_ns = event.ts.us_as_ns()?;
     let end_ns = start_ns.checked_add(event.dur.us_as_ns()?)?;
@@ -129,7 +129,7 @@ struct DecodedPauseMemory {
     freed_blocks: u64,
 }
 
-/// Ours alone.
+/// Only in gctrace's traces.
 pub(super) fn pause_memory(event: &ChromeEvent<'_>) -> Result<PauseMemory, super::Problem> {
     let args: DecodedPauseMemory = event
         .args

@@ -38,7 +38,7 @@ impl FrameNumbers {
             Some(text) => self.text_id(text, report),
             None if is_number => self.text_id(name.json(), report),
             None => {
-                report("a stack frame is named by something else than a number or a text");
+                report("a stack frame id is neither a number nor a string");
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! Figures of GPUs.
+//! Decodes NVML samples.
 
 use super::ChromeEvent;
 use super::Problem;
@@ -32,7 +32,7 @@ pub(super) fn sample(event: &ChromeEvent<'_>) -> Result<GpuSample, Problem> {
 /// Without its number it would count for the first GPU.
 fn named(event: &ChromeEvent<'_>) -> Result<(), Problem> {
     match event.args.member("gpu").is_missing() {
-        true => Err("which GPU is meant is missing"),
+        true => Err("the index of a GPU is missing"),
         false => Ok(()),
     }
 }

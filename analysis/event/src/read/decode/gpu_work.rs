@@ -1,7 +1,7 @@
-//! Work on a GPU, waits for it and annotations: ours, and the PyTorch profiler's.
+//! Decodes GPU work, waits for it and annotations: gctrace's and the PyTorch profiler's.
 //!
-//! Owns what makes an event of that kind usable. Of the profiler's, `pid` is the device; of ours
-//! `args.process` says the process.
+//! Owns when such an event is usable. The profiler's `pid` is the device; in gctrace's events
+//! `args.process` is the process.
 
 use super::ChromeEvent;
 use super::DecodeError;
@@ -30,7 +30,7 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
     }
 }
 
-/// Begin and end. A length that is negative or missing is not made up.
+/// Start and end. A negative or missing length is not guessed.
 pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     let start_ns = time(event.ts)?;
     if event.dur.is_missing() {
@@ -39,11 +39,11 @@ pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
     let length_ns = event
         .dur
         .us_as_ns()
-        .ok_or("\"dur\" is negative, absurd or not a number of microseconds")?;
+        .ok_or("\"dur\" is negative, out of range or not a number of microseconds")?;
     Ok((start_ns, start_ns.saturating_add(length_ns)))
 }
 
-/// Numbers that the profiler writes as -1 where there is none.
+/// A number that the profiler writes as -1 if there is none.
 fn number(value: JsonValue<'_>) -> Option<u64> {
     value.unsigned()
 }
@@ -78,8 +78,8 @@ fn op(event: &ChromeEvent<'_>, kind: GpuOpKind) -> Result<GpuOp, Problem> {
             _ => {}
         }
     }
-    op.device = device.ok_or("work on a GPU names no device")?;
-    op.stream = stream.ok_or("work on a GPU names no stream")?;
+    op.device = device.ok_or("GPU work without a device")?;
+    op.stream = stream.ok_or("GPU work without a stream")?;
     op.collective = (collective != Collective::default()).then(|| Box::new(collective));
     Ok(op)
 }

@@ -19,7 +19,7 @@ pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
 }
 
-/// The pause that a complete event says.
+/// The pause of a complete event.
 pub(super) fn pause(
     event: &ChromeEvent<'_>,
     names: &mut FrameNumbers,
@@ -27,7 +27,8 @@ pub(super) fn pause(
 ) -> Result<Pause, DecodeError> {
     let start_ns = time(event.ts)?;
     let length_ns = event.dur.us_as_ns().ok_or(
-        "a collection's \"dur\" is missing, negative, absurd or not a number of microseconds",
+        "a collection's \"dur\" is missing, negative, out of range or not a number of \
+         microseconds",
     )?;
     let mut pause = Pause {
         pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
@@ -62,14 +63,14 @@ pub(super) fn pause(
     Ok(pause)
 }
 
-/// Who saw a pause or a call.
+/// The source of a pause or a call.
 pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> EventSource {
     let mut name = JsonValue(b"");
-    let (mut begin, mut length) = (JsonValue(b""), JsonValue(b""));
+    let (mut start, mut length) = (JsonValue(b""), JsonValue(b""));
     for (key, value) in event.args.members() {
         match key {
             b"source" => name = value,
-            b"injected_ts" => begin = value,
+            b"injected_ts" => start = value,
             b"injected_dur" => length = value,
             _ => {}
         }
@@ -77,7 +78,7 @@ pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) 
     match name.raw_text() {
         None => EventSource::Probes,
         Some(b"injected") => EventSource::Injected,
-        Some(b"both") => match (time(begin), length.us_as_ns()) {
+        Some(b"both") => match (time(start), length.us_as_ns()) {
             (Ok(start_ns), Some(length_ns)) => EventSource::Both {
                 start_ns,
                 end_ns: start_ns.saturating_add(length_ns),
@@ -88,7 +89,7 @@ pub(super) fn source(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) 
             }
         },
         Some(_) => {
-            report("\"source\" is not a known one");
+            report("\"source\" is unknown");
             EventSource::Probes
         }
     }
@@ -120,7 +121,7 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         },
         b"reason" => match value.raw_text() {
             Some(name) => pause.reason = GcReason::from_name(name),
-            None => report("\"reason\" is not a word"),
+            None => report("\"reason\" is not a string"),
         },
         b"interpreter" => match value.signed() {
             Some(id) => pause.interpreter = Some(id),
@@ -154,7 +155,7 @@ pub(super) fn counters(value: JsonValue<'_>, report: &mut impl FnMut(Problem)) -
 /// Counts and times from here on are taken for damage: 2^62 ns are 146 years.
 const MAX_COUNT: u64 = 1 << 62;
 
-/// `gc gen1` says it too.
+/// The generation in a name such as `gc gen1`.
 fn generation_in_name(name: JsonValue<'_>) -> u8 {
     match name.raw_text() {
         Some([.., b'g', b'e', b'n', digit @ b'0'..=b'2']) => digit - b'0',

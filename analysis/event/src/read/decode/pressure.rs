@@ -20,7 +20,7 @@ pub(super) fn process_counters(
         pid: id(event.pid).ok_or("the \"pid\" of counters is not a process id")?,
         since_ns: since_ns
             .filter(|since| *since <= at_ns)
-            .ok_or("\"since_ns\" of counters is not a time before they were read")?,
+            .ok_or("\"since_ns\" of counters is not a time before their reading")?,
         at_ns,
         counters: pauses::counters(event.args.member("counters"), report),
     })
@@ -46,7 +46,7 @@ pub(super) fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
         .or(Err("the allocation pressure of a process is damaged"))?;
     let at_ns = time(event.ts)?;
     if args.since_ns > at_ns {
-        return Err("an interval of allocation pressure ends before it begins");
+        return Err("an interval of allocation pressure ends before it starts");
     }
     Ok(Pressure {
         pid: id(event.pid).ok_or("the \"pid\" of allocation pressure is not a process id")?,

@@ -1,6 +1,7 @@
-//! What the PyTorch profiler's traces say of themselves.
+//! Metadata of the PyTorch profiler's traces.
 //!
-//! Owns the meaning of members of the outermost object. Ours say such things in their first line.
+//! Owns the meaning of members of the outermost object. gctrace's traces have such metadata in
+//! their first line.
 
 use super::DecodedItem;
 use super::Problem;
@@ -8,11 +9,11 @@ use super::id;
 use crate::read::events::TraceMember;
 use crate::read::events::TraceMemberKey;
 
-/// What a trace of another tool says of itself, before or behind its events.
+/// Metadata of another tool's trace, before or after its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceProperty {
-    /// Its times are nanoseconds after this moment, nanoseconds since 1970 (UTC). The profiler has
-    /// counted so since torch 2.4; before, its times were microseconds since 1970 themselves.
+    /// Its timestamps count from this Unix time in ns. The profiler has done so since PyTorch 2.4;
+    /// before, its timestamps were themselves Unix time in µs.
     BaseTime(u64),
     /// Name of this one trace.
     TraceId(String),

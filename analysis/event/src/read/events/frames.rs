@@ -1,6 +1,6 @@
 //! The section `stackFrames`.
 //!
-//! Owns its frame; what a stack frame means is `decode/frames.rs`.
+//! Owns the parsing of its entries; their meaning is in `decode/frames.rs`.
 
 use super::EventReader;
 use super::ReaderState;
@@ -15,9 +15,9 @@ use crate::read::value::JsonValue;
 pub struct StackFrameEntry<'a> {
     /// Its key, which events name as `sf` and other frames as `parent`; escapes as they are.
     pub key: &'a [u8],
-    /// What is said of it.
+    /// Description of the frame.
     pub value: JsonValue<'a>,
-    /// Where it begins.
+    /// Position in the file.
     pub position: TracePosition,
 }
 

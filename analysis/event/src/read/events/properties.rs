@@ -1,7 +1,8 @@
-//! What a trace says of itself beside its events.
+//! Metadata of a trace next to its events.
 //!
-//! Owns which members of the outermost object are handed out: small ones that the PyTorch profiler writes,
-//! before or behind the events. All others are passed over, so that none is held, whatever its size.
+//! Owns which members of the outermost object are returned: small ones that the PyTorch profiler
+//! writes, before or after the events. All others are skipped without buffering, whatever their
+//! size.
 
 use super::EventReader;
 use super::ReaderState;
@@ -14,22 +15,22 @@ use std::ops::Range;
 /// A member of the outermost object, or of its object `distributedInfo`.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceMember<'a> {
-    /// Which.
+    /// Which member it is.
     pub key: TraceMemberKey,
     /// Its value; never an object or an array.
     pub value: JsonValue<'a>,
-    /// Where it begins.
+    /// Position in the file.
     pub position: TracePosition,
 }
 
 /// The members that are handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraceMemberKey {
-    /// `baseTimeNanoseconds`.
+    /// Member `baseTimeNanoseconds`.
     BaseTime,
-    /// `trace_id`.
+    /// Member `trace_id`.
     TraceId,
-    /// `host_name`.
+    /// Member `host_name`.
     Host,
     /// `rank` of `distributedInfo`.
     Rank,
@@ -38,7 +39,7 @@ pub enum TraceMemberKey {
 }
 
 impl TraceMemberKey {
-    /// The member of the outermost object whose key, in quotes, this is.
+    /// The member of the outermost object with this key, which is in quotes.
     pub(super) fn of_file(key: &[u8]) -> Option<Self> {
         match key {
             br#""baseTimeNanoseconds""# => Some(Self::BaseTime),
@@ -56,7 +57,7 @@ impl TraceMemberKey {
         }
     }
 
-    /// Where reading goes on behind it.
+    /// The state in which reading continues after it.
     fn around(self) -> ReaderState {
         match self {
             Self::BaseTime | Self::TraceId | Self::Host => ReaderState::Members,

@@ -13,7 +13,7 @@ pub(super) fn example() -> Snapshot {
         host: "node7".to_owned(),
         mode: "ebpf".to_owned(),
         interval_ns: SECOND,
-        interval_until_ns: 1_099 * SECOND,
+        interval_end_ns: 1_099 * SECOND,
         processes: vec![training(), other(), ended()],
         gpus: vec![GpuFigures {
             index: 1,
@@ -42,7 +42,7 @@ fn recorder() -> RecorderCost {
         cpu_ppm: 1,
         resident_bytes: 40_000_000,
         hits: 5000,
-        probe_cost_ns: Some(1_500_000),
+        probe_overhead_ns: Some(1_500_000),
         trace: None,
     }
 }

@@ -111,7 +111,7 @@ fn own_cost(recorder: &RecorderCost) -> Vec<String> {
     if let Some(trace) = &recorder.trace {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));
     }
-    if let Some(cost) = recorder.probe_cost_ns {
+    if let Some(cost) = recorder.probe_overhead_ns {
         parts.push(format!("~{} in the programs", units::duration(cost)));
     }
     parts

@@ -67,7 +67,7 @@ fn live() -> Live {
                 cpu_ns: cpu_ms * MS,
                 resident_bytes: 22 << 20,
                 hits: 9_000,
-                probe_cost_ns: Some(13_500_000),
+                probe_overhead_ns: Some(13_500_000),
                 ..RecorderCost::default()
             },
         );

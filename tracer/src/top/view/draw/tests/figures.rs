@@ -37,7 +37,7 @@ pub(super) fn training() -> Snapshot {
         host: "node1".to_owned(),
         mode: "ebpf".to_owned(),
         interval_ns: SECOND,
-        interval_until_ns: NOW - SECOND / 5,
+        interval_end_ns: NOW - SECOND / 5,
         gpus: (0..4).map(gpu).collect(),
         long_pauses: (0..12).map(long_pause).collect(),
         long_pause_ns: 10 * MS,
@@ -53,7 +53,7 @@ pub(super) fn training() -> Snapshot {
             cpu_ppm: 4_200,
             resident_bytes: 24 << 20,
             hits: 41_230,
-            probe_cost_ns: Some(40_000_000),
+            probe_overhead_ns: Some(40_000_000),
             trace: Some("/home/a/trace.json".to_owned()),
             ..RecorderCost::default()
         },
@@ -142,7 +142,7 @@ fn collections(scale: u64) -> CollectionCounts {
 
 fn pause(duration_ns: u64, generation: u8) -> PauseFigures {
     PauseFigures {
-        ended_ns: NOW,
+        end_ns: NOW,
         duration_ns,
         generation: Some(generation),
     }
@@ -214,7 +214,7 @@ fn detail(pid: u32) -> ProcessDetail {
         step_basis: "backward pass".to_owned(),
         timeline: (0..100).map(cell).collect(),
         cell_ns: 100 * MS,
-        timeline_until_ns: NOW,
+        timeline_end_ns: NOW,
     }
 }
 

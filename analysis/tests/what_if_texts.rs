@@ -1,4 +1,5 @@
-//! What verdict and advice make of predictions, and what predictions make of traces that tell little or nonsense.
+//! Verdict and advice from predictions, and predictions from traces that contain little or
+//! nonsense.
 
 mod common;
 mod training;
@@ -30,7 +31,7 @@ use training::analyzed;
 use training::of;
 use training::run;
 
-/// Pauses far shorter than what is queued on the GPU.
+/// Pauses far shorter than the work queued on the GPU.
 fn far_ahead() -> Program {
     Program {
         kernel_ns: 2 * MS,
@@ -63,7 +64,7 @@ fn hidden_pauses_are_not_the_problem() {
 }
 
 #[test]
-fn exposed_pauses_are_and_the_advice_says_what_helps() {
+fn exposed_pauses_cost_and_advice_helps() {
     let host_bound = Program {
         kernel_ns: 10 * US,
         ..PROGRAM
@@ -84,7 +85,7 @@ fn exposed_pauses_are_and_the_advice_says_what_helps() {
     assert!(planned.saves_at_least_ns.unwrap() > 0);
     assert!(planned.risk.as_ref().unwrap().contains("objects"));
     assert!(
-        planned.why.contains("By replay a step takes"),
+        planned.why.contains("By replay, a step would take"),
         "{}",
         planned.why
     );
@@ -114,7 +115,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, before.verdict.level);
     assert!(
-        report.verdict.sentence.contains("not charged"),
+        report.verdict.sentence.contains("not included"),
         "{}",
         report.verdict.sentence
     );
@@ -124,7 +125,7 @@ fn the_end_of_the_interpreter_is_not_charged() {
     );
 }
 
-/// Without the GPU's times what is saved is a bound, and the level is that of the pause time, as ever.
+/// Without GPU times the saving is a bound, and the level is that of the pause time.
 #[test]
 fn without_gpu_times_there_are_upper_bounds() {
     let mut measured = run(far_ahead(), DEFAULT);
@@ -146,9 +147,9 @@ fn without_gpu_times_there_are_upper_bounds() {
     );
 }
 
-/// Traces of the PyTorch profiler say neither generation nor reason nor objects.
+/// Traces of the PyTorch profiler contain neither generation nor reason nor objects.
 #[test]
-fn what_no_trace_tells_widens_the_interval() {
+fn unknowns_widen_the_interval() {
     let mut measured = run(PROGRAM, DEFAULT);
     for record in &mut measured.records {
         if let Record::Pause(pause) = record {
@@ -159,9 +160,9 @@ fn what_no_trace_tells_widens_the_interval() {
     }
     let report = analyzed(&measured);
     let disable = of(&report, "disable").unwrap();
-    assert_eq!(disable.pause_time_less_ns.at_least_ns, 0);
+    assert_eq!(disable.pause_time_saved_ns.at_least_ns, 0);
     assert_eq!(
-        disable.pause_time_less_ns.at_most_ns as u64,
+        disable.pause_time_saved_ns.at_most_ns as u64,
         report.totals.pauses.time_ns
     );
     assert!(disable.garbage.is_none());
@@ -224,7 +225,8 @@ fn garbage_is_weighed_where_memory_was_recorded() {
         "{}",
         disable.risk
     );
-    // 64 MiB in the run are more than 5 % of what torch reserved, so planned collections come within it.
+    // 64 MiB in the run are more than 5 % of what PyTorch reserved, so planned collections are
+    // within it.
     let planned = of(&report, "planned").unwrap();
     assert!(planned.every_steps.unwrap() < PROGRAM.steps, "{planned:?}");
     assert!(planned.garbage.unwrap().device_bytes.unwrap() <= (1 << 30) / 20);
@@ -242,7 +244,7 @@ fn with_version(record: Record, version: &str) -> Record {
     }
 }
 
-/// Moments of a trace that nobody wrote by hand: close together, far apart, at the end of time.
+/// Timestamps that no tool would write: close together, far apart, at the end of time.
 fn timestamp() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => (0u64..5_000).prop_map(|us| START + us * US),
@@ -254,7 +256,7 @@ fn timestamp() -> impl Strategy<Value = u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    /// Whatever a trace holds, what is predicted is an interval.
+    /// For any trace, a prediction is an interval.
     #[test]
     fn predictions_of_any_trace_are_intervals(
         work in prop::collection::vec((timestamp(), timestamp(), 0u64..3), 0..30),
@@ -307,7 +309,7 @@ proptest! {
         all.append(&mut records);
         let report = report(all, Some(end(1_000)));
         for what in &report.what_if {
-            let less = what.pause_time_less_ns;
+            let less = what.pause_time_saved_ns;
             prop_assert!(less.at_least_ns <= less.at_most_ns, "{:?}", what);
             if let Some(run) = what.run {
                 prop_assert!(run.at_least_ns <= run.at_most_ns, "{:?}", what);

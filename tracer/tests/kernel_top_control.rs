@@ -145,8 +145,8 @@ fn a_killed_gctrace_leaves_the_command_and_its_output() {
 }
 
 #[test]
-fn counts_match_the_requests() {
-    let Some((python, place)) = common::place_for("counts_match_the_requests") else {
+fn as_many_as_were_asked_for() {
+    let Some((python, place)) = common::place_for("as_many_as_were_asked_for") else {
         return;
     };
     let arguments = ["--format", "json", "-d", "0.1", "-n", "3", "--"];

@@ -59,7 +59,7 @@ macro_rules! stand_before {
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as the caller promises; the real function has this type.
                 unsafe {
-                    look($path, $environment);
+                    report_if_unrecorded($path, $environment);
                     let address = real::$name.address();
                     if address.is_null() {
                         return NOT_THERE;
@@ -109,7 +109,7 @@ stand_before! {
 ///
 /// # Safety
 /// C strings, and a null-terminated list of them.
-unsafe fn look(path: *const c_char, environment: Strings) {
+unsafe fn report_if_unrecorded(path: *const c_char, environment: Strings) {
     let Some(rendezvous) = process_ring::follows_to() else {
         return;
     };

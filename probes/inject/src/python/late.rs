@@ -60,7 +60,7 @@ fn is_libpython(name: &[u8]) -> bool {
 
 /// The name of a libpython in this process, as the loader knows it.
 fn loaded_libpython() -> Option<CString> {
-    unsafe extern "C" fn look(
+    unsafe extern "C" fn visit(
         object: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
@@ -80,6 +80,6 @@ fn loaded_libpython() -> Option<CString> {
     }
     let mut found: Option<CString> = None;
     // SAFETY: the callback gets a pointer to `found` and nothing else.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }

@@ -32,7 +32,7 @@ pub(crate) fn opens(open: Open, name: &[u8], flags: i32) {
         // SAFETY: what the program does next, with the same name and flags; the handle is kept.
         let library = unsafe { open(name.as_ptr().cast(), flags) };
         if !library.is_null() {
-            start::look_in(library);
+            start::search_in(library);
         }
     }
     OPENED.store(true, Ordering::Release);
@@ -44,12 +44,12 @@ pub(crate) fn may_begin(open: Open) {
     if !start::is_waiting() || !OPENED.swap(false, Ordering::AcqRel) {
         return;
     }
-    start::look_in(libc::RTLD_DEFAULT);
+    start::search_in(libc::RTLD_DEFAULT);
     if let Some(name) = loaded_libpython().filter(|_| start::is_waiting()) {
         // SAFETY: a file that is loaded already, as the flag requires; the handle is kept.
         let library = unsafe { open(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !library.is_null() {
-            start::look_in(library);
+            start::search_in(library);
         }
     }
 }

@@ -33,7 +33,7 @@ security_suites=(bullseye-security bookworm-security trixie-security)
 # The checks, as file:test. Interpreters: one static and stripped, one shared, with symbols if there
 # is one.
 core=(
-    kernel_load:the_verifier_takes_every_program
+    kernel_load:the_verifier_accepts_every_program
     kernel_support:doctor_agrees_with_what_recording_does
     kernel_support:a_kernel_that_lacks_something_is_refused_in_one_sentence
     kernel_support:return_probes_pass_seccomp_filters

@@ -290,7 +290,7 @@ static __always_inline void account(const struct cpu_hardware *here, const struc
 
 /* The thread that leaves is not the one that was scheduled in: what ran since then is unknown, so
  * it is not attributed. */
-static __always_inline void drop_stretch(u32 pid)
+static __always_inline void drop_interval(u32 pid)
 {
 	struct process_hardware *process = bpf_map_lookup_elem(&process_hardware, &pid);
 
@@ -310,7 +310,7 @@ static __always_inline void switch_hardware(u32 previous, u32 previous_pid, u32 
 		return;
 	here->switches += 1;
 	if (here->tid != previous)
-		drop_stretch(previous_pid);
+		drop_interval(previous_pid);
 	if (!here->pid && !recorded && !threads_in_pause) {
 		here->tid = next;
 		return;

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn every_counter_of_a_cpu_has_a_place_of_its_own() {
+    fn every_per_cpu_counter_has_its_own_index() {
         let set = CounterSet::new(Counter::ALL);
         assert!(set.software && set.has_hardware());
         assert_eq!(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counted_all_the_time_is_not_scaled() {
+    fn counters_without_multiplexing_are_not_scaled() {
         let counters = decoded(&counts(700, 50, 50), 1);
         assert_eq!(counters.get(Counter::Cycles), Some(700));
         assert_eq!(counters.get(Counter::Instructions), None);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shared_its_register_is_scaled_and_marked() {
+    fn multiplexed_counters_are_scaled_and_marked() {
         let counters = decoded(&counts(700, 100, 25), 1);
         assert_eq!(counters.get(Counter::Cycles), Some(2800));
         assert!(counters.scaled);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_counted_is_left_out() {
+    fn counters_that_never_ran_are_left_out() {
         assert!(decoded(&counts(0, 100, 0), u32::MAX).is_empty());
     }
 

@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_bytes_are_nothing() {
+    fn too_few_bytes_are_rejected() {
         assert!(decode(&[]).is_none());
         assert!(decode(&[1, 0, 0]).is_none());
         let wire = wire();

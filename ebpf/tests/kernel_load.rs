@@ -54,11 +54,11 @@ fn none_has_a_private_stack() {
 }
 
 #[test]
-fn the_verifier_takes_every_program() {
+fn the_verifier_accepts_every_program() {
     let support = KernelSupport::probe();
     if !support.permitted || !support.missing().is_empty() {
         eprintln!(
-            "skipped the_verifier_takes_every_program: recording needs root and a kernel with BPF ({support:?})"
+            "skipped the_verifier_accepts_every_program: recording needs root and a kernel with BPF ({support:?})"
         );
         return;
     }

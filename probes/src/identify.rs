@@ -117,7 +117,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_libpython_is_looked_for_where_the_program_says() {
+    fn a_libpython_is_searched_for_where_the_program_names_it() {
         let place = tempfile::tempdir().unwrap();
         let place = place.path().canonicalize().unwrap();
         let build = |arguments: &[&str]| {
@@ -136,7 +136,9 @@ mod tests {
         let library = place.join("b").join(name);
         let soname = format!("-Wl,-soname,{name}");
         if !build(&[library.to_str().unwrap(), "-shared", &soname]) {
-            eprintln!("skipped a_libpython_is_looked_for_where_the_program_says: no C compiler");
+            eprintln!(
+                "skipped a_libpython_is_searched_for_where_the_program_names_it: no C compiler"
+            );
             return;
         }
         let link = [

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_old_kernels_step_is_not_called_emulated() {
+    fn instructions_single_stepped_by_old_kernels_are_not_emulated() {
         assert_eq!(chosen(b"\x66\x90\xc3"), None, "xchg ax,ax");
         assert_eq!(chosen(b"\x0f\x1f\x44\x00\x00\xc3"), None, "five-byte nop");
         assert_eq!(

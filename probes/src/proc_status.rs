@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_seen_as_it_is() {
+    fn a_child_has_its_own_facts() {
         let mut child = std::process::Command::new("cat")
             .arg("-")
             .env("RANK", "3")

@@ -90,7 +90,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_interpreter_is_none() {
+fn other_files_have_no_interpreter() {
     for file in ["/bin/true", "/etc/passwd"] {
         assert_eq!(
             resolve(Path::new(file), &offline()).unwrap(),
@@ -108,7 +108,7 @@ fn what_is_no_interpreter_is_none() {
 }
 
 #[test]
-fn a_version_from_before_is_named() {
+fn an_older_version_is_named() {
     // _PyRuntime was added in 3.7; an unknown version must not be mistaken for another.
     let Some((path, bytes)) = python() else {
         return;
@@ -127,7 +127,7 @@ fn a_version_from_before_is_named() {
 }
 
 #[test]
-fn another_processor_is_named() {
+fn another_machine_is_named() {
     let mut bytes = vec![0; 64];
     bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
     bytes[18] = 183;

@@ -246,7 +246,7 @@ fn places(python: &Path, name: &str) -> HashMap<String, usize> {
 }
 
 #[test]
-fn stacks_are_what_the_interpreter_says() {
+fn stacks_agree_with_the_interpreter() {
     let mut interpreters = 0;
     for interpreter in common::interpreters() {
         if interpreter.is("container") {

@@ -185,7 +185,7 @@ fn compare_heap(state: &State<'_>, printed: &ProgramOutput, context: &str) {
 }
 
 #[test]
-fn layouts_read_what_the_interpreter_says() {
+fn layouts_agree_with_the_interpreter() {
     let mut compared = 0;
     for interpreter in common::interpreters() {
         if interpreter.is("container") {

@@ -145,8 +145,8 @@ fn expensive_values_are_queried_only_on_demand() {
 }
 
 #[test]
-fn drivers_of_other_ages_have_the_figures_under_other_names() {
-    let test = "drivers_of_other_ages_have_the_figures_under_other_names";
+fn older_and_newer_drivers_use_other_names() {
+    let test = "older_and_newer_drivers_use_other_names";
     for options in [&["-DOLD"], &["-DNEW_NAMES"]] {
         let Some(fake) = Fake::build(test, options) else {
             return;
@@ -232,10 +232,10 @@ fn a_gpu_that_is_lost_from_the_start_has_a_place() {
 }
 
 #[test]
-fn why_there_is_nothing_to_ask() {
+fn reasons_for_missing_nvml() {
     let absent = NvmlLibrary::open(Some(Path::new("/no/such/libnvidia-ml.so.1"))).unwrap_err();
     assert!(matches!(absent, NvmlError::NoLibrary { .. }) && absent.is_absence());
-    let test = "why_there_is_nothing_to_ask";
+    let test = "reasons_for_missing_nvml";
     let refusal = |code: u32| {
         let fake = Fake::build(test, &[&format!("-DINIT={code}")])?;
         Some(fake.open().unwrap_err())

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookies_hold_every_part() {
+    fn cookies_contain_every_part() {
         let probe = CallProbe {
             function: 0x1234,
             kind: CallKind::CALL_COLLECTIVE,

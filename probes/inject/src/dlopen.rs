@@ -66,7 +66,7 @@ unsafe extern "C" fn before(name: *const c_char, flags: i32) -> *const c_void {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the program passes a C string or null.
         let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) });
-        look(open, name, flags);
+        notify(open, name, flags);
     }));
     open as *const c_void
 }
@@ -113,7 +113,7 @@ fn real() -> Option<Open> {
     unsafe { std::mem::transmute::<*mut c_void, Option<Open>>(known) }
 }
 
-fn look(open: Open, name: Option<&CStr>, flags: i32) {
+fn notify(open: Open, name: Option<&CStr>, flags: i32) {
     let name = name.map(CStr::to_bytes).unwrap_or_default();
     crate::cupti::opens(name);
     crate::python::opens(open, name, flags);

@@ -49,7 +49,7 @@ impl NextFunction {
 }
 
 macro_rules! stand_before {
-    ($($name:ident($($argument:ident: $type:ty),*) looks at ($path:ident, $environment:expr);)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*) checks ($path:ident, $environment:expr);)*) => {
         $(
             #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
             ///
@@ -59,7 +59,7 @@ macro_rules! stand_before {
             pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 // SAFETY: as the caller promises; the real function has this type.
                 unsafe {
-                    look($path, $environment);
+                    report_if_unrecorded($path, $environment);
                     let address = real::$name.address();
                     if address.is_null() {
                         return NOT_THERE;
@@ -94,14 +94,14 @@ macro_rules! stand_before {
 const NOT_THERE: c_int = -1;
 
 stand_before! {
-    execve(path: *const c_char, arguments: Strings, environment: Strings) looks at (path, environment);
-    execv(path: *const c_char, arguments: Strings) looks at (path, environ);
-    execvp(path: *const c_char, arguments: Strings) looks at (path, environ);
-    execvpe(path: *const c_char, arguments: Strings, environment: Strings) looks at (path, environment);
+    execve(path: *const c_char, arguments: Strings, environment: Strings) checks (path, environment);
+    execv(path: *const c_char, arguments: Strings) checks (path, environ);
+    execvp(path: *const c_char, arguments: Strings) checks (path, environ);
+    execvpe(path: *const c_char, arguments: Strings, environment: Strings) checks (path, environment);
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) looks at (path, environment);
+        arguments: Strings, environment: Strings) checks (path, environment);
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) looks at (path, environment);
+        arguments: Strings, environment: Strings) checks (path, environment);
 }
 
 /// Reports that a program is about to be started without gctrace's variables. May run between fork
@@ -109,7 +109,7 @@ stand_before! {
 ///
 /// # Safety
 /// C strings, and a null-terminated list of them.
-unsafe fn look(path: *const c_char, environment: Strings) {
+unsafe fn report_if_unrecorded(path: *const c_char, environment: Strings) {
     let Some(rendezvous) = process_ring::follows_to() else {
         return;
     };

@@ -58,11 +58,11 @@ fn of_class(run: &Run, size: usize) -> (u64, u64) {
 }
 
 #[test]
-fn as_many_as_were_asked_for() {
+fn counts_match_the_requests() {
     /// Nothing else in these programs is as large.
     const LARGE: usize = 20 << 20;
     const SMALL: usize = 500;
-    for python in interpreters("as_many_as_were_asked_for") {
+    for python in interpreters("counts_match_the_requests") {
         let ask = |size: usize, count: u64, threads: u64| {
             let mut command = python.command(SCRIPT);
             command.args([size as u64, count, threads].map(|number| number.to_string()));
@@ -80,10 +80,10 @@ fn as_many_as_were_asked_for() {
 }
 
 #[test]
-fn other_allocators_go_on_to_work() {
+fn other_allocators_keep_working() {
     let script = "import tracemalloc, gc; tracemalloc.start(); kept = [bytearray(900) for _ in range(5000)]; \
                   print(tracemalloc.get_traced_memory()[0]); tracemalloc.stop(); del kept; gc.collect()";
-    for python in interpreters("other_allocators_go_on_to_work") {
+    for python in interpreters("other_allocators_keep_working") {
         for (name, value) in [
             ("PYTHONMALLOC", "debug"),
             ("PYTHONMALLOC", "malloc"),

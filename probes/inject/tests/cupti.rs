@@ -93,8 +93,8 @@ fn all_work_of_13_0() {
 }
 
 #[test]
-fn all_work_of_versions_to_come() {
-    version("all_work_of_versions_to_come", "future", 990_000);
+fn all_work_of_future_versions() {
+    version("all_work_of_future_versions", "future", 990_000);
 }
 
 #[test]

@@ -46,8 +46,8 @@ fn check_refused(recorded: &Recorded, state: CuptiState, code: i64) {
 }
 
 #[test]
-fn somebody_else_has_subscribed() {
-    if let Some(recorded) = with_fault("somebody_else_has_subscribed", "subscribe-busy") {
+fn another_library_has_subscribed() {
+    if let Some(recorded) = with_fault("another_library_has_subscribed", "subscribe-busy") {
         check_refused(&recorded, CuptiState::Busy, 39);
     }
 }
@@ -92,12 +92,12 @@ fn subscribe_as_a_profiler() {
 }
 
 #[test]
-fn nobody_asked_for_cuda() {
+fn cuda_was_not_requested() {
     let options = InjectOptions {
         cuda: false,
         ..options()
     };
-    if let Some(recorded) = recorded("nobody_asked_for_cuda", &[], &options, play) {
+    if let Some(recorded) = recorded("cuda_was_not_requested", &[], &options, play) {
         assert!(recorded.status.success(), "{}", recorded.output);
         assert!(recorded.rings.is_empty());
     }
@@ -144,7 +144,10 @@ fn the_wrong_clock_is_converted() {
     let calibrated = states
         .iter()
         .filter(|state| state.0 == CuptiState::Calibrated);
-    let error_ns = calibrated.map(|state| state.1).max().expect("it is said");
+    let error_ns = calibrated
+        .map(|state| state.1)
+        .max()
+        .expect("it is reported");
     assert!((1..1_000_000).contains(&error_ns), "{error_ns} ns");
     let (truth, seen) = (truth::work_of_log(&recorded.log), truth::work_of_ring(ring));
     assert_eq!(truth.len(), seen.len());
@@ -194,8 +197,8 @@ fn a_crash_at_the_end_is_the_programs_own() {
 }
 
 #[test]
-fn work_that_is_under_way_at_the_end_costs_nobody_a_hang() {
-    let test = "work_that_is_under_way_at_the_end_costs_nobody_a_hang";
+fn work_in_progress_at_the_end_does_not_hang() {
+    let test = "work_in_progress_at_the_end_does_not_hang";
     let Some(recorded) = recorded(test, &[], &options(), |_| {
         let gpu = Gpu::ready();
         let (kernel, stream) = (gpu.kernel(3_000_000_000), gpu.stream());

@@ -105,7 +105,7 @@ fn children_that_initialize_cuda_themselves_are_recorded() {
 }
 
 /// Works forever.
-fn play_for_ever() {
+fn play_forever() {
     let gpu = Gpu::ready();
     let (kernel, stream) = (gpu.kernel(20_000), gpu.stream());
     loop {
@@ -121,7 +121,7 @@ fn play_for_ever() {
 fn a_killed_program_loses_one_interval_at_most() {
     let test = "a_killed_program_loses_one_interval_at_most";
     if common::playing().is_some() {
-        play_for_ever();
+        play_forever();
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = common::command(test, folder.path(), &[]);
@@ -208,8 +208,8 @@ fn exit_on_another_thread_while_others_launch() {
 }
 
 #[test]
-fn without_a_listener_nothing_is_tried() {
-    let test = "without_a_listener_nothing_is_tried";
+fn without_a_listener_nothing_is_attempted() {
+    let test = "without_a_listener_nothing_is_attempted";
     if common::playing().is_some() {
         return work::everything(20);
     }
@@ -250,8 +250,8 @@ fn with_the_driver_alone(test: &str, cupti: Option<&Path>) -> Option<Recorded> {
 }
 
 #[test]
-fn where_there_is_no_cupti_it_is_absent() {
-    let recorded = with_the_driver_alone("where_there_is_no_cupti_it_is_absent", None);
+fn without_cupti_it_is_absent() {
+    let recorded = with_the_driver_alone("without_cupti_it_is_absent", None);
     let Some(recorded) = recorded else { return };
     assert_eq!(recorded.ring().states(), [(CuptiState::Absent, 0, "")]);
 }

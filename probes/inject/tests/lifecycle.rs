@@ -120,10 +120,10 @@ if __name__ == '__main__':
 }
 
 #[test]
-fn what_was_seen_before_sigkill_is_there() {
+fn records_before_sigkill_are_kept() {
     let script = "import gc, os, signal\ngc.disable()\nfor _ in range(13): gc.collect()\n\
                   os.kill(os.getpid(), signal.SIGKILL)";
-    for python in interpreters("what_was_seen_before_sigkill_is_there") {
+    for python in interpreters("records_before_sigkill_are_kept") {
         let run = run(InjectOptions::default(), &mut python.command(script));
         assert!(!run.status.success());
         assert_eq!(full(run.only()), 13, "{}", python.name);
@@ -169,8 +169,8 @@ print(sum(ref() is not None for ref in dead))
 ";
 
 #[test]
-fn code_dies_as_it_does_untraced() {
-    for python in interpreters("code_dies_as_it_does_untraced") {
+fn code_is_freed_as_untraced() {
+    for python in interpreters("code_is_freed_as_untraced") {
         for stack_depth in [1, 16] {
             let options = InjectOptions {
                 stack_depth,
@@ -253,7 +253,7 @@ fn subinterpreters_by_their_ids() {
 }
 
 #[test]
-fn taken_out_once_and_put_back() {
+fn removed_once_and_restored() {
     let ways = [
         "gc.callbacks.clear()",
         "del gc.callbacks[:]",
@@ -261,7 +261,7 @@ fn taken_out_once_and_put_back() {
         "gc.callbacks.pop()",
         "gc.callbacks = []; import gc as other; other.collect()",
     ];
-    for python in interpreters("taken_out_once_and_put_back") {
+    for python in interpreters("removed_once_and_restored") {
         for way in ways {
             let script = format!(
                 "import gc\ngc.disable()\ngc.collect()\n{way}\nfor _ in range(6): gc.collect()\nimport os\nos._exit(0)"
@@ -289,10 +289,10 @@ fn taken_out_once_and_put_back() {
 }
 
 #[test]
-fn taken_out_twice_is_final() {
+fn removed_twice_is_final() {
     let script = "import gc, os\ngc.disable()\ngc.callbacks.clear()\ngc.collect()\ngc.callbacks.clear()\n\
                   gc.collect()\nprint(gc.callbacks, flush=True)\n";
-    for python in interpreters("taken_out_twice_is_final") {
+    for python in interpreters("removed_twice_is_final") {
         let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(
             (run.output.trim(), run.errors.as_str()),
@@ -317,10 +317,10 @@ fn taken_out_twice_is_final() {
 }
 
 #[test]
-fn taken_out_and_kept_is_counted_at_the_end() {
+fn removed_and_kept_is_counted_at_the_end() {
     let script = "import gc\ngc.disable()\nkept = gc.callbacks[:]\ngc.callbacks.clear()\n\
                   for _ in range(9): gc.collect()\ngc.callbacks.extend(kept)\ngc.collect()";
-    for python in interpreters("taken_out_and_kept_is_counted_at_the_end") {
+    for python in interpreters("removed_and_kept_is_counted_at_the_end") {
         let run = run(InjectOptions::default(), &mut python.command(script));
         assert_eq!(run.errors, "", "{}", python.name);
         let hooks = run.only().hooks();
@@ -364,7 +364,7 @@ print(max(counted(depth) for depth in (0, 1, 20, 100)))";
 }
 
 #[test]
-fn programs_without_python_have_no_ring_and_say_nothing() {
+fn programs_without_python_have_no_ring_and_no_output() {
     let commands = [
         "/bin/true",
         "/bin/ls",
@@ -456,9 +456,9 @@ fn settings_when_they_change() {
 }
 
 #[test]
-fn a_program_goes_on_where_nobody_listens() {
+fn a_program_continues_without_a_listener() {
     let library = gctrace_inject::find_library().unwrap();
-    for python in interpreters("a_program_goes_on_where_nobody_listens") {
+    for python in interpreters("a_program_continues_without_a_listener") {
         let script = "import gc, os\ngc.collect()\nif os.fork() == 0: os._exit(0)\nos.wait()\nprint(os.listdir('/proc/self/task') == [str(os.getpid())])";
         let output = python
             .command(script)

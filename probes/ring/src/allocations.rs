@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_is_in_the_smallest_class_that_holds_it() {
+    fn every_size_is_in_the_smallest_fitting_class() {
         let edges = (0..40).flat_map(|bits| [(1_usize << bits) - 1, 1 << bits, (1 << bits) + 1]);
         for size in (0..5000).chain(edges) {
             let class = class_of(size);

@@ -54,7 +54,7 @@ fn whole(seen: RingRecord) -> (u32, u64) {
 }
 
 #[test]
-fn threads_write_while_it_is_read() {
+fn threads_write_during_reads() {
     const THREADS: u32 = 4;
     const EACH: u64 = 200_000;
     let (producer, descriptor) = RingProducer::create(1 << 8).unwrap();
@@ -202,7 +202,7 @@ fn reserve(descriptor: &std::os::fd::OwnedFd, head: u64) {
 }
 
 #[test]
-fn a_peer_that_is_silent_is_never_waited_for() {
+fn a_silent_peer_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = RingListener::bind(&path).unwrap();
@@ -216,7 +216,7 @@ fn a_peer_that_is_silent_is_never_waited_for() {
 }
 
 #[test]
-fn only_a_ring_of_the_size_that_was_asked_for_is_read() {
+fn only_a_ring_of_the_requested_size_is_read() {
     let (_producer, descriptor) = RingProducer::create(1 << 10).unwrap();
     let bytes = 8192 + (1 << 16);
     let refused = Some(RingOpenError::Length { bytes });
@@ -230,7 +230,7 @@ fn only_a_ring_of_the_size_that_was_asked_for_is_read() {
 }
 
 #[test]
-fn memory_that_lies_is_not_searched_to_its_end() {
+fn invalid_memory_is_not_searched_to_its_end() {
     const RECORDS: usize = 1 << 14;
     let (producer, descriptor) = RingProducer::create(RECORDS).unwrap();
     let mut consumer = RingConsumer::open(descriptor.as_fd(), RECORDS).unwrap();
@@ -247,7 +247,7 @@ fn memory_that_lies_is_not_searched_to_its_end() {
 /// A thread is killed between reserving a record and writing it; the others of its process
 /// continue.
 #[test]
-fn a_record_that_is_never_finished_is_passed_over_and_counted() {
+fn an_unfinished_record_is_skipped_and_counted() {
     let (producer, descriptor) = RingProducer::create(1 << 4).unwrap();
     let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 4).unwrap();
     assert!(producer.push(&record(1, 0)));
@@ -280,7 +280,7 @@ fn starts_are_not_counted_as_lost() {
 }
 
 #[test]
-fn what_is_no_ring_is_not_read() {
+fn other_memory_is_not_read() {
     let file = tempfile::tempfile().unwrap();
     assert_eq!(
         RingConsumer::open(file.as_fd(), 16).err(),

@@ -184,33 +184,33 @@ fn check(outcome: &Outcome) {
 }
 
 #[test]
-fn records_of_12_4_are_what_the_log_says() {
-    if let Some(outcome) = scenario("records_of_12_4_are_what_the_log_says", &[], play) {
+fn records_of_12_4_agree_with_the_log() {
+    if let Some(outcome) = scenario("records_of_12_4_agree_with_the_log", &[], play) {
         check(&outcome);
     }
 }
 
 #[test]
-fn records_of_11_8_are_what_the_log_says() {
+fn records_of_11_8_agree_with_the_log() {
     let settings = [("SIMGPU_CUPTI", "11.8")];
-    if let Some(outcome) = scenario("records_of_11_8_are_what_the_log_says", &settings, play) {
+    if let Some(outcome) = scenario("records_of_11_8_agree_with_the_log", &settings, play) {
         check(&outcome);
     }
 }
 
 #[test]
-fn records_of_13_0_are_what_the_log_says() {
+fn records_of_13_0_agree_with_the_log() {
     let settings = [("SIMGPU_CUPTI", "13.0")];
-    if let Some(outcome) = scenario("records_of_13_0_are_what_the_log_says", &settings, play) {
+    if let Some(outcome) = scenario("records_of_13_0_agree_with_the_log", &settings, play) {
         check(&outcome);
     }
 }
 
 #[test]
-fn longer_records_of_versions_to_come_are_stepped_over() {
+fn longer_records_of_future_versions_are_skipped() {
     let settings = [("SIMGPU_CUPTI", "future")];
     if let Some(outcome) = scenario(
-        "longer_records_of_versions_to_come_are_stepped_over",
+        "longer_records_of_future_versions_are_skipped",
         &settings,
         play,
     ) {
@@ -266,8 +266,8 @@ fn never_completing_kernels_come_only_when_forced() {
 }
 
 #[test]
-fn faults_refuse_what_they_say() {
-    let test = "faults_refuse_what_they_say";
+fn faults_refuse_their_calls() {
+    let test = "faults_refuse_their_calls";
     for (fault, code) in [
         ("subscribe-busy", "39"),
         ("cupti-15", "15"),

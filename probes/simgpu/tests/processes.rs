@@ -45,12 +45,12 @@ fn play_busy(folder: &Path) {
 }
 
 #[test]
-fn nvml_in_another_process_says_what_the_log_says() {
+fn nvml_in_another_process_agrees_with_the_log() {
     if let Some(folder) = playing() {
         return play_busy(&folder);
     }
     let folder = tempfile::tempdir().expect("folder");
-    let test = "nvml_in_another_process_says_what_the_log_says";
+    let test = "nvml_in_another_process_agrees_with_the_log";
     let settings = [("SIMGPU_MEMORY", "1000000000"), ("SIMGPU_DEVICES", "2")];
     let mut child = command(test, folder.path(), &settings)
         .spawn()
@@ -247,7 +247,7 @@ fn a_collective_waits_for_all_ranks() {
 }
 
 /// Allocates most of the memory until the test kills it.
-fn play_holder(folder: &Path) {
+fn play_owner(folder: &Path) {
     let gpu = Gpu::ready();
     gpu.allocate(600).expect("fits");
     gpu.launch(gpu.kernel(1000), 0);
@@ -258,11 +258,11 @@ fn play_holder(folder: &Path) {
 }
 
 #[test]
-fn memory_is_shared_and_comes_back_when_its_holder_is_killed() {
-    let test = "memory_is_shared_and_comes_back_when_its_holder_is_killed";
+fn memory_is_shared_and_freed_when_its_owner_is_killed() {
+    let test = "memory_is_shared_and_freed_when_its_owner_is_killed";
     if let Some(folder) = playing() {
         if std::env::var_os("HOLD").is_some() {
-            return play_holder(&folder);
+            return play_owner(&folder);
         }
         let gpu = Gpu::ready();
         let expected = std::env::var("EXPECTED").expect("set");

@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_links_ends() {
+    fn a_cycle_of_links_terminates() {
         let root = tempfile::tempdir().unwrap();
         symlink("/b", root.path().join("a")).unwrap();
         symlink("/a", root.path().join("b")).unwrap();

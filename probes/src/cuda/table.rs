@@ -399,7 +399,7 @@ mod tests {
     /// C++ exceptions unwind through torch's functions; a replaced return address would then abort
     /// the program.
     #[test]
-    fn return_addresses_are_exchanged_in_c_functions_only() {
+    fn return_addresses_are_replaced_in_c_functions_only() {
         for function in TABLE
             .iter()
             .filter(|function| function.ends == ProbedEnds::Both)

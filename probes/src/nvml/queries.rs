@@ -87,7 +87,7 @@ impl NvmlQuery {
     }
 
     /// Queries the GPU and stores the value in the sample.
-    pub(super) fn ask(self, device: &Device<'_>, sample: &mut GpuSample) -> Result<(), Code> {
+    pub(super) fn query(self, device: &Device<'_>, sample: &mut GpuSample) -> Result<(), Code> {
         match self {
             Self::Utilization => {
                 let rates = device.utilization_rates()?;

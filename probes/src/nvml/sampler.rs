@@ -144,7 +144,7 @@ impl SampledGpu<'_> {
             if self.hopeless.contains(&query) {
                 continue;
             }
-            match query.ask(device, &mut sample).map_err(QueryFailure::from) {
+            match query.query(device, &mut sample).map_err(QueryFailure::from) {
                 Ok(()) => {}
                 Err(QueryFailure::Never(cause)) => {
                     self.hopeless.insert(query);

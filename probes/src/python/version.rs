@@ -160,7 +160,7 @@ mod tests {
     use super::PythonVersion;
 
     #[test]
-    fn versions_read_as_cpython_writes_them() {
+    fn versions_are_parsed_as_cpython_writes_them() {
         let text = |hex| PythonVersion::from_hex(hex).map(|version| version.to_string());
         assert_eq!(text(0x030b_02f0).as_deref(), Some("3.11.2"));
         assert_eq!(text(0x030f_00c1).as_deref(), Some("3.15.0rc1"));

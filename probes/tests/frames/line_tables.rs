@@ -68,7 +68,7 @@ fn codes(python: &Path, interpreter: &str) -> (usize, usize) {
 }
 
 #[test]
-fn lines_are_what_the_interpreter_says() {
+fn lines_agree_with_the_interpreter() {
     let mut interpreters = 0;
     for interpreter in common::interpreters() {
         let (codes, instructions) = codes(&interpreter.path, &interpreter.name);

@@ -86,10 +86,11 @@ mod tests {
             }
         });
         all.extend(batches.take());
-        let mut said: Vec<_> = all.iter().map(|call| call.correlation).collect();
-        said.sort_unstable();
+        let mut correlations: Vec<_> = all.iter().map(|call| call.correlation).collect();
+        correlations.sort_unstable();
         assert!(
-            said.into_iter()
+            correlations
+                .into_iter()
                 .eq((0..4).flat_map(|thread| (0..1000).map(move |at| thread * 1000 + at)))
         );
     }

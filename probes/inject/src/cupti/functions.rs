@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_go_where_only_waits_are_asked_for() {
+    fn launches_are_dropped_if_only_waits_are_wanted() {
         assert!(is_wanted(Runtime, 211, "cudaLaunchKernel", false));
         assert!(!is_wanted(Runtime, 211, "cudaLaunchKernel", true));
         assert!(is_wanted(Driver, 126, "cuStreamSynchronize", true));

@@ -180,9 +180,9 @@ impl PythonApi {
 
     /// Whether it is a free-threaded build.
     pub(crate) fn is_free_threaded(&self) -> bool {
-        let said = b"free-threading";
+        let marker = b"free-threading";
         let version = self.version().to_bytes();
-        version.windows(said.len()).any(|part| part == said)
+        version.windows(marker.len()).any(|part| part == said)
     }
 
     /// The interpreter that the calling thread runs, whose lock it holds.

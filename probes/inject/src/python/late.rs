@@ -32,7 +32,7 @@ pub(crate) fn opens(open: Open, name: &[u8], flags: i32) {
         // SAFETY: what the program does next, with the same name and flags; the handle is kept.
         let library = unsafe { open(name.as_ptr().cast(), flags) };
         if !library.is_null() {
-            start::look_in(library);
+            start::search_in(library);
         }
     }
     OPENED.store(true, Ordering::Release);
@@ -44,12 +44,12 @@ pub(crate) fn may_begin(open: Open) {
     if !start::is_waiting() || !OPENED.swap(false, Ordering::AcqRel) {
         return;
     }
-    start::look_in(libc::RTLD_DEFAULT);
+    start::search_in(libc::RTLD_DEFAULT);
     if let Some(name) = loaded_libpython().filter(|_| start::is_waiting()) {
         // SAFETY: a file that is loaded already, as the flag requires; the handle is kept.
         let library = unsafe { open(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !library.is_null() {
-            start::look_in(library);
+            start::search_in(library);
         }
     }
 }
@@ -60,7 +60,7 @@ fn is_libpython(name: &[u8]) -> bool {
 
 /// The name of a libpython in this process, as the loader knows it.
 fn loaded_libpython() -> Option<CString> {
-    unsafe extern "C" fn look(
+    unsafe extern "C" fn visit(
         object: *mut libc::dl_phdr_info,
         _size: usize,
         found: *mut c_void,
@@ -80,6 +80,6 @@ fn loaded_libpython() -> Option<CString> {
     }
     let mut found: Option<CString> = None;
     // SAFETY: the callback gets a pointer to `found` and nothing else.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }

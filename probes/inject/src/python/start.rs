@@ -51,7 +51,7 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 /// Called once, before the program's own code. Does nothing in a program without CPython.
 pub(crate) fn begin() {
     WAITING.store(true, Ordering::Release);
-    look_in(libc::RTLD_DEFAULT);
+    search_in(libc::RTLD_DEFAULT);
 }
 
 /// Whether a CPython is still searched for.
@@ -62,7 +62,7 @@ pub(super) fn is_waiting() -> bool {
 
 /// Searches for a CPython in a library, or in everything visible to the program; the first one
 /// found is used.
-pub(super) fn look_in(library: *mut c_void) {
+pub(super) fn search_in(library: *mut c_void) {
     let Some(api) = find(library) else {
         return;
     };

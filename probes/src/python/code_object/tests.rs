@@ -59,7 +59,7 @@ fn string(layout: &FrameLayout, width: u8, ascii: bool, length: u64, text: &[u8]
 }
 
 #[test]
-fn cut_off_strings_give_what_is_there() {
+fn truncated_strings_give_the_available_text() {
     let layout = &layouts()[4];
     let ascii = string(layout, 1, true, 5, b"hello");
     assert_eq!(decode_unicode(&ascii, layout).unwrap(), "hello");

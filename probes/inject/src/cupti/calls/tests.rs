@@ -66,7 +66,7 @@ fn calls_of_the_driver_alone_are_kept_a_flush_later_and_the_last_one_once_time_p
 }
 
 #[test]
-fn the_end_keeps_what_was_held_back() {
+fn the_end_keeps_calls_held_back() {
     let mut outermost = OutermostFilter::default();
     let alone = driver(1, 10, 20);
     assert_eq!(outermost.turn(vec![alone], false), []);

@@ -47,7 +47,7 @@ fn a_kernel_by_its_documented_offsets() {
 }
 
 #[test]
-fn copies_have_their_correlation_where_the_kind_says() {
+fn copies_have_the_correlation_of_their_kind() {
     let fields: [(usize, &[u8]); 3] = [
         (4, &[10]),
         (44, &44_u32.to_ne_bytes()),

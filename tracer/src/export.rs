@@ -28,7 +28,7 @@ struct ExportedProcess<'a> {
     /// Its rank, id and command.
     name: String,
     /// In the order of their frames, so that the output is always the same and stacks with common
-    /// outer frames are neighbours.
+    /// outer frames are neighbors.
     stacks: Vec<ExportedStack<'a>>,
 }
 

@@ -158,7 +158,7 @@ fn as_many_as_were_asked_for() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(objects(&output.stdout).len(), 3);
-    assert!(messages(&output).contains("the command goes on: process"));
+    assert!(messages(&output).contains("the command keeps running: process"));
     wait_until("the command ended", || has_ended(place.path()));
 }
 
@@ -186,7 +186,7 @@ fn a_reader_that_goes_away_ends_it_in_order() {
         assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
         let messages = fs::read_to_string(place.join("messages")).unwrap();
         assert!(!messages.contains("roken pipe"), "{messages}");
-        assert!(messages.contains("the command goes on"), "{messages}");
+        assert!(messages.contains("the command keeps running"), "{messages}");
         let trace = Trace::read(&place.join("t.json"));
         assert_eq!(trace.end()["why"], "its user left the live view");
         wait_until("the command ended", || has_ended(place));

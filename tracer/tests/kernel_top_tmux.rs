@@ -164,7 +164,7 @@ fn as_a_person_would() {
     output_shown(tmux);
     resized(tmux);
     tmux.press(&["q"]);
-    tmux.wait_for_words("the command goes on");
+    tmux.wait_for_words("the command keeps running");
     tmux.line("echo code-$?");
     tmux.wait_for_words("code-0");
     desk.terminal_is_as_before();
@@ -227,7 +227,7 @@ fn stopped(tmux: &Tmux) {
     tmux.press(&["Space"]);
     tmux.wait_for("it goes on", |screen| !screen.contains("PAUSED"));
     tmux.press(&["d"]);
-    tmux.wait_for_words("Seconds between pictures");
+    tmux.wait_for_words("Refresh interval in seconds");
     tmux.press(&["0", ".", "5", "Enter"]);
     tmux.wait_for_words("every 0.5 s");
 }
@@ -303,7 +303,7 @@ fn interrupted_by_the_keyboard() {
     desk.tmux.press(&["C-c"]);
     // The program ends by KeyboardInterrupt, and its words are repeated.
     desk.tmux.wait_for("the command's end", |screen| {
-        screen.contains("KeyboardInterrupt") || screen.contains("Press q to leave")
+        screen.contains("KeyboardInterrupt") || screen.contains("Press q to quit")
     });
     desk.tmux.press(&["q"]);
     desk.terminal_is_as_before();
@@ -317,7 +317,7 @@ fn the_command_ends() {
     desk.top_of_program("--record trace.json");
     desk.wait_for_rows();
     desk.end_program();
-    let screen = desk.tmux.wait_for_words("Press q to leave");
+    let screen = desk.tmux.wait_for_words("Press q to quit");
     assert!(
         screen.contains("ENDED") && screen.contains("exit code 0"),
         "{screen}"
@@ -343,7 +343,7 @@ fn the_command_is_killed() {
     desk.top_of_program("");
     let screen = desk.wait_for_rows();
     kill(pid_of_row(&screen), Signal::SIGKILL).unwrap();
-    let screen = desk.tmux.wait_for_words("Press q to leave");
+    let screen = desk.tmux.wait_for_words("Press q to quit");
     assert!(screen.contains("killed by SIGKILL"), "{screen}");
     desk.tmux.press(&["q"]);
     desk.tmux.line("echo code-$?");

@@ -42,15 +42,15 @@ const WRONG: &[Use] = &[
     (
         "-p 1,2",
         2,
-        &["one process at a time; its children are followed"],
+        &["only one process can be given; its children are recorded too"],
     ),
-    ("top -p 1,2", 2, &["one process at a time"]),
+    ("top -p 1,2", 2, &["only one process can be given"]),
     // Values.
     ("--stack-depth -1 -- true", 2, &["-1 is not in 0..="]),
     ("--stack-depth 65000 -- true", 2, &["is not in 0..="]),
     ("--stack-depth many -- true", 2, &["--stack-depth"]),
     ("-d 0 -- true", 2, &["must be longer than zero"]),
-    ("-d ten -- true", 2, &["write 10, 2.5, 30s or 2m"]),
+    ("-d ten -- true", 2, &["examples: 10, 2.5, 30s, 2m"]),
     ("--min-pause 50 -- true", 2, &["unit missing", "50us"]),
     ("--ring-size 3MiB -- true", 2, &["power of two"]),
     ("--ring-size 1KiB -- true", 2, &["between 4KiB and 1GiB"]),
@@ -68,9 +68,9 @@ const WRONG: &[Use] = &[
     // Live.
     ("top -i 0", 2, &["must be longer than zero"]),
     ("top -i 61", 2, &["from 0.1 to 60 seconds"]),
-    ("top -n 0", 2, &["whole number from 1 on"]),
+    ("top -n 0", 2, &["an integer of at least 1"]),
     ("top --plain --format json", 2, &["cannot be used with"]),
-    ("top --listen elsewhere", 2, &["write a port (9464)"]),
+    ("top --listen elsewhere", 2, &["must be a port (9464)"]),
     ("top --listen-arguments -- true", 2, &["--listen"]),
     (
         "top --output o -p 1",

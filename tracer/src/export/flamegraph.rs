@@ -44,8 +44,8 @@ pub(super) fn write(
     }
     options.subtitle =
         Some("red: the program, blue: installed packages, yellow: standard library".to_owned());
-    let mut colours = colours(processes);
-    options.palette_map = Some(&mut colours);
+    let mut colors = colors(processes);
+    options.palette_map = Some(&mut colors);
     // The function is what to read first.
     options.text_truncate_direction = TextTruncateDirection::Right;
     // The same trace gives the same picture.
@@ -60,8 +60,8 @@ const GREY: Color = Color {
     b: 170,
 };
 
-/// Colours by frame name.
-fn colours(processes: &[ExportedProcess<'_>]) -> PaletteMap {
+/// Colors by frame name.
+fn colors(processes: &[ExportedProcess<'_>]) -> PaletteMap {
     let mut map = PaletteMap::default();
     // What inferno puts under everything has no name.
     map.insert("", GREY);
@@ -70,13 +70,13 @@ fn colours(processes: &[ExportedProcess<'_>]) -> PaletteMap {
     }
     let stacks = processes.iter().flat_map(|process| &process.stacks);
     for frame in stacks.flat_map(|stack| &stack.frames) {
-        map.insert(collapsed::separated(&frame_name(frame)), colour(frame));
+        map.insert(collapsed::separated(&frame_name(frame)), color(frame));
     }
     map
 }
 
-/// The colour of a frame by whose code it is; neighbours differ a little by line.
-fn colour(frame: &Location) -> Color {
+/// The color of a frame by whose code it is; neighbors differ a little by line.
+fn color(frame: &Location) -> Color {
     /// Steps of brightness, and how many there are.
     const STEP: u8 = 11;
     const STEPS: u32 = 5;

@@ -123,9 +123,9 @@ fn checked(report: &Report) -> String {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let coloured = super::text(report, Style::COLOURED);
-    assert_ne!(coloured, text);
-    assert_eq!(without_escapes(&coloured), text);
+    let colored = super::text(report, Style::COLORED);
+    assert_ne!(colored, text);
+    assert_eq!(without_escapes(&colored), text);
     text
 }
 
@@ -323,7 +323,7 @@ proptest::proptest! {
     ) {
         let name = format!("{text}\x1b]0;x\u{7}\u{9b}\u{202e}\n{}", String::from_utf8_lossy(&bytes));
         let report = report(&[(&name, named(&name))]);
-        for style in [Style::OF_FILES, Style::COLOURED] {
+        for style in [Style::OF_FILES, Style::COLORED] {
             let text = super::text(&report, style);
             proptest::prop_assert_eq!(&clean::text(&text), &text);
         }

@@ -35,7 +35,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 fn given_back_on_leaving_and_before_a_panic_is_told() {
     let (mut other_side, device) = pseudo_terminal();
     let before = device.mode().expect("a mode");
-    let again = device.again().expect("a device");
+    let again = device.duplicate().expect("a device");
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     assert!(holds(&shown(&mut other_side), ENTER));
     assert_ne!(again.mode().expect("a mode"), before);
@@ -43,12 +43,12 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     assert!(holds(&shown(&mut other_side), LEAVE));
     assert_eq!(again.mode().expect("a mode"), before);
 
-    let device = again.again().expect("a device");
+    let device = again.duplicate().expect("a device");
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     shown(&mut other_side);
     // What the hook before ours meets is the terminal as it was.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let (checked, usual) = (again.again().expect("a device"), std::panic::take_hook());
+    let (checked, usual) = (again.duplicate().expect("a device"), std::panic::take_hook());
     let sender = Mutex::new((sender, checked));
     std::panic::set_hook(Box::new(move |_| {
         let (sender, checked) = &*locked_for_test(&sender);

@@ -1,4 +1,4 @@
-//! From an error to the command that mends it. Errors that nobody has thought about have none.
+//! Maps known errors to the command that fixes them.
 
 use crate::files::FileError;
 use crate::launch::LaunchError;
@@ -10,16 +10,14 @@ use nix::errno::Errno;
 use std::ffi::OsStr;
 use std::io;
 
-/// Exit code where gctrace itself failed.
+/// Exit code for a failure of gctrace.
 const FAILED: u8 = 1;
 
-/// What to do about an error, ready to print after it.
+/// The remedy for an error, ready to print after it; `None` if there is none.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
-    // Some errors are words by the time they come here.
+    // Some errors have already been converted to text.
     if errno(error) == Some(Errno::EMFILE) || chain(error).contains("(os error 24)") {
-        return Some(
-            "Too many files are open for the limit of this shell: ulimit -n 1024".to_owned(),
-        );
+        return Some("Raise this shell's limit of open files: ulimit -n 1024".to_owned());
     }
     if let Some(denied) = error
         .chain()
@@ -44,7 +42,7 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
         .find_map(|cause| cause.downcast_ref::<AttachRefusal>())
     {
         return Some(format!(
-            "As root it can be recorded: sudo gctrace record -p {}",
+            "Root can record it: sudo gctrace record -p {}",
             forbidden.pid
         ));
     }
@@ -66,18 +64,18 @@ pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
     None
 }
 
-/// A script that lies here was typed as if it were a program.
+/// The hint for a script in the current directory that was typed like a program.
 fn script_hint(program: &str) -> Option<String> {
     let is_here = !program.contains('/') && std::path::Path::new(program).is_file();
     let script = shell_line(&[program]);
     match (is_here, program.ends_with(".py")) {
-        (true, true) => Some(format!("{script} is here: gctrace -- python {script}")),
-        (true, false) => Some(format!("{script} is here: gctrace -- ./{script}")),
+        (true, true) => Some(format!("To run the script: gctrace -- python {script}")),
+        (true, false) => Some(format!("To run the file: gctrace -- ./{script}")),
         _ => None,
     }
 }
 
-/// The kernel's reason, where the chain holds one.
+/// The error number of the chain, if it contains one.
 fn errno(error: &anyhow::Error) -> Option<Errno> {
     error.chain().find_map(|cause| {
         let io_error = cause
@@ -90,7 +88,7 @@ fn errno(error: &anyhow::Error) -> Option<Errno> {
     })
 }
 
-/// libbpf-rs keeps its number to itself, but `std` writes it: `... (os error 12)`.
+/// Parses `... (os error 12)`; libbpf-rs does not expose the number, but its message contains it.
 fn in_words(text: &str) -> Option<Errno> {
     let (_, rest) = text.rsplit_once("(os error ")?;
     let (number, _) = rest.split_once(')')?;
@@ -100,7 +98,7 @@ fn in_words(text: &str) -> Option<Errno> {
 fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
     match (error, errno) {
         (BpfError::Unsupported { .. }, _) => {
-            Some("gctrace doctor says what this machine offers.".to_owned())
+            Some("To check this machine: gctrace doctor".to_owned())
         }
         (
             BpfError::Load(_) | BpfError::Map { .. } | BpfError::NoRoom { .. },
@@ -112,9 +110,9 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
             Some("Raise the limit of open files: ulimit -n 1024".to_owned())
         }
         (_, Some(Errno::EPERM | Errno::EACCES)) => {
-            Some("gctrace doctor says which privilege or kernel setting is in the way.".to_owned())
+            Some("To find the missing privilege or kernel setting: gctrace doctor".to_owned())
         }
-        (BpfError::Load(_), _) => Some("gctrace doctor says what this kernel lacks.".to_owned()),
+        (BpfError::Load(_), _) => Some("To check this kernel: gctrace doctor".to_owned()),
         _ => None,
     }
 }
@@ -122,21 +120,21 @@ fn bpf_hint(error: &BpfError, errno: Option<Errno>) -> Option<String> {
 fn file_hint(errno: Errno, option: &str) -> Option<String> {
     let text = match errno {
         Errno::EACCES | Errno::EPERM | Errno::EROFS => {
-            format!("Write it where you may: {option} /tmp/FILE")
+            format!("Choose a writable directory: {option} /tmp/FILE")
         }
         Errno::ENOENT | Errno::ENOTDIR => {
-            format!("Make its directory first, or write elsewhere: {option} FILE")
+            format!("Create its directory first, or choose another file: {option} FILE")
         }
-        Errno::EISDIR => format!("That is a directory; name a file in it: {option} DIR/FILE"),
+        Errno::EISDIR => format!("This is a directory; name a file in it: {option} DIR/FILE"),
         Errno::ENOSPC | Errno::EDQUOT => {
-            format!("No space is left there; write elsewhere: {option} FILE")
+            format!("No space is left; choose a file on another disk: {option} FILE")
         }
         _ => return None,
     };
     Some(text)
 }
 
-/// The exit code for an error: a command that cannot be started has those that shells give it.
+/// The exit code for an error; for a command that cannot be started, the one that shells use.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     let launch = error
         .chain()
@@ -144,7 +142,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     launch.map_or(FAILED, LaunchError::exit_code)
 }
 
-/// An error and its causes in one line, each said once: many errors name their cause themselves.
+/// An error and its causes on one line, without duplicates, as many errors include their cause.
 pub(crate) fn chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
         let cause = cause.to_string();
@@ -156,7 +154,7 @@ pub(crate) fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Words as one line for a POSIX shell, quoted where needed.
+/// Words as a POSIX shell command line, quoted where needed.
 pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
     let quoted = words.iter().map(|word| {
         let text = word.as_ref().to_string_lossy();
@@ -190,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_said_once() {
+    fn causes_are_not_repeated() {
         let error = Err::<(), _>(io::Error::other("no")).context("cannot read x: no");
-        let error = error.context("while looking").expect_err("an error");
-        assert_eq!(chain(&error), "while looking: cannot read x: no");
+        let error = error.context("while reading").expect_err("an error");
+        assert_eq!(chain(&error), "while reading: cannot read x: no");
         let error = Err::<(), _>(io::Error::other("no")).context("cannot read x");
         assert_eq!(chain(&error.expect_err("an error")), "cannot read x: no");
     }

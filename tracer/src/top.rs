@@ -229,7 +229,8 @@ impl<'a> LiveSetup<'a> {
         };
         sentences.extend(closing.iter().filter(|_| is_summarized).cloned());
         sentences.extend(
-            continues.map(|command| format!("the command keeps running: process {}", command.pid())),
+            continues
+                .map(|command| format!("the command keeps running: process {}", command.pid())),
         );
         let failed = matches!(why, EndReason::CommandEnded(ended) if ended.exit_code() != 0);
         let (place, end) = self.output.dismissal(continues.is_some(), failed);

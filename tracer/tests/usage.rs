@@ -1,4 +1,4 @@
-//! Wrong uses: each has its exit code and a message that says what is wrong, and what to type instead.
+//! Usage errors: each has its exit code and a message with the problem and the correct usage.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
@@ -13,8 +13,8 @@ use std::process::Output;
 /// Command line, exit code, parts of standard error.
 type Use = (&'static str, i32, &'static [&'static str]);
 
-/// Words are separated by blanks. Exit code 2: a usage error; 1: gctrace's failure; 126 and 127: the command's, as
-/// shells have them.
+/// Words are separated by spaces. Exit code 2 is a usage error, 1 a failure of gctrace, 126 and 127 are
+/// those of the command, as in shells.
 const WRONG: &[Use] = &[
     // What to record.
     ("", 2, &["nothing to record", "gctrace -- python train.py"]),
@@ -99,7 +99,7 @@ const WRONG: &[Use] = &[
     (
         "--mode inject -o no/such/folder/t.json -- true",
         1,
-        &["no/such/folder", "Make its directory first"],
+        &["no/such/folder", "Create its directory first"],
     ),
     ("--mode inject -o . -- true", 1, &["directory"]),
     ("--mode inject -o small.py -- true", 1, &["small.py"]),
@@ -152,7 +152,7 @@ fn run(place: &Path, line: &str) -> Output {
 }
 
 #[test]
-fn wrong_uses_say_what_is_wrong() {
+fn usage_errors_are_explained() {
     let place = place();
     assert!(WRONG.len() >= 60, "{}", WRONG.len());
     let before = names(place.path());
@@ -171,10 +171,10 @@ fn wrong_uses_say_what_is_wrong() {
                 .map(|part| format!("no {part:?}")),
         );
         if messages.contains("panicked") || messages.matches("os error 2").count() > 1 {
-            wrong.push("not said once".to_owned());
+            wrong.push("a panic, or a repeated cause".to_owned());
         }
         if *code != 0 && messages.is_empty() && output.stdout.is_empty() {
-            wrong.push("nothing is said".to_owned());
+            wrong.push("no message".to_owned());
         }
         if !wrong.is_empty() {
             failures.push(format!("gctrace {line}: {}\n{messages}", wrong.join(", ")));
@@ -191,7 +191,7 @@ fn names(place: &Path) -> Vec<std::ffi::OsString> {
     names
 }
 
-/// What other tools of the field accept is accepted.
+/// Spellings that other tools of the field accept are accepted.
 #[test]
 fn usual_spellings() {
     let place = place();
@@ -215,7 +215,7 @@ fn usual_spellings() {
     }
 }
 
-/// The recording ends; the command goes on, and its exit code is gctrace's.
+/// The recording ends; the command keeps running, and gctrace exits with its exit code.
 #[test]
 fn a_command_is_recorded_for_a_time() {
     let place = place();

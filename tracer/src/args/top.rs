@@ -193,9 +193,8 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
-    text.parse()
-        .map_err(|_| {
-            "must be a port (9464) or ADDRESS:PORT (127.0.0.1:9464, [::1]:9464, 0.0.0.0:9464)"
-                .to_owned()
-        })
+    text.parse().map_err(|_| {
+        "must be a port (9464) or ADDRESS:PORT (127.0.0.1:9464, [::1]:9464, 0.0.0.0:9464)"
+            .to_owned()
+    })
 }

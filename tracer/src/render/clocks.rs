@@ -44,7 +44,10 @@ fn file(traces: &[TraceReport], index: usize) -> String {
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     let process = match clock.pid == clock.profiler_pid {
         true => format!("process {}", clock.pid),
-        false => format!("process {} ({} in the former)", clock.pid, clock.profiler_pid),
+        false => format!(
+            "process {} ({} in the former)",
+            clock.pid, clock.profiler_pid
+        ),
     };
     let how = match clock.recognised_by {
         RecognisedBy::ProcessId => "",
@@ -126,10 +129,7 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
             ignored.operations_before_call,
             "that started before their call",
         ),
-        (
-            ignored.operations_without_process,
-            "of unknown processes",
-        ),
+        (ignored.operations_without_process, "of unknown processes"),
     ];
     let reported = parts.iter().filter(|(number, _)| *number > 0);
     let reported: Vec<String> = reported
@@ -205,9 +205,7 @@ mod tests {
         };
         assert_eq!(
             ignored(&some).as_deref(),
-            Some(
-                "Operations left out: 1,200 duplicates, 3 that started before their call."
-            )
+            Some("Operations left out: 1,200 duplicates, 3 that started before their call.")
         );
     }
 }

@@ -123,21 +123,16 @@ fn bytes(bytes: f64) -> String {
     }
 }
 
-/// `GPU 0: clocks reduced by sw_power_cap (40 %) of the samples.`
+/// `GPU 0: clocks reduced by sw_power_cap (40 % of samples).`
 fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
     let reasons: Vec<String> = gpu
         .throttle_reasons
         .iter()
         .filter(|share| share.throttling)
         .take(REASONS_SHOWN)
-        .map(|share| format!("{} ({})", share.reason, percent(share.ratio)))
+        .map(|share| format!("{} ({} of samples)", share.reason, percent(share.ratio)))
         .collect();
-    (!reasons.is_empty()).then(|| {
-        format!(
-            "{name}: clocks reduced by {} of the samples.",
-            reasons.join(", ")
-        )
-    })
+    (!reasons.is_empty()).then(|| format!("{name}: clocks reduced by {}.", reasons.join(", ")))
 }
 
 /// `GPU 0, memory peak by process: 4242 (rank 0) 17.2 GiB, 99 (not recorded) 1.00 GiB.`

@@ -100,10 +100,7 @@ fn series(launching: &LaunchingReport) -> Vec<String> {
     let top = top.fold(0.0, f64::max);
     let bars: String = depth.series.iter().map(|point| bar(point, top)).collect();
     vec![
-        format!(
-            "{INDENT}Ahead over the span (full bar: {}):",
-            mean(top)
-        ),
+        format!("{INDENT}Ahead over the span (full bar: {}):", mean(top)),
         format!("{INDENT}[{bars}]"),
     ]
 }

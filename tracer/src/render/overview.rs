@@ -221,10 +221,7 @@ pub(crate) fn processes(report: &Report) -> ReportSection {
     }
     let other = report.totals.processes_without_python;
     if other > 0 {
-        lines.push(format!(
-            "  {} without Python",
-            counted(other, "process")
-        ));
+        lines.push(format!("  {} without Python", counted(other, "process")));
     }
     ReportSection {
         heading: "Processes",
@@ -262,11 +259,7 @@ fn process_table(processes: &[ProcessReport]) -> Vec<String> {
         .filter_map(|(name, of)| Some(format!("{name} {}", of(first)?)))
         .collect();
     if !common.is_empty() {
-        let all = if processes.len() > 1 {
-            "All: "
-        } else {
-            ""
-        };
+        let all = if processes.len() > 1 { "All: " } else { "" };
         let sentence = format!("{all}{}.", common.join(", "));
         lines.extend(wrap(&sentence, INDENT, INDENT));
     }
@@ -387,12 +380,8 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
 fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
     match every_process_examined {
         Some(true) => "Nothing was lost.",
-        Some(false) => {
-            "No event was lost. Processes that do not load the library are not counted."
-        }
-        None => {
-            "No loss is recorded. The trace does not state whether every process was examined."
-        }
+        Some(false) => "No event was lost. Processes that do not load the library are not counted.",
+        None => "No loss is recorded. The trace does not state whether every process was examined.",
     }
 }
 

@@ -97,20 +97,20 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
-    let mut begun = false;
+    let mut started = false;
     for word in text.split_whitespace().map(clean::line) {
-        let needed = line.chars().count() + usize::from(begun) + word.chars().count();
-        if begun && needed > width().min(READABLE) {
+        let needed = line.chars().count() + usize::from(started) + word.chars().count();
+        if started && needed > width().min(READABLE) {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
-            begun = false;
+            started = false;
         }
-        if begun {
+        if started {
             line.push(' ');
         }
         line.push_str(&word);
-        begun = true;
+        started = true;
     }
-    if begun {
+    if started {
         lines.push(line);
     }
     lines

@@ -1,4 +1,4 @@
-//! Snapshots of the text for small traces, and that JSON says the same.
+//! Snapshots of the text for small traces, and its agreement with the JSON.
 
 mod cause;
 mod causes;
@@ -112,7 +112,7 @@ fn report(traces: &[(&str, String)]) -> Report {
     analysis.report()
 }
 
-/// The text, checked for what holds for every report.
+/// The text, after checks that apply to every report.
 fn plain(traces: &[(&str, String)]) -> String {
     checked(&report(traces))
 }
@@ -211,7 +211,7 @@ fn what_is_missing_is_said() {
     let doubtful =
         rendered(r#"{"python":0,"other":1,"unexamined":{"ended before being examined":3}}"#);
     assert!(
-        doubtful.contains("3 processes ended before being examined: collections in them"),
+        doubtful.contains("3 processes ended before being examined: the figures exclude"),
         "{doubtful}"
     );
     let old = rendered("null");

@@ -64,10 +64,7 @@ fn training(steps: bool) -> String {
 
 fn section(steps: bool) -> String {
     let text = plain(&[("trace.json", training(steps))]);
-    let section = text
-        .split("What GC cost the GPU\n")
-        .nth(1)
-        .expect("the section");
+    let section = text.split("GPU cost of GC\n").nth(1).expect("the section");
     section.split("\n\n").next().unwrap_or_default().to_owned()
 }
 
@@ -81,7 +78,7 @@ fn without_steps_there_is_no_error_bar() {
     let section = section(false);
     let line = section.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        line.contains("Without an error bar: the trace shows no steps."),
+        line.contains("No error bar: the trace shows no steps."),
         "{section}"
     );
     assert!(!line.contains('±'), "{section}");

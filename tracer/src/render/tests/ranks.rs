@@ -116,7 +116,7 @@ fn one_rank_has_no_section() {
     assert!(!text.contains("\nRanks\n"), "{text}");
 }
 
-/// With more ranks than fit, the costliest are shown and the text says where the others are.
+/// With more ranks than fit, the costliest are shown, and the text refers to the JSON for the others.
 #[test]
 fn of_many_ranks_the_costliest_are_shown() {
     let names: Vec<String> = (0..20).map(|rank| format!("rank{rank}.json")).collect();
@@ -138,14 +138,14 @@ fn of_many_ranks_the_costliest_are_shown() {
         first.is_some_and(|line| line.trim_start().starts_with("11 ")),
         "{section}"
     );
-    assert!(!section.contains("the rank above a column"), "{section}");
+    assert!(!section.contains("the rank of a column"), "{section}");
 }
 
 #[test]
 fn ranks_that_share_nothing_are_named() {
     let other = rank(1, 1).replace("AllReduce", "AllGather");
     let section = section(&[("rank0.json", rank(0, 0)), ("rank1.json", other)]);
-    assert!(section.contains("Not compared with others"), "{section}");
+    assert!(section.contains("Not compared, as none"), "{section}");
     assert!(
         section.contains("rank 0 (trace 1), rank 1 (trace 2)."),
         "{section}"

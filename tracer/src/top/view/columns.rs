@@ -144,9 +144,7 @@ impl Column {
             Self::GpuMemory => "GPU memory of the process (NVML)",
             Self::Overlap => "GPU idle time during collections: overlap, not cause",
             Self::Resident => "resident memory",
-            Self::Pressure => {
-                "net containers per second; inferred from collections"
-            }
+            Self::Pressure => "net containers per second; inferred from collections",
             Self::Device => "GPUs in use; c: CUDA index in the process",
             Self::Interpreter => "CPython version",
             Self::Total => "time in collections, since first seen",

@@ -210,10 +210,7 @@ pub(crate) const HELP: [(&str, &str); 17] = [
     ("Esc", "back: close what was opened, clear the filter"),
     ("Left Right", "scroll columns"),
     ("< >  F6 S", "sort by the next column; open the sort menu"),
-    (
-        "P M N T W",
-        "sort by GC ms/s, RSS, PID, GC TIME, WORST",
-    ),
+    ("P M N T W", "sort by GC ms/s, RSS, PID, GC TIME, WORST"),
     ("I R", "reverse the order"),
     (
         "/ \\ F4",

@@ -33,7 +33,7 @@ struct FamilyText {
     samples: Vec<(String, Labels, Value)>,
 }
 
-/// What the page says of a family.
+/// A family on the page.
 pub(super) struct Described<'a> {
     pub(super) kind: &'a str,
     pub(super) unit: &'a str,

@@ -29,8 +29,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, mut area: Rect) -
         let words = format!("Cannot read the file: {}", text::clean(problem));
         put(buffer, area, 0, Line::from(styled(words, theme::warning())));
     } else if lines.is_empty() {
-        let words =
-            "No output yet. Python buffers output to files; `python -u` does not.";
+        let words = "No output yet. Python buffers output to files; `python -u` does not.";
         put(buffer, area, 0, Line::from(styled(words, theme::dim())));
     } else {
         // Scrolled upwards from the end.

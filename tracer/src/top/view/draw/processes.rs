@@ -20,12 +20,7 @@ use ratatui::text::Line;
 use ratatui::text::Span;
 
 /// Draws titles and rows. Returns their positions.
-pub(super) fn draw(
-    frame: &ViewFrame<'_>,
-    buffer: &mut Buffer,
-    head: Rect,
-    body: Rect,
-) -> Geometry {
+pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, head: Rect, body: Rect) -> Geometry {
     let state = frame.state;
     let places = columns::places(body.width, state.columns_from, frame.snapshot);
     draw_head(frame, buffer, head, &places);

@@ -135,7 +135,7 @@ fn timeline(process: &ProcessFigures, detail: &ProcessDetail, room: usize) -> Ve
 /// Overlap of idle time and GC does not imply cause; `gctrace analyze` determines that.
 fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
     match columns::overlap_ppm(process) {
-        Some(ppm) if exact => format!("idle during GC {} % (overlap)", text::percent(ppm)),
+        Some(ppm) if exact => format!("idle in GC {} % (overlap)", text::percent(ppm)),
         _ if exact => "busy, by CUPTI".to_owned(),
         _ => "sampled by NVML".to_owned(),
     }

@@ -411,7 +411,7 @@ fn drawing_time() {
     let mut buffer = Buffer::empty(Rect::new(0, 0, 200, 50));
     let mut shown = buffer.clone();
     let rounds = 200_u32;
-    let begun = std::time::Instant::now();
+    let start = std::time::Instant::now();
     for _ in 0..rounds {
         scene.state.arrange(&scene.snapshot);
         buffer.reset();
@@ -419,5 +419,5 @@ fn drawing_time() {
         std::hint::black_box(shown.diff(&buffer).len());
         std::mem::swap(&mut shown, &mut buffer);
     }
-    println!("{:?} a frame", begun.elapsed() / rounds);
+    println!("{:?} a frame", start.elapsed() / rounds);
 }

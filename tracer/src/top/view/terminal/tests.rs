@@ -48,7 +48,10 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     shown(&mut other_side);
     // What the hook before ours meets is the terminal as it was.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let (checked, usual) = (again.duplicate().expect("a device"), std::panic::take_hook());
+    let (checked, usual) = (
+        again.duplicate().expect("a device"),
+        std::panic::take_hook(),
+    );
     let sender = Mutex::new((sender, checked));
     std::panic::set_hook(Box::new(move |_| {
         let (sender, checked) = &*locked_for_test(&sender);
@@ -61,7 +64,7 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     });
     assert!(panicked.join().is_err());
     std::panic::set_hook(usual);
-    assert_eq!(receiver.recv().expect("told").expect("a mode"), before);
+    assert_eq!(receiver.recv().expect("sent").expect("a mode"), before);
     assert!(holds(&shown(&mut other_side), LEAVE));
     assert_eq!(again.mode().expect("a mode"), before);
 }
@@ -73,7 +76,7 @@ fn a_terminal_that_takes_nothing_is_left() {
     let wake: OwnedFd = wake.as_fd().try_clone_to_owned().expect("a descriptor");
     let mut writer = FrameWriter::new(&device, Arc::new(wake)).expect("a writer");
     writer.write_all(&vec![b'x'; 1 << 20]).expect("kept");
-    let error = writer.flush().expect_err("nobody reads");
+    let error = writer.flush().expect_err("no reader");
     assert_eq!(error.kind(), io::ErrorKind::Interrupted);
 }
 

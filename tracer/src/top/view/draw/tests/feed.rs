@@ -1,4 +1,4 @@
-//! A minute of training as a recording would tell it: two ranks on two GPUs, one of which collects a lot.
+//! A minute of records of a training: two ranks on two GPUs, one of which collects a lot.
 
 use gctrace_analysis::live::Live;
 use gctrace_analysis::live::RecorderCost;

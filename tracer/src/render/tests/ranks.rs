@@ -145,9 +145,10 @@ fn of_many_ranks_the_costliest_are_shown() {
 fn ranks_that_share_nothing_are_named() {
     let other = rank(1, 1).replace("AllReduce", "AllGather");
     let section = section(&[("rank0.json", rank(0, 0)), ("rank1.json", other)]);
-    assert!(section.contains("Not compared, as none"), "{section}");
+    let sentence = section.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(sentence.contains("Not compared, as none"), "{section}");
     assert!(
-        section.contains("rank 0 (trace 1), rank 1 (trace 2)."),
+        sentence.contains("rank 0 (trace 1), rank 1 (trace 2)."),
         "{section}"
     );
 }

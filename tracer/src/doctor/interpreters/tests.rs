@@ -1,4 +1,4 @@
-//! Names, and the interpreters of whatever machine the tests run on.
+//! Names of interpreters, and the interpreters of this machine.
 
 use super::*;
 use crate::limit::WithTimeout as _;

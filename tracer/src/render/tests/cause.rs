@@ -1,4 +1,4 @@
-//! What pauses cost the GPU, as text.
+//! The section on the GPU cost of pauses.
 
 use super::Trace;
 use super::plain;
@@ -23,7 +23,7 @@ fn training(steps: bool) -> String {
     let mut now_us = 1_000;
     for step in 0..STEPS {
         let start_us = now_us;
-        // Steps differ in length, as real ones do.
+        // Step lengths vary, as in reality.
         let launch_us = now_us + 100 + step * step * 3;
         let kernel_us = launch_us + 8;
         let op = format!(r#""device":0,"stream":7,"process":{PID},"correlation":{step}"#);

@@ -1,4 +1,4 @@
-//! What ran on GPUs and training steps, as text.
+//! The sections on GPU work and training steps.
 
 use super::Trace;
 use super::plain;
@@ -61,7 +61,8 @@ impl Trace {
     }
 }
 
-/// Twenty steps of some 50 ms; every fifth has a full collection of 30 ms, through which the GPU waits.
+/// Twenty steps of about 50 ms; every fifth has a full collection of 30 ms during which the GPU is
+/// idle.
 fn training() -> String {
     let mut trace = Trace::new().python(4242);
     let mut at = 0.0;

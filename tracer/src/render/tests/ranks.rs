@@ -1,4 +1,4 @@
-//! Ranks of a job, as text.
+//! The section on ranks.
 
 use super::Trace;
 use super::plain;
@@ -28,7 +28,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
     let mut now_us = 1_000;
     for step in 0..STEPS {
         let start_us = now_us;
-        // Steps differ in length, as real ones do.
+        // Step lengths vary, as in reality.
         let pause_us = if step == 6 { 30_000 } else { step * step * 37 };
         let is_late = rank == late_rank && step == 6;
         if is_late {
@@ -92,7 +92,7 @@ fn rank(rank: u32, late_rank: u32) -> String {
 fn section(traces: &[(&str, String)]) -> String {
     let text = plain(traces);
     let section = text.split("\nRanks\n").nth(1).expect("the section");
-    // Lines of a section are indented, the next heading is not.
+    // Lines of a section are indented; headings are not.
     let lines = section.lines();
     let own: Vec<&str> = lines
         .take_while(|line| line.is_empty() || line.starts_with(' '))

@@ -1,4 +1,4 @@
-//! Screens of fixed figures, as text; and that no size and no name breaks them.
+//! Screens of fixed figures as text, and robustness against sizes and names.
 
 mod feed;
 mod figures;
@@ -73,7 +73,7 @@ impl Scene {
         (terminal, geometry)
     }
 
-    /// The screen as text, without blanks at the ends of lines.
+    /// The screen as text, without trailing spaces.
     fn text(&self) -> String {
         let (terminal, _) = self.terminal();
         let buffer = terminal.backend().buffer();
@@ -343,7 +343,7 @@ fn from_the_keys_to_the_rows() {
     assert_eq!(scene.state.sort.by, Column::Rate);
     scene.press(KeyCode::Down);
     assert_eq!(scene.state.selected, Some(4242));
-    // The bar stays on the process, whatever the order.
+    // The selection follows the process in any order.
     scene.type_text("N");
     assert_eq!((scene.state.row, scene.state.selected), (0, Some(4242)));
 }
@@ -402,7 +402,8 @@ fn any_key() -> impl Strategy<Value = Event> {
     prop_oneof![4 => keys, 1 => mouse]
 }
 
-/// Not a test: `cargo test --release -p gctrace drawing_time -- --ignored --nocapture` prints what a frame costs.
+/// A measurement: `cargo test --release -p gctrace drawing_time -- --ignored --nocapture` prints the
+/// time per frame.
 #[test]
 #[ignore = "measures"]
 fn drawing_time() {

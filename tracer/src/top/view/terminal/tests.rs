@@ -1,4 +1,4 @@
-//! On a pseudo terminal, seen from its other side.
+//! The terminal on a pseudoterminal, read from its master side.
 
 use super::*;
 use crate::top::view::terminal_device::TermEvent;
@@ -8,7 +8,7 @@ use nix::sys::eventfd::EventFd;
 use std::fs::File;
 use std::io::Read as _;
 
-/// What has come out of the terminal until now.
+/// The output of the terminal so far.
 fn shown(other_side: &mut File) -> Vec<u8> {
     let mut bytes = vec![0; 65536];
     let length = other_side.read(&mut bytes).expect("bytes");
@@ -30,7 +30,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// One test, because there is one terminal that can be taken.
+/// A single test, because the taken terminal is global.
 #[test]
 fn given_back_on_leaving_and_before_a_panic_is_told() {
     let (mut other_side, device) = pseudo_terminal();
@@ -46,7 +46,7 @@ fn given_back_on_leaving_and_before_a_panic_is_told() {
     let device = again.duplicate().expect("a device");
     let terminal = Terminal::enter_guarded(device, None).expect("a terminal");
     shown(&mut other_side);
-    // What the hook before ours meets is the terminal as it was.
+    // The previous panic hook runs after the terminal has been restored.
     let (sender, receiver) = std::sync::mpsc::channel();
     let (checked, usual) = (
         again.duplicate().expect("a device"),
